@@ -1,0 +1,129 @@
+//! The catalog: what exists, in SQL.
+// CONTRACT STUB (owner: durability)
+use std::path::Path;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::Result;
+use crate::metadata::MetadataChange;
+use crate::wal::FrameNumber;
+
+/// A segment as the catalog knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SegmentRecord {
+    /// Its id, unique in the store; the directory name of its files.
+    pub id: Uuid,
+    /// Index that owns it.
+    pub index: Uuid,
+    /// Shard that owns it.
+    pub shard: u32,
+    /// Rows, deleted ones included.
+    pub rows: u32,
+    /// Bytes of `data.parquet`.
+    pub data_bytes: u64,
+    /// Bytes of `index.bundle`.
+    pub bundle_bytes: u64,
+    /// Bytes of `ids`, 0 where there is none.
+    pub ids_bytes: u64,
+    /// Least sequence number.
+    pub min_seq_no: u64,
+    /// Greatest sequence number.
+    pub max_seq_no: u64,
+    /// Least and greatest server-generated id, where there is any.
+    pub generated_ids: Option<(String, String)>,
+    /// Per column: path number, then least and greatest value, count of rows with a value.
+    pub columns: Vec<ColumnRecord>,
+    /// Generation of the current deletes file, 0 for none.
+    pub delete_generation: u64,
+    /// Rows that file marks.
+    pub deleted_rows: u32,
+    /// How often its rows have been compacted.
+    pub level: u32,
+    /// Other facts, added to the format without a migration.
+    pub extra: Value,
+}
+
+/// Statistics of one column in one segment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnRecord {
+    /// The column's path number.
+    pub column: u32,
+    /// Whether a row has several values.
+    pub list: bool,
+    /// Rows with a value.
+    pub present: u32,
+    /// Least value: a JSON number, string (`hex` for ip) or boolean.
+    pub min: Value,
+    /// Greatest value.
+    pub max: Value,
+}
+
+/// How far a shard's operations are in committed segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardCheckpoint {
+    /// Index of the shard.
+    pub index: Uuid,
+    /// Shard number.
+    pub shard: u32,
+    /// Primary term last used.
+    pub primary_term: u64,
+    /// All operations below this sequence number are in segments.
+    pub next_seq_no: u64,
+    /// All frames below this number are in segments, as far as this shard is concerned.
+    pub next_frame: FrameNumber,
+}
+
+/// One atomic commit of a flush or a compaction.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// Segments added (or replaced, by id, for a new delete generation).
+    pub put: Vec<SegmentRecord>,
+    /// Segments removed.
+    pub removed: Vec<Uuid>,
+    /// Shard checkpoints moved.
+    pub checkpoints: Vec<ShardCheckpoint>,
+    /// Source positions: (pipeline, source, partition) -> position, owner epoch.
+    pub positions: Vec<(String, String, String, Vec<u8>, u64)>,
+    /// Mappings: index uuid -> encoded mapping.
+    pub mappings: Vec<(Uuid, Vec<u8>)>,
+}
+
+/// Everything in the catalog, as read at start.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Changes that, applied in order to an empty `Metadata`, give the stored one.
+    pub metadata: Vec<MetadataChange>,
+    /// Encoded mapping of each index.
+    pub mappings: Vec<(Uuid, Vec<u8>)>,
+    /// All segments.
+    pub segments: Vec<SegmentRecord>,
+    /// All shard checkpoints.
+    pub checkpoints: Vec<ShardCheckpoint>,
+    /// All source positions.
+    pub positions: Vec<(String, String, String, Vec<u8>, u64)>,
+}
+
+/// The catalog's operations; each is one transaction, durable when it returns.
+#[async_trait]
+pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
+    /// Reads everything.
+    async fn load(&self) -> Result<State>;
+    /// Applies metadata changes.
+    async fn change(&self, changes: &[MetadataChange]) -> Result<()>;
+    /// Commits a flush or compaction.
+    async fn commit(&self, commit: &Commit) -> Result<()>;
+    /// Reads a value of the small key-value table (administrator's password hash and the like).
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Writes such a value.
+    async fn put(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// Waits for running transactions and closes.
+    async fn close(&self);
+}
+
+/// Opens the SQLite catalog, creating and migrating it.
+pub async fn open_sqlite(_path: &Path) -> Result<std::sync::Arc<dyn Catalog>> {
+    todo!()
+}

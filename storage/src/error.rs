@@ -1,0 +1,237 @@
+//! The crate's one error type and what a caller should do about each kind of it.
+//!
+//! Variants name the thing that went wrong in the vocabulary of the store; `millrace-api` alone
+//! translates them into HTTP statuses and Elasticsearch-shaped bodies, by [`Error::kind`] for the
+//! status and by variant for the exception name.
+
+use std::io;
+
+/// Result of a storage operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request is wrong and will stay wrong: change it.
+    InvalidInput,
+    /// The named thing does not exist.
+    NotFound,
+    /// The request lost against the current state: read again, then decide.
+    Conflict,
+    /// The request exceeds a bound: send less.
+    TooLarge,
+    /// The node is short of a resource: retry later.
+    Overloaded,
+    /// The request is well formed but forbidden by a block or a setting.
+    Forbidden,
+    /// Stored bytes are not what was written: restore them; never retried.
+    Corrupt,
+    /// A dependency (disk, object store, catalog) failed: retry once it is back.
+    Unavailable,
+    /// A defect of this program.
+    Internal,
+}
+
+/// Everything that can go wrong in the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No index, alias or matching expression of that name.
+    #[error("no such index [{index}]")]
+    IndexNotFound {
+        /// Name or expression as the caller gave it.
+        index: String,
+    },
+    /// The index (or an alias of that name) is there already.
+    #[error("index [{index}/{uuid}] already exists")]
+    IndexAlreadyExists {
+        /// Name of the existing index.
+        index: String,
+        /// Its uuid.
+        uuid: String,
+    },
+    /// The index is closed.
+    #[error("closed")]
+    IndexClosed {
+        /// Name of the closed index.
+        index: String,
+    },
+    /// The name cannot be an index name.
+    #[error("Invalid index name [{index}], {reason}")]
+    InvalidIndexName {
+        /// The offending name.
+        index: String,
+        /// Why it is refused.
+        reason: String,
+    },
+    /// The name cannot be an alias name.
+    #[error("Invalid alias name [{alias}]: {reason}")]
+    InvalidAliasName {
+        /// The offending name.
+        alias: String,
+        /// Why it is refused.
+        reason: String,
+    },
+    /// One or more aliases are missing.
+    #[error("aliases [{aliases}] missing")]
+    AliasesNotFound {
+        /// Comma-separated missing aliases.
+        aliases: String,
+    },
+    /// No index template of that name.
+    #[error("index_template [{name}] missing")]
+    TemplateNotFound {
+        /// Name or pattern as the caller gave it.
+        name: String,
+    },
+    /// A parameter, setting or body member has a value that cannot be used.
+    #[error("{0}")]
+    IllegalArgument(String),
+    /// A name, template or request is refused by a validation rule.
+    #[error("Validation Failed: {0}")]
+    Validation(String),
+    /// A mapping or a document does not fit: the message names the field.
+    #[error("{reason}")]
+    MapperParsing {
+        /// What does not fit, with the field's name.
+        reason: String,
+        /// The cause below, as `(type, reason)`.
+        caused_by: Option<(String, String)>,
+    },
+    /// A new field under `dynamic: strict`.
+    #[error("mapping set to strict, dynamic introduction of [{field}] within [{parent}] is not allowed")]
+    StrictDynamicMapping {
+        /// The new field's name.
+        field: String,
+        /// The object that refuses it, `_doc` at the root.
+        parent: String,
+    },
+    /// Optimistic concurrency control or `op_type=create` lost.
+    #[error("[{id}]: version conflict, {reason}")]
+    VersionConflict {
+        /// Index of the document.
+        index: String,
+        /// Uuid of that index.
+        index_uuid: String,
+        /// Shard of the document.
+        shard: u32,
+        /// Id of the document.
+        id: String,
+        /// Expected against found.
+        reason: String,
+    },
+    /// An update of a document that does not exist.
+    #[error("[{doc_type}][{id}]: document missing")]
+    DocumentMissing {
+        /// Index of the document.
+        index: String,
+        /// Type segment that the request named, `_doc` otherwise.
+        doc_type: String,
+        /// Id of the document.
+        id: String,
+    },
+    /// A block of the index or the cluster forbids the operation.
+    #[error("index [{index}] blocked by: [{reason}];")]
+    Blocked {
+        /// Index that carries the block.
+        index: String,
+        /// Level and description, such as `FORBIDDEN/8/index write (api)`.
+        reason: String,
+    },
+    /// A bound on bytes was exceeded.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Memory for unflushed writes, a queue or the disk is full.
+    #[error("rejected execution: {0}")]
+    Rejected(String),
+    /// Stored bytes fail their checksum or format.
+    #[error("corrupt file [{file}] at offset {offset}: {reason}")]
+    Corrupt {
+        /// Path or object key.
+        file: String,
+        /// Byte offset of the damage, 0 where only the file is known.
+        offset: u64,
+        /// What was expected and what was found.
+        reason: String,
+    },
+    /// The data directory belongs to another running process.
+    #[error("data directory [{0}] is locked by another process; stop it or choose another --data directory")]
+    Locked(String),
+    /// A file operation failed.
+    #[error("{operation} [{path}]: {source}")]
+    Io {
+        /// What was attempted.
+        operation: &'static str,
+        /// The path it was attempted on.
+        path: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The object store failed.
+    #[error("object store: {0}")]
+    ObjectStore(#[from] object_store::Error),
+    /// The catalog failed.
+    #[error("catalog: {0}")]
+    Catalog(#[from] sqlx::Error),
+    /// Arrow or Parquet refused data that this program made.
+    #[error("columnar data: {0}")]
+    Columnar(String),
+    /// The node has stopped accepting writes, after a failed fsync or at shutdown.
+    #[error("node is not accepting writes: {0}")]
+    Stopped(String),
+    /// A defect of this program.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// Says what the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::IndexNotFound { .. }
+            | Self::AliasesNotFound { .. }
+            | Self::TemplateNotFound { .. }
+            | Self::DocumentMissing { .. } => Kind::NotFound,
+            Self::IndexAlreadyExists { .. }
+            | Self::IndexClosed { .. }
+            | Self::InvalidIndexName { .. }
+            | Self::InvalidAliasName { .. }
+            | Self::IllegalArgument(_)
+            | Self::Validation(_)
+            | Self::MapperParsing { .. }
+            | Self::StrictDynamicMapping { .. } => Kind::InvalidInput,
+            Self::VersionConflict { .. } => Kind::Conflict,
+            Self::Blocked { .. } => Kind::Forbidden,
+            Self::TooLarge(_) => Kind::TooLarge,
+            Self::Rejected(_) => Kind::Overloaded,
+            Self::Corrupt { .. } => Kind::Corrupt,
+            Self::Locked(_)
+            | Self::Io { .. }
+            | Self::ObjectStore(_)
+            | Self::Catalog(_)
+            | Self::Stopped(_) => Kind::Unavailable,
+            Self::Columnar(_) | Self::Internal(_) => Kind::Internal,
+        }
+    }
+
+    /// Makes an [`Error::Io`].
+    pub fn io(operation: &'static str, path: impl AsRef<std::path::Path>, source: io::Error) -> Self {
+        Self::Io { operation, path: path.as_ref().display().to_string(), source }
+    }
+
+    /// Makes an [`Error::MapperParsing`] without a cause.
+    pub fn mapper_parsing(reason: impl Into<String>) -> Self {
+        Self::MapperParsing { reason: reason.into(), caused_by: None }
+    }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Self::Columnar(error.to_string())
+    }
+}
+
+impl From<parquet::errors::ParquetError> for Error {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Self::Columnar(error.to_string())
+    }
+}

@@ -1,0 +1,29 @@
+//! Durable truth of Millrace: catalog, mappings, write-ahead log, memtables, segments, deletes,
+//! compaction and the change feed.
+//!
+//! [`Engine`] is the way in. It is handed operations by `millrace-api` (and later by pipelines),
+//! and hands immutable [`Snapshot`]s to `millrace-query`. The order of a write is: resolve the
+//! index, coerce by [`mapping`], check versions under the shard's lock, append one frame to the
+//! [`wal`], apply to the memtable, wait for the group's fsync, acknowledge.
+
+pub mod analysis;
+pub mod bundle;
+pub mod catalog;
+mod clock;
+mod config;
+pub mod disk;
+pub mod document;
+mod engine;
+mod error;
+pub mod mapping;
+pub mod metadata;
+pub mod objects;
+mod principal;
+pub mod segment;
+pub mod wal;
+
+pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use config::{Config, ObjectStoreConfig};
+pub use engine::*;
+pub use error::{Error, Kind, Result};
+pub use principal::Principal;
