@@ -1,15 +1,47 @@
-//! Immutable segments: Parquet rows beside an inverted index.
-// CONTRACT STUB
+//! Immutable segments: Parquet rows beside an inverted index, in memory or in the object store.
+//!
+//! [`Segment`] hides where the rows lie. Row numbers are `0..rows`; the document number of the
+//! inverted index is the row number of the Parquet file. Deleted rows are not the segment's
+//! business: a [`SegmentView`] pairs a segment with the rows that are deleted as of a snapshot.
+//! The shard makes segments at refresh, flush and compaction; `millrace-query` reads them. The
+//! files are described in `docs/internals/segment-format.md`.
+
+mod cache;
+mod checked;
+mod deletes;
+mod file;
+mod ids;
+mod layout;
+mod memory;
+mod merge;
+mod range;
+mod rows;
+mod stored;
+mod writer;
+
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::DataType;
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use roaring::RoaringBitmap;
 
-use crate::Result;
+pub(crate) use self::cache::FileCache;
+pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_deletes};
+pub(crate) use self::file::BlockCache;
+pub(crate) use self::ids::Fingerprint;
+pub(crate) use self::layout::deletes as deletes_path;
+pub(crate) use self::layout::directory as segment_directory;
+pub(crate) use self::memory::Memory;
+pub(crate) use self::merge::{Input, Output, Target, merge};
+pub use self::range::ValueRange;
+pub(crate) use self::rows::{MemChunk, Packed};
+pub(crate) use self::stored::{Env, Stored};
 use crate::bundle::Bundle;
 use crate::mapping::PathId;
+use crate::{Compute, Lane, Result};
 
 /// A segment and the rows that are deleted in it, as of a snapshot.
 #[derive(Clone, Debug)]
@@ -23,29 +55,23 @@ pub struct SegmentView {
 impl SegmentView {
     /// Counts the rows that are not deleted.
     pub fn live_rows(&self) -> u32 {
-        todo!()
+        self.segment.rows().saturating_sub(u32::try_from(self.deleted.len()).unwrap_or(u32::MAX))
     }
 }
 
-/// An immutable segment, in memory or in the object store. Row numbers are `0..rows`.
+/// An immutable segment. Row numbers are `0..rows`.
 #[derive(Debug)]
-pub struct Segment {}
+pub struct Segment {
+    /// Identity within the process, for maps of locations.
+    key: u64,
+    compute: Compute,
+    kind: Kind,
+}
 
-/// Bounds of a range over a column's values; the variant fits the column.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ValueRange {
-    /// Integers, dates (epoch milliseconds) and date_nanos (epoch nanoseconds), inclusive.
-    I64(i64, i64),
-    /// unsigned_long, inclusive.
-    U64(u64, u64),
-    /// Floating point, inclusive; use infinities for open ends.
-    F64(f64, f64),
-    /// Booleans (false < true), inclusive.
-    Bool(bool, bool),
-    /// Addresses as 16 big-endian bytes, inclusive.
-    Ip([u8; 16], [u8; 16]),
-    /// Strings in byte order: bound and whether it is included; `None` is open.
-    Str(Option<(String, bool)>, Option<(String, bool)>),
+#[derive(Debug)]
+enum Kind {
+    Memory(Memory),
+    Stored(Stored),
 }
 
 /// Rows of some columns. `rows[i]` is the row number of element `i` of every column.
@@ -54,7 +80,7 @@ pub struct ColumnBatch {
     /// Row numbers, ascending.
     pub rows: Vec<u32>,
     /// One array a requested column: its element type where the segment holds it as a scalar,
-    /// `List` of it where it holds several values, all nulls of the element type where it has none.
+    /// `List` of it where it holds several values, all nulls (of Arrow's null type) where it has none.
     pub columns: Vec<ArrayRef>,
 }
 
@@ -79,39 +105,244 @@ pub struct StoredRow {
     pub ignored: Vec<String>,
 }
 
+/// Where a document is and which version it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) row: u32,
+    pub(crate) version: u64,
+    pub(crate) seq_no: u64,
+    pub(crate) primary_term: u64,
+}
+
 impl Segment {
+    pub(crate) fn memory(key: u64, compute: Compute, memory: Memory) -> Self {
+        Self { key, compute, kind: Kind::Memory(memory) }
+    }
+
+    pub(crate) fn stored(key: u64, compute: Compute, stored: Stored) -> Self {
+        Self { key, compute, kind: Kind::Stored(stored) }
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Has the files of a stored segment deleted once nobody uses it any more.
+    pub(crate) fn discard(&self) {
+        if let Kind::Stored(stored) = &self.kind {
+            stored.discard();
+        }
+    }
+
+    pub(crate) fn as_memory(&self) -> Option<&Memory> {
+        match &self.kind {
+            Kind::Memory(memory) => Some(memory),
+            Kind::Stored(_) => None,
+        }
+    }
+
+    pub(crate) fn as_stored(&self) -> Option<&Stored> {
+        match &self.kind {
+            Kind::Memory(_) => None,
+            Kind::Stored(stored) => Some(stored),
+        }
+    }
+
     /// Counts rows, deleted ones included.
     pub fn rows(&self) -> u32 {
-        todo!()
+        match &self.kind {
+            Kind::Memory(memory) => u32::try_from(memory.rows.batch.num_rows()).unwrap_or(u32::MAX),
+            Kind::Stored(stored) => stored.record.rows,
+        }
     }
-    /// Returns the inverted index, fetching it into the local cache first where it is remote.
-    pub async fn bundle(&self) -> Result<Arc<Bundle>> {
-        todo!()
+
+    /// Finds the rows of an id on the calling thread, which may block on a remote store.
+    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+        match &self.kind {
+            Kind::Memory(memory) => Ok(memory.find(id)),
+            Kind::Stored(stored) => stored.find(id, fingerprint),
+        }
     }
-    /// Finds the rows with any value in the range, among `among` if given. Uses catalog, row-group
-    /// and page statistics before it decodes.
-    pub async fn range_rows(
+
+    /// Returns the inverted index on the calling thread, which may block on a remote store.
+    pub fn bundle_blocking(&self) -> Result<Arc<Bundle>> {
+        match &self.kind {
+            Kind::Memory(memory) => Ok(Arc::clone(&memory.bundle)),
+            Kind::Stored(stored) => stored.bundle().cloned(),
+        }
+    }
+
+    /// Finds the rows with any value in the range on the calling thread; see [`Segment::range_rows`].
+    pub fn range_rows_blocking(
         &self,
-        _column: PathId,
-        _range: &ValueRange,
-        _among: Option<&RoaringBitmap>,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap> {
-        todo!()
+        if range.is_empty() {
+            return Ok(RoaringBitmap::new());
+        }
+        match &self.kind {
+            Kind::Memory(memory) => Ok(memory.range_rows(column, range, among)),
+            Kind::Stored(stored) => stored.range_rows(column, range, among),
+        }
     }
-    /// Reads columns for the selected rows (all rows without a selection).
+
+    /// Finds the rows of ids on the calling thread.
+    pub fn id_rows_blocking(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        let mut rows = RoaringBitmap::new();
+        for id in ids {
+            rows.extend(self.find(id, Fingerprint::of(id))?.iter().map(|located| located.row));
+        }
+        Ok(rows)
+    }
+
+    /// Reads metadata of rows on the calling thread; see [`Segment::fetch`].
+    pub fn fetch_blocking(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+        match &self.kind {
+            Kind::Memory(memory) => Ok(memory.fetch(rows, with_source)),
+            Kind::Stored(stored) => {
+                let wanted: RoaringBitmap = rows.iter().copied().collect();
+                let found = stored.fetch(&wanted, with_source)?;
+                if rows.is_sorted() && wanted.len() == rows.len() as u64 {
+                    return Ok(found);
+                }
+                let place = |row: &u32| found.binary_search_by_key(row, |r| r.row).ok();
+                Ok(rows.iter().filter_map(|row| Some(found[place(row)?].clone())).collect())
+            }
+        }
+    }
+
+    /// Returns the inverted index, fetching it into the local cache first where it is remote.
+    pub async fn bundle(self: &Arc<Self>) -> Result<Arc<Bundle>> {
+        if let Kind::Memory(memory) = &self.kind {
+            return Ok(Arc::clone(&memory.bundle));
+        }
+        let this = Arc::clone(self);
+        self.compute.run(Lane::Foreground, move || this.bundle_blocking()).await
+    }
+
+    /// Finds the rows with any value in the range, among `among` if given. Uses catalog and page
+    /// statistics before it decodes.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub async fn range_rows(
+        self: &Arc<Self>,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap> {
+        let (this, range, among) = (Arc::clone(self), range.clone(), among.cloned());
+        self.compute.run(Lane::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref())).await
+    }
+
+    /// Reads columns for the selected rows (all rows without a selection), in batches of about 8,192.
     pub fn scan(
-        &self,
-        _columns: &[PathId],
-        _rows: Option<RoaringBitmap>,
+        self: &Arc<Self>,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>> {
-        todo!()
+        let this = Arc::clone(self);
+        let compute = self.compute.clone();
+        let columns = columns.to_vec();
+        let start = Scan::Start { columns, rows };
+        stream::try_unfold((this, start), move |(this, scan)| {
+            let compute = compute.clone();
+            async move {
+                compute
+                    .run(Lane::Foreground, move || Ok(scan.next(&this)?.map(|(batch, scan)| (batch, (this, scan)))))
+                    .await
+            }
+        })
+        .boxed()
     }
+
+    /// Reads columns batch by batch on the calling thread until `sink` returns false.
+    pub fn scan_blocking(
+        self: &Arc<Self>,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+        mut sink: impl FnMut(ColumnBatch) -> bool,
+    ) -> Result<()> {
+        let mut scan = Scan::Start { columns: columns.to_vec(), rows };
+        while let Some((batch, next)) = scan.next(self)? {
+            if !sink(batch) {
+                break;
+            }
+            scan = next;
+        }
+        Ok(())
+    }
+
     /// Finds the rows of the given document ids (for the `ids` query); deleted rows included.
-    pub async fn id_rows(&self, _ids: &[String]) -> Result<RoaringBitmap> {
-        todo!()
+    pub async fn id_rows(self: &Arc<Self>, ids: &[String]) -> Result<RoaringBitmap> {
+        let (this, ids) = (Arc::clone(self), ids.to_vec());
+        self.compute.run(Lane::Foreground, move || this.id_rows_blocking(&ids)).await
     }
+
     /// Reads metadata (and the source where asked) of a few rows, in the order given.
-    pub async fn fetch(&self, _rows: &[u32], _with_source: bool) -> Result<Vec<StoredRow>> {
-        todo!()
+    pub async fn fetch(self: &Arc<Self>, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+        let (this, rows) = (Arc::clone(self), rows.to_vec());
+        self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, with_source)).await
+    }
+}
+
+/// Progress of a scan.
+enum Scan {
+    Start {
+        columns: Vec<PathId>,
+        rows: Option<RoaringBitmap>,
+    },
+    /// Batches of a file: reader, place of each requested column in them, row numbers to come.
+    Reading {
+        reader: Box<parquet::arrow::arrow_reader::ParquetRecordBatchReader>,
+        places: Vec<Option<usize>>,
+        numbers: Box<dyn Iterator<Item = u32> + Send>,
+    },
+    End,
+}
+
+impl Scan {
+    fn next(self, segment: &Segment) -> Result<Option<(ColumnBatch, Self)>> {
+        match self {
+            Self::End => Ok(None),
+            Self::Start { columns, rows } => match &segment.kind {
+                Kind::Memory(memory) => {
+                    let columns: Vec<_> = columns.into_iter().map(|c| (c, DataType::Null)).collect();
+                    Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End)))
+                }
+                Kind::Stored(stored) => {
+                    let roots = stored.roots_of(&columns)?;
+                    let mut wanted: Vec<usize> = roots.iter().copied().flatten().collect();
+                    wanted.sort_unstable();
+                    wanted.dedup();
+                    let places = roots.iter().map(|r| r.and_then(|r| wanted.binary_search(&r).ok())).collect();
+                    let reader = Box::new(stored.reader(&wanted, rows.as_ref())?);
+                    let total = stored.record.rows;
+                    let numbers: Box<dyn Iterator<Item = u32> + Send> = match rows {
+                        None => Box::new(0..total),
+                        Some(rows) => Box::new(rows.into_iter().take_while(move |&r| r < total)),
+                    };
+                    Self::Reading { reader, places, numbers }.next(segment)
+                }
+            },
+            Self::Reading { mut reader, places, mut numbers } => {
+                let Some(batch) = reader.next() else { return Ok(None) };
+                let batch = batch.map_err(|e| match &segment.kind {
+                    Kind::Stored(stored) => stored.read_error(e),
+                    Kind::Memory(_) => e.into(),
+                })?;
+                let rows: Vec<u32> = numbers.by_ref().take(batch.num_rows()).collect();
+                let columns = places
+                    .iter()
+                    .map(|place| match place {
+                        Some(at) => Arc::clone(batch.column(*at)),
+                        None => new_null_array(&DataType::Null, rows.len()),
+                    })
+                    .collect();
+                Ok(Some((ColumnBatch { rows, columns }, Self::Reading { reader, places, numbers })))
+            }
+        }
     }
 }

@@ -1,16 +1,13 @@
-//! The store as its users see it: indices, documents, snapshots, figures.
-// CONTRACT STUB: bodies are being written; signatures are what other crates build against.
+//! The vocabulary of the store's interface: operations, outcomes, documents, figures, snapshots.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::mapping::Mapping;
-use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
+use crate::metadata::IndexMeta;
 use crate::segment::SegmentView;
-use crate::{Config, Principal, Result, SharedClock};
 
 /// What to do to one document.
 #[derive(Clone, Debug)]
@@ -141,29 +138,6 @@ pub struct StoredDoc {
     pub source: Bytes,
 }
 
-/// A running index.
-#[derive(Debug)]
-pub struct Index {}
-
-impl Index {
-    /// Returns name, uuid, settings, aliases and state.
-    pub fn meta(&self) -> Arc<IndexMeta> {
-        todo!()
-    }
-    /// Returns the current mapping.
-    pub fn mapping(&self) -> Arc<Mapping> {
-        todo!()
-    }
-    /// Takes a snapshot for a search; refreshes first after search idleness.
-    pub async fn snapshot(&self) -> Result<Snapshot> {
-        todo!()
-    }
-    /// Counts live documents, deleted rows and bytes.
-    pub fn figures(&self) -> IndexFigures {
-        todo!()
-    }
-}
-
 /// Counters of an index.
 #[derive(Clone, Debug, Default)]
 pub struct IndexFigures {
@@ -222,82 +196,4 @@ pub struct ShardSnapshot {
     pub shard: u32,
     /// Segments in ascending order of their rows' sequence numbers.
     pub segments: Vec<SegmentView>,
-}
-
-/// The store.
-#[derive(Debug)]
-pub struct Engine {}
-
-impl Engine {
-    /// Opens the data directory, recovers, and starts background work.
-    pub async fn open(_config: Config, _clock: SharedClock) -> Result<Arc<Self>> {
-        todo!()
-    }
-    /// Stops accepting writes, flushes every shard, and releases the data directory.
-    pub async fn shutdown(&self) -> Result<()> {
-        todo!()
-    }
-    /// Returns the injected clock.
-    pub fn clock(&self) -> &SharedClock {
-        todo!()
-    }
-    /// Returns the metadata (indices, aliases, templates, cluster settings) as of now.
-    pub fn metadata(&self) -> Arc<Metadata> {
-        todo!()
-    }
-    /// Applies a metadata change durably; the closure sees the current state under the metadata
-    /// lock and returns what to do (a pure decision; see `metadata`).
-    pub async fn change<F>(&self, _principal: &Principal, _decide: F) -> Result<()>
-    where
-        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
-    {
-        todo!()
-    }
-    /// Returns a running index by its concrete name.
-    pub fn index(&self, _name: &str) -> Result<Arc<Index>> {
-        todo!()
-    }
-    /// Resolves an index expression to running indices; closed ones as the options say.
-    pub fn resolve(&self, _expression: &str, _options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
-        todo!()
-    }
-    /// Merges a `_mapping` body into an index's mapping, durably.
-    pub async fn put_mapping(&self, _principal: &Principal, _index: &str, _body: &Value) -> Result<()> {
-        todo!()
-    }
-    /// Executes operations in order and acknowledges those that are durable. One result an
-    /// operation; the outer error is for the request as a whole (overload, shutdown).
-    /// Missing indices are created where `action.auto_create_index` allows.
-    pub async fn write(
-        &self,
-        _principal: &Principal,
-        _ops: Vec<WriteOp>,
-        _refresh: RefreshPolicy,
-        _timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>> {
-        todo!()
-    }
-    /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
-    pub async fn get(
-        &self,
-        _principal: &Principal,
-        _index: &str,
-        _id: &str,
-        _routing: Option<&str>,
-        _realtime: bool,
-    ) -> Result<Option<StoredDoc>> {
-        todo!()
-    }
-    /// Makes everything written so far visible to search.
-    pub async fn refresh(&self, _indices: &[Arc<Index>]) -> Result<()> {
-        todo!()
-    }
-    /// Writes memtables out as segments and commits them.
-    pub async fn flush(&self, _indices: &[Arc<Index>]) -> Result<()> {
-        todo!()
-    }
-    /// Compacts each shard to at most so many segments.
-    pub async fn force_merge(&self, _indices: &[Arc<Index>], _max_segments: usize) -> Result<()> {
-        todo!()
-    }
 }

@@ -1,0 +1,159 @@
+//! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
+//!
+//! Two sets of threads, one each a core: *foreground* threads run short jobs (parsing a slice of a
+//! bulk, evaluating a query, a get), *background* threads run long ones (refresh, flush,
+//! compaction) at a lower priority of the operating system, so that a merge never holds up a
+//! search. Jobs of one set start in the order given. The queues are bounded by their callers:
+//! requests by the listener's connection limit, background jobs by the one job a shard may have.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+
+use futures::channel::oneshot;
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Error, Result};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Which threads run a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Short jobs that somebody waits for.
+    Foreground,
+    /// Long jobs that nobody waits for.
+    Background,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<(std::collections::VecDeque<Job>, bool)>,
+    ready: Condvar,
+}
+
+impl Queue {
+    fn run(&self) {
+        loop {
+            let job = {
+                let mut guard = self.jobs.lock();
+                loop {
+                    if let Some(job) = guard.0.pop_front() {
+                        break job;
+                    }
+                    if guard.1 {
+                        return;
+                    }
+                    self.ready.wait(&mut guard);
+                }
+            };
+            // A job that panics is a defect; its caller sees the dropped channel, the thread goes on.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a compute job panicked");
+            }
+        }
+    }
+}
+
+/// Handle to the pool; clones share it. The threads end with the last handle.
+#[derive(Clone)]
+pub struct Compute {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    foreground: Arc<Queue>,
+    background: Arc<Queue>,
+    threads: usize,
+}
+
+impl fmt::Debug for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compute").field("threads", &self.inner.threads).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for queue in [&self.foreground, &self.background] {
+            queue.jobs.lock().1 = true;
+            queue.ready.notify_all();
+        }
+    }
+}
+
+impl Compute {
+    /// Starts `threads` threads a lane; 0 means one a core.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(threads: usize) -> Result<Self> {
+        let threads = match threads {
+            0 => thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            n => n,
+        };
+        let foreground = Arc::new(Queue::default());
+        let background = Arc::new(Queue::default());
+        for n in 0..threads {
+            for (lane, name, queue) in
+                [(Lane::Foreground, "compute", &foreground), (Lane::Background, "maintain", &background)]
+            {
+                let queue = Arc::clone(queue);
+                thread::Builder::new()
+                    .name(format!("{name}-{n}"))
+                    .spawn(move || {
+                        if lane == Lane::Background {
+                            lower_priority();
+                        }
+                        queue.run();
+                    })
+                    .map_err(|source| Error::io("start thread", name, source))?;
+            }
+        }
+        Ok(Self { inner: Arc::new(Inner { foreground, background, threads }) })
+    }
+
+    /// Counts the threads of a lane.
+    pub fn threads(&self) -> usize {
+        self.inner.threads
+    }
+
+    /// Runs a job and waits for its result. Dropping the future leaves a queued job to run; a job
+    /// that wants to be cancelled watches a flag of its own.
+    ///
+    /// # Errors
+    /// The job's own, or [`Error::Internal`] when it panicked.
+    pub async fn run<T, F>(&self, lane: Lane, job: F) -> Result<T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        self.spawn(lane, move || {
+            let _ = sender.send(job());
+        });
+        receiver.await.unwrap_or_else(|_| Err(Error::Internal("a compute job panicked".to_owned())))
+    }
+
+    /// Queues a job without waiting for it.
+    pub fn spawn<F>(&self, lane: Lane, job: F)
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let queue = match lane {
+            Lane::Foreground => &self.inner.foreground,
+            Lane::Background => &self.inner.background,
+        };
+        queue.jobs.lock().0.push_back(Box::new(job));
+        queue.ready.notify_one();
+    }
+}
+
+/// Lowers the calling thread's scheduling priority; a refusal is harmless.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        let this_thread = rustix::thread::gettid();
+        let _ = rustix::process::setpriority_process(Some(this_thread), 5);
+    }
+}

@@ -1,0 +1,101 @@
+//! The bound on memory for documents that no stored segment holds yet: writers wait for it, and are
+//! refused when waiting takes too long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::{Error, Result};
+
+/// Bytes of unflushed documents and of requests on their way in.
+#[derive(Debug)]
+pub(super) struct Budget {
+    max: u64,
+    used: AtomicU64,
+    freed: Notify,
+}
+
+impl Budget {
+    pub(super) fn new(max: u64) -> Self {
+        Self { max, used: AtomicU64::new(0), freed: Notify::new() }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Adds bytes that are held from now on.
+    pub(super) fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives bytes back.
+    pub(super) fn free(&self, bytes: u64) {
+        let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |u| Some(u.saturating_sub(bytes)));
+        debug_assert!(before.is_ok_and(|before| before >= bytes), "more was freed than added");
+        self.freed.notify_waiters();
+    }
+
+    /// Waits until a request of so many bytes fits, and reserves them. A request larger than the
+    /// bound is let in when nothing else is.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] when it does not fit within `timeout`.
+    pub(super) async fn reserve(&self, bytes: u64, timeout: Duration) -> Result<Reservation<'_>> {
+        let deadline = tokio::time::Instant::now() + timeout;
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                (used == 0 || used + bytes <= self.max).then_some(used + bytes)
+            });
+            if taken.is_ok() {
+                return Ok(Reservation { budget: self, bytes });
+            }
+            if tokio::time::timeout_at(deadline, freed).await.is_err() {
+                return Err(Error::Rejected(format!(
+                    "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
+                    self.max,
+                    self.used()
+                )));
+            }
+        }
+    }
+}
+
+/// Bytes of a request while it is parsed; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Reservation<'a> {
+    budget: &'a Budget,
+    bytes: u64,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.budget.free(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_waits_and_is_then_refused() {
+        let budget = Budget::new(100);
+        budget.add(80);
+        let error = budget.reserve(30, Duration::from_secs(1)).await.unwrap_err();
+        assert!(matches!(error, Error::Rejected(_)), "{error}");
+        let (reserved, ()) = tokio::join!(budget.reserve(30, Duration::from_secs(1)), async { budget.free(50) });
+        drop(reserved.unwrap());
+        assert_eq!(budget.used(), 30);
+        budget.free(30);
+        assert!(budget.reserve(1_000, Duration::ZERO).await.is_ok(), "a large request alone is let in");
+    }
+}

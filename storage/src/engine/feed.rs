@@ -1,0 +1,130 @@
+//! The change feed: every committed frame, in the log's order, to whoever reads.
+//!
+//! A reader names the frame at which it starts and reads durable frames from the log. It holds a
+//! *lease*: log files from its position on are kept, so that a slow reader falls behind without
+//! holding up writers and catches up without loss. Leases are bounded: a reader more than
+//! [`MAX_LEASE_LOGS`] times `storage.wal_max_bytes` behind loses its lease and is told of the gap.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::{Engine, Inner};
+use crate::wal::{Frame, FrameNumber, Wal};
+use crate::{Config, Lane, Result};
+
+/// Size of the log, in multiples of its ordinary bound, beyond which leases end.
+const MAX_LEASE_LOGS: u64 = 8;
+/// Bytes of frames read at a time.
+const READ_BYTES: usize = 4 << 20;
+
+/// Positions that readers need the log from.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    next: u64,
+    positions: HashMap<u64, FrameNumber>,
+}
+
+impl Leases {
+    /// Least position that still holds the log; ends all leases when the log has grown too large.
+    pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
+        if wal.bytes() > config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS) && !self.positions.is_empty() {
+            tracing::warn!(readers = self.positions.len(), "change feed readers fell too far behind, their leases end");
+            self.positions.clear();
+        }
+        self.positions.values().copied().min()
+    }
+}
+
+/// What a reader of the feed gets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FeedItem {
+    /// A committed frame.
+    Frame(FrameNumber, Frame),
+    /// Frames that are gone: the reader fell behind beyond its lease.
+    Gap {
+        /// First lost frame.
+        from: FrameNumber,
+        /// First frame that is there again.
+        to: FrameNumber,
+    },
+}
+
+/// A position in the change feed.
+#[derive(Debug)]
+pub struct FeedReader {
+    inner: Arc<Inner>,
+    lease: u64,
+    next: FrameNumber,
+    buffered: VecDeque<(FrameNumber, Frame)>,
+}
+
+impl Engine {
+    /// Reads committed frames from `from` on; `None` starts with the next one.
+    ///
+    /// # Errors
+    /// The log is not open.
+    pub fn read_changes(&self, from: Option<FrameNumber>) -> Result<FeedReader> {
+        let next = match from {
+            Some(from) => from,
+            None => self.inner.wal()?.next_frame(),
+        };
+        let mut leases = self.inner.leases.lock();
+        leases.next += 1;
+        let lease = leases.next;
+        leases.positions.insert(lease, next);
+        Ok(FeedReader { inner: Arc::clone(&self.inner), lease, next, buffered: VecDeque::new() })
+    }
+}
+
+impl FeedReader {
+    /// Returns the next frame once it is durable. Cancellation safe: a dropped call loses nothing.
+    ///
+    /// # Errors
+    /// The log has stopped or cannot be read.
+    pub async fn next(&mut self) -> Result<FeedItem> {
+        if self.buffered.is_empty() {
+            let wal = Arc::clone(self.inner.wal()?);
+            let first = wal.first_frame();
+            if self.next < first {
+                let gap = FeedItem::Gap { from: self.next, to: first };
+                self.advance(first);
+                return Ok(gap);
+            }
+            wal.synced(self.next).await?;
+            let from = self.next;
+            let frames = self.inner.env().compute.run(Lane::Foreground, move || wal.read(from, READ_BYTES)).await?;
+            self.buffered.extend(frames);
+        }
+        match self.buffered.pop_front() {
+            Some((number, frame)) if number == self.next => {
+                self.advance(number + 1);
+                Ok(FeedItem::Frame(number, frame))
+            }
+            Some((number, frame)) => {
+                let gap = FeedItem::Gap { from: self.next, to: number };
+                self.buffered.push_front((number, frame));
+                self.advance(number);
+                Ok(gap)
+            }
+            None => Err(crate::Error::Internal(format!("frame {} is durable but was not read", self.next))),
+        }
+    }
+
+    /// Number of the frame that comes next.
+    pub fn position(&self) -> FrameNumber {
+        self.next
+    }
+
+    fn advance(&mut self, next: FrameNumber) {
+        self.next = next;
+        if let Some(position) = self.inner.leases.lock().positions.get_mut(&self.lease) {
+            *position = next;
+        }
+    }
+}
+
+impl Drop for FeedReader {
+    fn drop(&mut self) {
+        self.inner.leases.lock().positions.remove(&self.lease);
+    }
+}

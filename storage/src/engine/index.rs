@@ -1,0 +1,197 @@
+//! A running index: its settings, its mapping and its shards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::types::{IndexFigures, ShardSnapshot, Snapshot};
+use crate::catalog::{SegmentRecord, ShardCheckpoint};
+use crate::mapping::Mapping;
+use crate::metadata::IndexMeta;
+use crate::routing::shard_of;
+use crate::segment::Env;
+use crate::shard::{RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
+use crate::{Error, Result, SharedClock};
+
+/// A running index.
+#[derive(Debug)]
+pub struct Index {
+    meta: ArcSwap<IndexMeta>,
+    mapping: Arc<ArcSwap<Mapping>>,
+    /// Held while the mapping changes, so that changes have one order, which is the log's.
+    pub(super) mapping_change: Mutex<()>,
+    shards: Vec<Arc<Shard>>,
+    last_search_ms: AtomicI64,
+    next_shard: AtomicU64,
+    env: Env,
+    clock: SharedClock,
+}
+
+/// A segment with its deletions, as loaded from catalog and object store.
+pub(super) type LoadedSegment = (SegmentRecord, roaring::RoaringBitmap);
+
+impl Index {
+    pub(super) fn new(
+        meta: Arc<IndexMeta>,
+        mapping: Mapping,
+        checkpoints: &[ShardCheckpoint],
+        segments: Vec<LoadedSegment>,
+        env: &Env,
+        clock: &SharedClock,
+    ) -> Self {
+        let mapping = Arc::new(ArcSwap::from_pointee(mapping));
+        let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
+        for loaded in segments {
+            if let Some(place) = by_shard.get_mut(loaded.0.shard as usize) {
+                place.push(loaded);
+            }
+        }
+        let shards = (0..meta.shards)
+            .zip(by_shard)
+            .map(|(number, segments)| {
+                let checkpoint = checkpoints.iter().find(|c| c.index == meta.uuid && c.shard == number);
+                Arc::new(Shard::new(meta.uuid, number, Arc::clone(&mapping), checkpoint, segments, env))
+            })
+            .collect();
+        Self {
+            meta: ArcSwap::new(meta),
+            mapping,
+            mapping_change: Mutex::new(()),
+            shards,
+            last_search_ms: AtomicI64::new(i64::MIN / 2),
+            next_shard: AtomicU64::new(0),
+            env: env.clone(),
+            clock: Arc::clone(clock),
+        }
+    }
+
+    /// Returns name, uuid, settings, aliases and state.
+    pub fn meta(&self) -> Arc<IndexMeta> {
+        self.meta.load_full()
+    }
+
+    pub(super) fn set_meta(&self, meta: Arc<IndexMeta>) {
+        self.meta.store(meta);
+    }
+
+    /// Returns the current mapping.
+    pub fn mapping(&self) -> Arc<Mapping> {
+        self.mapping.load_full()
+    }
+
+    /// Replaces the mapping; the caller holds `mapping_change` and has logged it.
+    pub(super) fn set_mapping(&self, mapping: Arc<Mapping>) {
+        self.mapping.store(mapping);
+    }
+
+    pub(crate) fn shards(&self) -> &[Arc<Shard>] {
+        &self.shards
+    }
+
+    /// Shard of an operation: by its routing, else by its id, else the next one in turn.
+    pub(super) fn shard_for(&self, id: Option<&str>, routing: Option<&str>) -> u32 {
+        let shards = self.shards.len() as u32;
+        match routing.or(id) {
+            Some(value) => shard_of(value, shards),
+            None => (self.next_shard.fetch_add(1, Ordering::Relaxed) % u64::from(shards.max(1))) as u32,
+        }
+    }
+
+    pub(super) fn shard(&self, number: u32) -> Result<&Arc<Shard>> {
+        self.shards
+            .get(number as usize)
+            .ok_or_else(|| Error::Internal(format!("no shard {number} in [{}]", self.meta().name)))
+    }
+
+    /// Takes a snapshot for a search; refreshes first after search idleness.
+    ///
+    /// # Errors
+    /// The index is closed, or the refresh fails.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        let meta = self.meta();
+        if !meta.open {
+            return Err(Error::IndexClosed { index: meta.name.to_string() });
+        }
+        let now = self.clock.now_ms();
+        let idle = now - self.last_search_ms.swap(now, Ordering::Relaxed) >= SEARCH_IDLE_MS;
+        let (interval_ms, explicit) = refresh_interval(&meta);
+        if idle && !explicit && interval_ms >= 0 {
+            for shard in &self.shards {
+                if shard.refresh_facts(now).0 {
+                    shard.refresh(&self.env, now).await?;
+                }
+            }
+        }
+        let shards = self
+            .shards
+            .iter()
+            .map(|shard| {
+                shard.counters.query.fetch_add(1, Ordering::Relaxed);
+                ShardSnapshot { shard: shard.number, segments: shard.view().as_ref().clone() }
+            })
+            .collect();
+        // Loaded after the segments: the mapping knows every path that they have.
+        Ok(Snapshot { meta, mapping: self.mapping(), shards })
+    }
+
+    /// Whether a shard's refresh is due now.
+    pub(super) fn refresh_due(&self, shard: &Shard, now_ms: i64) -> bool {
+        let (interval_ms, explicit) = refresh_interval(&self.meta());
+        let (dirty, waited_for, since_refresh_ms) = shard.refresh_facts(now_ms);
+        refresh_due(&RefreshFacts {
+            dirty,
+            waited_for,
+            interval_ms,
+            explicit,
+            since_refresh_ms,
+            since_search_ms: now_ms - self.last_search_ms.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Counts live documents, deleted rows and bytes.
+    pub fn figures(&self) -> IndexFigures {
+        IndexFigures { shards: self.shards.iter().map(|shard| shard.figures()).collect() }
+    }
+}
+
+/// `index.refresh_interval` in milliseconds, negative for never, and whether a user set it.
+fn refresh_interval(meta: &IndexMeta) -> (i64, bool) {
+    match setting(meta, "index.refresh_interval") {
+        None => (1_000, false),
+        Some("-1") => (-1, true),
+        Some(text) => (parse_time_ms(text).unwrap_or(1_000), true),
+    }
+}
+
+/// Whether acknowledgements of the index wait for the fsync.
+pub(super) fn durable_acknowledgement(meta: &IndexMeta) -> bool {
+    setting(meta, "index.translog.durability").is_none_or(|d| !d.eq_ignore_ascii_case("async"))
+}
+
+/// How long tombstones are remembered, in milliseconds.
+pub(super) fn gc_deletes_ms(meta: &IndexMeta) -> i64 {
+    setting(meta, "index.gc_deletes").and_then(parse_time_ms).unwrap_or(60_000)
+}
+
+fn setting<'a>(meta: &'a IndexMeta, key: &str) -> Option<&'a str> {
+    meta.settings.get(key).and_then(serde_json::Value::as_str)
+}
+
+/// Parses a time value such as `500ms`, `1s`, `5m`.
+fn parse_time_ms(text: &str) -> Option<i64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "ms" | "" => 1.0,
+        "s" => 1e3,
+        "m" => 6e4,
+        "h" => 3.6e6,
+        "d" => 8.64e7,
+        "micros" => 1e-3,
+        "nanos" => 1e-6,
+        _ => return None,
+    };
+    Some((number * unit) as i64)
+}

@@ -1,0 +1,378 @@
+//! The store as its users see it: indices, documents, snapshots, figures.
+//!
+//! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` is
+//! the write path, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
+//! compaction, cutting the log.
+
+mod budget;
+mod feed;
+mod index;
+mod recovery;
+mod types;
+mod upkeep;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::task::JoinHandle;
+
+use self::budget::Budget;
+pub use self::feed::{FeedItem, FeedReader};
+pub use self::index::Index;
+pub use self::types::*;
+use crate::disk::{Disk, SystemDisk};
+use crate::mapping::Mapping;
+use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
+use crate::routing::IdGenerator;
+use crate::segment::Env;
+use crate::shard::Services;
+use crate::wal::Wal;
+use crate::{Config, Error, Lane, Principal, Result, SharedClock};
+
+/// The store. Cheap to share as `Arc<Engine>`.
+#[derive(Debug)]
+pub struct Engine {
+    inner: Arc<Inner>,
+    upkeep: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the engine's parts share.
+#[derive(Debug)]
+struct Inner {
+    config: Config,
+    clock: SharedClock,
+    services: Services,
+    metadata: ArcSwap<Metadata>,
+    /// Held while the metadata changes.
+    metadata_change: AsyncMutex<()>,
+    indices: RwLock<HashMap<Arc<str>, Arc<Index>>>,
+    budget: Budget,
+    ids: Mutex<IdGenerator>,
+    /// Wakes the background work.
+    upkeep: Notify,
+    flushes: Semaphore,
+    compactions: Semaphore,
+    busy: Mutex<upkeep::Busy>,
+    leases: Mutex<feed::Leases>,
+    stopping: AtomicBool,
+    /// Held for as long as the data directory is in use.
+    _lock: crate::disk::DirectoryLock,
+}
+
+impl Inner {
+    fn wal(&self) -> Result<&Arc<Wal>> {
+        self.services.wal.get().ok_or_else(|| Error::Stopped("the log is not open yet".to_owned()))
+    }
+
+    fn env(&self) -> &Env {
+        &self.services.env
+    }
+
+    fn check_accepting(&self) -> Result<()> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Error::Stopped("the node is shutting down".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn all_indices(&self) -> Vec<Arc<Index>> {
+        self.indices.read().values().cloned().collect()
+    }
+}
+
+impl Engine {
+    /// Opens the data directory, recovers, and starts background work.
+    ///
+    /// # Errors
+    /// The directory is locked or cannot be written, the log or the catalog is corrupt, the object
+    /// store cannot be reached.
+    pub async fn open(config: Config, clock: SharedClock) -> Result<Arc<Self>> {
+        Self::open_on(config, clock, Arc::new(SystemDisk)).await
+    }
+
+    /// Opens the store on a given disk; the simulated one makes power loss a test.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open_on(config: Config, clock: SharedClock, disk: Arc<dyn Disk>) -> Result<Arc<Self>> {
+        let inner = recovery::open(config, clock, disk).await?;
+        let upkeep = tokio::spawn(upkeep::run(Arc::clone(&inner)));
+        Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)) }))
+    }
+
+    /// Stops accepting writes, flushes every shard, and closes log and catalog.
+    ///
+    /// # Errors
+    /// A flush fails; what it would have written is still in the log.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.inner.stopping.store(true, Ordering::Relaxed);
+        let upkeep = self.upkeep.lock().take();
+        if let Some(upkeep) = upkeep {
+            upkeep.abort();
+            let _ = upkeep.await;
+        }
+        let flushed = self.flush(&self.inner.all_indices()).await;
+        let wal = Arc::clone(self.inner.wal()?);
+        let closed = self.inner.env().compute.run(Lane::Background, move || wal.close()).await;
+        self.inner.services.catalog.close().await;
+        flushed.and(closed)
+    }
+
+    /// Returns the injected clock.
+    pub fn clock(&self) -> &SharedClock {
+        &self.inner.clock
+    }
+
+    /// Returns the pool for CPU work.
+    pub fn compute(&self) -> &crate::Compute {
+        &self.inner.env().compute
+    }
+
+    /// Returns the metadata (indices, aliases, templates, cluster settings) as of now.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        self.inner.metadata.load_full()
+    }
+
+    /// Applies a metadata change durably: `decide` sees the current state under the metadata lock
+    /// and returns what to do (a pure decision; see [`crate::metadata`]).
+    ///
+    /// # Errors
+    /// The decision's own, an invalid mapping, or a failing catalog; then nothing has changed.
+    pub async fn change<F>(&self, principal: &Principal, decide: F) -> Result<()>
+    where
+        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
+    {
+        let inner = &self.inner;
+        inner.check_accepting()?;
+        let _one = inner.metadata_change.lock().await;
+        let current = inner.metadata.load_full();
+        let changes = decide(&current)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut created: Vec<Arc<Index>> = Vec::new();
+        let mut mappings = Vec::new();
+        for change in &changes {
+            if let MetadataChange::PutIndex { meta, mapping } = change
+                && current.indices.get(&meta.name).is_none_or(|old| old.uuid != meta.uuid)
+            {
+                let mapping = match mapping {
+                    Some(body) => Mapping::parse(body, &meta.settings)?,
+                    None => Mapping::empty(&meta.settings)?,
+                };
+                mappings.push((meta.uuid, mapping.encode()));
+                let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), inner.env(), &inner.clock);
+                for shard in index.shards() {
+                    shard.lock().raise_term(1);
+                }
+                created.push(Arc::new(index));
+            }
+        }
+        inner.services.catalog.change(&changes, &mappings).await?;
+        tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changed");
+        let mut closed = Vec::new();
+        {
+            let mut indices = inner.indices.write();
+            for change in &changes {
+                match change {
+                    MetadataChange::PutIndex { meta, .. } => {
+                        if let Some(index) = created.iter().find(|index| index.meta().uuid == meta.uuid) {
+                            indices.insert(Arc::clone(&meta.name), Arc::clone(index));
+                        }
+                        if let Some(index) = indices.get(&meta.name) {
+                            if !meta.open && index.meta().open {
+                                closed.push(Arc::clone(index));
+                            }
+                            index.set_meta(Arc::clone(meta));
+                        }
+                    }
+                    MetadataChange::DeleteIndex { name, uuid } => {
+                        if indices.get(name).is_some_and(|index| index.meta().uuid == *uuid)
+                            && let Some(index) = indices.remove(name)
+                        {
+                            inner.forget(&index);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            inner.metadata.store(Arc::new(current.apply(&changes)));
+        }
+        for index in closed {
+            self.flush(&[index]).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns a running index by its concrete name.
+    ///
+    /// # Errors
+    /// [`Error::IndexNotFound`].
+    pub fn index(&self, name: &str) -> Result<Arc<Index>> {
+        let found = self.inner.indices.read().get(name).cloned();
+        found.ok_or_else(|| Error::IndexNotFound { index: name.to_owned() })
+    }
+
+    /// Resolves an index expression to running indices; closed ones as the options say.
+    ///
+    /// # Errors
+    /// A missing index, or none where the options ask for one.
+    pub fn resolve(&self, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
+        let found = self.metadata().resolve(expression, options, self.inner.clock.now_ms())?;
+        found.iter().map(|meta| self.index(&meta.name)).collect()
+    }
+
+    /// Merges a `_mapping` body into an index's mapping, durably.
+    ///
+    /// # Errors
+    /// A conflict with the current mapping, which then stays as it is.
+    pub async fn put_mapping(&self, _principal: &Principal, index: &str, body: &Value) -> Result<()> {
+        self.inner.check_accepting()?;
+        let index = self.index(index)?;
+        let frame = {
+            let _change = index.mapping_change.lock();
+            let merged = Arc::new(index.mapping().merge(body)?);
+            if merged.version() == index.mapping().version() {
+                return Ok(());
+            }
+            self.inner.log_mapping(&index, &merged)?
+        };
+        self.inner.wal()?.synced(frame).await?;
+        // The log is cut by what shards have committed, which a mapping alone does not hold back.
+        let meta = index.meta();
+        let commit =
+            crate::catalog::Commit { mappings: vec![(meta.uuid, index.mapping().encode())], ..Default::default() };
+        self.inner.services.catalog.commit(&commit).await
+    }
+
+    /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
+    ///
+    /// # Errors
+    /// A missing or closed index, an alias of several indices, a corrupt segment.
+    pub async fn get(
+        &self,
+        _principal: &Principal,
+        index: &str,
+        id: &str,
+        routing: Option<&str>,
+        realtime: bool,
+    ) -> Result<Option<StoredDoc>> {
+        let options = IndicesOptions::single();
+        let found = self.resolve(index, &options)?;
+        let [index] = found.as_slice() else {
+            let mut names: Vec<String> = found.iter().map(|i| i.meta().name.to_string()).collect();
+            names.sort();
+            return Err(Error::IllegalArgument(format!(
+                "Alias [{index}] has more than one index associated with it [{}], can't execute a single index op",
+                names.join(", ")
+            )));
+        };
+        let meta = index.meta();
+        if !meta.open {
+            return Err(Error::IndexClosed { index: meta.name.to_string() });
+        }
+        crate::metadata::check_block(&meta, crate::metadata::BlockLevel::Read)?;
+        if routing.is_none() && index.mapping().routing_required() {
+            return Err(Error::RoutingMissing { index: meta.name.to_string(), id: id.to_owned() });
+        }
+        let shard = Arc::clone(index.shard(index.shard_for(Some(id), routing))?);
+        let id = id.to_owned();
+        let row = self.inner.env().compute.run(Lane::Foreground, move || shard.get(&id, realtime)).await?;
+        Ok(row.map(|row| StoredDoc {
+            index: Arc::clone(&meta.name),
+            id: row.id,
+            version: row.version,
+            seq_no: row.seq_no,
+            primary_term: row.primary_term,
+            routing: row.routing,
+            source: row.source,
+        }))
+    }
+
+    /// Makes everything written so far visible to search.
+    ///
+    /// # Errors
+    /// An in-memory segment cannot be built.
+    pub async fn refresh(&self, indices: &[Arc<Index>]) -> Result<()> {
+        let now_ms = self.inner.clock.now_ms();
+        for index in indices {
+            for shard in index.shards() {
+                shard.refresh(self.inner.env(), now_ms).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes memtables out as segments and commits them.
+    ///
+    /// # Errors
+    /// The object store or the catalog fails; what was not flushed stays in memory and log.
+    pub async fn flush(&self, indices: &[Arc<Index>]) -> Result<()> {
+        for index in indices {
+            for shard in index.shards() {
+                self.inner.flush_shard(shard).await?;
+            }
+        }
+        self.inner.cut_log()
+    }
+
+    /// Compacts each shard to at most so many segments, after a flush.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    pub async fn force_merge(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
+        self.flush(indices).await?;
+        for index in indices {
+            for shard in index.shards() {
+                while shard.compact(&self.inner.services, Some(max_segments)).await? {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a small secret of the node, such as a password's hash.
+    ///
+    /// # Errors
+    /// The catalog fails.
+    pub async fn get_secret(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.inner.services.catalog.get(key).await
+    }
+
+    /// Stores such a secret.
+    ///
+    /// # Errors
+    /// The catalog fails.
+    pub async fn put_secret(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.inner.services.catalog.put(key, value).await
+    }
+
+    /// Bytes of unflushed documents, and the bound on them.
+    pub fn memtable_bytes(&self) -> (u64, u64) {
+        (self.inner.budget.used(), self.inner.budget.max())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(upkeep) = self.upkeep.lock().take() {
+            upkeep.abort();
+        }
+    }
+}
+
+impl Inner {
+    /// Lets go of a deleted index: its memory now, its files with their last user.
+    fn forget(&self, index: &Index) {
+        for shard in index.shards() {
+            let (bytes, _) = shard.lock().unflushed();
+            self.budget.free(bytes);
+            shard.discard();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The start of the store: lock the directory, read the catalog, replay the log, collect orphans.
+//!
+//! The catalog says which segments exist and up to where each shard's operations are in them; the
+//! log has the rest. Replay parses logged documents by the mapping that was current when they were
+//! logged (mapping changes are in the log, in order) and keeps the versions that were decided then.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use bytes::BytesMut;
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use uuid::Uuid;
+
+use super::budget::Budget;
+use super::index::{Index, LoadedSegment};
+use super::write::RowMeta;
+use super::{Inner, feed, upkeep};
+use crate::catalog::{SegmentRecord, open_sqlite};
+use crate::disk::{DirectoryLock, Disk};
+use crate::document::ChunkBuilder;
+use crate::mapping::Mapping;
+use crate::metadata::Metadata;
+use crate::objects::Objects;
+use crate::routing::IdGenerator;
+use crate::segment::{BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path};
+use crate::shard::{Applied, Services};
+use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
+use crate::{Compute, Config, Error, Result, SharedClock};
+
+pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>) -> Result<Arc<Inner>> {
+    let dir = config.data_dir.clone();
+    std::fs::create_dir_all(&dir).map_err(|e| Error::io("create data directory", &dir, e))?;
+    let lock = DirectoryLock::acquire(&dir)?;
+    let scratch = dir.join("scratch");
+    clear_scratch(&scratch)?;
+    let compute = Compute::start(config.compute_threads)?;
+    let objects = Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?);
+    let catalog = open_sqlite(&dir.join("catalog.sqlite")).await?;
+    let env = Env {
+        objects: Arc::clone(&objects),
+        compute,
+        blocks: Arc::new(BlockCache::default()),
+        files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes)?),
+        runtime: Handle::current(),
+    };
+    let state = catalog.load().await?;
+    let metadata = Metadata::default().apply(&state.metadata);
+    let indices = load_indices(&metadata, &state, &env, &clock).await?;
+    let known: HashSet<Uuid> = state.segments.iter().map(|s| s.id).collect();
+    let services = Services {
+        env,
+        catalog: Arc::clone(&catalog),
+        wal: Arc::new(OnceLock::new()),
+        scratch: Arc::from(scratch.as_path()),
+    };
+    let inner = Arc::new(Inner {
+        budget: Budget::new(config.memtable_max_bytes),
+        clock,
+        metadata: ArcSwap::from_pointee(metadata),
+        metadata_change: AsyncMutex::new(()),
+        indices: RwLock::new(indices),
+        ids: Mutex::new(IdGenerator::new(rand::random())),
+        upkeep: Notify::new(),
+        flushes: Semaphore::new(1),
+        compactions: Semaphore::new(1),
+        busy: Mutex::new(upkeep::Busy::default()),
+        leases: Mutex::new(feed::Leases::default()),
+        stopping: AtomicBool::new(false),
+        services,
+        config,
+        _lock: lock,
+    });
+    let replayed = {
+        let inner = Arc::clone(&inner);
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || replay(&inner, &disk, &runtime))
+            .await
+            .map_err(|e| Error::Internal(format!("replay stopped: {e}")))??
+    };
+    if inner.services.wal.set(Arc::new(replayed)).is_err() {
+        return Err(Error::Internal("the log was opened twice".to_owned()));
+    }
+    for index in inner.all_indices() {
+        for shard in index.shards() {
+            let mut guard = shard.lock();
+            let term = guard.primary_term() + 1;
+            guard.raise_term(term);
+        }
+    }
+    let orphans = Arc::clone(&objects);
+    tokio::spawn(async move {
+        if let Err(error) = collect_orphans(&orphans, &known).await {
+            tracing::warn!(%error, "cannot collect orphan files; the next start tries again");
+        }
+    });
+    Ok(inner)
+}
+
+fn clear_scratch(scratch: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(scratch) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io("clear scratch directory", scratch, error)),
+    }
+    std::fs::create_dir_all(scratch).map_err(|e| Error::io("create scratch directory", scratch, e))
+}
+
+async fn load_indices(
+    metadata: &Metadata,
+    state: &crate::catalog::State,
+    env: &Env,
+    clock: &SharedClock,
+) -> Result<HashMap<Arc<str>, Arc<Index>>> {
+    let mut by_index: BTreeMap<Uuid, Vec<&SegmentRecord>> = BTreeMap::new();
+    for record in &state.segments {
+        by_index.entry(record.index).or_default().push(record);
+    }
+    let mut indices = HashMap::new();
+    for meta in metadata.indices.values() {
+        let mapping = match state.mappings.iter().find(|(uuid, _)| *uuid == meta.uuid) {
+            Some((_, bytes)) => Mapping::decode(bytes, &meta.settings)?,
+            None => Mapping::empty(&meta.settings)?,
+        };
+        let mut segments: Vec<LoadedSegment> = Vec::new();
+        for record in by_index.remove(&meta.uuid).unwrap_or_default() {
+            let deleted = match record.delete_generation {
+                0 => roaring::RoaringBitmap::new(),
+                generation => {
+                    let path = deletes_path(record.index, record.shard, record.id, generation);
+                    decode_deletes(&env.objects.get(&path).await?, path.as_ref())?
+                }
+            };
+            segments.push((record.clone(), deleted));
+        }
+        let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock);
+        indices.insert(Arc::clone(&meta.name), Arc::new(index));
+    }
+    Ok(indices)
+}
+
+/// Opens the log and applies what is not in segments yet. Blocks.
+fn replay(inner: &Arc<Inner>, disk: &Arc<dyn Disk>, runtime: &Handle) -> Result<Wal> {
+    let by_uuid: HashMap<Uuid, Arc<Index>> =
+        inner.all_indices().into_iter().map(|index| (index.meta().uuid, index)).collect();
+    let dir = inner.config.data_dir.join("wal");
+    let (mut frames, mut operations) = (0u64, 0u64);
+    let wal = Wal::open(Arc::clone(disk), &dir, &inner.config, &mut |number, frame| {
+        frames += 1;
+        operations += apply_frame(inner, &by_uuid, number, frame)?;
+        if inner.budget.used() > inner.budget.max() {
+            flush_largest(inner, runtime)?;
+        }
+        Ok(())
+    })?;
+    if frames > 0 {
+        tracing::info!(frames, operations, "log replayed");
+    }
+    Ok(wal)
+}
+
+fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
+    let shards: Vec<_> = inner.all_indices().iter().flat_map(|i| i.shards().to_vec()).collect();
+    let Some(largest) = shards.into_iter().max_by_key(|shard| shard.lock().unflushed().0) else { return Ok(()) };
+    runtime.block_on(inner.flush_shard(&largest))
+}
+
+/// Applies a frame; returns the operations that were not in segments yet.
+fn apply_frame(
+    inner: &Inner,
+    indices: &HashMap<Uuid, Arc<Index>>,
+    number: FrameNumber,
+    frame: Frame,
+) -> Result<u64> {
+    let mut applied = 0;
+    for entry in frame.entries {
+        match entry {
+            Entry::Mapping { index, mapping } => {
+                if let Some(index) = indices.get(&index) {
+                    let mapping = Mapping::decode(&mapping, &index.meta().settings)?;
+                    // The catalog may be ahead of the log's older entries.
+                    if mapping.version() > index.mapping().version() {
+                        index.set_mapping(Arc::new(mapping));
+                    }
+                }
+            }
+            Entry::Ops(ops) => {
+                // Operations of an index that was deleted since are of no interest.
+                if let Some(index) = indices.get(&ops.index) {
+                    applied += apply_ops(inner, index, number, ops)?;
+                }
+            }
+            Entry::Position(_) => {}
+        }
+    }
+    Ok(applied)
+}
+
+fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -> Result<u64> {
+    let shard = index.shard(ops.shard)?;
+    let mut guard = shard.lock();
+    if ops.first_seq_no < guard.committed_below() {
+        return Ok(0);
+    }
+    guard.raise_term(ops.primary_term);
+    let now_ms = inner.clock.now_ms();
+    let generated = ops.ops.iter().all(|op| op.generated);
+    let mut builder = ChunkBuilder::new(index.mapping());
+    let mut sources = BytesMut::new();
+    let mut ends = Vec::new();
+    let mut rows = RowMeta::with_capacity(ops.ops.len(), generated);
+    let mut routings = Vec::new();
+    let mut recorded = Vec::with_capacity(ops.ops.len());
+    for (seq_no, op) in (ops.first_seq_no..).zip(&ops.ops) {
+        let id = std::str::from_utf8(&op.id).map_err(|_| Error::Corrupt {
+            file: format!("log frame {number}"),
+            offset: 0,
+            reason: "document id is not UTF-8".to_owned(),
+        })?;
+        let row = match &op.source {
+            None => None,
+            Some(source) => {
+                builder.push(id, source).map_err(|error| Error::Corrupt {
+                    file: format!("log frame {number}"),
+                    offset: 0,
+                    reason: format!("document [{id}] was accepted once and is refused now: {error}"),
+                })?;
+                sources.extend_from_slice(source);
+                ends.push(sources.len() as u32);
+                rows.push(id, seq_no, op.version);
+                routings.push(op.routing.clone());
+                Some(ends.len() as u32 - 1)
+            }
+        };
+        // Looked up one by one: an operation may replace a row of this very frame.
+        let replaces = if op.generated { None } else { guard.find(id)?.and_then(|found| found.1) };
+        let applied = Applied { id: id.into(), seq_no, version: op.version, row, replaces };
+        guard.record(&applied, generated, now_ms);
+        recorded.push(());
+    }
+    let (chunk, mapping) = builder.finish();
+    if mapping.version() > index.mapping().version() {
+        index.set_mapping(mapping);
+    }
+    let mem = (chunk.rows > 0).then(|| {
+        rows.routings = routings.iter().any(Option::is_some).then_some(routings);
+        let rows = rows.finish();
+        MemChunk {
+            chunk,
+            sources: Packed { bytes: sources.freeze(), ends },
+            ids: rows.ids,
+            seq_nos: rows.seq_nos,
+            versions: rows.versions,
+            routings: rows.routings,
+            primary_term: ops.primary_term,
+            frame: number,
+            generated,
+        }
+    });
+    let bytes = guard.apply(mem, &[], number, now_ms);
+    inner.budget.add(bytes);
+    Ok(recorded.len() as u64)
+}
+
+/// Deletes files of segments that the catalog does not know: what a crash left of an unfinished
+/// commit, or of a segment that was replaced.
+async fn collect_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<()> {
+    let mut orphans = 0u64;
+    for (path, _) in objects.list(None).await? {
+        let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
+        if let Some(segment) = segment
+            && !known.contains(&segment)
+        {
+            objects.delete(&path).await?;
+            orphans += 1;
+        }
+    }
+    if orphans > 0 {
+        tracing::info!(orphans, "orphan files deleted");
+    }
+    Ok(())
+}
+

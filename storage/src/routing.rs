@@ -1,0 +1,178 @@
+//! Which shard a document belongs to, exactly as OpenSearch decides it, and the ids that the
+//! server generates.
+//!
+//! A shard is `floor_mod(murmur3(routing), routing_shards) / routing_factor` with Murmur3 (x86, 32
+//! bit, seed 0) over the UTF-16LE form of the routing value, which is `_id` where none was given.
+
+/// Number of shards an index could be split into; fixes the factor of the formula.
+///
+/// OpenSearch's default: the largest `shards * 2^n` that stays at or below 1,024.
+pub fn routing_shards(shards: u32) -> u32 {
+    let log2_max = 10u32;
+    let log2_shards = 32 - (shards.max(1) - 1).leading_zeros();
+    let splits = log2_max.saturating_sub(log2_shards).max(1);
+    shards.max(1) << splits.min(16)
+}
+
+/// Decides the shard of a routing value.
+pub fn shard_of(routing: &str, shards: u32) -> u32 {
+    if shards <= 1 {
+        return 0;
+    }
+    let routing_shards = routing_shards(shards);
+    let factor = (routing_shards / shards).max(1);
+    let hash = murmur3_utf16(routing);
+    let bucket = hash.rem_euclid(i32::try_from(routing_shards).unwrap_or(i32::MAX));
+    u32::try_from(bucket).unwrap_or(0) / factor
+}
+
+/// Hashes the UTF-16LE form of a string with Murmur3 x86 32, seed 0.
+pub fn murmur3_utf16(text: &str) -> i32 {
+    let mut hash = Murmur3::default();
+    for unit in text.encode_utf16() {
+        hash.push_u16(unit);
+    }
+    hash.finish()
+}
+
+/// Murmur3 x86 32 fed by two bytes at a time.
+#[derive(Default)]
+struct Murmur3 {
+    state: u32,
+    pending: Option<u16>,
+    units: u32,
+}
+
+impl Murmur3 {
+    const C1: u32 = 0xcc9e_2d51;
+    const C2: u32 = 0x1b87_3593;
+
+    fn push_u16(&mut self, unit: u16) {
+        self.units += 1;
+        match self.pending.take() {
+            None => self.pending = Some(unit),
+            Some(low) => {
+                let word = u32::from(low) | (u32::from(unit) << 16);
+                self.state ^= Self::scramble(word);
+                self.state = self.state.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+            }
+        }
+    }
+
+    fn scramble(word: u32) -> u32 {
+        word.wrapping_mul(Self::C1).rotate_left(15).wrapping_mul(Self::C2)
+    }
+
+    fn finish(mut self) -> i32 {
+        if let Some(low) = self.pending.take() {
+            self.state ^= Self::scramble(u32::from(low));
+        }
+        let mut hash = self.state ^ (self.units.wrapping_mul(2));
+        hash ^= hash >> 16;
+        hash = hash.wrapping_mul(0x85eb_ca6b);
+        hash ^= hash >> 13;
+        hash = hash.wrapping_mul(0xc2b2_ae35);
+        hash ^= hash >> 16;
+        hash.cast_signed()
+    }
+}
+
+/// Length of a generated id in characters.
+pub const GENERATED_ID_LEN: usize = 20;
+
+/// URL-safe characters in byte order, so that ids sort as the numbers that they encode.
+const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+
+/// Makes document ids that sort by the time of their making: 48 bits of milliseconds, 24 bits of
+/// sequence, 48 bits of randomness.
+#[derive(Debug)]
+pub struct IdGenerator {
+    last_ms: i64,
+    sequence: u32,
+    random: u64,
+}
+
+impl IdGenerator {
+    /// Starts a generator; `seed` is the randomness that tells generators apart.
+    pub fn new(seed: u64) -> Self {
+        Self { last_ms: 0, sequence: 0, random: seed | 1 }
+    }
+
+    /// Makes the next id that routes to `shard` of `shards`; greater than every id made before.
+    pub fn next(&mut self, now_ms: i64, shard: u32, shards: u32) -> String {
+        if now_ms > self.last_ms {
+            self.last_ms = now_ms;
+            self.sequence = 0;
+        } else if self.sequence == 0x00ff_ffff {
+            self.last_ms += 1;
+            self.sequence = 0;
+        } else {
+            self.sequence += 1;
+        }
+        let time = u128::from(self.last_ms.cast_unsigned() & 0xffff_ffff_ffff);
+        let head = (time << 72) | (u128::from(self.sequence) << 48);
+        loop {
+            // xorshift64: spreads ids over shards; not a secret.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let id = encode(head | u128::from(self.random & 0xffff_ffff_ffff));
+            if shard_of(&id, shards) == shard {
+                return id;
+            }
+        }
+    }
+}
+
+/// Whether a string has the form of a generated id; a client may have made it up.
+pub fn looks_generated(id: &str) -> bool {
+    id.len() == GENERATED_ID_LEN && id.bytes().all(|b| ALPHABET.contains(&b))
+}
+
+fn encode(bits: u128) -> String {
+    (0..GENERATED_ID_LEN)
+        .rev()
+        .map(|i| char::from(ALPHABET[usize::try_from((bits >> (6 * i)) & 63).unwrap_or(0)]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_as_opensearch() {
+        // Values of OpenSearch's Murmur3HashFunctionTests.
+        for (text, hash) in [
+            ("hell", 0x5a0c_b7c3_u32),
+            ("hello", 0xd7c3_1989),
+            ("hello w", 0x22ab_2984),
+            ("hello wo", 0xdf0c_a123),
+            ("hello wor", 0xe774_4d61),
+            ("The quick brown fox jumps over the lazy dog", 0xe07d_b09c),
+            ("The quick brown fox jumps over the lazy cog", 0x4e63_d2ad),
+        ] {
+            assert_eq!(murmur3_utf16(text), hash.cast_signed(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spreads_over_shards_by_the_split_factor() {
+        assert_eq!(routing_shards(1), 1024);
+        assert_eq!(routing_shards(5), 640);
+        assert_eq!(routing_shards(1000), 2000);
+        assert!((0..100).all(|i| shard_of(&format!("id{i}"), 5) < 5));
+    }
+
+    #[test]
+    fn generated_ids_ascend_and_route_to_their_shard() {
+        let mut generator = IdGenerator::new(7);
+        let mut last = String::new();
+        for i in 0..10_000u32 {
+            let id = generator.next(1_700_000_000_000 + i64::from(i / 1000), i % 5, 5);
+            assert!(id > last && looks_generated(&id));
+            assert_eq!(shard_of(&id, 5), i % 5);
+            last = id;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Names: where the files of a segment lie in the object store and which columns its Parquet has.
+//!
+//! Every column of a mapped field carries the field's path number as Parquet field id, so that a
+//! reader finds it whatever the mapping has become since.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
+use object_store::path::Path;
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
+use uuid::Uuid;
+
+use crate::mapping::{ColumnKind, Mapping, PathId};
+
+pub(crate) const ID: &str = "_id";
+pub(crate) const SEQ_NO: &str = "_seq_no";
+pub(crate) const VERSION: &str = "_version";
+pub(crate) const PRIMARY_TERM: &str = "_primary_term";
+pub(crate) const FRAME: &str = "_frame";
+pub(crate) const ROUTING: &str = "_routing";
+pub(crate) const IGNORED: &str = "_ignored";
+pub(crate) const SOURCE: &str = "_source";
+
+/// Object path of a segment's directory.
+pub(crate) fn directory(index: Uuid, shard: u32, segment: Uuid) -> Path {
+    Path::from_iter([index.simple().to_string(), shard.to_string(), segment.simple().to_string()])
+}
+
+/// Object path of a segment's rows.
+pub(crate) fn data(index: Uuid, shard: u32, segment: Uuid) -> Path {
+    directory(index, shard, segment).join("data.parquet")
+}
+
+/// Object path of a segment's inverted index.
+pub(crate) fn bundle(index: Uuid, shard: u32, segment: Uuid) -> Path {
+    directory(index, shard, segment).join("index.bundle")
+}
+
+/// Object path of a segment's sidecar of client-chosen ids.
+pub(crate) fn ids(index: Uuid, shard: u32, segment: Uuid) -> Path {
+    directory(index, shard, segment).join("ids")
+}
+
+/// Object path of a generation of a segment's deletions.
+pub(crate) fn deletes(index: Uuid, shard: u32, segment: Uuid, generation: u64) -> Path {
+    directory(index, shard, segment).join(format!("deletes-{generation}.roaring"))
+}
+
+/// Arrow type of a column's elements.
+pub(crate) fn element_type(kind: ColumnKind) -> DataType {
+    match kind {
+        ColumnKind::Str => DataType::Utf8View,
+        ColumnKind::Int(8) => DataType::Int8,
+        ColumnKind::Int(16) => DataType::Int16,
+        ColumnKind::Int(32) => DataType::Int32,
+        ColumnKind::Int(_) => DataType::Int64,
+        ColumnKind::U64 => DataType::UInt64,
+        ColumnKind::F32 => DataType::Float32,
+        ColumnKind::F64 => DataType::Float64,
+        ColumnKind::Bool => DataType::Boolean,
+        ColumnKind::DateMs => DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
+        ColumnKind::DateNanos => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        ColumnKind::Ip => DataType::FixedSizeBinary(16),
+        ColumnKind::GeoPoint => DataType::Struct(Fields::from(vec![
+            Field::new("lat", DataType::Float64, false),
+            Field::new("lon", DataType::Float64, false),
+        ])),
+    }
+}
+
+/// A column of a segment: path number, and whether a row may have several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnShape {
+    pub(crate) id: PathId,
+    pub(crate) list: bool,
+}
+
+/// Which optional metadata columns a segment has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Optional {
+    pub(crate) routing: bool,
+    pub(crate) ignored: bool,
+}
+
+/// Makes the Arrow schema of a segment's rows; columns in the order given, `_source` last.
+pub(crate) fn schema(mapping: &Mapping, columns: &[ColumnShape], optional: Optional) -> SchemaRef {
+    let mut fields: Vec<FieldRef> = vec![
+        Arc::new(Field::new(ID, DataType::Utf8View, false)),
+        Arc::new(Field::new(SEQ_NO, DataType::UInt64, false)),
+        Arc::new(Field::new(VERSION, DataType::UInt64, false)),
+        Arc::new(Field::new(PRIMARY_TERM, DataType::UInt64, false)),
+        Arc::new(Field::new(FRAME, DataType::UInt64, false)),
+    ];
+    if optional.routing {
+        fields.push(Arc::new(Field::new(ROUTING, DataType::Utf8View, true)));
+    }
+    if optional.ignored {
+        let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+        fields.push(Arc::new(Field::new(IGNORED, DataType::List(item), true)));
+    }
+    for column in columns {
+        let (name, element) = match mapping.field_by_id(column.id) {
+            Some(field) => (field.path.to_string(), element_type(field.column_kind())),
+            None => (format!("path{}", column.id.0), DataType::Null),
+        };
+        let data_type = if column.list { list_of(element) } else { element };
+        let id = HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), column.id.0.to_string())]);
+        fields.push(Arc::new(Field::new(name, data_type, true).with_metadata(id)));
+    }
+    fields.push(Arc::new(Field::new(SOURCE, DataType::Utf8View, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Makes the list type of several values a row.
+pub(crate) fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}

@@ -1,0 +1,165 @@
+//! In-memory segments: what a refresh makes of the memtable's tail.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, UInt32Array};
+use arrow::compute;
+use arrow::datatypes::{DataType, UInt64Type};
+use bytes::Bytes;
+use roaring::RoaringBitmap;
+
+use super::layout;
+use super::range::ValueRange;
+use super::rows::{MemChunk, Rows};
+use super::{ColumnBatch, Located, StoredRow};
+use crate::bundle::{self, Bundle};
+use crate::document::Chunk;
+use crate::mapping::{Mapping, PathId};
+use crate::{Error, Result};
+
+/// Rows and inverted index in memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) rows: Rows,
+    pub(crate) bundle: Arc<Bundle>,
+    /// The bundle's bytes, which a flush of this segment alone writes as they are.
+    pub(crate) bundle_bytes: Bytes,
+    /// Whether all ids were generated here; then they ascend.
+    pub(crate) generated: bool,
+    pub(crate) heap_bytes: u64,
+}
+
+impl Memory {
+    /// Builds the segment of the given chunks.
+    pub(crate) fn build(mapping: &Mapping, chunks: &[Arc<MemChunk>]) -> Result<Self> {
+        let parts: Vec<&Chunk> = chunks.iter().map(|c| &c.chunk).collect();
+        let merged = Chunk::concat(&parts, &|_, _| true);
+        let rows = Rows::build(mapping, chunks, &merged)?;
+        let bundle_bytes = Bytes::from(bundle::build(mapping, &merged)?);
+        drop(merged);
+        let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment")?);
+        let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
+        let generated = chunks.iter().all(|c| c.generated);
+        Ok(Self { rows, bundle, bundle_bytes, generated, heap_bytes })
+    }
+
+    fn u64_at(&self, column: &str, row: usize) -> u64 {
+        self.rows.metadata(column).map_or(0, |a| a.as_primitive::<UInt64Type>().value(row))
+    }
+
+    /// Returns what the write path needs to know of a row.
+    pub(crate) fn located(&self, row: u32) -> Located {
+        let at = row as usize;
+        Located {
+            row,
+            version: self.u64_at(layout::VERSION, at),
+            seq_no: self.u64_at(layout::SEQ_NO, at),
+            primary_term: self.u64_at(layout::PRIMARY_TERM, at),
+        }
+    }
+
+    /// Finds the rows of an id.
+    pub(crate) fn find(&self, id: &str) -> Vec<Located> {
+        let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
+        let ids = ids.as_string_view();
+        if self.generated {
+            let mut low = 0;
+            let mut high = ids.len();
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if ids.value(middle) < id {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            return if low < ids.len() && ids.value(low) == id { vec![self.located(low as u32)] } else { Vec::new() };
+        }
+        (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+    }
+
+    /// Returns rows with their metadata and, where asked, source.
+    pub(crate) fn fetch(&self, rows: &[u32], with_source: bool) -> Vec<StoredRow> {
+        rows.iter().map(|&row| stored_row(&self.rows.batch, row as usize, row, with_source)).collect()
+    }
+
+    /// Finds the rows with a value in the range.
+    pub(crate) fn range_rows(&self, column: PathId, range: &ValueRange, among: Option<&RoaringBitmap>) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        if let Some(array) = self.rows.column(column) {
+            range.matches(array, |row| {
+                found.insert(row as u32);
+            });
+        }
+        if let Some(among) = among {
+            found &= among;
+        }
+        found
+    }
+
+    /// Reads columns of the selected rows.
+    pub(crate) fn read(&self, columns: &[(PathId, DataType)], rows: Option<&RoaringBitmap>) -> Result<ColumnBatch> {
+        let total = self.rows.batch.num_rows();
+        let (numbers, indices) = match rows {
+            None => ((0..total as u32).collect::<Vec<_>>(), None),
+            Some(rows) => {
+                let numbers: Vec<u32> = rows.iter().take_while(|&r| (r as usize) < total).collect();
+                let indices = UInt32Array::from(numbers.clone());
+                (numbers, Some(indices))
+            }
+        };
+        let columns = columns
+            .iter()
+            .map(|(id, missing)| match (self.rows.column(*id), &indices) {
+                (None, _) => Ok(arrow::array::new_null_array(missing, numbers.len())),
+                (Some(array), None) => Ok(Arc::clone(array)),
+                (Some(array), Some(indices)) => compute::take(array, indices, None).map_err(Error::from),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(ColumnBatch { rows: numbers, columns })
+    }
+}
+
+/// Makes tantivy's view of a buffer without copying it.
+pub(crate) fn owned(bytes: &Bytes) -> tantivy::directory::OwnedBytes {
+    #[derive(Clone)]
+    struct Stable(Bytes);
+    impl std::ops::Deref for Stable {
+        type Target = [u8];
+        fn deref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    // SAFETY: the bytes behind `Bytes` do not move while a clone of it lives, and `Stable` keeps one.
+    unsafe impl stable_deref_trait::StableDeref for Stable {}
+    tantivy::directory::OwnedBytes::new(Stable(bytes.clone()))
+}
+
+/// Reads one row out of a batch in the segment layout; `row` is its number in the segment.
+pub(crate) fn stored_row(batch: &arrow::array::RecordBatch, at: usize, row: u32, with_source: bool) -> StoredRow {
+    let number = |name: &str| batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at));
+    let text = |name: &str| {
+        batch
+            .column_by_name(name)
+            .map(|a| a.as_string_view())
+            .filter(|a| a.is_valid(at))
+            .map(|a| a.value(at).to_owned())
+    };
+    let source = batch.column_by_name(layout::SOURCE).filter(|_| with_source).map_or_else(Bytes::new, |array| {
+        Bytes::copy_from_slice(array.as_string_view().value(at).as_bytes())
+    });
+    let ignored = batch.column_by_name(layout::IGNORED).map(|a| a.as_list::<i32>()).filter(|a| a.is_valid(at)).map_or_else(
+        Vec::new,
+        |array| array.value(at).as_string_view().iter().flatten().map(str::to_owned).collect(),
+    );
+    StoredRow {
+        row,
+        id: text(layout::ID).unwrap_or_default(),
+        version: number(layout::VERSION),
+        seq_no: number(layout::SEQ_NO),
+        primary_term: number(layout::PRIMARY_TERM),
+        routing: text(layout::ROUTING),
+        source,
+        ignored,
+    }
+}

@@ -1,0 +1,470 @@
+//! Segments in the object store, opened lazily: the footer, the sidecar and the bundle are read
+//! when first needed and kept.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, UInt64Type};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
+};
+use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
+use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use roaring::RoaringBitmap;
+use tokio::runtime::Handle;
+
+use super::cache::FileCache;
+use super::checked::{CheckedBytes, Verifier, decode_sums};
+use super::file::{BlockCache, DataFile, Remote, reading};
+use super::ids::{Fingerprint, Ids};
+use super::memory::{owned, stored_row};
+use super::range::{Bounds, Relation, ValueRange};
+use super::{Located, StoredRow, layout};
+use crate::bundle::Bundle;
+use crate::catalog::{ColumnRecord, SegmentRecord};
+use crate::mapping::PathId;
+use crate::objects::Objects;
+use crate::{Compute, Error, Result};
+
+/// Rows decoded at a time.
+pub(crate) const BATCH_ROWS: usize = 8_192;
+
+/// What stored segments share: where files come from and who decodes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Env {
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) compute: Compute,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) files: Arc<FileCache>,
+    pub(crate) runtime: Handle,
+}
+
+/// A segment in the object store.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) record: SegmentRecord,
+    env: Env,
+    data: OnceLock<(DataFile, ArrowReaderMetadata)>,
+    roots: OnceLock<HashMap<u32, usize>>,
+    bundle: OnceLock<Arc<Bundle>>,
+    ids: OnceLock<Ids>,
+    /// Whether the files are to go with the last user of the segment.
+    discarded: AtomicBool,
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if !self.discarded.load(Ordering::Relaxed) {
+            return;
+        }
+        let (index, shard, id) = self.place();
+        let directory = layout::directory(index, shard, id);
+        let objects = Arc::clone(&self.env.objects);
+        self.env.runtime.spawn(async move {
+            if let Err(error) = objects.delete_all(&directory).await {
+                tracing::warn!(%directory, %error, "cannot delete a replaced segment; the next start will");
+            }
+        });
+    }
+}
+
+/// Checksums of a file as the catalog keeps them in a segment's `extra`.
+fn sums_of(record: &SegmentRecord, key: &str, file: &str) -> Result<Vec<u32>> {
+    record.extra.get(key).and_then(serde_json::Value::as_str).and_then(decode_sums).ok_or_else(|| Error::Corrupt {
+        file: file.to_owned(),
+        offset: 0,
+        reason: "its checksums are missing from the catalog".to_owned(),
+    })
+}
+
+fn get_or_try_init<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    // Two threads may both make it; one wins, which is harmless for what is only read.
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
+}
+
+impl Stored {
+    /// Makes the segment of a catalog record; reads nothing yet.
+    pub(crate) fn new(record: SegmentRecord, env: Env) -> Self {
+        Self {
+            record,
+            env,
+            data: OnceLock::new(),
+            roots: OnceLock::new(),
+            bundle: OnceLock::new(),
+            ids: OnceLock::new(),
+            discarded: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the files deleted once the last search that uses them has ended.
+    pub(crate) fn discard(&self) {
+        self.discarded.store(true, Ordering::Relaxed);
+    }
+
+    fn place(&self) -> (uuid::Uuid, u32, uuid::Uuid) {
+        (self.record.index, self.record.shard, self.record.id)
+    }
+
+    fn data(&self) -> Result<&(DataFile, ArrowReaderMetadata)> {
+        get_or_try_init(&self.data, || {
+            let (index, shard, id) = self.place();
+            let path = layout::data(index, shard, id);
+            let name = path.to_string();
+            let verifier = Verifier::new(name.clone(), sums_of(&self.record, "data_sums", &name)?);
+            let file = match self.env.objects.map_local(&path)? {
+                Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
+                None => DataFile::Remote(Arc::new(Remote {
+                    segment: id,
+                    path,
+                    bytes: self.record.data_bytes,
+                    verifier,
+                    objects: Arc::clone(&self.env.objects),
+                    cache: Arc::clone(&self.env.blocks),
+                    runtime: self.env.runtime.clone(),
+                })),
+            };
+            let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+            let metadata = ArrowReaderMetadata::load(&file, options).map_err(|e| reading(&name, e))?;
+            Ok((file, metadata))
+        })
+    }
+
+    /// Returns the inverted index.
+    pub(crate) fn bundle(&self) -> Result<&Arc<Bundle>> {
+        get_or_try_init(&self.bundle, || {
+            let (index, shard, id) = self.place();
+            let path = layout::bundle(index, shard, id);
+            let bytes = self.whole_file(&path, id, "bundle")?;
+            Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref())?))
+        })
+    }
+
+    fn whole_file(&self, path: &object_store::path::Path, id: uuid::Uuid, kind: &str) -> Result<Bytes> {
+        match self.env.objects.map_local(path)? {
+            Some(bytes) => Ok(bytes),
+            None => self.env.files.get(&self.env, path, &format!("{}-{kind}", id.simple())),
+        }
+    }
+
+    /// Returns the sidecar of client-chosen ids, where the segment has one.
+    pub(crate) fn ids(&self) -> Result<Option<&Ids>> {
+        if self.record.ids_bytes == 0 {
+            return Ok(None);
+        }
+        get_or_try_init(&self.ids, || {
+            let (index, shard, id) = self.place();
+            let path = layout::ids(index, shard, id);
+            let name = path.to_string();
+            let verifier = Verifier::new(name.clone(), sums_of(&self.record, "ids_sums", &name)?);
+            let bytes = self.whole_file(&path, id, "ids")?;
+            Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)
+        })
+        .map(Some)
+    }
+
+    /// Root columns by path number.
+    fn roots(&self) -> Result<&HashMap<u32, usize>> {
+        get_or_try_init(&self.roots, || {
+            let (_, metadata) = self.data()?;
+            let field_id = |field: &arrow::datatypes::Field| field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok();
+            Ok(metadata.schema().fields().iter().enumerate().filter_map(|(i, f)| Some((field_id(f)?, i))).collect())
+        })
+    }
+
+    /// Catalog statistics of a column.
+    pub(crate) fn column_record(&self, column: PathId) -> Option<&ColumnRecord> {
+        self.record.columns.iter().find(|c| c.column == column.0)
+    }
+
+    fn named_root(&self, name: &str) -> Result<Option<usize>> {
+        Ok(self.data()?.1.schema().index_of(name).ok())
+    }
+
+    /// Whether the file has a metadata column, as far as it can be opened.
+    pub(crate) fn has_column(&self, name: &str) -> bool {
+        self.named_root(name).is_ok_and(|root| root.is_some())
+    }
+
+    /// Counts the root columns.
+    pub(crate) fn root_count(&self) -> Result<usize> {
+        Ok(self.data()?.1.schema().fields().len())
+    }
+
+    /// Opens a reader over root columns for the selected rows, all of them without a selection.
+    pub(crate) fn reader(&self, roots: &[usize], rows: Option<&RoaringBitmap>) -> Result<ParquetRecordBatchReader> {
+        let (file, metadata) = self.data()?;
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS);
+        if let Some(rows) = rows {
+            let (groups, selection) = select(metadata, rows);
+            builder = builder.with_row_groups(groups).with_row_selection(selection);
+        }
+        builder.build().map_err(|e| reading(&file.name(), e))
+    }
+
+    /// Maps requested columns to root columns of the file; `None` where it lacks one.
+    pub(crate) fn roots_of(&self, columns: &[PathId]) -> Result<Vec<Option<usize>>> {
+        let roots = self.roots()?;
+        Ok(columns.iter().map(|c| roots.get(&c.0).copied()).collect())
+    }
+
+    /// Reads metadata (and the source) of a few rows, ascending and without repetition.
+    pub(crate) fn fetch(&self, rows: &RoaringBitmap, with_source: bool) -> Result<Vec<StoredRow>> {
+        let mut names =
+            vec![layout::ID, layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM, layout::ROUTING, layout::IGNORED];
+        if with_source {
+            names.push(layout::SOURCE);
+        }
+        let mut found = Vec::with_capacity(usize::try_from(rows.len()).unwrap_or(0));
+        let mut numbers = rows.iter();
+        self.read_named(&names, Some(rows), |batch| {
+            for at in 0..batch.num_rows() {
+                let row = numbers.next().unwrap_or(u32::MAX);
+                found.push(stored_row(batch, at, row, with_source));
+            }
+            true
+        })?;
+        Ok(found)
+    }
+
+    /// Feeds batches of the named columns until `sink` returns false.
+    pub(crate) fn read_named(
+        &self,
+        names: &[&str],
+        rows: Option<&RoaringBitmap>,
+        mut sink: impl FnMut(&RecordBatch) -> bool,
+    ) -> Result<()> {
+        let mut roots = Vec::with_capacity(names.len());
+        for name in names {
+            roots.extend(self.named_root(name)?);
+        }
+        for batch in self.reader(&roots, rows)? {
+            let batch = batch.map_err(|e| self.read_error(e))?;
+            if !sink(&batch) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings an error of the batch reader back to the store's own.
+    pub(crate) fn read_error(&self, error: arrow::error::ArrowError) -> Error {
+        let name = self.data().map_or_else(|_| self.record.id.to_string(), |(file, _)| file.name());
+        match error {
+            arrow::error::ArrowError::ExternalError(inner) => match inner.downcast::<parquet::errors::ParquetError>() {
+                Ok(inner) => reading(&name, *inner),
+                Err(inner) => match inner.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(other) => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
+                },
+            },
+            other => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
+        }
+    }
+
+    /// Finds the rows of an id.
+    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+        if let Some(ids) = self.ids()? {
+            let entries = ids.find(fingerprint)?;
+            return Ok(entries
+                .into_iter()
+                .map(|e| Located { row: e.row, version: e.version, seq_no: e.seq_no, primary_term: e.primary_term })
+                .collect());
+        }
+        match &self.record.generated_ids {
+            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => self.find_generated(id),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Finds a generated id by the page index of `_id`, whose order is the row order.
+    fn find_generated(&self, id: &str) -> Result<Vec<Located>> {
+        let Some(root) = self.named_root(layout::ID)? else { return Ok(Vec::new()) };
+        let mut candidates = RoaringBitmap::new();
+        self.for_each_page(root, |rows, bounds, _| {
+            if let Bounds::Bytes(min, max) = bounds
+                && min <= id.as_bytes()
+                && id.as_bytes() <= max
+            {
+                candidates.insert_range(rows);
+            }
+        })?;
+        let mut rows = candidates.iter();
+        let mut found = RoaringBitmap::new();
+        self.read_named(&[layout::ID], Some(&candidates), |batch| {
+            let ids = batch.column(0).as_string_view();
+            for at in 0..ids.len() {
+                let row = rows.next();
+                if ids.value(at) == id {
+                    found.extend(row);
+                }
+            }
+            found.is_empty()
+        })?;
+        let mut located = Vec::new();
+        let mut numbers = found.iter();
+        self.read_named(&[layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM], Some(&found), |batch| {
+            let value = |name: &str, at| batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at));
+            for at in 0..batch.num_rows() {
+                located.extend(numbers.next().map(|row| Located {
+                    row,
+                    version: value(layout::VERSION, at),
+                    seq_no: value(layout::SEQ_NO, at),
+                    primary_term: value(layout::PRIMARY_TERM, at),
+                }));
+            }
+            true
+        })?;
+        Ok(located)
+    }
+
+    /// Visits the pages of a root column that is a single leaf: rows, bounds, and whether every row
+    /// has a value.
+    fn for_each_page(&self, root: usize, mut visit: impl FnMut(std::ops::Range<u32>, Bounds<'_>, bool)) -> Result<()> {
+        let (_, metadata) = self.data()?;
+        let parquet = metadata.metadata();
+        let leaf = (0..metadata.parquet_schema().num_columns())
+            .find(|&leaf| metadata.parquet_schema().get_column_root_idx(leaf) == root)
+            .unwrap_or(0);
+        let unsigned = matches!(metadata.schema().field(root).data_type(), DataType::UInt64);
+        let mut base = 0u32;
+        for group in 0..parquet.num_row_groups() {
+            let group_rows = u32::try_from(parquet.row_group(group).num_rows()).unwrap_or(u32::MAX - base);
+            let pages = parquet.offset_index().and_then(|i| i.get(group)?.get(leaf)).map(|i| i.page_locations());
+            let stats = parquet.column_index().and_then(|i| i.get(group)?.get(leaf));
+            match pages {
+                None => visit(base..base + group_rows, Bounds::Unknown, false),
+                Some(pages) => {
+                    for (i, page) in pages.iter().enumerate() {
+                        let start = u32::try_from(page.first_row_index).unwrap_or(group_rows);
+                        let end = pages
+                            .get(i + 1)
+                            .and_then(|next| u32::try_from(next.first_row_index).ok())
+                            .unwrap_or(group_rows);
+                        let full = stats.and_then(|s| s.null_count(i)) == Some(0);
+                        let bounds = stats.map_or(Bounds::Unknown, |s| page_bounds(s, i, unsigned));
+                        visit(base + start..base + end, bounds, full);
+                    }
+                }
+            }
+            base += group_rows;
+        }
+        Ok(())
+    }
+
+    /// Finds the rows with a value in the range.
+    pub(crate) fn range_rows(
+        &self,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap> {
+        let nothing = Ok(RoaringBitmap::new());
+        let Some(record) = self.column_record(column) else { return nothing };
+        match range.relation_to_record(&record.min, &record.max) {
+            Relation::Disjoint => return nothing,
+            Relation::Covers if record.present == self.record.rows => {
+                let mut all = RoaringBitmap::new();
+                all.insert_range(0..self.record.rows);
+                return Ok(among.map_or(all, Clone::clone));
+            }
+            _ => {}
+        }
+        let Some(&root) = self.roots()?.get(&column.0) else { return nothing };
+        let mut found = RoaringBitmap::new();
+        let mut straddling = RoaringBitmap::new();
+        self.for_each_page(root, |rows, bounds, full| match range.relation(&bounds) {
+            Relation::Disjoint => {}
+            Relation::Covers if full && !record.list => {
+                found.insert_range(rows);
+            }
+            _ => {
+                straddling.insert_range(rows);
+            }
+        })?;
+        if let Some(among) = among {
+            found &= among;
+            straddling &= among;
+        }
+        if !straddling.is_empty() {
+            let mut numbers = straddling.iter();
+            let mut batch_rows = Vec::with_capacity(BATCH_ROWS);
+            for batch in self.reader(&[root], Some(&straddling))? {
+                let batch = batch.map_err(|e| self.read_error(e))?;
+                batch_rows.clear();
+                batch_rows.extend(numbers.by_ref().take(batch.num_rows()));
+                range.matches(batch.column(0), |at| {
+                    found.insert(batch_rows[at]);
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn page_bounds(index: &ColumnIndexMetaData, page: usize, unsigned: bool) -> Bounds<'_> {
+    match index {
+        ColumnIndexMetaData::INT32(i) => match (i.min_value(page), i.max_value(page)) {
+            (Some(min), Some(max)) => Bounds::I64(i64::from(*min), i64::from(*max)),
+            _ => Bounds::Unknown,
+        },
+        ColumnIndexMetaData::INT64(i) => match (i.min_value(page), i.max_value(page)) {
+            (Some(min), Some(max)) if unsigned => Bounds::U64(min.cast_unsigned(), max.cast_unsigned()),
+            (Some(min), Some(max)) => Bounds::I64(*min, *max),
+            _ => Bounds::Unknown,
+        },
+        ColumnIndexMetaData::FLOAT(i) => match (i.min_value(page), i.max_value(page)) {
+            (Some(min), Some(max)) => Bounds::F64(f64::from(*min), f64::from(*max)),
+            _ => Bounds::Unknown,
+        },
+        ColumnIndexMetaData::DOUBLE(i) => match (i.min_value(page), i.max_value(page)) {
+            (Some(min), Some(max)) => Bounds::F64(*min, *max),
+            _ => Bounds::Unknown,
+        },
+        ColumnIndexMetaData::BYTE_ARRAY(i) | ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(i) => {
+            match (i.min_value(page), i.max_value(page)) {
+                (Some(min), Some(max)) => Bounds::Bytes(min, max),
+                _ => Bounds::Unknown,
+            }
+        }
+        _ => Bounds::Unknown,
+    }
+}
+
+/// Row groups that hold selected rows, and the selection within them.
+fn select(metadata: &ArrowReaderMetadata, rows: &RoaringBitmap) -> (Vec<usize>, RowSelection) {
+    let mut groups = Vec::new();
+    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut base = 0u32; // first row of the group in the segment
+    let mut chosen = 0usize; // rows of the chosen groups before this one
+    for (group, meta) in metadata.metadata().row_groups().iter().enumerate() {
+        let count = u32::try_from(meta.num_rows()).unwrap_or(0);
+        let end = base.saturating_add(count);
+        let before = ranges.len();
+        for row in rows.range(base..end) {
+            let at = chosen + (row - base) as usize;
+            match ranges.last_mut() {
+                Some(last) if last.end == at => last.end += 1,
+                _ => ranges.push(at..at + 1),
+            }
+        }
+        // A range that continues from the group before counts as this group's too.
+        if ranges.len() > before || ranges.last().is_some_and(|last| last.end > chosen) {
+            groups.push(group);
+            chosen += count as usize;
+        }
+        base = end;
+    }
+    let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), chosen);
+    (groups, selection)
+}

@@ -1,0 +1,292 @@
+//! Flush and compaction: how rows move into stored segments, and how that becomes true at once in
+//! the catalog and in what searches see.
+//!
+//! A commit uploads first and commits second: a crash leaves orphan files, which start-up
+//! collects, never a catalog row without its file. Deletions that arrive while a segment is being
+//! made are carried over to it: into the commit's deletes files (which are durable only after the
+//! log frames that caused them), and into the new segment's bitmaps under the shard's lock.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use roaring::RoaringBitmap;
+
+use super::policy::{choose_compaction, choose_force_merge};
+use super::state::{SegmentState, State};
+use super::{Shard, next_key};
+use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint};
+use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
+use crate::wal::Wal;
+use crate::{Lane, Result};
+
+/// zstd level of freshly flushed rows.
+const FLUSH_ZSTD: i32 = 3;
+/// zstd level of compacted rows.
+const COMPACT_ZSTD: i32 = 3;
+
+/// What commits need of the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Services {
+    pub(crate) env: Env,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    /// Set once the log is open; a flush during recovery needs no log, its frames are durable.
+    pub(crate) wal: Arc<OnceLock<Arc<Wal>>>,
+    /// Directory for files under construction.
+    pub(crate) scratch: Arc<Path>,
+}
+
+/// Marks of what a flush or compaction took up.
+struct Captured {
+    inputs: Vec<Input>,
+    keys: Vec<u64>,
+    level: u32,
+    /// `(seq_no, frame)` below which everything is covered, for a flush.
+    below: Option<(u64, u64)>,
+}
+
+impl Shard {
+    /// Writes everything applied so far into a stored segment and commits it. Returns the bytes of
+    /// memory that this frees.
+    pub(crate) async fn flush(&self, services: &Services, now_ms: i64) -> Result<u64> {
+        let _one = self.flushing.lock().await;
+        self.refresh(&services.env, now_ms).await?;
+        let captured = {
+            let state = self.state.lock();
+            if state.committed_below.0 == state.frozen_below.0 {
+                return Ok(0);
+            }
+            let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
+            capture(memory, 0, Some(state.frozen_below))
+        };
+        let freed = {
+            let state = self.state.lock();
+            state.segments.iter().filter(|s| captured.keys.contains(&s.segment.key())).map(|s| s.bytes).sum()
+        };
+        self.replace(services, captured, FLUSH_ZSTD).await?;
+        self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(freed)
+    }
+
+    /// Runs one compaction if the shape asks for it; `max_segments` forces one down to a count.
+    /// Returns whether it did anything.
+    pub(crate) async fn compact(
+        &self,
+        services: &Services,
+        max_segments: Option<usize>,
+    ) -> Result<bool> {
+        let _one = self.compacting.lock().await;
+        let captured = {
+            let state = self.state.lock();
+            let stored: Vec<&SegmentState> =
+                state.segments.iter().filter(|s| s.segment.as_stored().is_some()).collect();
+            let sizes: Vec<_> = stored.iter().map(|s| s.size()).collect();
+            let chosen = match max_segments {
+                Some(max) => choose_force_merge(&sizes, max),
+                None => choose_compaction(&sizes),
+            };
+            let Some(chosen) = chosen else { return Ok(false) };
+            let level = stored[chosen.clone()]
+                .iter()
+                .filter_map(|s| s.segment.as_stored())
+                .map(|s| s.record.level + 1)
+                .max()
+                .unwrap_or(1);
+            capture(stored[chosen].iter().copied(), level, None)
+        };
+        self.replace(services, captured, COMPACT_ZSTD).await?;
+        self.counters.merge.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Makes one segment of the captured ones and puts it in their place.
+    async fn replace(
+        &self,
+        services: &Services,
+        captured: Captured,
+        zstd_level: i32,
+    ) -> Result<()> {
+        let mapping = self.mapping.load_full();
+        let target = Target { index: self.index, shard: self.number, level: captured.level, zstd_level };
+        let (inputs, mapping_of_job, scratch) =
+            (captured.inputs.clone(), mapping, Arc::clone(&services.scratch));
+        let output = services
+            .env
+            .compute
+            .run(Lane::Background, move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
+            .await?;
+        if let Some(output) = &output {
+            for (path, file) in &output.files {
+                services.env.objects.put_file(path, file).await?;
+            }
+        }
+        self.install(services, &captured, output).await
+    }
+
+    /// Commits the new segment and swaps it in.
+    async fn install(
+        &self,
+        services: &Services,
+        captured: &Captured,
+        output: Option<Output>,
+    ) -> Result<()> {
+        let _commit = self.committing.lock().await;
+        let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
+        let mut commit = Commit::default();
+        let last_frame = {
+            let state = self.state.lock();
+            // Deletions of segments that stay, which no file has yet.
+            for segment in &state.segments {
+                if let Some(stored) = segment.segment.as_stored()
+                    && !captured.keys.contains(&segment.segment.key())
+                    && segment.live.len() != segment.persisted
+                {
+                    let record = SegmentRecord {
+                        delete_generation: segment.generation + 1,
+                        deleted_rows: u32::try_from(segment.live.len()).unwrap_or(u32::MAX),
+                        ..stored.record.clone()
+                    };
+                    deletes.push((record, segment.live.clone()));
+                }
+            }
+            if let Some(output) = &output {
+                let (live, _) = carried_over(&state, captured, output);
+                let mut record = output.record.clone();
+                if live.is_empty() {
+                    commit.put.push(record);
+                } else {
+                    record.delete_generation = 1;
+                    record.deleted_rows = u32::try_from(live.len()).unwrap_or(u32::MAX);
+                    deletes.push((record, live));
+                }
+            }
+            for segment in &state.segments {
+                if captured.keys.contains(&segment.segment.key())
+                    && let Some(stored) = segment.segment.as_stored()
+                {
+                    commit.removed.push(stored.record.id);
+                }
+            }
+            if let Some((next_seq_no, next_frame)) = captured.below {
+                commit.checkpoints.push(ShardCheckpoint {
+                    index: self.index,
+                    shard: self.number,
+                    primary_term: state.primary_term,
+                    next_seq_no,
+                    next_frame,
+                });
+                commit.mappings.push((self.index, self.mapping.load().encode()));
+            }
+            state.next_frame.checked_sub(1)
+        };
+        // A deletion may be kept only once the operation that caused it cannot be lost.
+        if let (Some(frame), Some(wal)) = (last_frame, services.wal.get()) {
+            wal.synced(frame).await?;
+        }
+        for (record, bitmap) in &deletes {
+            let path = segment::deletes_path(record.index, record.shard, record.id, record.delete_generation);
+            services.env.objects.put(&path, encode_deletes(bitmap)?).await?;
+            commit.put.push(record.clone());
+        }
+        services.catalog.commit(&commit).await?;
+
+        let _view = self.refreshing.lock().await;
+        let mut state = self.state.lock();
+        let mut stale = Vec::new();
+        for (record, bitmap) in &deletes {
+            if let Some(segment) =
+                state.segments.iter_mut().find(|s| s.segment.as_stored().is_some_and(|s| s.record.id == record.id))
+            {
+                if segment.generation > 0 {
+                    stale.push(segment::deletes_path(record.index, record.shard, record.id, segment.generation));
+                }
+                segment.generation = record.delete_generation;
+                segment.persisted = bitmap.len();
+            }
+        }
+        let replacement = output.map(|output| {
+            let (live, published) = carried_over(&state, captured, &output);
+            let (generation, persisted) = deletes
+                .iter()
+                .find(|(record, _)| record.id == output.record.id)
+                .map_or((0, 0), |(record, bitmap)| (record.delete_generation, bitmap.len()));
+            let stored = Stored::new(output.record, services.env.clone());
+            SegmentState {
+                segment: Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)),
+                live,
+                published: Arc::new(published),
+                generation,
+                persisted,
+                first_frame: None,
+                bytes: 0,
+                since_ms: 0,
+            }
+        });
+        self.swap(&mut state, captured, replacement);
+        drop(state);
+        for path in stale {
+            if let Err(error) = services.env.objects.delete(&path).await {
+                tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the replacement where the first captured segment was and publishes the view.
+    fn swap(&self, state: &mut State, captured: &Captured, replacement: Option<SegmentState>) {
+        let at = state.segments.iter().position(|s| captured.keys.contains(&s.segment.key()));
+        let removed: Vec<_> =
+            state.segments.extract_if(.., |s| captured.keys.contains(&s.segment.key())).collect();
+        if let Some(replacement) = replacement {
+            state.segments.insert(at.unwrap_or(0).min(state.segments.len()), replacement);
+        }
+        if let Some(below) = captured.below {
+            state.committed_below = below;
+            if state.tail.rows == 0 && state.next_seq_no == below.0 {
+                state.tail.first_frame = None;
+            }
+            // Ids of the flushed rows are found in the new segment's sidecar from now on.
+            state.versions.retain(|_, entry| {
+                entry.location.is_none_or(|location| !captured.keys.contains(&location.segment))
+            });
+        }
+        self.publish(state);
+        for segment in removed {
+            segment.segment.discard();
+        }
+    }
+
+    /// Removes every file of the shard once no search uses it any more.
+    pub(crate) fn discard(&self) {
+        for segment in &self.state.lock().segments {
+            segment.segment.discard();
+        }
+    }
+}
+
+fn capture<'a>(
+    segments: impl Iterator<Item = &'a SegmentState>,
+    level: u32,
+    below: Option<(u64, u64)>,
+) -> Captured {
+    let mut captured = Captured { inputs: Vec::new(), keys: Vec::new(), level, below };
+    for segment in segments {
+        captured.keys.push(segment.segment.key());
+        captured
+            .inputs
+            .push(Input { segment: Arc::clone(&segment.segment), deleted: segment.published.as_ref().clone() });
+    }
+    captured
+}
+
+/// Deletions of the captured segments that came after the capture, as rows of the output: all of
+/// them, and those that searches see already.
+fn carried_over(state: &State, captured: &Captured, output: &Output) -> (RoaringBitmap, RoaringBitmap) {
+    let (mut live, mut published) = (RoaringBitmap::new(), RoaringBitmap::new());
+    for ((input, key), &base) in captured.inputs.iter().zip(&captured.keys).zip(&output.bases) {
+        let Some(now) = state.segments.iter().find(|s| s.segment.key() == *key) else { continue };
+        live.extend((&now.live - &input.deleted).iter().filter_map(|row| input.new_row(base, row)));
+        published
+            .extend((now.published.as_ref() - &input.deleted).iter().filter_map(|row| input.new_row(base, row)));
+    }
+    (live, published)
+}

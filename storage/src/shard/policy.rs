@@ -1,0 +1,174 @@
+//! When a shard refreshes, flushes and compacts: pure decisions over plain figures.
+
+/// Facts about a stored segment that compaction looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentSize {
+    /// Bytes of live rows, deleted ones discounted in proportion.
+    pub(crate) live_bytes: u64,
+    /// Rows, deleted ones included.
+    pub(crate) rows: u32,
+    /// Deleted rows.
+    pub(crate) deleted: u32,
+}
+
+/// Segments of one tier that are merged together.
+const TIER_WIDTH: usize = 8;
+/// Segments smaller than this count as this large: tiny flushes share a tier.
+const FLOOR_BYTES: u64 = 4 << 20;
+/// Segments are not merged beyond this size.
+const MAX_BYTES: u64 = 5 << 30;
+/// Rows of a segment, at most; row numbers are 32 bits.
+const MAX_ROWS: u64 = 1 << 30;
+/// A segment with more deleted rows than this share is rewritten.
+const MAX_DELETED_SHARE: f64 = 0.33;
+
+/// Chooses adjacent segments to merge into one: `None` when the shape is good.
+///
+/// Tiered: the smallest run of [`TIER_WIDTH`] neighbours of similar size goes first, so that each
+/// row is rewritten about log8(size) times; neighbours only, so that rows stay in the order of
+/// their sequence numbers.
+pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<std::ops::Range<usize>> {
+    if let Some(at) =
+        segments.iter().position(|s| s.rows > 0 && f64::from(s.deleted) > f64::from(s.rows) * MAX_DELETED_SHARE)
+    {
+        return Some(at..at + 1);
+    }
+    let tier = |s: &SegmentSize| s.live_bytes.max(FLOOR_BYTES).ilog2() / 3;
+    let mut best: Option<(u64, std::ops::Range<usize>)> = None;
+    for start in 0..segments.len().saturating_sub(TIER_WIDTH - 1) {
+        let window = &segments[start..start + TIER_WIDTH];
+        let bytes: u64 = window.iter().map(|s| s.live_bytes).sum();
+        let rows: u64 = window.iter().map(|s| u64::from(s.rows - s.deleted.min(s.rows))).sum();
+        let largest = window.iter().map(tier).max().unwrap_or(0);
+        let alike = window.iter().filter(|s| tier(s) == largest).count() >= TIER_WIDTH / 2;
+        if alike
+            && bytes <= MAX_BYTES
+            && rows <= MAX_ROWS
+            && best.as_ref().is_none_or(|(least, _)| bytes < *least)
+        {
+            best = Some((bytes, start..start + TIER_WIDTH));
+        }
+    }
+    best.map(|(_, range)| range)
+}
+
+/// Chooses what a force merge down to `max_segments` does next: the cheapest adjacent run.
+pub(crate) fn choose_force_merge(segments: &[SegmentSize], max_segments: usize) -> Option<std::ops::Range<usize>> {
+    let max_segments = max_segments.max(1);
+    if segments.len() <= max_segments {
+        return segments.iter().position(|s| s.deleted > 0).map(|at| at..at + 1);
+    }
+    let width = segments.len() - max_segments + 1;
+    (0..max_segments)
+        .min_by_key(|&start| segments[start..start + width].iter().map(|s| s.live_bytes).sum::<u64>())
+        .map(|start| start..start + width)
+}
+
+/// What a shard's refresh depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefreshFacts {
+    /// Whether anything is unpublished.
+    pub(crate) dirty: bool,
+    /// Whether somebody waits for it (`refresh=wait_for`).
+    pub(crate) waited_for: bool,
+    /// `index.refresh_interval` in milliseconds; negative: never by itself.
+    pub(crate) interval_ms: i64,
+    /// Whether the interval was set by the user: then it holds without searches, too.
+    pub(crate) explicit: bool,
+    /// Milliseconds since the last refresh.
+    pub(crate) since_refresh_ms: i64,
+    /// Milliseconds since the last search.
+    pub(crate) since_search_ms: i64,
+}
+
+/// An index that was not searched for so long is not refreshed by the clock.
+pub(crate) const SEARCH_IDLE_MS: i64 = 30_000;
+
+/// Decides whether a refresh is due.
+pub(crate) fn refresh_due(facts: &RefreshFacts) -> bool {
+    if !facts.dirty {
+        return false;
+    }
+    if facts.interval_ms < 0 {
+        return facts.waited_for;
+    }
+    let active = facts.explicit || facts.waited_for || facts.since_search_ms < SEARCH_IDLE_MS;
+    active && facts.since_refresh_ms >= facts.interval_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(mib: &[u64]) -> Vec<SegmentSize> {
+        mib.iter().map(|m| SegmentSize { live_bytes: m << 20, rows: 1000, deleted: 0 }).collect()
+    }
+
+    #[test]
+    fn few_segments_are_left_alone() {
+        assert_eq!(choose_compaction(&sizes(&[20; 7])), None);
+        assert_eq!(choose_compaction(&[]), None);
+    }
+
+    #[test]
+    fn the_smallest_run_goes_first_and_stays_adjacent() {
+        let mut shape = sizes(&[160; 8]);
+        shape.extend(sizes(&[20; 8]));
+        assert_eq!(choose_compaction(&shape), Some(8..16));
+    }
+
+    #[test]
+    fn a_large_segment_does_not_drag_along_with_small_ones() {
+        assert_eq!(choose_compaction(&sizes(&[4000, 20, 20, 20, 20, 20, 20, 20])), None);
+    }
+
+    #[test]
+    fn many_deletions_force_a_rewrite() {
+        let mut shape = sizes(&[20, 20]);
+        shape[1].deleted = 400;
+        assert_eq!(choose_compaction(&shape), Some(1..2));
+    }
+
+    #[test]
+    fn a_steady_stream_is_rewritten_logarithmically() {
+        let (mut shape, mut rewritten) = (Vec::new(), 0u64);
+        for _ in 0..512 {
+            shape.extend(sizes(&[10]));
+            while let Some(range) = choose_compaction(&shape) {
+                let bytes = shape[range.clone()].iter().map(|s| s.live_bytes).sum();
+                rewritten += bytes;
+                shape.splice(range, [SegmentSize { live_bytes: bytes, rows: 1000, deleted: 0 }]);
+            }
+        }
+        assert!(shape.len() <= 24, "{} segments left", shape.len());
+        assert!(rewritten <= 4 * (512 * 10 << 20), "rewrote {} MiB", rewritten >> 20);
+    }
+
+    #[test]
+    fn force_merge_reaches_the_count() {
+        let mut shape = sizes(&[50, 10, 10, 10, 70]);
+        while let Some(range) = choose_force_merge(&shape, 2) {
+            let bytes = shape[range.clone()].iter().map(|s| s.live_bytes).sum();
+            shape.splice(range, [SegmentSize { live_bytes: bytes, rows: 1, deleted: 0 }]);
+        }
+        assert_eq!(shape.len(), 2);
+    }
+
+    #[test]
+    fn an_idle_index_waits_for_its_first_search() {
+        let facts = RefreshFacts {
+            dirty: true,
+            waited_for: false,
+            interval_ms: 1_000,
+            explicit: false,
+            since_refresh_ms: 5_000,
+            since_search_ms: 40_000,
+        };
+        assert!(!refresh_due(&facts));
+        assert!(refresh_due(&RefreshFacts { since_search_ms: 10, ..facts }));
+        assert!(refresh_due(&RefreshFacts { explicit: true, ..facts }));
+        assert!(refresh_due(&RefreshFacts { waited_for: true, ..facts }));
+        assert!(!refresh_due(&RefreshFacts { dirty: false, waited_for: true, ..facts }));
+        assert!(!refresh_due(&RefreshFacts { since_search_ms: 10, interval_ms: -1, ..facts }));
+    }
+}
