@@ -1,11 +1,27 @@
 //! The catalog: what exists, in SQL.
-// CONTRACT STUB (owner: durability)
-use std::path::Path;
+//!
+//! [`Catalog`] is the whole interface: everything is read once at start ([`Catalog::load`]), and
+//! every later call is one transaction that is durable when it returns. The engine keeps the state
+//! in memory and writes changes through: metadata decisions by [`Catalog::change`], flushes and
+//! compactions by [`Catalog::commit`]. A call that was cut short by a crash or an error may be
+//! repeated: both are idempotent.
+//!
+//! [`open_sqlite`] is the catalog of a single node. [`MemoryCatalog`] stands in for it where power
+//! loss is simulated. The schema and the conformance suite are shared with catalogs to come.
+
+mod memory;
+mod rows;
+mod sqlite;
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
+
+pub use memory::MemoryCatalog;
+pub use sqlite::open_sqlite;
 
 use crate::Result;
 use crate::metadata::MetadataChange;
@@ -86,7 +102,7 @@ pub struct Commit {
     /// Shard checkpoints moved.
     pub checkpoints: Vec<ShardCheckpoint>,
     /// Source positions: (pipeline, source, partition) -> position, owner epoch.
-    pub positions: Vec<(String, String, String, Vec<u8>, u64)>,
+    pub positions: Vec<Position>,
     /// Mappings: index uuid -> encoded mapping.
     pub mappings: Vec<(Uuid, Vec<u8>)>,
 }
@@ -103,17 +119,30 @@ pub struct State {
     /// All shard checkpoints.
     pub checkpoints: Vec<ShardCheckpoint>,
     /// All source positions.
-    pub positions: Vec<(String, String, String, Vec<u8>, u64)>,
+    pub positions: Vec<Position>,
 }
+
+/// A source position: pipeline, source, partition, position, owner epoch.
+pub type Position = (String, String, String, Vec<u8>, u64);
 
 /// The catalog's operations; each is one transaction, durable when it returns.
 #[async_trait]
 pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     /// Reads everything.
     async fn load(&self) -> Result<State>;
-    /// Applies metadata changes.
-    async fn change(&self, changes: &[MetadataChange]) -> Result<()>;
+    /// Applies metadata changes in order, and sets encoded mappings of indices that exist then.
+    /// Deleting an index deletes its aliases, mapping, segments and checkpoints. Transient settings
+    /// and a `PutIndex`'s mapping body are not stored.
+    ///
+    /// # Errors
+    /// [`crate::Error::IndexAlreadyExists`] for the name of another index,
+    /// [`crate::Error::IndexNotFound`] for a mapping of none; then nothing was changed.
+    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()>;
     /// Commits a flush or compaction.
+    ///
+    /// # Errors
+    /// [`crate::Error::IndexNotFound`] (with the uuid) where an index was deleted meanwhile; then
+    /// nothing was changed, and its segment files are orphans.
     async fn commit(&self, commit: &Commit) -> Result<()>;
     /// Reads a value of the small key-value table (administrator's password hash and the like).
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
@@ -121,9 +150,4 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     async fn put(&self, key: &str, value: &[u8]) -> Result<()>;
     /// Waits for running transactions and closes.
     async fn close(&self);
-}
-
-/// Opens the SQLite catalog, creating and migrating it.
-pub async fn open_sqlite(_path: &Path) -> Result<std::sync::Arc<dyn Catalog>> {
-    todo!()
 }

@@ -1,53 +1,294 @@
-//! stub
+//! The object store of segment files: a durable local directory or S3, behind one type.
+//!
+//! All engine code speaks to [`Objects`]: it puts whole files (from memory, or a scratch file that
+//! was written on the local disk), reads them by ranges or maps them, lists and deletes. What is put
+//! is durable and visible as a whole when the call returns, never in part. Underneath is the
+//! `object_store` crate's trait, with [`DurableLocal`] as the local implementation: the crate's own
+//! does not sync.
+
+mod local;
+mod s3;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::TryStreamExt;
+use futures::stream::FuturesUnordered;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+
+pub use local::DurableLocal;
 
 use crate::disk::Disk;
-use crate::{Config, Result};
+use crate::{Config, Error, ObjectStoreConfig, Result};
 
-/// stub
-#[derive(Debug)]
-pub struct Objects {}
+/// Bytes of one part of an upload, and of one piece of a download to a file.
+const PART_BYTES: usize = 8 << 20;
+/// Parts on their way at once.
+const PARTS: usize = 4;
+/// Deletions on their way at once.
+const DELETES: usize = 16;
+/// Directory of the local store under the data directory.
+const LOCAL_DIR: &str = "segments";
 
-impl Objects {
-    /// stub
-    pub async fn put(&self, _path: &Path, _bytes: Bytes) -> Result<()> {
-        todo!()
-    }
-    /// stub
-    pub async fn put_file(&self, _path: &Path, _local: &std::path::Path) -> Result<()> {
-        todo!()
-    }
-    /// stub
-    pub async fn get(&self, _path: &Path) -> Result<Bytes> {
-        todo!()
-    }
-    /// stub
-    pub async fn get_range(&self, _path: &Path, _range: Range<u64>) -> Result<Bytes> {
-        todo!()
-    }
-    /// stub
-    pub async fn delete(&self, _path: &Path) -> Result<()> {
-        todo!()
-    }
-    /// stub
-    pub async fn delete_all(&self, _prefix: &Path) -> Result<()> {
-        todo!()
-    }
-    /// stub
-    pub async fn list(&self, _prefix: Option<&Path>) -> Result<Vec<(Path, u64)>> {
-        todo!()
-    }
-    /// stub
-    pub fn map_local(&self, _path: &Path) -> Result<Option<Bytes>> {
-        todo!()
+/// The store of segment files. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    local: Option<DurableLocal>,
+    disk: Arc<dyn Disk>,
+}
+
+/// Opens the configured object store.
+///
+/// # Errors
+/// An unusable configuration or an unreachable service.
+pub async fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Objects> {
+    match &config.object_store {
+        ObjectStoreConfig::Local => {
+            let root = config.data_dir.join(LOCAL_DIR);
+            let local = blocking({
+                let disk = Arc::clone(&disk);
+                move || DurableLocal::open(disk, root)
+            })
+            .await?;
+            Ok(Objects::local(local, disk))
+        }
+        remote @ ObjectStoreConfig::S3 { .. } => {
+            Ok(Objects { store: s3::open(remote).await?, local: None, disk })
+        }
     }
 }
 
-/// stub
-pub async fn open(_config: &Config, _disk: Arc<dyn Disk>) -> Result<Objects> {
-    todo!()
+impl Objects {
+    fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
+        Self { store: Arc::new(local.clone()), local: Some(local), disk }
+    }
+
+    /// Returns the store behind the `object_store` trait, for readers that want it.
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// Writes an object, replacing one of that name.
+    ///
+    /// # Errors
+    /// The store's; then the object is either absent or whole.
+    pub async fn put(&self, path: &Path, bytes: Bytes) -> Result<()> {
+        if self.local.is_none() && bytes.len() > 2 * PART_BYTES {
+            let len = bytes.len() as u64;
+            let part = |range: Range<u64>| {
+                futures::future::ready(Ok(bytes.slice(range.start as usize..range.end as usize)))
+            };
+            return self.upload(path, len, part).await;
+        }
+        self.store.put(path, bytes.into()).await.map_err(lift)?;
+        Ok(())
+    }
+
+    /// Moves a finished scratch file into the store, replacing an object of that name. The file
+    /// need not be synced; it is gone once this returns.
+    ///
+    /// # Errors
+    /// The store's or the disk's; then the object is either absent or whole.
+    pub async fn put_file(&self, path: &Path, file: &FilePath) -> Result<()> {
+        if let Some(local) = &self.local {
+            return local.adopt(path, file).await;
+        }
+        let len = self.on_disk(file, |disk, file| disk.len(file)).await?;
+        if len <= PART_BYTES as u64 {
+            let bytes = self.on_disk(file, |disk, file| disk.read(file)).await?;
+            self.store.put(path, bytes.into()).await.map_err(lift)?;
+        } else {
+            let part = |range: Range<u64>| {
+                let len = (range.end - range.start) as usize;
+                self.on_disk(file, move |disk, file| disk.read_range(file, range.start, len))
+            };
+            self.upload(path, len, part).await?;
+        }
+        self.on_disk(file, |disk, file| disk.remove(file)).await
+    }
+
+    /// Reads a whole object.
+    ///
+    /// # Errors
+    /// The store's; [`is_missing`] tells whether there is no such object.
+    pub async fn get(&self, path: &Path) -> Result<Bytes> {
+        self.store.get(path).await.map_err(lift)?.bytes().await.map_err(lift)
+    }
+
+    /// Reads a range of an object; it must lie within.
+    ///
+    /// # Errors
+    /// The store's, and a range beyond the object.
+    pub async fn get_range(&self, path: &Path, range: Range<u64>) -> Result<Bytes> {
+        let mut ranges = self.get_ranges(path, std::slice::from_ref(&range)).await?;
+        ranges.pop().ok_or_else(|| Error::Internal(format!("no answer for a range of [{path}]")))
+    }
+
+    /// Reads ranges of an object, in order; each must lie within. Neighbours are fetched together
+    /// from a remote store.
+    ///
+    /// # Errors
+    /// The store's, and a range beyond the object.
+    pub async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = self.store.get_ranges(path, ranges).await.map_err(lift)?;
+        let short = read.iter().zip(ranges).find(|(bytes, range)| {
+            bytes.len() as u64 != range.end.saturating_sub(range.start)
+        });
+        match short {
+            None => Ok(read),
+            Some((bytes, range)) => Err(Error::Corrupt {
+                file: path.to_string(),
+                offset: range.start,
+                reason: format!("{} bytes where {} were expected", bytes.len(), range.end - range.start),
+            }),
+        }
+    }
+
+    /// Copies an object to a new local file, piece by piece; synced. A part of it may be left behind
+    /// after an error.
+    ///
+    /// # Errors
+    /// The store's or the disk's; an existing file is one.
+    pub async fn get_to_file(&self, path: &Path, file: &FilePath) -> Result<()> {
+        let mut pieces = self.store.get(path).await.map_err(lift)?.into_stream();
+        let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
+        while let Some(piece) = pieces.try_next().await.map_err(lift)? {
+            target = blocking(move || target.append(&piece).map(|()| target)).await?;
+        }
+        blocking(move || target.sync()).await
+    }
+
+    /// Tells an object's length.
+    ///
+    /// # Errors
+    /// The store's; [`is_missing`] tells whether there is no such object.
+    pub async fn len(&self, path: &Path) -> Result<u64> {
+        Ok(self.store.head(path).await.map_err(lift)?.size)
+    }
+
+    /// Deletes an object; a missing one is no error.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete(&self, path: &Path) -> Result<()> {
+        match self.store.delete(path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            other => other.map_err(lift),
+        }
+    }
+
+    /// Deletes everything below a prefix.
+    ///
+    /// # Errors
+    /// The store's; what was deleted so far is deleted.
+    pub async fn delete_all(&self, prefix: &Path) -> Result<()> {
+        let objects = self.store.list(Some(prefix)).map_err(lift);
+        objects
+            .map_ok(|object| async move { self.delete(&object.location).await })
+            .try_buffer_unordered(DELETES)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// Lists the objects below a prefix, in no particular order.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {
+        self.store.list(prefix).try_collect().await.map_err(lift)
+    }
+
+    /// Lists the directories directly below a prefix.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list_dirs(&self, prefix: Option<&Path>) -> Result<Vec<Path>> {
+        Ok(self.store.list_with_delimiter(prefix).await.map_err(lift)?.common_prefixes)
+    }
+
+    /// Whether objects are files of this machine.
+    pub fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Returns the file that holds an object of a local store, whether or not it exists.
+    pub fn local_path(&self, path: &Path) -> Option<PathBuf> {
+        self.local.as_ref()?.local_path(path)
+    }
+
+    /// Maps an object of a local store into memory; `None` where the store is remote. Blocks for
+    /// about as long as opening a file does.
+    ///
+    /// # Errors
+    /// The disk's, such as a missing file.
+    pub fn map_local(&self, path: &Path) -> Result<Option<Bytes>> {
+        self.local_path(path).map(|file| self.disk.open_mapped(&file)).transpose()
+    }
+
+    /// Uploads an object in parts of [`PART_BYTES`], a few at a time. An upload that fails is aborted,
+    /// so that the service keeps no parts of it.
+    async fn upload<F>(&self, path: &Path, len: u64, part: impl Fn(Range<u64>) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<Bytes>>,
+    {
+        let mut upload = self.store.put_multipart(path).await.map_err(lift)?;
+        let parts = async {
+            let mut running = FuturesUnordered::new();
+            for start in (0..len).step_by(PART_BYTES) {
+                let bytes = part(start..len.min(start + PART_BYTES as u64)).await?;
+                running.push(upload.put_part(bytes.into()));
+                if running.len() >= PARTS {
+                    running.try_next().await.map_err(lift)?;
+                }
+            }
+            while running.try_next().await.map_err(lift)?.is_some() {}
+            upload.complete().await.map_err(lift)
+        };
+        if let Err(error) = parts.await {
+            if let Err(left) = upload.abort().await {
+                tracing::warn!(%path, error = %left, "parts of a failed upload stay in the object store");
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        file: &FilePath,
+        operation: impl FnOnce(&dyn Disk, &FilePath) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (disk, file) = (Arc::clone(&self.disk), file.to_owned());
+        blocking(move || operation(&*disk, &file)).await
+    }
+}
+
+/// Whether an error says that there is no such object.
+pub fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::ObjectStore(object_store::Error::NotFound { .. })) || crate::disk::is_not_found(error)
+}
+
+/// Takes back an error of this crate that went through the `object_store` trait.
+fn lift(error: object_store::Error) -> Error {
+    match error {
+        object_store::Error::Generic { store, source } => match source.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(source) => Error::ObjectStore(object_store::Error::Generic { store, source }),
+        },
+        other => Error::ObjectStore(other),
+    }
+}
+
+/// Runs a blocking operation where it holds up no other task.
+async fn blocking<T: Send + 'static>(operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(operation).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::Internal(format!("file operation did not end: {error}"))),
+    }
 }

@@ -1,0 +1,511 @@
+//! The catalog in a SQLite file.
+//!
+//! Write-ahead journal with `synchronous=FULL`: a commit costs one fsync of the journal, where a
+//! rollback journal costs three, and other programs may read the file meanwhile. There is one
+//! connection: SQLite has one writer anyway, and reading happens at start.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use sqlx::migrate::MigrateError;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Row};
+use uuid::Uuid;
+
+use super::rows::{Reader, int, json};
+use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State};
+use crate::metadata::{IndexMeta, MetadataChange};
+use crate::{Error, Result};
+
+/// How long a transaction waits for a program that holds the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// SQLite's primary result codes (<https://www.sqlite.org/rescode.html>).
+const SQLITE_CORRUPT: u32 = 11;
+const SQLITE_FULL: u32 = 13;
+const SQLITE_NOTADB: u32 = 26;
+
+#[derive(Debug)]
+struct SqliteCatalog {
+    pool: SqlitePool,
+    file: String,
+}
+
+/// Opens the SQLite catalog, creating and migrating it.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a file that is no catalog or is damaged, [`Error::Io`] for one that cannot
+/// be opened or that a newer version has migrated; both name the file.
+pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging();
+    let file = path.display().to_string();
+    let opened = SqlitePoolOptions::new()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await;
+    let pool = opened.map_err(|error| opening_failed(&file, error))?;
+    let catalog = SqliteCatalog { pool, file };
+    if let Err(error) = sqlx::migrate!("./migrations").run(&catalog.pool).await {
+        catalog.pool.close().await;
+        return Err(match error {
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                opening_failed(&catalog.file, error)
+            }
+            MigrateError::VersionMissing(version) => {
+                let reason = format!("a newer version of this program has migrated it (to {version})");
+                Error::io("open catalog", path, std::io::Error::other(reason))
+            }
+            other => Error::io("migrate catalog", path, std::io::Error::other(other)),
+        });
+    }
+    Ok(Arc::new(catalog))
+}
+
+fn opening_failed(file: &str, error: sqlx::Error) -> Error {
+    match failed(file, error) {
+        Error::Catalog(error) => Error::io("open catalog", file, std::io::Error::other(error)),
+        other => other,
+    }
+}
+
+fn failed(file: &str, error: sqlx::Error) -> Error {
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff) {
+        Some(SQLITE_CORRUPT | SQLITE_NOTADB) => {
+            Error::Corrupt { file: file.to_owned(), offset: 0, reason: error.to_string() }
+        }
+        Some(SQLITE_FULL) => Error::Rejected(format!("disk full: the catalog [{file}] cannot grow")),
+        _ => Error::Catalog(error),
+    }
+}
+
+impl SqliteCatalog {
+    fn failed(&self, error: sqlx::Error) -> Error {
+        failed(&self.file, error)
+    }
+
+    /// Begins a transaction that writes. It takes the write lock at once: one that reads first could
+    /// find itself behind another program's write and fail.
+    async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>> {
+        self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|error| self.failed(error))
+    }
+
+    fn reader(&self, table: &'static str) -> Reader<'_> {
+        Reader { file: &self.file, table }
+    }
+
+    async fn change_one(&self, connection: &mut SqliteConnection, change: &MetadataChange) -> Result<()> {
+        let query = match change {
+            MetadataChange::PutIndex { meta, .. } => return self.put_index(connection, meta).await,
+            MetadataChange::DeleteIndex { uuid, .. } => {
+                sqlx::query("DELETE FROM indices WHERE uuid = $1").bind(uuid.to_string())
+            }
+            MetadataChange::PutTemplate { kind, name, body } => sqlx::query(
+                "INSERT INTO templates (kind, name, body) VALUES ($1, $2, $3)
+                 ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+            )
+            .bind(kind)
+            .bind(name)
+            .bind(json("template", body)?),
+            MetadataChange::DeleteTemplate { kind, name } => {
+                sqlx::query("DELETE FROM templates WHERE kind = $1 AND name = $2").bind(kind).bind(name)
+            }
+            MetadataChange::PutPersistent(settings) => return self.put_settings(connection, settings).await,
+            MetadataChange::PutTransient(_) => return Ok(()),
+        };
+        query.execute(connection).await.map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    async fn put_index(&self, connection: &mut SqliteConnection, meta: &IndexMeta) -> Result<()> {
+        let uuid = meta.uuid.to_string();
+        sqlx::query(
+            "INSERT INTO indices (uuid, name, open, created_ms, shards, replicas, settings)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             ON CONFLICT (uuid) DO UPDATE SET name = excluded.name, open = excluded.open,
+                 created_ms = excluded.created_ms, shards = excluded.shards,
+                 replicas = excluded.replicas, settings = excluded.settings",
+        )
+        .bind(&uuid)
+        .bind(&*meta.name)
+        .bind(meta.open)
+        .bind(meta.created_ms)
+        .bind(i64::from(meta.shards))
+        .bind(i64::from(meta.replicas))
+        .bind(json("settings", &meta.settings)?)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| match error.as_database_error() {
+            Some(database) if database.is_unique_violation() => {
+                Error::IndexAlreadyExists { index: meta.name.to_string(), uuid: uuid.clone() }
+            }
+            _ => self.failed(error),
+        })?;
+        let fails = |error| self.failed(error);
+        sqlx::query("DELETE FROM aliases WHERE index_uuid = $1")
+            .bind(&uuid)
+            .execute(&mut *connection)
+            .await
+            .map_err(fails)?;
+        for (name, body) in &meta.aliases {
+            sqlx::query("INSERT INTO aliases (index_uuid, name, body) VALUES ($1, $2, $3)")
+                .bind(&uuid)
+                .bind(name)
+                .bind(json("alias", body)?)
+                .execute(&mut *connection)
+                .await
+                .map_err(fails)?;
+        }
+        Ok(())
+    }
+
+    async fn put_settings(
+        &self,
+        connection: &mut SqliteConnection,
+        settings: &Map<String, Value>,
+    ) -> Result<()> {
+        let fails = |error| self.failed(error);
+        sqlx::query("DELETE FROM cluster_settings").execute(&mut *connection).await.map_err(fails)?;
+        for (name, value) in settings {
+            sqlx::query("INSERT INTO cluster_settings (name, value) VALUES ($1, $2)")
+                .bind(name)
+                .bind(json("cluster setting", value)?)
+                .execute(&mut *connection)
+                .await
+                .map_err(fails)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that an index exists, for a message that says more than a broken foreign key.
+    async fn require(&self, connection: &mut SqliteConnection, index: Uuid) -> Result<()> {
+        let found = sqlx::query("SELECT 1 FROM indices WHERE uuid = $1")
+            .bind(index.to_string())
+            .fetch_optional(connection)
+            .await
+            .map_err(|error| self.failed(error))?;
+        match found {
+            Some(_) => Ok(()),
+            None => Err(Error::IndexNotFound { index: index.to_string() }),
+        }
+    }
+
+    async fn put_mappings(
+        &self,
+        connection: &mut SqliteConnection,
+        mappings: &[(Uuid, Vec<u8>)],
+    ) -> Result<()> {
+        for (index, mapping) in mappings {
+            self.require(&mut *connection, *index).await?;
+            sqlx::query(
+                "INSERT INTO mappings (index_uuid, encoded) VALUES ($1, $2)
+                 ON CONFLICT (index_uuid) DO UPDATE SET encoded = excluded.encoded",
+            )
+            .bind(index.to_string())
+            .bind(&mapping[..])
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    async fn put_segment(&self, connection: &mut SqliteConnection, segment: &SegmentRecord) -> Result<()> {
+        self.require(&mut *connection, segment.index).await?;
+        let fails = |error| self.failed(error);
+        let id = segment.id.to_string();
+        let (least_id, greatest_id) = segment.generated_ids.as_ref().map(|(a, b)| (a, b)).unzip();
+        sqlx::query(
+            "INSERT INTO segments (id, index_uuid, shard, row_count, data_bytes, bundle_bytes, ids_bytes,
+                 min_seq_no, max_seq_no, min_generated_id, max_generated_id, delete_generation,
+                 deleted_rows, level, extra)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+             ON CONFLICT (id) DO UPDATE SET index_uuid = excluded.index_uuid, shard = excluded.shard,
+                 row_count = excluded.row_count, data_bytes = excluded.data_bytes,
+                 bundle_bytes = excluded.bundle_bytes, ids_bytes = excluded.ids_bytes,
+                 min_seq_no = excluded.min_seq_no, max_seq_no = excluded.max_seq_no,
+                 min_generated_id = excluded.min_generated_id,
+                 max_generated_id = excluded.max_generated_id,
+                 delete_generation = excluded.delete_generation,
+                 deleted_rows = excluded.deleted_rows, level = excluded.level, extra = excluded.extra",
+        )
+        .bind(&id)
+        .bind(segment.index.to_string())
+        .bind(i64::from(segment.shard))
+        .bind(i64::from(segment.rows))
+        .bind(int("data_bytes", segment.data_bytes)?)
+        .bind(int("bundle_bytes", segment.bundle_bytes)?)
+        .bind(int("ids_bytes", segment.ids_bytes)?)
+        .bind(int("min_seq_no", segment.min_seq_no)?)
+        .bind(int("max_seq_no", segment.max_seq_no)?)
+        .bind(least_id)
+        .bind(greatest_id)
+        .bind(int("delete_generation", segment.delete_generation)?)
+        .bind(i64::from(segment.deleted_rows))
+        .bind(i64::from(segment.level))
+        .bind(json("extra", &segment.extra)?)
+        .execute(&mut *connection)
+        .await
+        .map_err(fails)?;
+        sqlx::query(
+            "INSERT INTO segment_columns (segment_id, statistics) VALUES ($1, $2)
+             ON CONFLICT (segment_id) DO UPDATE SET statistics = excluded.statistics
+                 WHERE segment_columns.statistics <> excluded.statistics",
+        )
+        .bind(&id)
+        .bind(json("columns", &segment.columns)?)
+        .execute(&mut *connection)
+        .await
+        .map_err(fails)?;
+        Ok(())
+    }
+
+    async fn put_checkpoint(
+        &self,
+        connection: &mut SqliteConnection,
+        checkpoint: &ShardCheckpoint,
+    ) -> Result<()> {
+        self.require(&mut *connection, checkpoint.index).await?;
+        sqlx::query(
+            "INSERT INTO checkpoints (index_uuid, shard, primary_term, next_seq_no, next_frame)
+             VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (index_uuid, shard) DO UPDATE SET primary_term = excluded.primary_term,
+                 next_seq_no = excluded.next_seq_no, next_frame = excluded.next_frame",
+        )
+        .bind(checkpoint.index.to_string())
+        .bind(i64::from(checkpoint.shard))
+        .bind(int("primary_term", checkpoint.primary_term)?)
+        .bind(int("next_seq_no", checkpoint.next_seq_no)?)
+        .bind(int("next_frame", checkpoint.next_frame)?)
+        .execute(connection)
+        .await
+        .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    async fn put_position(&self, connection: &mut SqliteConnection, position: &Position) -> Result<()> {
+        let (pipeline, source, partition, reached, epoch) = position;
+        sqlx::query(
+            "INSERT INTO source_positions (pipeline, source, part, reached, owner_epoch)
+             VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (pipeline, source, part) DO UPDATE SET reached = excluded.reached,
+                 owner_epoch = excluded.owner_epoch",
+        )
+        .bind(pipeline)
+        .bind(source)
+        .bind(partition)
+        .bind(&reached[..])
+        .bind(int("owner_epoch", *epoch)?)
+        .execute(connection)
+        .await
+        .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    /// Reads all rows of a query.
+    async fn rows<T>(
+        &self,
+        connection: &mut SqliteConnection,
+        table: &'static str,
+        query: &'static str,
+        read: impl Fn(Reader<'_>, &SqliteRow) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = sqlx::query(query).fetch_all(connection).await.map_err(|error| self.failed(error))?;
+        rows.iter()
+            .map(|row| match read(self.reader(table), row) {
+                Err(Error::Catalog(error)) => Err(self.reader(table).corrupt(error)),
+                other => other,
+            })
+            .collect()
+    }
+
+    async fn load_metadata(&self, connection: &mut SqliteConnection) -> Result<Vec<MetadataChange>> {
+        let mut aliases: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+        let read_alias = |reader: Reader<'_>, row: &SqliteRow| {
+            let (index, name): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            Ok((index, name, reader.json::<Value>(row.try_get(2)?)?))
+        };
+        let query = "SELECT index_uuid, name, body FROM aliases";
+        for (index, name, body) in self.rows(&mut *connection, "aliases", query, read_alias).await? {
+            aliases.entry(index).or_default().insert(name, body);
+        }
+        let read_index = |reader: Reader<'_>, row: &SqliteRow| {
+            let uuid: &str = row.try_get(0)?;
+            Ok(IndexMeta {
+                name: Arc::from(row.try_get::<&str, _>(1)?),
+                uuid: reader.uuid(uuid)?,
+                settings: reader.json(row.try_get(6)?)?,
+                aliases: aliases.get(uuid).cloned().unwrap_or_default(),
+                open: row.try_get(2)?,
+                created_ms: row.try_get(3)?,
+                shards: reader.u32(row.try_get(4)?)?,
+                replicas: reader.u32(row.try_get(5)?)?,
+            })
+        };
+        let query =
+            "SELECT uuid, name, open, created_ms, shards, replicas, settings FROM indices ORDER BY name";
+        let indices = self.rows(&mut *connection, "indices", query, read_index).await?;
+        let read_template = |reader: Reader<'_>, row: &SqliteRow| {
+            let (kind, name) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(MetadataChange::PutTemplate { kind, name, body: reader.json(row.try_get(2)?)? })
+        };
+        let query = "SELECT kind, name, body FROM templates ORDER BY kind, name";
+        let templates = self.rows(&mut *connection, "templates", query, read_template).await?;
+        let read_setting = |reader: Reader<'_>, row: &SqliteRow| {
+            Ok((row.try_get::<String, _>(0)?, reader.json::<Value>(row.try_get(1)?)?))
+        };
+        let query = "SELECT name, value FROM cluster_settings ORDER BY name";
+        let settings: Map<String, Value> =
+            self.rows(connection, "cluster_settings", query, read_setting).await?.into_iter().collect();
+        let put_index = |meta| MetadataChange::PutIndex { meta: Arc::new(meta), mapping: None };
+        let mut metadata: Vec<MetadataChange> = indices.into_iter().map(put_index).collect();
+        metadata.extend(templates);
+        if !settings.is_empty() {
+            metadata.push(MetadataChange::PutPersistent(settings));
+        }
+        Ok(metadata)
+    }
+
+    async fn load_segments(&self, connection: &mut SqliteConnection) -> Result<Vec<SegmentRecord>> {
+        let read = |reader: Reader<'_>, row: &SqliteRow| {
+            let least_id: Option<String> = row.try_get(9)?;
+            let greatest_id: Option<String> = row.try_get(10)?;
+            Ok(SegmentRecord {
+                id: reader.uuid(row.try_get(0)?)?,
+                index: reader.uuid(row.try_get(1)?)?,
+                shard: reader.u32(row.try_get(2)?)?,
+                rows: reader.u32(row.try_get(3)?)?,
+                data_bytes: reader.u64(row.try_get(4)?)?,
+                bundle_bytes: reader.u64(row.try_get(5)?)?,
+                ids_bytes: reader.u64(row.try_get(6)?)?,
+                min_seq_no: reader.u64(row.try_get(7)?)?,
+                max_seq_no: reader.u64(row.try_get(8)?)?,
+                generated_ids: least_id.zip(greatest_id),
+                delete_generation: reader.u64(row.try_get(11)?)?,
+                deleted_rows: reader.u32(row.try_get(12)?)?,
+                level: reader.u32(row.try_get(13)?)?,
+                extra: reader.json(row.try_get(14)?)?,
+                columns: reader.json(row.try_get(15)?)?,
+            })
+        };
+        let query = "SELECT s.id, s.index_uuid, s.shard, s.row_count, s.data_bytes, s.bundle_bytes,
+                 s.ids_bytes, s.min_seq_no, s.max_seq_no, s.min_generated_id, s.max_generated_id,
+                 s.delete_generation, s.deleted_rows, s.level, s.extra, c.statistics
+             FROM segments s LEFT JOIN segment_columns c ON c.segment_id = s.id
+             ORDER BY s.index_uuid, s.shard, s.min_seq_no, s.id";
+        self.rows(connection, "segments", query, read).await
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn load(&self) -> Result<State> {
+        let fails = |error| self.failed(error);
+        let mut transaction = self.pool.begin().await.map_err(fails)?;
+        let connection = &mut *transaction;
+        let read_mapping = |reader: Reader<'_>, row: &SqliteRow| {
+            Ok((reader.uuid(row.try_get(0)?)?, row.try_get::<Vec<u8>, _>(1)?))
+        };
+        let read_checkpoint = |reader: Reader<'_>, row: &SqliteRow| {
+            Ok(ShardCheckpoint {
+                index: reader.uuid(row.try_get(0)?)?,
+                shard: reader.u32(row.try_get(1)?)?,
+                primary_term: reader.u64(row.try_get(2)?)?,
+                next_seq_no: reader.u64(row.try_get(3)?)?,
+                next_frame: reader.u64(row.try_get(4)?)?,
+            })
+        };
+        let read_position = |reader: Reader<'_>, row: &SqliteRow| {
+            let (pipeline, source, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok((pipeline, source, partition, row.try_get(3)?, reader.u64(row.try_get(4)?)?))
+        };
+        let mappings = "SELECT index_uuid, encoded FROM mappings ORDER BY index_uuid";
+        let checkpoints = "SELECT index_uuid, shard, primary_term, next_seq_no, next_frame
+             FROM checkpoints ORDER BY index_uuid, shard";
+        let positions = "SELECT pipeline, source, part, reached, owner_epoch
+             FROM source_positions ORDER BY pipeline, source, part";
+        let state = State {
+            metadata: self.load_metadata(&mut *connection).await?,
+            mappings: self.rows(&mut *connection, "mappings", mappings, read_mapping).await?,
+            segments: self.load_segments(&mut *connection).await?,
+            checkpoints: self.rows(&mut *connection, "checkpoints", checkpoints, read_checkpoint).await?,
+            positions: self.rows(&mut *connection, "source_positions", positions, read_position).await?,
+        };
+        transaction.commit().await.map_err(fails)?;
+        Ok(state)
+    }
+
+    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        for change in changes {
+            self.change_one(&mut transaction, change).await?;
+        }
+        self.put_mappings(&mut transaction, mappings).await?;
+        transaction.commit().await.map_err(|error| self.failed(error))
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        for id in &commit.removed {
+            sqlx::query("DELETE FROM segments WHERE id = $1")
+                .bind(id.to_string())
+                .execute(&mut *transaction)
+                .await
+                .map_err(|error| self.failed(error))?;
+        }
+        for segment in &commit.put {
+            self.put_segment(&mut transaction, segment).await?;
+        }
+        for checkpoint in &commit.checkpoints {
+            self.put_checkpoint(&mut transaction, checkpoint).await?;
+        }
+        for position in &commit.positions {
+            self.put_position(&mut transaction, position).await?;
+        }
+        self.put_mappings(&mut transaction, &commit.mappings).await?;
+        transaction.commit().await.map_err(|error| self.failed(error))
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let row = sqlx::query("SELECT value FROM key_values WHERE name = $1")
+            .bind(key)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(|error| self.failed(error))?;
+        row.map(|row| row.try_get(0).map_err(|error| self.reader("key_values").corrupt(error))).transpose()
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        sqlx::query(
+            "INSERT INTO key_values (name, value) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(key)
+        .bind(value)
+        .execute(&self.pool)
+        .await
+        .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}

@@ -1,0 +1,219 @@
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Catalog, ColumnRecord, Commit, MemoryCatalog, SegmentRecord, ShardCheckpoint, open_sqlite};
+use crate::Error;
+use crate::disk::SimulatedDisk;
+use crate::metadata::{IndexMeta, MetadataChange};
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+fn index(name: &str, uuid: u128) -> IndexMeta {
+    IndexMeta {
+        name: Arc::from(name),
+        uuid: Uuid::from_u128(uuid),
+        settings: object(json!({"index.number_of_shards": "2", "index.sort.field": ["a", "b"]})),
+        aliases: [("all".to_owned(), json!({"filter": {"term": {"a": "ü"}}})), ("w".to_owned(), json!({}))].into(),
+        open: true,
+        created_ms: 1_700_000_000_123,
+        shards: 2,
+        replicas: 1,
+    }
+}
+
+fn put_index(meta: &IndexMeta) -> MetadataChange {
+    MetadataChange::PutIndex { meta: Arc::new(meta.clone()), mapping: None }
+}
+
+fn segment(id: u128, index: u128) -> SegmentRecord {
+    SegmentRecord {
+        id: Uuid::from_u128(id),
+        index: Uuid::from_u128(index),
+        shard: 1,
+        rows: 1000,
+        data_bytes: 123_456,
+        bundle_bytes: 5 << 32,
+        ids_bytes: 0,
+        min_seq_no: id as u64 * 1000,
+        max_seq_no: id as u64 * 1000 + 999,
+        generated_ids: (id % 2 == 1).then(|| ("aa".to_owned(), "zz".to_owned())),
+        columns: vec![ColumnRecord {
+            column: 3,
+            list: true,
+            present: 999,
+            min: json!(-1.5),
+            max: json!(u64::MAX),
+        }],
+        delete_generation: 0,
+        deleted_rows: 0,
+        level: 0,
+        extra: json!({"sorted": true}),
+    }
+}
+
+fn checkpoint(index: u128, next_frame: u64) -> ShardCheckpoint {
+    let index = Uuid::from_u128(index);
+    ShardCheckpoint { index, shard: 1, primary_term: 3, next_seq_no: 2000, next_frame }
+}
+
+/// What every catalog does. `reopen` closes it and opens the same one again.
+async fn conforms<R, F>(catalog: Arc<dyn Catalog>, reopen: R)
+where
+    R: Fn(Arc<dyn Catalog>) -> F,
+    F: Future<Output = Arc<dyn Catalog>>,
+{
+    let empty = catalog.load().await.unwrap();
+    assert!(empty.metadata.is_empty() && empty.segments.is_empty());
+
+    let (a, b) = (index("a", 1), index("b", 2));
+    let template =
+        MetadataChange::PutTemplate { kind: "index".to_owned(), name: "t".to_owned(), body: json!({"order": 1}) };
+    let persistent = MetadataChange::PutPersistent(object(json!({"y.x": true, "a.b": "1"})));
+    let with_body = MetadataChange::PutIndex { meta: Arc::new(b.clone()), mapping: Some(json!({"x": 1})) };
+    let transient = MetadataChange::PutTransient(object(json!({"not": "stored"})));
+    let changes = [put_index(&a), with_body, template.clone(), persistent.clone(), transient];
+    let mappings = [(a.uuid, vec![1, 2, 3]), (b.uuid, vec![0, 255])];
+    catalog.change(&changes, &mappings).await.unwrap();
+    catalog.change(&changes, &mappings).await.unwrap();
+    let catalog = reopen(catalog).await;
+    let state = catalog.load().await.unwrap();
+    assert_eq!(state.metadata, [put_index(&a), put_index(&b), template, persistent]);
+    assert_eq!(state.mappings, mappings);
+
+    // An index is replaced with its aliases; a name belongs to one index; nothing half done.
+    let mut closed = a.clone();
+    closed.open = false;
+    closed.aliases = [("new".to_owned(), json!({"is_write_index": true}))].into();
+    catalog.change(&[put_index(&closed)], &[]).await.unwrap();
+    let drop_template = MetadataChange::DeleteTemplate { kind: "index".to_owned(), name: "t".to_owned() };
+    let refused = catalog.change(&[drop_template.clone(), put_index(&index("a", 9))], &[]).await.unwrap_err();
+    assert!(matches!(refused, Error::IndexAlreadyExists { .. }), "{refused}");
+    let state = catalog.load().await.unwrap();
+    assert_eq!(state.metadata[0], put_index(&closed));
+    assert_eq!(state.metadata.len(), 4);
+    let cleared = MetadataChange::PutPersistent(Map::new());
+    catalog.change(&[drop_template, cleared], &[]).await.unwrap();
+    assert_eq!(catalog.load().await.unwrap().metadata.len(), 2);
+    let missing = catalog.change(&[], &[(Uuid::from_u128(9), vec![1])]).await.unwrap_err();
+    assert!(matches!(missing, Error::IndexNotFound { .. }), "{missing}");
+
+    // A commit is one transaction and may be repeated.
+    let position = ("p".to_owned(), "topic/group".to_owned(), "0".to_owned(), vec![0, 1, 255], 7);
+    let flush = Commit {
+        put: vec![segment(1, 1), segment(2, 1), segment(3, 2)],
+        checkpoints: vec![checkpoint(1, 10), checkpoint(2, 11)],
+        positions: vec![position.clone()],
+        mappings: vec![(a.uuid, vec![9; 100_000])],
+        ..Commit::default()
+    };
+    catalog.commit(&flush).await.unwrap();
+    catalog.commit(&flush).await.unwrap();
+    let mut deleted = segment(3, 2);
+    (deleted.delete_generation, deleted.deleted_rows, deleted.level) = (4, 17, 1);
+    let compaction = Commit {
+        put: vec![segment(4, 1), deleted.clone()],
+        removed: vec![Uuid::from_u128(1), Uuid::from_u128(2)],
+        checkpoints: vec![checkpoint(1, 20)],
+        ..Commit::default()
+    };
+    catalog.commit(&compaction).await.unwrap();
+    catalog.commit(&compaction).await.unwrap();
+    let orphan = Commit { put: vec![segment(5, 1), segment(6, 77)], ..Commit::default() };
+    let refused = catalog.commit(&orphan).await.unwrap_err();
+    assert!(matches!(&refused, Error::IndexNotFound { index } if *index == Uuid::from_u128(77).to_string()));
+    let catalog = reopen(catalog).await;
+    let state = catalog.load().await.unwrap();
+    assert_eq!(state.segments, [segment(4, 1), deleted.clone()]);
+    assert_eq!(state.checkpoints, [checkpoint(1, 20), checkpoint(2, 11)]);
+    assert_eq!(state.positions, [position]);
+    assert_eq!(state.mappings, [(a.uuid, vec![9; 100_000]), (b.uuid, vec![0, 255])]);
+
+    // Deleting an index takes everything of it along, and its name is free in the same change.
+    let again = index("a", 3);
+    let delete = MetadataChange::DeleteIndex { name: Arc::from("a"), uuid: a.uuid };
+    catalog.change(&[delete, put_index(&again)], &[(again.uuid, vec![5])]).await.unwrap();
+    let state = catalog.load().await.unwrap();
+    assert_eq!(state.metadata, [put_index(&again), put_index(&b)]);
+    assert_eq!(state.segments, [deleted]);
+    assert_eq!(state.checkpoints, [checkpoint(2, 11)]);
+    assert_eq!(state.mappings, [(b.uuid, vec![0, 255]), (again.uuid, vec![5])]);
+
+    assert_eq!(catalog.get("admin").await.unwrap(), None);
+    catalog.put("admin", b"hash").await.unwrap();
+    catalog.put("admin", b"other").await.unwrap();
+    let catalog = reopen(catalog).await;
+    assert_eq!(catalog.get("admin").await.unwrap().as_deref(), Some(&b"other"[..]));
+    catalog.close().await;
+}
+
+#[tokio::test]
+async fn the_sqlite_catalog_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let reopen = |catalog: Arc<dyn Catalog>| {
+        let path = path.clone();
+        async move {
+            catalog.close().await;
+            open_sqlite(&path).await.unwrap()
+        }
+    };
+    conforms(open_sqlite(&path).await.unwrap(), reopen).await;
+}
+
+#[tokio::test]
+async fn the_memory_catalog_conforms() {
+    let catalog = Arc::new(MemoryCatalog::new(SimulatedDisk::new(1)));
+    let reopen = |_| {
+        let again: Arc<dyn Catalog> = Arc::new(catalog.reopen(SimulatedDisk::new(2)));
+        std::future::ready(again)
+    };
+    conforms(Arc::clone(&catalog) as Arc<dyn Catalog>, reopen).await;
+}
+
+#[tokio::test]
+async fn the_memory_catalog_fails_with_its_disk() {
+    let disk = SimulatedDisk::new(1);
+    let catalog = MemoryCatalog::new(disk.clone());
+    disk.crash_after(1);
+    catalog.put("a", b"1").await.unwrap();
+    catalog.put("b", b"1").await.unwrap_err();
+    catalog.put("c", b"1").await.unwrap_err();
+    let again = catalog.reopen(disk.power_loss());
+    assert!(again.get("a").await.unwrap().is_some() && again.get("c").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_unusable_catalog_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    std::fs::write(&path, vec![b'x'; 8192]).unwrap();
+    let error = open_sqlite(&path).await.unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path.display().to_string()), "{error}");
+    let error = open_sqlite(&dir.path().join("missing/catalog.sqlite")).await.unwrap_err();
+    assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("missing/catalog.sqlite"), "{error}");
+}
+
+#[tokio::test]
+async fn damage_within_the_catalog_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let catalog = open_sqlite(&path).await.unwrap();
+    catalog.change(&[put_index(&index("a", 1))], &[]).await.unwrap();
+    let put = (1..200).map(|id| segment(id, 1)).collect();
+    catalog.commit(&Commit { put, ..Commit::default() }).await.unwrap();
+    catalog.close().await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    for page in bytes.chunks_mut(4096).skip(1) {
+        page[..8].fill(0xee);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let error = match open_sqlite(&path).await {
+        Err(error) => error,
+        Ok(catalog) => catalog.load().await.unwrap_err(),
+    };
+    assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path.display().to_string()), "{error}");
+}

@@ -1,0 +1,752 @@
+//! [`Disk`] in memory that forgets what was not synced.
+//!
+//! The model is the strictest reading of POSIX: file contents and directory entries live in a cache
+//! until their file or directory is synced, each on its own. On [`SimulatedDisk::power_loss`] a
+//! seeded generator decides about everything in the cache: namespace changes (create, link, rename,
+//! remove, mkdir) are kept or dropped each as a whole and independently of one another; appended
+//! bytes are dropped, kept up to an arbitrary byte, or kept by 512-byte sectors in any combination
+//! with zeros in the holes. A file whose directory entry (or whose directory's entry, up to the
+//! root) is not durable is gone, whatever was synced in it. A failed sync loses what it should have
+//! written, although reads still see it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::system::{check_range, locked};
+use super::{Disk, DiskFile, LockGuard, Metadata, Space};
+use crate::{Error, Result};
+
+const SECTOR: usize = 512;
+const ROOT: Inode = 0;
+type Inode = u64;
+
+/// An in-memory disk with power loss, kill and injected faults. Clones share one disk.
+///
+/// Every mutating call (create, append, sync, truncate, rename, link, remove, mkdir, sync of a
+/// directory) is one operation; `create_dir_all` is two for each directory it makes.
+#[derive(Clone)]
+pub struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    seed: u64,
+    rng: SmallRng,
+    files: HashMap<Inode, Contents>,
+    next_inode: Inode,
+    /// The namespace as processes see it.
+    current: Namespace,
+    /// The namespace as of a power loss that drops everything in `changes`.
+    durable: Namespace,
+    changes: Vec<Change>,
+    locks: HashSet<PathBuf>,
+    capacity: u64,
+    operations: u64,
+    crash_after: Option<u64>,
+    crashed: bool,
+    syncs: u64,
+    failing_syncs: HashSet<u64>,
+    appends: u64,
+    failing_appends: HashSet<u64>,
+}
+
+/// Directories by inode; every directory ever made has an entry.
+type Namespace = HashMap<Inode, BTreeMap<OsString, Inode>>;
+
+/// One atomic change of the namespace: entries set (or, with `None`, removed).
+#[derive(Clone)]
+struct Change(Vec<(Inode, OsString, Option<Inode>)>);
+
+#[derive(Clone, Default)]
+struct Contents {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<Unsynced>,
+    modified: u64,
+}
+
+#[derive(Clone)]
+enum Unsynced {
+    Write { at: usize, bytes: Vec<u8> },
+    Cut { len: usize },
+}
+
+impl SimulatedDisk {
+    /// Makes an empty disk whose accidents follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let mut namespace = Namespace::new();
+        namespace.insert(ROOT, BTreeMap::new());
+        Self::from_state(State { current: namespace.clone(), durable: namespace, ..State::fresh(seed, 1 << 50) })
+    }
+
+    fn from_state(state: State) -> Self {
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Lets the power fail during the operation after the next `operations` ones. That operation may
+    /// or may not take effect; it and all later calls, reads included, fail.
+    pub fn crash_after(&self, operations: u64) {
+        let mut state = self.state.lock();
+        state.crash_after = Some(state.operations + operations);
+    }
+
+    /// Whether the power has failed.
+    pub fn crashed(&self) -> bool {
+        self.state.lock().crashed
+    }
+
+    /// Counts the mutating operations so far.
+    pub fn op_count(&self) -> u64 {
+        self.state.lock().operations
+    }
+
+    /// Cuts the power now (if it has not failed before) and returns the disk that a restarted
+    /// machine finds. This handle and its files fail from here on.
+    pub fn power_loss(&self) -> Self {
+        let mut state = self.state.lock();
+        state.crashed = true;
+        Self::from_state(state.after_power_loss())
+    }
+
+    /// Kills the process: returns the disk as the next process finds it, unsynced contents included
+    /// and still unsynced. This handle and its files fail from here on.
+    pub fn kill(&self) -> Self {
+        let mut state = self.state.lock();
+        state.crashed = true;
+        let seed = state.seed.wrapping_add(1);
+        Self::from_state(State {
+            files: state.files.clone(),
+            next_inode: state.next_inode,
+            current: state.current.clone(),
+            durable: state.durable.clone(),
+            changes: state.changes.clone(),
+            ..State::fresh(seed, state.capacity)
+        })
+    }
+
+    /// Counts the syncs (of files and directories) so far.
+    pub fn sync_count(&self) -> u64 {
+        self.state.lock().syncs
+    }
+
+    /// Lets the `n`-th sync from now fail (0 is the next one); what it should have made durable is
+    /// lost.
+    pub fn fail_sync(&self, n: u64) {
+        let mut state = self.state.lock();
+        let number = state.syncs + n;
+        state.failing_syncs.insert(number);
+    }
+
+    /// Lets the `n`-th append from now (0 is the next one) write only a part and fail.
+    pub fn fail_append(&self, n: u64) {
+        let mut state = self.state.lock();
+        let number = state.appends + n;
+        state.failing_appends.insert(number);
+    }
+
+    /// Sets the bytes that all files together may have; an append beyond it writes what fits and
+    /// fails as a full disk does.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state.lock().capacity = bytes;
+    }
+
+    /// Counts the bytes of all files.
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().used()
+    }
+
+    /// Inverts bits of a stored byte, as decay does.
+    ///
+    /// # Errors
+    /// No such file or byte.
+    pub fn damage(&self, path: &Path, offset: u64, mask: u8) -> Result<()> {
+        let mut state = self.state.lock();
+        let inode = state.file(path).map_err(|error| Error::io("damage", path, error))?;
+        let beyond = || Error::io("damage", path, io::Error::from(io::ErrorKind::UnexpectedEof));
+        let contents = state.files.get_mut(&inode).ok_or_else(beyond)?;
+        *contents.cached.get_mut(offset as usize).ok_or_else(beyond)? ^= mask;
+        if let Some(byte) = contents.durable.get_mut(offset as usize) {
+            *byte ^= mask;
+        }
+        Ok(())
+    }
+
+    /// Does something that is no file operation but becomes durable as a whole (a catalog's
+    /// transaction) as one operation of this disk: it happens, or the power fails first, or it
+    /// happens and the power fails before the answer.
+    ///
+    /// # Errors
+    /// The power has failed.
+    pub fn transaction<T>(&self, operation: impl FnOnce() -> T) -> Result<T> {
+        let mut state = self.state.lock();
+        let fails = |error| Error::io("commit", "", error);
+        match state.begin().map_err(fails)? {
+            Step::Go => Ok(operation()),
+            Step::Crash { act } => {
+                if act {
+                    operation();
+                }
+                Err(fails(power_failure()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("SimulatedDisk")
+            .field("seed", &state.seed)
+            .field("operations", &state.operations)
+            .field("crashed", &state.crashed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether an operation is carried out.
+enum Step {
+    Go,
+    /// The power fails during it; `act` says whether it still reached the cache.
+    Crash {
+        act: bool,
+    },
+}
+
+fn power_failure() -> io::Error {
+    io::Error::other("simulated power loss")
+}
+
+impl State {
+    fn fresh(seed: u64, capacity: u64) -> Self {
+        Self {
+            seed,
+            rng: SmallRng::seed_from_u64(seed),
+            files: HashMap::new(),
+            next_inode: ROOT + 1,
+            current: Namespace::new(),
+            durable: Namespace::new(),
+            changes: Vec::new(),
+            locks: HashSet::new(),
+            capacity,
+            operations: 0,
+            crash_after: None,
+            crashed: false,
+            syncs: 0,
+            failing_syncs: HashSet::new(),
+            appends: 0,
+            failing_appends: HashSet::new(),
+        }
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        if self.crashed { Err(power_failure()) } else { Ok(()) }
+    }
+
+    fn begin(&mut self) -> io::Result<Step> {
+        self.alive()?;
+        let number = self.operations;
+        self.operations += 1;
+        if self.crash_after.is_some_and(|after| number >= after) {
+            self.crashed = true;
+            return Ok(Step::Crash { act: self.rng.random_bool(0.5) });
+        }
+        Ok(Step::Go)
+    }
+
+    /// Runs `operation` unless the power fails before it.
+    fn operate<T>(&mut self, operation: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        match self.begin()? {
+            Step::Go => operation(self),
+            Step::Crash { act } => {
+                if act {
+                    // Nobody hears the answer of the operation during which the power failed.
+                    let _ = operation(self);
+                }
+                Err(power_failure())
+            }
+        }
+    }
+
+    fn used(&self) -> u64 {
+        let linked: HashSet<Inode> =
+            self.current.values().flat_map(|entries| entries.values().copied()).collect();
+        linked.iter().filter_map(|inode| self.files.get(inode)).map(|file| file.cached.len() as u64).sum()
+    }
+
+    fn lookup(&self, path: &Path) -> io::Result<Inode> {
+        let mut inode = ROOT;
+        for component in path.components() {
+            let name = match component {
+                Component::RootDir | Component::CurDir => continue,
+                Component::Normal(name) => name,
+                Component::ParentDir | Component::Prefix(_) => {
+                    return Err(io::Error::from(io::ErrorKind::InvalidInput));
+                }
+            };
+            let entries = self.current.get(&inode).ok_or(io::ErrorKind::NotADirectory)?;
+            inode = *entries.get(name).ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(inode)
+    }
+
+    fn file(&self, path: &Path) -> io::Result<Inode> {
+        let inode = self.lookup(path)?;
+        if self.files.contains_key(&inode) { Ok(inode) } else { Err(io::ErrorKind::IsADirectory.into()) }
+    }
+
+    fn dir(&self, path: &Path) -> io::Result<Inode> {
+        let inode = self.lookup(path)?;
+        if self.current.contains_key(&inode) { Ok(inode) } else { Err(io::ErrorKind::NotADirectory.into()) }
+    }
+
+    /// Finds the directory that holds (or will hold) the last name of a path.
+    fn place<'p>(&self, path: &'p Path) -> io::Result<(Inode, &'p OsStr)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((self.dir(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    fn entry(&self, dir: Inode, name: &OsStr) -> Option<Inode> {
+        self.current.get(&dir).and_then(|entries| entries.get(name)).copied()
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.current);
+        self.changes.push(change);
+    }
+
+    fn new_inode(&mut self) -> Inode {
+        self.next_inode += 1;
+        self.next_inode - 1
+    }
+
+    fn make_dir(&mut self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.place(path)?;
+        if self.entry(dir, name).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = self.new_inode();
+        self.current.insert(inode, BTreeMap::new());
+        self.durable.insert(inode, BTreeMap::new());
+        self.change(Change(vec![(dir, name.to_owned(), Some(inode))]));
+        Ok(())
+    }
+
+    fn append(&mut self, inode: Inode, bytes: &[u8]) -> io::Result<()> {
+        let free = self.capacity.saturating_sub(self.used());
+        let operations = self.operations;
+        let failing = self.failing_appends.remove(&self.appends);
+        self.appends += 1;
+        let mut written = usize::try_from(free).unwrap_or(usize::MAX).min(bytes.len());
+        if failing {
+            written = written.min(self.rng.random_range(0..=bytes.len() / 2));
+        }
+        let contents = self.files.entry(inode).or_default();
+        contents.unsynced.push(Unsynced::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
+        contents.cached.extend_from_slice(&bytes[..written]);
+        contents.modified = operations;
+        if failing {
+            return Err(io::Error::other("simulated write error"));
+        }
+        if written < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, inode: Inode, len: u64) {
+        let contents = self.files.entry(inode).or_default();
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(contents.cached.len());
+        contents.cached.truncate(len);
+        contents.unsynced.push(Unsynced::Cut { len });
+    }
+
+    /// Counts a sync and fails where a fault says so.
+    fn begin_sync(&mut self) -> io::Result<()> {
+        self.syncs += 1;
+        if self.failing_syncs.remove(&(self.syncs - 1)) {
+            return Err(io::Error::other("simulated sync error"));
+        }
+        Ok(())
+    }
+
+    fn sync_file(&mut self, inode: Inode) -> io::Result<()> {
+        let failed = self.begin_sync();
+        let contents = self.files.entry(inode).or_default();
+        let unsynced = std::mem::take(&mut contents.unsynced);
+        failed?;
+        for part in unsynced {
+            part.apply(&mut contents.durable);
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&mut self, dir: Inode) -> io::Result<()> {
+        self.begin_sync()?;
+        let durable = &mut self.durable;
+        self.changes.retain(|change| {
+            let touches = change.0.iter().any(|(changed, ..)| *changed == dir);
+            if touches {
+                change.apply(durable);
+            }
+            !touches
+        });
+        Ok(())
+    }
+
+    fn after_power_loss(&mut self) -> State {
+        let seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.operations | 1);
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut namespace = self.durable.clone();
+        let chance = [0.0, 0.5, 0.5, 1.0][rng.random_range(0..4)];
+        for change in &self.changes {
+            if rng.random_bool(chance) {
+                change.apply(&mut namespace);
+            }
+        }
+        let mut files = HashMap::new();
+        let mut kept = Namespace::new();
+        let mut pending = vec![ROOT];
+        while let Some(dir) = pending.pop() {
+            let entries = namespace.get(&dir).cloned().unwrap_or_default();
+            for inode in entries.values() {
+                match self.files.get(inode) {
+                    Some(contents) if !files.contains_key(inode) => {
+                        files.insert(*inode, contents.after_power_loss(&mut rng));
+                    }
+                    Some(_) => {}
+                    None => pending.push(*inode),
+                }
+            }
+            kept.insert(dir, entries);
+        }
+        State {
+            files,
+            next_inode: self.next_inode,
+            current: kept.clone(),
+            durable: kept,
+            ..State::fresh(seed, self.capacity)
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, namespace: &mut Namespace) {
+        for (dir, name, inode) in &self.0 {
+            let entries = namespace.entry(*dir).or_default();
+            match inode {
+                Some(inode) => entries.insert(name.clone(), *inode),
+                None => entries.remove(name),
+            };
+        }
+    }
+}
+
+impl Unsynced {
+    fn apply(self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Write { at, bytes: written } => put(bytes, at, &written),
+            Self::Cut { len } => bytes.truncate(len),
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, written: &[u8]) {
+    let end = at + written.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at..end].copy_from_slice(written);
+}
+
+impl Contents {
+    fn after_power_loss(&self, rng: &mut SmallRng) -> Contents {
+        let mut bytes = self.durable.clone();
+        match rng.random_range(0..4) {
+            0 => {}
+            1 => bytes.clone_from(&self.cached),
+            2 => {
+                let whole = rng.random_range(0..=self.unsynced.len());
+                for part in &self.unsynced[..whole] {
+                    part.clone().apply(&mut bytes);
+                }
+                if let Some(Unsynced::Write { at, bytes: written }) = self.unsynced.get(whole) {
+                    put(&mut bytes, *at, &written[..rng.random_range(0..=written.len())]);
+                }
+            }
+            _ => {
+                for part in &self.unsynced {
+                    match part {
+                        Unsynced::Cut { len } if rng.random_bool(0.5) => bytes.truncate(*len),
+                        Unsynced::Cut { .. } => {}
+                        Unsynced::Write { at, bytes: written } => keep_sectors(&mut bytes, *at, written, rng),
+                    }
+                }
+                if rng.random_bool(0.5) && bytes.len() < self.cached.len() {
+                    bytes.resize(self.cached.len(), 0);
+                }
+            }
+        }
+        Contents { cached: bytes.clone(), durable: bytes, unsynced: Vec::new(), modified: self.modified }
+    }
+}
+
+fn keep_sectors(bytes: &mut Vec<u8>, at: usize, written: &[u8], rng: &mut SmallRng) {
+    let mut from = 0;
+    while from < written.len() {
+        let to = (((at + from) / SECTOR + 1) * SECTOR - at).min(written.len());
+        if rng.random_bool(0.5) {
+            put(bytes, at + from, &written[from..to]);
+        }
+        from = to;
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>> {
+        let create = |state: &mut State| {
+            let (dir, name) = state.place(path)?;
+            if state.entry(dir, name).is_some() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let inode = state.new_inode();
+            state.files.insert(inode, Contents { modified: state.operations, ..Contents::default() });
+            state.change(Change(vec![(dir, name.to_owned(), Some(inode))]));
+            Ok(inode)
+        };
+        let inode = self.state.lock().operate(create).map_err(|error| Error::io("create", path, error))?;
+        Ok(Box::new(SimulatedFile { state: Arc::clone(&self.state), inode, path: path.to_owned() }))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.open_mapped(path).map(Vec::from)
+    }
+
+    fn read_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let bytes = self.open_mapped(path)?;
+        let read = |range: &Range<u64>| {
+            check_range(path, range, bytes.len() as u64)?;
+            Ok(bytes.slice(range.start as usize..range.end as usize))
+        };
+        ranges.iter().map(read).collect()
+    }
+
+    fn open_mapped(&self, path: &Path) -> Result<Bytes> {
+        let state = self.state.lock();
+        let read = || {
+            state.alive()?;
+            let inode = state.file(path)?;
+            Ok(state.files.get(&inode).map(|file| Bytes::copy_from_slice(&file.cached)).unwrap_or_default())
+        };
+        read().map_err(|error| Error::io("read", path, error))
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let state = self.state.lock();
+        let read = || {
+            state.alive()?;
+            let inode = state.lookup(path)?;
+            Ok(match state.files.get(&inode) {
+                None => Metadata { len: 0, is_dir: true, modified_ms: 0 },
+                Some(file) => Metadata {
+                    len: file.cached.len() as u64,
+                    is_dir: false,
+                    modified_ms: i64::try_from(file.modified).unwrap_or(i64::MAX),
+                },
+            })
+        };
+        read().map_err(|error| Error::io("read metadata of", path, error))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let state = self.state.lock();
+        state.alive().map_err(|error| Error::io("list", dir, error))?;
+        match state.dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(Error::io("list", dir, error)),
+            Ok(inode) => {
+                let entries = state.current.get(&inode).into_iter().flatten();
+                Ok(entries.map(|(name, _)| PathBuf::from(name)).collect())
+            }
+        }
+    }
+
+    fn truncate(&self, path: &Path, len: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut cut = || {
+            state.operate(|state| {
+                let inode = state.file(path)?;
+                state.cut(inode, len);
+                Ok(())
+            })?;
+            state.operate(|state| {
+                let inode = state.file(path)?;
+                state.sync_file(inode)
+            })
+        };
+        cut().map_err(|error| Error::io("truncate", path, error))
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        let sync = |state: &mut State| {
+            let inode = state.file(path)?;
+            state.sync_file(inode)
+        };
+        self.state.lock().operate(sync).map_err(|error| Error::io("sync", path, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let rename = |state: &mut State| {
+            let (from_dir, from_name) = state.place(from)?;
+            let inode = state.entry(from_dir, from_name).ok_or(io::ErrorKind::NotFound)?;
+            let (to_dir, to_name) = state.place(to)?;
+            if state.entry(to_dir, to_name).is_some_and(|target| !state.files.contains_key(&target)) {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            state.change(Change(vec![
+                (from_dir, from_name.to_owned(), None),
+                (to_dir, to_name.to_owned(), Some(inode)),
+            ]));
+            Ok(())
+        };
+        self.state.lock().operate(rename).map_err(|error| Error::io("rename", from, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let link = |state: &mut State| {
+            let inode = state.file(from)?;
+            let (dir, name) = state.place(to)?;
+            if state.entry(dir, name).is_some() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            state.change(Change(vec![(dir, name.to_owned(), Some(inode))]));
+            Ok(())
+        };
+        self.state.lock().operate(link).map_err(|error| Error::io("link", to, error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let remove = |state: &mut State| match state.file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let (dir, name) = state.place(path)?;
+                state.change(Change(vec![(dir, name.to_owned(), None)]));
+                Ok(())
+            }
+        };
+        self.state.lock().operate(remove).map_err(|error| Error::io("remove", path, error))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<bool> {
+        let remove = |state: &mut State| match state.dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+            Ok(inode) if state.current.get(&inode).is_some_and(|entries| !entries.is_empty()) => Ok(false),
+            Ok(_) => {
+                let (parent, name) = state.place(dir)?;
+                state.change(Change(vec![(parent, name.to_owned(), None)]));
+                Ok(true)
+            }
+        };
+        self.state.lock().operate(remove).map_err(|error| Error::io("remove directory", dir, error))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut create = || {
+            state.alive()?;
+            let missing: Vec<&Path> =
+                dir.ancestors().take_while(|ancestor| state.lookup(ancestor).is_err()).collect();
+            for path in missing.into_iter().rev() {
+                state.operate(|state| state.make_dir(path))?;
+                let parent = path.parent().unwrap_or(Path::new(""));
+                state.operate(|state| {
+                    let parent = state.dir(parent)?;
+                    state.sync_dir(parent)
+                })?;
+            }
+            state.dir(dir).map(drop)
+        };
+        create().map_err(|error| Error::io("create directory", dir, error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let sync = |state: &mut State| {
+            let inode = state.dir(dir)?;
+            state.sync_dir(inode)
+        };
+        self.state.lock().operate(sync).map_err(|error| Error::io("sync directory", dir, error))
+    }
+
+    fn space(&self, _path: &Path) -> Result<Space> {
+        let state = self.state.lock();
+        Ok(Space { free: state.capacity.saturating_sub(state.used()), total: state.capacity })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
+        let mut state = self.state.lock();
+        state.alive().map_err(|error| Error::io("lock", path, error))?;
+        if !state.locks.insert(path.to_owned()) {
+            return Err(locked(path, ""));
+        }
+        Ok(Box::new(SimulatedLock { state: Arc::clone(&self.state), path: path.to_owned() }))
+    }
+}
+
+struct SimulatedFile {
+    state: Arc<Mutex<State>>,
+    inode: Inode,
+    path: PathBuf,
+}
+
+impl fmt::Debug for SimulatedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let append = |state: &mut State| state.append(self.inode, bytes);
+        self.state.lock().operate(append).map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let sync = |state: &mut State| state.sync_file(self.inode);
+        self.state.lock().operate(sync).map_err(|error| Error::io("sync", &self.path, error))
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<()> {
+        let cut = |state: &mut State| {
+            state.cut(self.inode, len);
+            Ok(())
+        };
+        self.state.lock().operate(cut).map_err(|error| Error::io("truncate", &self.path, error))
+    }
+}
+
+struct SimulatedLock {
+    state: Arc<Mutex<State>>,
+    path: PathBuf,
+}
+
+impl fmt::Debug for SimulatedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedLock").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl LockGuard for SimulatedLock {}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        self.state.lock().locks.remove(&self.path);
+    }
+}

@@ -1,0 +1,296 @@
+//! [`Wal`]: the log as the engine sees it.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::encoding;
+use super::files::{Files, LogFile, corrupt};
+use super::frame::{Frame, FrameNumber};
+use super::queue::Queue;
+use super::record::{self, Fault, Kind, RECORD_HEADER};
+use super::recovery;
+use super::writer::{ROOM, Writer};
+use crate::disk::{self, Disk, Space};
+use crate::{Config, Error, Result};
+
+/// Greatest payload of one frame.
+const FRAME_BYTES: usize = 1 << 30;
+/// Bytes that [`Wal::read`] asks of the disk at once, beyond what its caller wants.
+const READ_AHEAD: usize = 512 << 10;
+
+/// Bounds of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes after which a new file is begun.
+    pub file_bytes: u64,
+    /// Bytes queued and not yet durable beyond which [`Wal::admit`] refuses.
+    pub queue_bytes: u64,
+}
+
+impl Options {
+    /// Derives the bounds from the store's configuration: files of 64 MB, smaller where the whole
+    /// log is to be small.
+    pub fn from_config(config: &Config) -> Self {
+        let file_bytes = (config.wal_max_bytes / 8).clamp(1 << 16, 64 << 20);
+        Self { file_bytes, queue_bytes: config.memtable_max_bytes }
+    }
+}
+
+/// The log. All calls but [`Wal::synced`] are synchronous; those that touch files say so.
+pub struct Wal {
+    disk: Arc<dyn Disk>,
+    files: Arc<Files>,
+    queue: Arc<Queue>,
+    options: Options,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wal").field("files", &self.files).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Wal {
+    /// Opens the log in `dir`, handing every intact frame in order to `replay`. A torn tail is cut
+    /// with a log line. What was replayed is durable once this returns. Blocks.
+    ///
+    /// # Errors
+    /// Damage is [`Error::Corrupt`] with file and offset; then nothing was changed. Errors of
+    /// `replay` and of the disk end the opening.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: &Config,
+        replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
+    ) -> Result<Self> {
+        Self::open_with(disk, dir, Options::from_config(config), replay)
+    }
+
+    /// Opens the log with bounds of its own; see [`Wal::open`].
+    ///
+    /// # Errors
+    /// As for [`Wal::open`].
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
+    ) -> Result<Self> {
+        disk.create_dir_all(dir)?;
+        let recovered = recovery::recover(&*disk, dir, replay)?;
+        let files = Arc::new(Files::new(dir, recovered.files));
+        let queue = Arc::new(Queue::new(recovered.next));
+        let writer = Writer::new(
+            Arc::clone(&disk),
+            Arc::clone(&files),
+            Arc::clone(&queue),
+            options.file_bytes,
+            recovered.next,
+        )?;
+        let thread = std::thread::Builder::new()
+            .name("wal-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|error| Error::io("start the writer of", dir, error))?;
+        Ok(Self { disk, files, queue, options, writer: Mutex::new(Some(thread)) })
+    }
+
+    /// Says whether `bytes` of frames may be appended. To be asked before shard locks are taken and
+    /// documents are applied: [`Wal::append`] itself never refuses for want of room, so this is the
+    /// log's only bound. Costs one `statvfs`.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] while the disk is full (a reserve is kept for flushes and for frames
+    /// accepted already) or the writer is too far behind; both pass by themselves.
+    /// [`Error::Stopped`] after a failed fsync or [`Wal::close`].
+    pub fn admit(&self, bytes: u64) -> Result<()> {
+        let pending = self.queue.pending_bytes()?;
+        let space = self.disk.space(self.files.dir())?;
+        let needed = reserve(space).saturating_add(pending).saturating_add(bytes);
+        if space.free < needed {
+            return Err(Error::Rejected(format!(
+                "disk full: [{}] has {} bytes free and needs {needed}; writing resumes when there is space",
+                self.files.dir().display(),
+                space.free,
+            )));
+        }
+        if pending > 0 && pending.saturating_add(bytes) > self.options.queue_bytes {
+            return Err(Error::Rejected(format!(
+                "log writer is behind: {pending} bytes are queued and {bytes} more exceed {}",
+                self.options.queue_bytes,
+            )));
+        }
+        Ok(())
+    }
+
+    /// Appends a frame. Cheap and synchronous, meant to be called under shard locks: the order of
+    /// calls is the order of the log. It is durable once [`Wal::synced`] returns. Frames are held
+    /// in memory until then, without a bound: ask [`Wal::admit`] first.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a frame over 1 GiB, [`Error::Stopped`] when the log has stopped. Then
+    /// the frame has no number and will not be in the log.
+    pub fn append(&self, frame: &Frame) -> Result<FrameNumber> {
+        let length = encoding::encoded_len(frame);
+        if length > FRAME_BYTES {
+            return Err(Error::TooLarge(format!("a write of {length} bytes exceeds the log's {FRAME_BYTES}")));
+        }
+        let mut bytes = Vec::with_capacity(RECORD_HEADER + length);
+        bytes.extend_from_slice(&ROOM);
+        encoding::encode(frame, &mut bytes);
+        let payload_checksum = crc32c::crc32c(&bytes[RECORD_HEADER..]);
+        self.queue.push(bytes, payload_checksum)
+    }
+
+    /// Waits until the frame and all before it are fsynced; also for a frame that is yet to be
+    /// appended. Cancellation safe.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] names the cause: a failed write or fsync stops the log for good.
+    pub async fn synced(&self, frame: FrameNumber) -> Result<()> {
+        let mut progress = self.queue.progress();
+        let decided = progress.wait_for(|now| now.next > frame || now.stopped.is_some()).await;
+        let stopped = |cause: &str| Err(Error::Stopped(cause.to_owned()));
+        match decided {
+            Ok(now) if now.next > frame => Ok(()),
+            Ok(now) => stopped(now.stopped.as_deref().unwrap_or("the log is closed")),
+            Err(_) => stopped("the log is closed"),
+        }
+    }
+
+    /// Removes log files all of whose frames are below `frame`; the newest file always stays. Blocks.
+    ///
+    /// # Errors
+    /// The disk's; what was removed so far is removed.
+    pub fn remove_below(&self, frame: FrameNumber) -> Result<()> {
+        self.files.remove_below(&*self.disk, frame)
+    }
+
+    /// Number that the next frame will have.
+    pub fn next_frame(&self) -> FrameNumber {
+        self.queue.next()
+    }
+
+    /// Greatest frame number that is durable, if any.
+    pub fn durable_frame(&self) -> Option<FrameNumber> {
+        self.queue.next_durable().checked_sub(1).filter(|frame| *frame > 0)
+    }
+
+    /// Bytes of all log files.
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes()
+    }
+
+    /// Number of the oldest frame still in the log; the next frame's where there is none.
+    pub fn first_frame(&self) -> FrameNumber {
+        self.files.first_frame()
+    }
+
+    /// Reads durable frames from `from` on, at most about `max_bytes` but at least one, for readers
+    /// that fell behind. Empty where nothing from `from` on is durable yet. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::IllegalArgument`] where the frame was removed already (the first kept one is
+    /// [`Wal::first_frame`]); [`Error::Corrupt`] for damage.
+    pub fn read(&self, from: FrameNumber, max_bytes: usize) -> Result<Vec<(FrameNumber, Frame)>> {
+        let mut frames = Vec::new();
+        let (mut next, mut left) = (from, max_bytes);
+        while next < self.queue.next_durable() {
+            let Some(file) = self.files.holding(next) else { break };
+            let read = self.read_file(&file, next, left, &mut frames);
+            match read {
+                Err(error) if disk::is_not_found(&error) => break,
+                Err(error) => return Err(error),
+                Ok(bytes) => left = left.saturating_sub(bytes),
+            }
+            next = frames.last().map_or(next, |(last, _)| last + 1);
+            if left == 0 || next < file.next {
+                break;
+            }
+        }
+        if frames.is_empty() && from < self.queue.next_durable() {
+            let first = self.first_frame();
+            return Err(Error::IllegalArgument(format!(
+                "frame [{from}] is no longer in the log, its first frame is [{first}]"
+            )));
+        }
+        Ok(frames)
+    }
+
+    /// Reads frames of one file from `from` on and returns their bytes.
+    fn read_file(
+        &self,
+        file: &LogFile,
+        from: FrameNumber,
+        max_bytes: usize,
+        frames: &mut Vec<(FrameNumber, Frame)>,
+    ) -> Result<usize> {
+        let mut offset = file.offset_before(from);
+        let mut taken = 0;
+        let mut wanted = max_bytes.saturating_add(READ_AHEAD);
+        while offset < file.len && taken < max_bytes.max(1) {
+            let len = (file.len - offset).min(wanted as u64) as usize;
+            let chunk = self.disk.read_range(&file.path, offset, len)?;
+            let mut at = 0;
+            while at < chunk.len() && taken < max_bytes.max(1) {
+                let record = match record::read_record(&chunk[at..], file.id) {
+                    Ok(record) => record,
+                    Err(Fault::Incomplete(needed)) if offset + (at + needed) as u64 <= file.len => {
+                        wanted = needed.max(READ_AHEAD);
+                        break;
+                    }
+                    Err(fault) => return Err(corrupt(&file.path, offset + at as u64, fault.reason())),
+                };
+                if record.kind == Kind::Frame && record.number >= from {
+                    let payload = Bytes::copy_from_slice(record.payload);
+                    let frame = encoding::decode(&payload)
+                        .map_err(|reason| corrupt(&file.path, offset + at as u64, reason))?;
+                    frames.push((record.number, frame));
+                    taken += record.len;
+                }
+                at += record.len;
+            }
+            offset += at as u64;
+        }
+        Ok(taken)
+    }
+
+    /// Writes and syncs what is queued, and closes. Idempotent. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] where the log had stopped before everything was durable.
+    pub fn close(&self) -> Result<()> {
+        self.queue.close();
+        if let Some(thread) = self.writer.lock().take() {
+            // A panic of the writer has stopped the queue; its frames are seen missing below.
+            let _ = thread.join();
+        }
+        let next = self.queue.next();
+        let progress = self.queue.progress();
+        let now = progress.borrow();
+        if now.next < next {
+            let cause = now.stopped.as_deref().unwrap_or("the log is closed");
+            return Err(Error::Stopped(cause.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "log closed with frames that are not durable");
+        }
+    }
+}
+
+/// Bytes that new writes leave free, so that accepted frames, flushes and the catalog have room: a
+/// sixteenth of the file system, at most 128 MB.
+fn reserve(space: Space) -> u64 {
+    (space.total / 16).min(128 << 20)
+}

@@ -1,0 +1,169 @@
+//! What appenders, waiters and the writer thread share: frames on their way, and how far they are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use super::frame::FrameNumber;
+use super::record::RECORD_HEADER;
+use crate::{Error, Result};
+
+/// A frame as bytes: room for the record's header, then the payload.
+pub(super) struct Encoded {
+    pub(super) number: FrameNumber,
+    pub(super) bytes: Vec<u8>,
+    pub(super) payload_checksum: u32,
+}
+
+/// Frames in order between [`Queue::push`] and their fsync.
+///
+/// The queue itself has no bound: a push happens under shard locks, after documents were applied,
+/// and must neither wait nor fail. Callers bound it by asking [`super::Wal::admit`] before they
+/// take locks.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    progress: watch::Sender<Progress>,
+}
+
+struct State {
+    frames: VecDeque<Encoded>,
+    /// Bytes pushed and not yet durable.
+    bytes: u64,
+    next: FrameNumber,
+    closing: bool,
+    stopped: Option<Arc<str>>,
+}
+
+/// How far the log is.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    /// All frames below this number are durable.
+    pub(super) next: FrameNumber,
+    /// Why nothing more will become durable.
+    pub(super) stopped: Option<Arc<str>>,
+}
+
+impl Queue {
+    pub(super) fn new(next: FrameNumber) -> Self {
+        let state = State { frames: VecDeque::new(), bytes: 0, next, closing: false, stopped: None };
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            progress: watch::Sender::new(Progress { next, stopped: None }),
+        }
+    }
+
+    /// Numbers a frame and queues it.
+    pub(super) fn push(&self, bytes: Vec<u8>, payload_checksum: u32) -> Result<FrameNumber> {
+        debug_assert!(bytes.len() >= RECORD_HEADER, "room for the header");
+        let mut state = self.state.lock();
+        state.check()?;
+        let number = state.next;
+        state.next += 1;
+        state.bytes += bytes.len() as u64;
+        state.frames.push_back(Encoded { number, bytes, payload_checksum });
+        drop(state);
+        self.wake.notify_one();
+        Ok(number)
+    }
+
+    /// Number that the next frame will have.
+    pub(super) fn next(&self) -> FrameNumber {
+        self.state.lock().next
+    }
+
+    /// Bytes pushed and not yet durable, unless the log has stopped.
+    pub(super) fn pending_bytes(&self) -> Result<u64> {
+        let state = self.state.lock();
+        state.check()?;
+        Ok(state.bytes)
+    }
+
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Number of the first frame that is not durable.
+    pub(super) fn next_durable(&self) -> FrameNumber {
+        self.progress.borrow().next
+    }
+
+    /// Waits for frames and takes what there is, in order, up to about `max_bytes`. `None` once the
+    /// log is closing and everything was taken.
+    pub(super) fn take_group(&self, max_bytes: usize) -> Option<Vec<Encoded>> {
+        let mut state = self.state.lock();
+        while state.frames.is_empty() {
+            if state.closing {
+                return None;
+            }
+            self.wake.wait(&mut state);
+        }
+        let mut bytes = 0;
+        let fits = |frame: &&Encoded| {
+            let first = bytes == 0;
+            bytes += frame.bytes.len();
+            first || bytes <= max_bytes
+        };
+        let count = state.frames.iter().take_while(fits).count();
+        Some(state.frames.drain(..count).collect())
+    }
+
+    /// Whether the writer has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.lock().frames.is_empty()
+    }
+
+    /// Records that all frames below `next`, `bytes` since the last call, are durable.
+    pub(super) fn done(&self, next: FrameNumber, bytes: u64) {
+        self.state.lock().bytes -= bytes;
+        self.progress.send_modify(|progress| progress.next = next);
+    }
+
+    /// Waits a while for somebody to free space.
+    ///
+    /// # Errors
+    /// The log is being closed: there is no more time to wait.
+    pub(super) fn pause(&self, time: Duration) -> Result<()> {
+        let mut state = self.state.lock();
+        if !state.closing {
+            self.wake.wait_for(&mut state, time);
+        }
+        if state.closing {
+            return Err(Error::Stopped("the log was closed while the disk was full".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Lets the writer end once it has written everything.
+    pub(super) fn close(&self) {
+        self.state.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    /// Ends the log for good; the first cause given is the one that everybody is told.
+    pub(super) fn stop(&self, cause: &str) {
+        let mut state = self.state.lock();
+        if state.stopped.is_some() {
+            return;
+        }
+        let cause: Arc<str> = Arc::from(cause);
+        state.stopped = Some(Arc::clone(&cause));
+        state.frames.clear();
+        drop(state);
+        self.progress.send_modify(|progress| progress.stopped = Some(cause));
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match &self.stopped {
+            Some(cause) => Err(Error::Stopped(cause.to_string())),
+            None if self.closing => Err(Error::Stopped("the log is closed".to_owned())),
+            None => Ok(()),
+        }
+    }
+}
