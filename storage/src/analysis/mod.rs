@@ -1,49 +1,23 @@
 //! Analyzers: text to tokens, as Lucene cuts it.
-// CONTRACT STUB (owner: bundle)
-use serde_json::{Map, Value};
+//!
+//! [`Analyzers`] holds the analyzers and normalizers of one index, built once from its settings
+//! (`index.analysis.*`); an [`Analyzer`] is a [`tokenizer`] followed by [`filter`]s. The mapping
+//! keeps the `Analyzers` of its index; the [`bundle`](crate::bundle) builder feeds every distinct
+//! text value through one, and queries feed their text through the same one.
+//!
+//! There is one file a family of tokenizers or filters; to add a type, implement
+//! [`tokenizer::Tokenizer`] or [`filter::Filter`] and name it in `registry`. A type that is not
+//! built is refused at index creation with OpenSearch's message: an analyzer that did something
+//! else than its name says would corrupt an index silently.
 
-use crate::Result;
+mod analyzer;
+pub(crate) mod filter;
+mod registry;
+mod settings;
+pub(crate) mod tokenizer;
 
-/// A token of a text.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Token {
-    /// The term.
-    pub text: String,
-    /// Position; the first token has 0; gaps where a filter removed tokens.
-    pub position: u32,
-    /// Byte offset of the token's start in the text.
-    pub start: u32,
-    /// Byte offset of its end.
-    pub end: u32,
-}
+#[cfg(test)]
+mod tests;
 
-/// Turns text into tokens.
-#[derive(Debug)]
-pub struct Analyzer {}
-
-impl Analyzer {
-    /// Feeds every token of `text` to `sink`; the token is reused between calls. Returns whether a
-    /// token was cut or left out for its length (the value is then listed in `_ignored`).
-    pub fn analyze(&self, _text: &str, _sink: &mut dyn FnMut(&Token)) -> bool {
-        todo!()
-    }
-}
-
-/// The analyzers and normalizers of one index.
-#[derive(Debug)]
-pub struct Analyzers {}
-
-impl Analyzers {
-    /// Builds the built-in analyzers and those under `index.analysis.*` of the flattened settings.
-    pub fn new(_settings: &Map<String, Value>) -> Result<Self> {
-        todo!()
-    }
-    /// Finds an analyzer by name.
-    pub fn get(&self, _name: &str) -> Option<&Analyzer> {
-        todo!()
-    }
-    /// Applies a normalizer to a keyword value; `None` when there is no such normalizer.
-    pub fn normalize(&self, _name: &str, _value: &str) -> Option<String> {
-        todo!()
-    }
-}
+pub use analyzer::{Analyzer, Token};
+pub use registry::Analyzers;

@@ -1,0 +1,194 @@
+use serde_json::{Map, Value, json};
+
+use super::Analyzers;
+
+fn analyzers(settings: Value) -> crate::Result<Analyzers> {
+    let settings: Map<String, Value> = settings.as_object().expect("an object").clone();
+    Analyzers::new(&settings)
+}
+
+fn tokens(analyzers: &Analyzers, name: &str, text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    analyzers.get(name).expect("the analyzer exists").analyze(text, &mut |token| tokens.push(token.text.clone()));
+    tokens
+}
+
+fn positions(analyzers: &Analyzers, name: &str, text: &str) -> Vec<(String, u32)> {
+    let mut tokens = Vec::new();
+    analyzers
+        .get(name)
+        .expect("the analyzer exists")
+        .analyze(text, &mut |token| tokens.push((token.text.clone(), token.position)));
+    tokens
+}
+
+#[test]
+fn built_in_analyzers_cut_as_documented() {
+    let built_in = analyzers(json!({})).unwrap();
+    // The example of the reference documentation of each.
+    let text = "The 2 QUICK Brown-Foxes jumped over the lazy dog's bone.";
+    let cases: [(&str, &[&str]); 7] = [
+        ("standard", &["the", "2", "quick", "brown", "foxes", "jumped", "over", "the", "lazy", "dog's", "bone"]),
+        ("simple", &["the", "quick", "brown", "foxes", "jumped", "over", "the", "lazy", "dog", "s", "bone"]),
+        ("whitespace", &["The", "2", "QUICK", "Brown-Foxes", "jumped", "over", "the", "lazy", "dog's", "bone."]),
+        ("keyword", &[text]),
+        ("stop", &["quick", "brown", "foxes", "jumped", "over", "lazy", "dog", "s", "bone"]),
+        ("pattern", &["the", "2", "quick", "brown", "foxes", "jumped", "over", "the", "lazy", "dog", "s", "bone"]),
+        ("english", &["2", "quick", "brown", "fox", "jump", "over", "lazi", "dog", "bone"]),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(tokens(&built_in, name, text), expected, "{name}");
+    }
+}
+
+#[test]
+fn standard_follows_uax_29_and_lucene() {
+    let built_in = analyzers(json!({})).unwrap();
+    let cases: [(&str, &[&str]); 16] = [
+        ("can't 3.14 a.b foo_bar 1,000", &["can't", "3.14", "a.b", "foo_bar", "1,000"]),
+        ("GET /english/index.html HTTP/1.0", &["get", "english", "index.html", "http", "1.0"]),
+        ("10.0.0.1:8080 a:b 1:2", &["10.0.0.1", "8080", "a:b", "1", "2"]),
+        ("_ __ _a a_ 'a' \"b\"", &["_a", "a_", "a", "b"]),
+        ("a.1 1.a a'1 1a.2b", &["a", "1", "1", "a", "a", "1", "1a", "2b"]),
+        ("naïve Café ÀÉ", &["naïve", "café", "àé"]),
+        ("日本語", &["日", "本", "語"]),
+        ("ひらカタカナ", &["ひ", "ら", "カタカナ"]),
+        ("한국어 단어", &["한국어", "단어"]),
+        ("สวัสดีครับ abc", &["สวัสดีครับ", "abc"]),
+        ("½ ² ① 5", &["5"]),
+        ("😀 a👨‍👩‍👧b 🇫🇷 ©", &["😀", "a", "👨‍👩‍👧", "b", "🇫🇷"]),
+        ("İstanbul ΣΑΣ", &["istanbul", "σασ"]),
+        ("a\u{a0}b", &["a", "b"]),
+        ("", &[]),
+        ("--- ... !!!", &[]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(tokens(&built_in, "standard", text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn long_words_are_cut_into_pieces() {
+    let built_in = analyzers(json!({})).unwrap();
+    for letter in ["a", "é"] {
+        let lengths: Vec<usize> =
+            tokens(&built_in, "standard", &letter.repeat(600)).iter().map(|t| t.chars().count()).collect();
+        assert_eq!(lengths, [255, 255, 90]);
+    }
+    let mut cut = false;
+    let mut length = 0;
+    let long = "é".repeat(20_000);
+    cut |= built_in.get("keyword").unwrap().analyze(&long, &mut |token| length = token.text.len());
+    assert!(cut);
+    assert_eq!(length, 32_766);
+}
+
+#[test]
+fn custom_analyzers_chain_filters() {
+    let custom = analyzers(json!({
+        "index.analysis.tokenizer.commas.type": "pattern",
+        "index.analysis.tokenizer.commas.pattern": "\\s*,\\s*",
+        "index.analysis.filter.short.type": "truncate",
+        "index.analysis.filter.short.length": "3",
+        "index.analysis.filter.mine.type": "stop",
+        "index.analysis.filter.mine.stopwords": ["foo", "bar"],
+        "index.analysis.filter.both.type": "asciifolding",
+        "index.analysis.filter.both.preserve_original": "true",
+        "index.analysis.analyzer.a.type": "custom",
+        "index.analysis.analyzer.a.tokenizer": "commas",
+        "index.analysis.analyzer.a.filter": ["lowercase", "asciifolding", "short"],
+        "index.analysis.analyzer.b.tokenizer": "whitespace",
+        "index.analysis.analyzer.b.filter.0": "mine",
+        "index.analysis.analyzer.b.filter.1": "unique",
+        "index.analysis.analyzer.c.tokenizer": "keyword",
+        "index.analysis.analyzer.c.filter": "both",
+        "index.analysis.analyzer.d.type": "standard",
+        "index.analysis.analyzer.d.max_token_length": 5,
+        "index.analysis.analyzer.d.stopwords": "_english_",
+    }))
+    .unwrap();
+    assert_eq!(tokens(&custom, "a", "Électricité , ÜBER,œuvre"), ["ele", "ube", "oeu"]);
+    assert_eq!(
+        positions(&custom, "b", "x foo y x bar z"),
+        [("x".to_owned(), 0), ("y".to_owned(), 2), ("z".to_owned(), 3)]
+    );
+    assert_eq!(positions(&custom, "c", "é"), [("e".to_owned(), 0), ("é".to_owned(), 0)]);
+    assert_eq!(positions(&custom, "d", "the jumping"), [("jumpi".to_owned(), 1), ("ng".to_owned(), 2)]);
+}
+
+#[test]
+fn normalizers_map_values() {
+    let custom = analyzers(json!({
+        "index.analysis.normalizer.fold.type": "custom",
+        "index.analysis.normalizer.fold.filter": ["lowercase", "asciifolding"],
+    }))
+    .unwrap();
+    assert_eq!(custom.normalize("fold", "Crème Brûlée ß").as_deref(), Some("creme brulee ss"));
+    assert_eq!(custom.normalize("lowercase", "ÀB c").as_deref(), Some("àb c"));
+    assert_eq!(custom.normalize("none", "x"), None);
+}
+
+#[test]
+fn what_is_not_built_is_refused_in_opensearch_words() {
+    let cases = [
+        (json!({"index.analysis.analyzer.x.type": "kuromoji"}), "Unknown analyzer type [kuromoji] for [x]"),
+        (json!({"index.analysis.tokenizer.x.type": "icu"}), "Unknown tokenizer type [icu] for [x]"),
+        (json!({"index.analysis.filter.x.type": "odd"}), "Unknown filter type [odd] for [x]"),
+        (json!({"index.analysis.char_filter.x.type": "odd"}), "Unknown char_filter type [odd] for [x]"),
+        (json!({"index.analysis.normalizer.x.type": "odd"}), "Unknown normalizer type [odd] for [x]"),
+        (
+            json!({"index.analysis.analyzer.x.filter": "lowercase"}),
+            "analyzer [x] must specify either an analyzer type, or a tokenizer",
+        ),
+        (
+            json!({"index.analysis.analyzer.x.type": "custom"}),
+            "Custom Analyzer [x] must be configured with a tokenizer",
+        ),
+        (
+            json!({"index.analysis.analyzer.x.tokenizer": "odd"}),
+            "Custom Analyzer [x] failed to find tokenizer under name [odd]",
+        ),
+        (
+            json!({"index.analysis.analyzer.x.tokenizer": "standard", "index.analysis.analyzer.x.filter": "odd"}),
+            "Custom Analyzer [x] failed to find filter under name [odd]",
+        ),
+        (
+            json!({"index.analysis.normalizer.x.type": "custom", "index.analysis.normalizer.x.filter": ["stop"]}),
+            "Custom normalizer [x] may not use filter [stop]",
+        ),
+    ];
+    for (settings, expected) in cases {
+        assert_eq!(analyzers(settings).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn stems_by_the_original_algorithm() {
+    // Examples of the paper, and words that the later Snowball stemmer cuts otherwise.
+    let cases = [
+        ("caresses", "caress"), ("ponies", "poni"), ("ties", "ti"), ("caress", "caress"), ("cats", "cat"),
+        ("feed", "feed"), ("agreed", "agre"), ("plastered", "plaster"), ("bled", "bled"),
+        ("motoring", "motor"), ("sing", "sing"), ("conflated", "conflat"), ("troubled", "troubl"),
+        ("sized", "size"), ("hopping", "hop"), ("tanned", "tan"), ("falling", "fall"), ("hissing", "hiss"),
+        ("fizzed", "fizz"), ("failing", "fail"), ("filing", "file"), ("happy", "happi"), ("sky", "sky"),
+        ("relational", "relat"), ("conditional", "condit"), ("valenci", "valenc"), ("digitizer", "digit"),
+        ("radicalli", "radic"), ("differentli", "differ"), ("vileli", "vile"), ("analogousli", "analog"),
+        ("vietnamization", "vietnam"), ("predication", "predic"), ("operator", "oper"), ("feudalism", "feudal"),
+        ("decisiveness", "decis"), ("hopefulness", "hope"), ("callousness", "callous"), ("formaliti", "formal"),
+        ("sensitiviti", "sensit"), ("sensibiliti", "sensibl"), ("triplicate", "triplic"), ("formative", "form"),
+        ("formalize", "formal"), ("electriciti", "electr"), ("electrical", "electr"), ("hopeful", "hope"),
+        ("goodness", "good"), ("revival", "reviv"), ("allowance", "allow"), ("inference", "infer"),
+        ("airliner", "airlin"), ("gyroscopic", "gyroscop"), ("adjustable", "adjust"), ("defensible", "defens"),
+        ("irritant", "irrit"), ("replacement", "replac"), ("adjustment", "adjust"), ("dependent", "depend"),
+        ("adoption", "adopt"), ("homologou", "homolog"), ("communism", "commun"), ("activate", "activ"),
+        ("angulariti", "angular"), ("homologous", "homolog"), ("effective", "effect"), ("bowdlerize", "bowdler"),
+        ("probate", "probat"), ("rate", "rate"), ("cease", "ceas"), ("controll", "control"), ("roll", "roll"),
+        ("possibly", "possibl"), ("apology", "apolog"), ("dying", "dy"), ("generically", "gener"), ("news", "new"),
+        ("is", "is"),
+    ];
+    for (word, expected) in cases {
+        let mut stemmed = word.to_owned();
+        super::filter::porter_stem(&mut stemmed);
+        assert_eq!(stemmed, expected, "{word}");
+    }
+}

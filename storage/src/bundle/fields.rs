@@ -1,0 +1,109 @@
+//! What the builder needs to know of a mapped field.
+
+use crate::analysis::{Analyzer, Analyzers};
+use crate::mapping::{Field, FieldType, Mapping, PathId};
+use crate::{Error, Result};
+
+use super::Record;
+
+/// A field as the builder sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldSpec<'a> {
+    /// Its path number: the prefix of its terms.
+    pub id: PathId,
+    /// Its full path, for messages.
+    pub path: &'a str,
+    /// The column that holds its values, its own or its parent's.
+    pub column: PathId,
+    /// How it is indexed.
+    pub indexing: Indexing<'a>,
+}
+
+/// How a field is indexed.
+#[derive(Clone, Copy, Debug)]
+pub enum Indexing<'a> {
+    /// Every distinct value is a term.
+    Exact {
+        /// Longest string indexed, in UTF-16 code units.
+        ignore_above: Option<usize>,
+        /// Normalizer to apply to strings.
+        normalizer: Option<(&'a Analyzers, &'a str)>,
+    },
+    /// Integers: terms where few values repeat.
+    Number,
+    /// Tokens of the text are terms.
+    Text {
+        /// Cuts the text.
+        analyzer: &'a Analyzer,
+        /// What a posting says beside the row.
+        record: Record,
+        /// Whether lengths are kept.
+        norms: bool,
+    },
+    /// Values are no terms here; only which rows have one is recorded.
+    PresenceOnly,
+}
+
+/// Lists the fields of a mapping that a bundle says anything about, by ascending number.
+pub(super) fn of_mapping(mapping: &Mapping) -> Result<Vec<FieldSpec<'_>>> {
+    let analyzers: &Analyzers = mapping.analyzers();
+    let mut specs = Vec::new();
+    for field in mapping.fields() {
+        if field.index || field.doc_values {
+            specs.push(FieldSpec {
+                id: field.id,
+                path: &field.path,
+                column: field.column,
+                indexing: indexing(field, analyzers)?,
+            });
+        }
+    }
+    specs.sort_unstable_by_key(|spec| spec.id);
+    Ok(specs)
+}
+
+fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'a>> {
+    if !field.index {
+        return Ok(Indexing::PresenceOnly);
+    }
+    Ok(match field.field_type {
+        FieldType::Text | FieldType::MatchOnlyText => {
+            let analyzer = analyzers.get(&field.analyzer).ok_or_else(|| {
+                Error::mapper_parsing(format!(
+                    "analyzer [{}] has not been configured in mappings",
+                    field.analyzer
+                ))
+            })?;
+            let scored = field.field_type == FieldType::Text;
+            let record = match field.params.get("index_options").and_then(|option| option.as_str()) {
+                _ if !scored => Record::Rows,
+                Some("docs") => Record::Rows,
+                Some("freqs") => Record::Frequencies,
+                _ => Record::Positions,
+            };
+            Indexing::Text { analyzer, record, norms: scored && field.norms }
+        }
+        FieldType::Keyword
+        | FieldType::Wildcard
+        | FieldType::ConstantKeyword
+        | FieldType::FlatObject
+        | FieldType::Boolean
+        | FieldType::Ip => Indexing::Exact {
+            ignore_above: field.ignore_above,
+            normalizer: field.normalizer.as_deref().map(|name| (analyzers, name)),
+        },
+        FieldType::Byte
+        | FieldType::Short
+        | FieldType::Integer
+        | FieldType::Long
+        | FieldType::UnsignedLong => Indexing::Number,
+        FieldType::HalfFloat
+        | FieldType::Float
+        | FieldType::Double
+        | FieldType::ScaledFloat { .. }
+        | FieldType::Date
+        | FieldType::DateNanos
+        | FieldType::GeoPoint
+        | FieldType::Binary => Indexing::PresenceOnly,
+    })
+}

@@ -1,0 +1,253 @@
+//! An open bundle: lookups by value.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tantivy::InvertedIndexReader;
+use tantivy::directory::OwnedBytes;
+use tantivy::postings::{SegmentPostings, TermInfo};
+
+use super::contents::{Contents, NORMS, POSITIONS};
+use super::norms::Norms;
+use super::postings::Record;
+use super::{TextIndex, directory, file, rows, term};
+use crate::mapping::{PathId, Scalar};
+use crate::{Error, Result};
+
+/// An open bundle. Opening reads the table of contents, not the postings; everything else is read
+/// where a lookup asks for it.
+pub struct Bundle {
+    name: Arc<str>,
+    bytes: OwnedBytes,
+    contents: Contents,
+    readers: [Arc<InvertedIndexReader>; 3],
+    texts: Vec<TextIndex>,
+}
+
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle")
+            .field("name", &self.name)
+            .field("rows", &self.contents.rows)
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bundle {
+    /// Opens a bundle's bytes (a memory map or a heap buffer), checking its footer. `name` is the
+    /// file for error messages. `verify` reads all bytes for their checksum: skip it only for bytes
+    /// that were verified before (a bundle built here, a cached file that was checked when fetched),
+    /// because lookups in damaged postings answer wrongly or panic.
+    ///
+    /// # Errors
+    /// Bytes that are not a whole bundle of a known version are corrupt.
+    pub fn open(bytes: OwnedBytes, name: &str, verify: bool) -> Result<Self> {
+        let contents = file::open(&bytes, name, verify)?;
+        let corrupt = |section: usize, reason: String| Error::Corrupt {
+            file: name.to_owned(),
+            offset: contents.section_start(section),
+            reason,
+        };
+        let readers = directory::open(&bytes, &contents).map_err(|error| corrupt(0, error.to_string()))?;
+        let name: Arc<str> = name.into();
+        let norms_start = contents.section_start(NORMS);
+        let mut texts = Vec::with_capacity(contents.texts.len());
+        for text in &contents.texts {
+            let norms = match &text.norms {
+                None => Norms::Absent,
+                Some(location) => location
+                    .offset
+                    .checked_add(location.len)
+                    .filter(|&end| end <= contents.sections[NORMS])
+                    .and_then(|end| {
+                        let range = norms_start + location.offset..norms_start + end;
+                        let range = range.start as usize..range.end as usize;
+                        Norms::open(bytes.slice(range), location, contents.rows)
+                    })
+                    .ok_or_else(|| corrupt(NORMS, format!("norms of path {} are cut", text.path.0)))?,
+            };
+            let reader = readers[text.record.index()].clone();
+            texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
+        }
+        Ok(Self { name, bytes, contents, readers, texts })
+    }
+
+    /// Counts rows, deleted ones included.
+    pub fn rows(&self) -> u32 {
+        self.contents.rows
+    }
+
+    /// Returns the size of the file.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Finds the rows with an exact value (of keyword, ip, boolean, low-cardinality integer fields).
+    ///
+    /// # Errors
+    /// Postings that cannot be read are corrupt.
+    pub fn postings(&self, path: PathId, value: &Scalar) -> Result<Option<SegmentPostings>> {
+        match self.exact_key(path, value) {
+            Some(key) => self.postings_of(&key),
+            None => Ok(None),
+        }
+    }
+
+    /// Counts the rows (deleted included) with an exact value.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn doc_freq(&self, path: PathId, value: &Scalar) -> Result<u32> {
+        match self.exact_key(path, value) {
+            Some(key) => Ok(self.term_info(&key)?.map_or(0, |info| info.doc_freq)),
+            None => Ok(0),
+        }
+    }
+
+    /// Whether a lookup by exact value answers for the path: its values are terms here, or it has
+    /// none here. Otherwise (text, dates, floating point, integers of high cardinality, fields that
+    /// are not indexed) [`Segment::range_rows`](crate::segment::Segment::range_rows) finds them.
+    pub fn has_exact(&self, path: PathId) -> bool {
+        !self.contents.is_inexact(path) && self.contents.text(path).is_none()
+    }
+
+    /// Finds the rows whose exact string value starts with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn prefix_rows(&self, path: PathId, prefix: &[u8]) -> Result<RoaringBitmap> {
+        if !self.has_exact(path) {
+            return Ok(RoaringBitmap::new());
+        }
+        let mut key = Vec::new();
+        term::write(path, prefix, &mut key);
+        let after = rows::after_prefix(&key);
+        self.union(Bound::Included(&key), after.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
+    }
+
+    /// Finds the rows whose exact string value lies in a range of byte strings
+    /// (bound, included); `None` is open.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn range_rows(
+        &self,
+        path: PathId,
+        from: Option<(&[u8], bool)>,
+        to: Option<(&[u8], bool)>,
+    ) -> Result<RoaringBitmap> {
+        if !self.has_exact(path) {
+            return Ok(RoaringBitmap::new());
+        }
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        term::write(path, from.map_or(&[], |(bound, _)| bound), &mut low);
+        let from = match from {
+            Some((_, false)) => Bound::Excluded(low.as_slice()),
+            _ => Bound::Included(low.as_slice()),
+        };
+        let to = match to {
+            Some((bound, included)) => {
+                term::write(path, bound, &mut high);
+                if included { Bound::Included(high.as_slice()) } else { Bound::Excluded(high.as_slice()) }
+            }
+            None => {
+                high = rows::after_prefix(&path.0.to_be_bytes()).unwrap_or_default();
+                Bound::Excluded(high.as_slice())
+            }
+        };
+        self.union(from, to)
+    }
+
+    /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row
+    /// counts (deleted included), until it breaks.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn for_each_value(
+        &self,
+        path: PathId,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !self.has_exact(path) {
+            return Ok(());
+        }
+        let start = path.0.to_be_bytes();
+        let after = rows::after_prefix(&start).unwrap_or_default();
+        rows::visit(self.reader(), Bound::Included(&start), Bound::Excluded(&after), |key, info| {
+            Ok(each(&key[start.len()..], info.doc_freq).is_continue())
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Finds the rows that have any indexed value of the path.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn exists(&self, path: PathId) -> Result<Option<SegmentPostings>> {
+        self.postings_of(&term::presence(path))
+    }
+
+    /// Counts the rows (deleted included) that have any indexed value of the path.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn exists_count(&self, path: PathId) -> Result<u32> {
+        Ok(self.term_info(&term::presence(path))?.map_or(0, |info| info.doc_freq))
+    }
+
+    /// Returns the full-text index of a text field, where the segment has it.
+    pub fn text(&self, path: PathId) -> Option<&TextIndex> {
+        self.contents.text(path).map(|at| &self.texts[at])
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    pub(super) fn reader_of(&self, record: Record) -> &Arc<InvertedIndexReader> {
+        &self.readers[record.index()]
+    }
+
+    /// Returns the encoded positions of a term.
+    pub(super) fn positions_of(&self, info: &TermInfo) -> OwnedBytes {
+        let start = self.contents.section_start(POSITIONS) as usize;
+        self.bytes.slice(start + info.positions_range.start..start + info.positions_range.end)
+    }
+
+    fn reader(&self) -> &InvertedIndexReader {
+        self.reader_of(Record::Rows)
+    }
+
+    fn exact_key(&self, path: PathId, value: &Scalar) -> Option<Vec<u8>> {
+        self.has_exact(path).then(|| term::scalar(path, value)).flatten()
+    }
+
+    fn term_info(&self, key: &[u8]) -> Result<Option<TermInfo>> {
+        self.reader().terms().get(key).map_err(|error| unreadable(&self.name, &error))
+    }
+
+    fn postings_of(&self, key: &[u8]) -> Result<Option<SegmentPostings>> {
+        let Some(info) = self.term_info(key)? else { return Ok(None) };
+        self.reader()
+            .read_postings_from_terminfo(&info, Record::Rows.option())
+            .map(Some)
+            .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    fn union(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<RoaringBitmap> {
+        rows::union(self.reader(), from, to, self.contents.rows)
+            .map_err(|error| unreadable(&self.name, &error))
+    }
+}
+
+/// Postings are memory once a bundle is open: what cannot be decoded is damaged.
+pub(super) fn unreadable(name: &str, error: &std::io::Error) -> Error {
+    Error::Corrupt { file: name.to_owned(), offset: 0, reason: format!("postings: {error}") }
+}

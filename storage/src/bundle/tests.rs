@@ -1,0 +1,519 @@
+//! Bundles against a naive model: rows of values, searched one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use tantivy::DocSet;
+use tantivy::TERMINATED;
+use tantivy::directory::OwnedBytes;
+use tantivy::postings::{Postings, SegmentPostings};
+
+use super::*;
+use crate::analysis::Analyzers;
+use crate::document::{Chunk, Column, Strings, Values};
+use crate::mapping::{ColumnKind, PathId, Scalar};
+use crate::{Error, Kind};
+
+const BODY: PathId = PathId(1);
+const BODY_RAW: PathId = PathId(2);
+const HOST: PathId = PathId(3);
+const STATUS: PathId = PathId(4);
+const OK: PathId = PathId(5);
+const CLIENT: PathId = PathId(6);
+const LINE: PathId = PathId(7);
+const NOTE: PathId = PathId(8);
+const RATE: PathId = PathId(9);
+const USER: PathId = PathId(10);
+const RAW_LIMIT: usize = 6;
+
+#[derive(Clone, Debug, Default)]
+struct Row {
+    body: Vec<String>,
+    host: Vec<String>,
+    status: Vec<i64>,
+    ok: Vec<bool>,
+    client: Vec<[u8; 16]>,
+    line: Vec<String>,
+    note: Vec<String>,
+    rate: Vec<f64>,
+    user: Vec<String>,
+}
+
+fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
+    let analyzer = analyzers.get("standard").unwrap();
+    let exact = Indexing::Exact { ignore_above: None, normalizer: None };
+    let text = |record, norms| Indexing::Text { analyzer, record, norms };
+    let spec = |id, column, indexing| FieldSpec { id, path: "field", column, indexing };
+    vec![
+        spec(USER, USER, Indexing::Exact { ignore_above: None, normalizer: Some((analyzers, "lowercase")) }),
+        spec(BODY, BODY, text(Record::Positions, true)),
+        spec(BODY_RAW, BODY, Indexing::Exact { ignore_above: Some(RAW_LIMIT), normalizer: None }),
+        spec(HOST, HOST, exact),
+        spec(STATUS, STATUS, Indexing::Number),
+        spec(OK, OK, exact),
+        spec(CLIENT, CLIENT, exact),
+        spec(LINE, LINE, text(Record::Rows, false)),
+        spec(NOTE, NOTE, text(Record::Frequencies, false)),
+        spec(RATE, RATE, Indexing::PresenceOnly),
+    ]
+}
+
+fn column<T>(id: PathId, rows: &[Row], of: impl Fn(&Row) -> &Vec<T>, values: impl Fn(Vec<&T>) -> Values) -> Column {
+    let mut numbers = Vec::new();
+    let mut flat = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        for value in of(row) {
+            numbers.push(number as u32);
+            flat.push(value);
+        }
+    }
+    Column { id, kind: ColumnKind::Str, rows: numbers, values: values(flat) }
+}
+
+fn strings(values: Vec<&String>) -> Values {
+    let mut strings = Strings::default();
+    let mut keys: BTreeMap<&str, u32> = BTreeMap::new();
+    // A value that no row has: dictionaries may hold such after rows were left out.
+    strings.bytes.extend_from_slice(b"unused");
+    strings.ends.push(6);
+    for value in values {
+        let key = *keys.entry(value).or_insert_with(|| {
+            strings.bytes.extend_from_slice(value.as_bytes());
+            strings.ends.push(strings.bytes.len() as u32);
+            strings.ends.len() as u32 - 1
+        });
+        strings.keys.push(key);
+    }
+    Values::Str(strings)
+}
+
+fn chunk(rows: &[Row]) -> Chunk {
+    Chunk {
+        rows: rows.len() as u32,
+        columns: vec![
+            column(BODY, rows, |row| &row.body, strings),
+            column(HOST, rows, |row| &row.host, strings),
+            column(STATUS, rows, |row| &row.status, |v| Values::I64(v.into_iter().copied().collect())),
+            column(OK, rows, |row| &row.ok, |v| Values::Bool(v.into_iter().copied().collect())),
+            column(CLIENT, rows, |row| &row.client, |v| Values::Ip(v.into_iter().copied().collect())),
+            column(LINE, rows, |row| &row.line, strings),
+            column(NOTE, rows, |row| &row.note, strings),
+            column(RATE, rows, |row| &row.rate, |v| Values::F64(v.into_iter().copied().collect())),
+            column(USER, rows, |row| &row.user, strings),
+        ],
+        ignored: Vec::new(),
+    }
+}
+
+fn built(analyzers: &Analyzers, rows: &[Row]) -> Vec<u8> {
+    build_fields(&specs(analyzers), &chunk(rows)).unwrap()
+}
+
+fn opened(bytes: Vec<u8>) -> Bundle {
+    Bundle::open(OwnedBytes::new(bytes), "test.bundle", true).unwrap()
+}
+
+fn drain(postings: Option<SegmentPostings>) -> Vec<u32> {
+    let mut rows = Vec::new();
+    if let Some(mut postings) = postings {
+        while postings.doc() != TERMINATED {
+            rows.push(postings.doc());
+            postings.advance();
+        }
+    }
+    rows
+}
+
+/// Rows for which `holds`.
+fn expected(rows: &[Row], holds: impl Fn(&Row) -> bool) -> Vec<u32> {
+    (0..rows.len() as u32).filter(|&row| holds(&rows[row as usize])).collect()
+}
+
+/// Positions of each term of a field's values, by the rules of Lucene.
+fn positions(analyzers: &Analyzers, values: &[String]) -> BTreeMap<String, Vec<u32>> {
+    let mut terms: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut base = 0;
+    for value in values {
+        let outcome = analyzers.get("standard").unwrap().run(value, &mut |token| {
+            terms.entry(token.text.clone()).or_default().push(base + token.position);
+        });
+        base += outcome.positions + 100;
+    }
+    terms
+}
+
+fn check(analyzers: &Analyzers, bundle: &Bundle, rows: &[Row]) {
+    assert_eq!(bundle.rows(), rows.len() as u32);
+    let raw = |row: &Row| -> Vec<String> {
+        row.body.iter().filter(|value| value.encode_utf16().count() <= RAW_LIMIT).cloned().collect()
+    };
+    let user = |row: &Row| -> Vec<String> { row.user.iter().map(|value| value.to_lowercase()).collect() };
+    let host = |row: &Row| -> Vec<String> { row.host.clone() };
+    check_strings(bundle, rows, BODY_RAW, raw);
+    check_strings(bundle, rows, HOST, host);
+    check_strings(bundle, rows, USER, user);
+    for status in -3..4 {
+        let found = drain(bundle.postings(STATUS, &Scalar::I64(status)).unwrap());
+        assert_eq!(found, expected(rows, |row| row.status.contains(&status)));
+        assert_eq!(bundle.doc_freq(STATUS, &Scalar::I64(status)).unwrap(), found.len() as u32);
+    }
+    for ok in [false, true] {
+        let found = drain(bundle.postings(OK, &Scalar::Bool(ok)).unwrap());
+        assert_eq!(found, expected(rows, |row| row.ok.contains(&ok)));
+    }
+    for client in rows.iter().flat_map(|row| &row.client) {
+        let found = drain(bundle.postings(CLIENT, &Scalar::Ip(*client)).unwrap());
+        assert_eq!(found, expected(rows, |row| row.client.contains(client)));
+    }
+    assert_eq!(drain(bundle.exists(BODY).unwrap()), expected(rows, |row| !row.body.is_empty()));
+    assert_eq!(drain(bundle.exists(STATUS).unwrap()), expected(rows, |row| !row.status.is_empty()));
+    assert_eq!(drain(bundle.exists(RATE).unwrap()), expected(rows, |row| !row.rate.is_empty()));
+    if rows.iter().any(|row| !row.rate.is_empty()) {
+        assert!(!bundle.has_exact(RATE));
+    }
+    check_text(analyzers, bundle, rows, BODY, Record::Positions, |row| &row.body);
+    check_text(analyzers, bundle, rows, LINE, Record::Rows, |row| &row.line);
+    check_text(analyzers, bundle, rows, NOTE, Record::Frequencies, |row| &row.note);
+}
+
+fn check_strings(bundle: &Bundle, rows: &[Row], path: PathId, of: impl Fn(&Row) -> Vec<String>) {
+    let values: BTreeSet<String> = rows.iter().flat_map(&of).collect();
+    assert!(bundle.has_exact(path));
+    let mut listed = Vec::new();
+    bundle
+        .for_each_value(path, &mut |value, count| {
+            listed.push((String::from_utf8(value.to_vec()).unwrap(), count));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let counts: Vec<(String, u32)> = values
+        .iter()
+        .map(|value| (value.clone(), expected(rows, |row| of(row).contains(value)).len() as u32))
+        .collect();
+    assert_eq!(listed, counts);
+    for value in values.iter().chain([&"unused".to_owned()]) {
+        let scalar = Scalar::Str(value.clone());
+        assert_eq!(drain(bundle.postings(path, &scalar).unwrap()), expected(rows, |row| of(row).contains(value)));
+    }
+    let prefix: String = values.iter().next().map(|value| value.chars().take(1).collect()).unwrap_or_default();
+    let found: Vec<u32> = bundle.prefix_rows(path, prefix.as_bytes()).unwrap().iter().collect();
+    assert_eq!(found, expected(rows, |row| of(row).iter().any(|value| value.starts_with(&prefix))));
+    if let (Some(low), Some(high)) = (values.first(), values.last()) {
+        for (low_in, high_in) in [(true, true), (false, false), (true, false)] {
+            let found: Vec<u32> = bundle
+                .range_rows(path, Some((low.as_bytes(), low_in)), Some((high.as_bytes(), high_in)))
+                .unwrap()
+                .iter()
+                .collect();
+            let within = |value: &String| {
+                (value > low || (low_in && value == low)) && (value < high || (high_in && value == high))
+            };
+            assert_eq!(found, expected(rows, |row| of(row).iter().any(within)));
+        }
+    }
+    let all: Vec<u32> = bundle.range_rows(path, None, None).unwrap().iter().collect();
+    assert_eq!(all, expected(rows, |row| !of(row).is_empty()));
+    assert_eq!(all, drain(bundle.exists(path).unwrap()));
+    assert_eq!(bundle.exists_count(path).unwrap(), all.len() as u32);
+}
+
+fn check_text(
+    analyzers: &Analyzers,
+    bundle: &Bundle,
+    rows: &[Row],
+    path: PathId,
+    record: Record,
+    of: impl Fn(&Row) -> &Vec<String>,
+) {
+    let rows: Vec<BTreeMap<String, Vec<u32>>> = rows.iter().map(|row| positions(analyzers, of(row))).collect();
+    let doc_count = rows.iter().filter(|row| !row.is_empty()).count() as u32;
+    let Some(text) = bundle.text(path) else {
+        assert_eq!(doc_count, 0);
+        return;
+    };
+    assert!(!bundle.has_exact(path));
+    assert_eq!(text.doc_count(), doc_count);
+    let frequency = |positions: &Vec<u32>| match record {
+        Record::Rows => 1,
+        _ => positions.len() as u64,
+    };
+    assert_eq!(text.total_tokens(), rows.iter().flat_map(|row| row.values()).map(frequency).sum::<u64>());
+    let terms: BTreeSet<&String> = rows.iter().flat_map(|row| row.keys()).collect();
+    let mut listed = Vec::new();
+    text.for_each_term("", &mut |term, _| {
+        listed.push(String::from_utf8(term.to_vec()).unwrap());
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(listed.iter().eq(terms.iter().copied()));
+    for term in terms {
+        let mut postings = text.postings(term).unwrap().expect("the term is there");
+        let mut count = 0;
+        for (row, terms) in rows.iter().enumerate() {
+            let Some(expected) = terms.get(term) else { continue };
+            count += 1;
+            assert_eq!(postings.doc(), row as u32);
+            if record != Record::Rows {
+                assert_eq!(postings.term_freq(), expected.len() as u32);
+            }
+            if record == Record::Positions {
+                let mut found = Vec::new();
+                postings.positions(&mut found);
+                assert_eq!(&found, expected);
+            }
+            postings.advance();
+        }
+        assert_eq!(postings.doc(), TERMINATED);
+        assert_eq!(text.doc_freq(term).unwrap(), count);
+        let found: Vec<u32> = text.prefix_rows(&term[..1]).unwrap().iter().collect();
+        let with_prefix = |row: &BTreeMap<String, Vec<u32>>| row.keys().any(|other| other.starts_with(&term[..1]));
+        let expected: Vec<u32> = (0..rows.len() as u32).filter(|&row| with_prefix(&rows[row as usize])).collect();
+        assert_eq!(found, expected);
+    }
+    if text.has_norms() {
+        for (number, row) in rows.iter().enumerate() {
+            let length: usize = row.values().map(Vec::len).sum();
+            assert!(length < 40, "exactly encoded");
+            assert_eq!(text.norm(number as u32), length as u32);
+        }
+    }
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let word = prop::sample::select(vec!["alpha", "beta", "gamma", "delta", "Gamma", "be", "x1"]);
+    let sentence = prop::collection::vec(word, 0..5).prop_map(|words| words.join(" "));
+    let texts = move || prop::collection::vec(sentence.clone(), 0..3);
+    let name = prop::sample::select(vec!["a", "b", "ab", "", "Ab", "host-1", "zé"]).prop_map(str::to_owned);
+    let names = move || prop::collection::vec(name.clone(), 0..3);
+    (
+        (texts(), names(), prop::collection::vec(-2i64..3, 0..3)),
+        (prop::collection::vec(any::<bool>(), 0..2), prop::collection::vec(0u8..4, 0..2)),
+        (texts(), texts(), prop::collection::vec(any::<u8>(), 0..2), names()),
+    )
+        .prop_map(|((body, host, status), (ok, client), (line, note, rate, user))| Row {
+            body,
+            host,
+            status,
+            ok,
+            client: client.into_iter().map(|last| [last; 16]).collect(),
+            line,
+            note,
+            rate: rate.into_iter().map(f64::from).collect(),
+            user,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn answers_as_the_model(rows in prop::collection::vec(row(), 0..200)) {
+        let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+        check(&analyzers, &opened(built(&analyzers, &rows)), &rows);
+    }
+
+    #[test]
+    fn merging_equals_building(
+        parts in prop::collection::vec(prop::collection::vec((row(), prop::bool::weighted(0.7)), 0..120), 1..4),
+        interleave in any::<bool>(),
+    ) {
+        let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+        let bundles: Vec<Bundle> = parts
+            .iter()
+            .map(|part| opened(built(&analyzers, &part.iter().map(|(row, _)| row.clone()).collect::<Vec<_>>())))
+            .collect();
+        let live: Vec<(usize, usize)> = parts
+            .iter()
+            .enumerate()
+            .flat_map(|(at, part)| (0..part.len()).filter(move |&row| part[row].1).map(move |row| (at, row)))
+            .collect();
+        let mut order = live.clone();
+        if interleave {
+            // A sort key that has nothing to do with the order of writing.
+            order.sort_by_key(|&(at, row)| (row * 7919 % 13, at, row));
+        }
+        let mut maps: Vec<Vec<u32>> = parts.iter().map(|part| vec![u32::MAX; part.len()]).collect();
+        for (target, &(at, row)) in order.iter().enumerate() {
+            maps[at][row] = target as u32;
+        }
+        let inputs: Vec<(&Bundle, RowMap)> =
+            bundles.iter().zip(&maps).map(|(bundle, map)| (bundle, RowMap::Table(map.clone()))).collect();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        merge(&inputs, order.len() as u32, scratch.path(), &mut out).unwrap();
+        let rows: Vec<Row> = order.iter().map(|&(at, row)| parts[at][row].0.clone()).collect();
+        check(&analyzers, &opened(out), &rows);
+        prop_assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+}
+
+fn sample(rows: usize) -> Vec<Row> {
+    (0..rows)
+        .map(|row| Row {
+            body: vec![format!("alpha {} beta", ["x", "y", "z y y"][row % 3])],
+            host: vec![format!("host-{}", row % 5)],
+            status: vec![(row % 3) as i64],
+            ok: vec![row % 2 == 0],
+            note: if row % 50 == 0 { vec!["rare note".to_owned()] } else { vec![] },
+            ..Row::default()
+        })
+        .collect()
+}
+
+#[test]
+fn long_posting_lists_survive_build_and_merge() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let rows = sample(1500);
+    let (first, second) = (opened(built(&analyzers, &rows[..700])), opened(built(&analyzers, &rows[700..])));
+    check(&analyzers, &first, &rows[..700]);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut out = Vec::new();
+    let inputs = [(&first, RowMap::Offset(0)), (&second, RowMap::Offset(700))];
+    merge(&inputs, 1500, scratch.path(), &mut out).unwrap();
+    let merged = opened(out);
+    check(&analyzers, &merged, &rows);
+    // Without deletions a merge is what building would have made, to the byte.
+    assert_eq!(built(&analyzers, &rows).len(), merged.size_bytes());
+}
+
+#[test]
+fn block_maxima_bound_every_score() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let bundle = opened(built(&analyzers, &sample(1000)));
+    let text = bundle.text(BODY).unwrap();
+    let weight =
+        tantivy::query::Bm25Weight::for_one_term_without_explain(1000, 1000, text.block_max_average());
+    let mut postings = text.postings("y").unwrap().unwrap();
+    let mut blocks = {
+        let info = text.reader.terms().get([&1u32.to_be_bytes()[..], b"y"].concat()).unwrap().unwrap();
+        text.reader.read_block_postings_from_terminfo(&info, Record::Positions.option()).unwrap()
+    };
+    while !blocks.docs().is_empty() {
+        for _ in 0..blocks.docs().len() {
+            let score = weight.score(text.norm_id(postings.doc()), postings.term_freq());
+            assert!(blocks.block_max_score(&reader_of(text, 1000), &weight) >= score - 1e-6);
+            postings.advance();
+        }
+        blocks.advance();
+    }
+}
+
+fn reader_of(text: &TextIndex, rows: u32) -> tantivy::fieldnorm::FieldNormReader {
+    super::norms::lengths((0..rows).map(|row| text.norm_id(row)).collect()).unwrap()
+}
+
+#[test]
+fn numbers_are_terms_while_they_are_few() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let rows = |range: std::ops::Range<i64>| -> Vec<Row> {
+        range.map(|number| Row { status: vec![number], ..Row::default() }).collect()
+    };
+    let many = opened(built(&analyzers, &rows(0..2000)));
+    assert!(!many.has_exact(STATUS));
+    assert!(many.postings(STATUS, &Scalar::I64(5)).unwrap().is_none());
+    assert_eq!(many.exists_count(STATUS).unwrap(), 2000);
+    // Small segments keep them; what merging makes too many is dropped.
+    let (low, high) = (opened(built(&analyzers, &rows(0..900))), opened(built(&analyzers, &rows(900..1800))));
+    assert!(low.has_exact(STATUS) && high.has_exact(STATUS));
+    let merged = |inputs: &[(&Bundle, RowMap)], rows: u32| {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        merge(inputs, rows, scratch.path(), &mut out).unwrap();
+        opened(out)
+    };
+    let both = merged(&[(&low, RowMap::Offset(0)), (&high, RowMap::Offset(900))], 1800);
+    assert!(!both.has_exact(STATUS));
+    assert_eq!(both.exists_count(STATUS).unwrap(), 1800);
+    let mixed = merged(&[(&low, RowMap::Offset(0)), (&many, RowMap::Offset(900))], 2900);
+    assert!(!mixed.has_exact(STATUS));
+    assert!(mixed.postings(STATUS, &Scalar::I64(5)).unwrap().is_none());
+}
+
+#[test]
+fn every_damaged_byte_is_found() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let bytes = built(&analyzers, &sample(40));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let error = Bundle::open(OwnedBytes::new(damaged), "segment/index.bundle", true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "byte {at}: {error}");
+        assert!(matches!(error, Error::Corrupt { file, .. } if file == "segment/index.bundle"));
+    }
+    for len in 0..bytes.len() {
+        let error = Bundle::open(OwnedBytes::new(bytes[..len].to_vec()), "f", true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "length {len}: {error}");
+    }
+}
+
+#[test]
+fn empty_chunks_and_sparse_fields() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let empty = opened(build_fields(&[], &Chunk::default()).unwrap());
+    assert_eq!(empty.rows(), 0);
+    assert!(empty.exists(HOST).unwrap().is_none());
+    let no_fields = opened(built(&analyzers, &vec![Row::default(); 10]));
+    check(&analyzers, &no_fields, &vec![Row::default(); 10]);
+
+    // A thousand text fields, each in a few rows of many.
+    let analyzer = analyzers.get("standard").unwrap();
+    let specs: Vec<FieldSpec<'_>> = (0..1000)
+        .map(|id| FieldSpec {
+            id: PathId(id),
+            path: "sparse",
+            column: PathId(id),
+            indexing: Indexing::Text { analyzer, record: Record::Positions, norms: true },
+        })
+        .collect();
+    let columns = (0..1000)
+        .map(|id| Column {
+            id: PathId(id),
+            kind: ColumnKind::Str,
+            rows: vec![id, id + 1],
+            values: strings(vec![&"one word".to_owned(), &format!("word {id}")]),
+        })
+        .collect();
+    let bytes = build_fields(&specs, &Chunk { rows: 2000, columns, ignored: Vec::new() }).unwrap();
+    assert!(bytes.len() < 150_000, "{} bytes", bytes.len());
+    let bundle = opened(bytes);
+    for id in [0, 500, 999] {
+        let text = bundle.text(PathId(id)).unwrap();
+        assert_eq!(drain(text.postings("word").unwrap()), [id, id + 1]);
+        assert_eq!((text.norm(id), text.norm(id + 1), text.norm(id + 2)), (2, 2, 0));
+    }
+}
+
+#[test]
+fn wrong_row_maps_are_refused() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let bundle = opened(built(&analyzers, &sample(3)));
+    let scratch = tempfile::tempdir().unwrap();
+    for (map, rows) in [
+        (RowMap::Table(vec![0, 1]), 2),
+        (RowMap::Table(vec![0, 0, 1]), 3),
+        (RowMap::Table(vec![0, 1, 3]), 3),
+        (RowMap::Table(vec![0, u32::MAX, 1]), 3),
+        (RowMap::Offset(1), 3),
+    ] {
+        let error = merge(&[(&bundle, map)], rows, scratch.path(), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Internal);
+    }
+}
+
+#[test]
+fn immense_terms_are_refused() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let row = Row { host: vec!["é".repeat(20_000)], ..Row::default() };
+    let error = build_fields(&specs(&analyzers), &chunk(&[row])).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidInput);
+    let message = error.to_string();
+    assert!(message.starts_with("Document contains at least one immense term in field=\"field\""), "{message}");
+    assert!(message.contains("[-61, -87,") && message.ends_with("got 40000"), "{message}");
+    assert!(check_term("f", &[b'x'; MAX_TERM_BYTES]).is_ok());
+}
+
+#[test]
+fn the_postings_format_is_that_of_the_linked_tantivy() {
+    let version = serde_json::to_value(tantivy::version()).unwrap();
+    assert_eq!(version["index_format_version"], super::file::POSTINGS_FORMAT);
+}

@@ -1,0 +1,140 @@
+//! The full-text index of one field in one segment.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tantivy::InvertedIndexReader;
+use tantivy::fieldnorm::FieldNormReader;
+use tantivy::postings::{SegmentPostings, TermInfo};
+
+use super::contents::Text;
+use super::norms::Norms;
+use super::postings::Record;
+use super::reader::unreadable;
+use super::{rows, term};
+use crate::Result;
+
+/// The full-text index of one field in one segment.
+pub struct TextIndex {
+    pub(super) name: Arc<str>,
+    pub(super) reader: Arc<InvertedIndexReader>,
+    pub(super) rows: u32,
+    pub(super) field: Text,
+    pub(super) norms: Norms,
+}
+
+impl fmt::Debug for TextIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextIndex").field("name", &self.name).field("field", &self.field).finish_non_exhaustive()
+    }
+}
+
+impl TextIndex {
+    /// Counts the rows that have a token of the field.
+    pub fn doc_count(&self) -> u32 {
+        self.field.doc_count
+    }
+
+    /// Counts the field's tokens over all rows: the sum of all frequencies, or of the row counts of
+    /// all terms where frequencies are not kept.
+    pub fn total_tokens(&self) -> u64 {
+        self.field.total_tokens
+    }
+
+    /// Says what postings carry beside rows.
+    pub fn record(&self) -> Record {
+        self.field.record
+    }
+
+    /// Returns the average length for which the block maxima of the postings were computed: pruning
+    /// by them is exact only for a score with the same average.
+    pub fn block_max_average(&self) -> f32 {
+        self.field.block_max_average
+    }
+
+    /// Returns the postings of a term with frequencies (and positions where the field keeps them).
+    ///
+    /// # Errors
+    /// Postings that cannot be read are corrupt.
+    pub fn postings(&self, term: &str) -> Result<Option<SegmentPostings>> {
+        let Some(info) = self.term_info(term)? else { return Ok(None) };
+        self.reader
+            .read_postings_from_terminfo(&info, self.field.record.option())
+            .map(Some)
+            .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Counts the rows with a term.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn doc_freq(&self, term: &str) -> Result<u32> {
+        Ok(self.term_info(term)?.map_or(0, |info| info.doc_freq))
+    }
+
+    /// Finds the rows with a term that starts with `prefix`.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
+        let key = self.key(prefix);
+        let after = rows::after_prefix(&key);
+        let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        rows::union(&self.reader, Bound::Included(&key), to, self.rows)
+            .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Calls `each` with the terms that start with `prefix`, ascending, and their row counts
+    /// (deleted included), until it breaks.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn for_each_term(
+        &self,
+        prefix: &str,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let key = self.key(prefix);
+        let after = rows::after_prefix(&key);
+        let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        rows::visit(&self.reader, Bound::Included(&key), to, |key, info| {
+            Ok(each(&key[4..], info.doc_freq).is_continue())
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Whether norms are kept.
+    pub fn has_norms(&self) -> bool {
+        self.field.norms.is_some()
+    }
+
+    /// Returns the length of the field in a row as Lucene's norm encodes it (decoded length), 0 for a
+    /// row without a token or a field without norms.
+    pub fn norm(&self, row: u32) -> u32 {
+        Self::decode_norm(self.norms.id(row))
+    }
+
+    /// Returns the encoded length of the field in a row: an index for tables a scorer makes of
+    /// [`TextIndex::decode_norm`].
+    #[inline]
+    pub fn norm_id(&self, row: u32) -> u8 {
+        self.norms.id(row)
+    }
+
+    /// Decodes an encoded length.
+    pub fn decode_norm(id: u8) -> u32 {
+        FieldNormReader::id_to_fieldnorm(id)
+    }
+
+    fn key(&self, text: &str) -> Vec<u8> {
+        let mut key = Vec::with_capacity(4 + text.len());
+        term::write(self.field.path, text.as_bytes(), &mut key);
+        key
+    }
+
+    fn term_info(&self, text: &str) -> Result<Option<TermInfo>> {
+        self.reader.terms().get(self.key(text)).map_err(|error| unreadable(&self.name, &error))
+    }
+}
