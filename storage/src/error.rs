@@ -41,6 +41,14 @@ pub enum Error {
         /// Name or expression as the caller gave it.
         index: String,
     },
+    /// A write names a missing index that must not be created by it. It is an index that was not found.
+    #[error("no such index [{index}] {reason}")]
+    AutoCreateRefused {
+        /// Name as the caller gave it.
+        index: String,
+        /// The rule of `action.auto_create_index` that refuses it.
+        reason: String,
+    },
     /// The index (or an alias of that name) is there already.
     #[error("index [{index}/{uuid}] already exists")]
     IndexAlreadyExists {
@@ -86,6 +94,9 @@ pub enum Error {
     /// A parameter, setting or body member has a value that cannot be used.
     #[error("{0}")]
     IllegalArgument(String),
+    /// A body of a request has a member that is not known there, or not of that form.
+    #[error("{0}")]
+    Parse(String),
     /// A name, template or request is refused by a validation rule.
     #[error("Validation Failed: {0}")]
     Validation(String),
@@ -188,6 +199,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::IndexNotFound { .. }
+            | Self::AutoCreateRefused { .. }
             | Self::AliasesNotFound { .. }
             | Self::TemplateNotFound { .. }
             | Self::DocumentMissing { .. } => Kind::NotFound,
@@ -196,6 +208,7 @@ impl Error {
             | Self::InvalidIndexName { .. }
             | Self::InvalidAliasName { .. }
             | Self::IllegalArgument(_)
+            | Self::Parse(_)
             | Self::Validation(_)
             | Self::MapperParsing { .. }
             | Self::StrictDynamicMapping { .. } => Kind::InvalidInput,

@@ -1,15 +1,57 @@
 //! Indices, aliases, templates and cluster settings: immutable state and pure decisions over it.
-// CONTRACT STUB (owner: metadata)
+//!
+//! [`Metadata`] is the state as of one moment. A decision is a method that takes a request and the
+//! time, changes nothing, and returns [`MetadataChange`]s or a refusal; the engine makes the changes
+//! durable and then [`applies`](Metadata::apply) them. Nothing here does I/O.
+//!
+//! - `resolve`: which indices an expression stands for, and which one a write goes to
+//! - `create`: creation from a body and the matching templates
+//! - `lifecycle`: delete, open, close, update of settings
+//! - `aliases`, `templates`, `cluster`: their own decisions
+//! - `blocks`: what `index.blocks.*` forbid
+//! - `index_settings`: every setting that an index may have; `settings`: flat maps and values
+//! - `mapping_body`: type levels and merging of mapping bodies before they are parsed
+//! - `names`, `date_math`, `pattern`: names
+
+mod aliases;
+mod blocks;
+mod cluster;
+mod create;
+mod date_math;
+mod index_settings;
+mod lifecycle;
+mod mapping_body;
+mod names;
+mod pattern;
+mod resolve;
+mod settings;
+mod templates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uuid::Uuid;
+pub use uuid::Uuid;
 
 use crate::Result;
 
-/// What the cluster knows, as of one moment. Shared as `Arc<Metadata>`, replaced as a whole.
+pub use aliases::{AliasAction, AliasListing, parse_alias, parse_alias_actions};
+pub use blocks::{Block, BlockLevel, blocks_of, check_block};
+pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
+pub use create::{CreateIndex, VERSION_CREATED};
+pub use index_settings::defaults as index_setting_defaults;
+pub use mapping_body::split_type;
+pub use names::{check_alias_name, check_index_name};
+pub use pattern::{is_wildcard, matches};
+pub use settings::{flatten, nest, parse_bytes, parse_time, render as render_settings};
+pub use templates::{
+    Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,
+};
+
+/// What the cluster knows, as of one moment. Shared as `Arc<Metadata>`, replaced as a whole by
+/// [`Metadata::apply`].
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// Indices by name.
@@ -24,6 +66,10 @@ pub struct Metadata {
     pub persistent: Map<String, Value>,
     /// Transient cluster settings, flattened; not stored.
     pub transient: Map<String, Value>,
+    /// Counts the times that changes were applied.
+    pub version: u64,
+    /// Indices of each alias, derived from `indices` by `apply`.
+    by_alias: Arc<BTreeMap<Arc<str>, Vec<Arc<str>>>>,
 }
 
 /// An index apart from its mapping and data.
@@ -46,6 +92,59 @@ pub struct IndexMeta {
     pub shards: u32,
     /// Number of replicas.
     pub replicas: u32,
+    /// Type name under which a client with types put the mapping; `_doc` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc_type: Option<Arc<str>>,
+}
+
+impl IndexMeta {
+    /// Reads a setting as text: the value set, else the default.
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).and_then(Value::as_str).or_else(|| index_settings::default_of(key))
+    }
+
+    /// Reads a boolean setting; one that is neither set nor has a default is `false`.
+    pub fn flag(&self, key: &str) -> bool {
+        self.setting(key) == Some("true")
+    }
+
+    /// Reads an integer setting.
+    pub fn integer(&self, key: &str) -> Option<i64> {
+        self.setting(key).and_then(|text| text.parse().ok())
+    }
+
+    /// Reads a time setting; `None` where it is `-1` (never) or has no value.
+    pub fn duration(&self, key: &str) -> Option<Duration> {
+        self.setting(key).and_then(|text| parse_time(text).ok()).flatten()
+    }
+
+    /// Whether wildcards leave it out unless they ask for hidden indices.
+    pub fn hidden(&self) -> bool {
+        self.flag("index.hidden")
+    }
+
+    /// Renders the uuid as clients see it: 22 characters of URL-safe base64.
+    pub fn uuid_text(&self) -> String {
+        uuid_text(&self.uuid)
+    }
+
+    /// Returns the type name of the mapping.
+    pub fn mapping_type(&self) -> &str {
+        self.doc_type.as_deref().unwrap_or("_doc")
+    }
+}
+
+/// Renders a uuid as 22 characters of URL-safe base64 without padding.
+pub fn uuid_text(uuid: &Uuid) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let value = uuid.as_u128();
+    // 22 groups of 6 bits are 132: the last group holds the final 2 bits, padded with zeros.
+    (0..22)
+        .map(|group: u32| {
+            let bits = if group < 21 { value >> (122 - 6 * group) } else { value << 4 };
+            char::from(ALPHABET[(bits & 0x3f) as usize])
+        })
+        .collect()
 }
 
 /// A change of the metadata: what a decision yields, what the catalog stores, what is applied.
@@ -87,6 +186,13 @@ pub enum MetadataChange {
     PutTransient(Map<String, Value>),
 }
 
+impl MetadataChange {
+    /// Makes the change that replaces an existing index's metadata.
+    pub(crate) fn replace(meta: IndexMeta) -> Self {
+        Self::PutIndex { meta: Arc::new(meta), mapping: None }
+    }
+}
+
 /// Which indices an expression may stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndicesOptions {
@@ -106,38 +212,141 @@ pub struct IndicesOptions {
     pub ignore_aliases: bool,
 }
 
-impl Metadata {
-    /// Applies changes to this state, giving the next.
-    pub fn apply(&self, _changes: &[MetadataChange]) -> Metadata {
-        todo!()
+impl IndicesOptions {
+    /// Returns the options of reads of documents: open indices, closed ones refused.
+    pub const fn open_only() -> Self {
+        Self {
+            ignore_unavailable: false,
+            allow_no_indices: true,
+            expand_open: true,
+            expand_closed: false,
+            expand_hidden: false,
+            forbid_closed: true,
+            ignore_aliases: false,
+        }
     }
-    /// Resolves an index expression (names, aliases, wildcards, commas, `_all`, exclusions,
-    /// date math `<logs-{now/d}>`).
-    pub fn resolve(
-        &self,
-        _expression: &str,
-        _options: &IndicesOptions,
-        _now_ms: i64,
-    ) -> Result<Vec<Arc<IndexMeta>>> {
-        todo!()
-    }
-    /// Resolves the one index that writes to a name go to (an index, or an alias's write index).
-    pub fn write_index(&self, _name: &str, _now_ms: i64) -> Result<Option<Arc<IndexMeta>>> {
-        todo!()
-    }
-    /// Decides the creation of an index from a request body (`settings`, `mappings`, `aliases`) and
-    /// matching templates.
-    pub fn create_index(
-        &self,
-        _name: &str,
-        _body: &Value,
-        _now_ms: i64,
-        _uuid: Uuid,
-    ) -> Result<Vec<MetadataChange>> {
-        todo!()
-    }
-    /// Reads a cluster setting: transient before persistent before the default.
-    pub fn cluster_setting(&self, _key: &str) -> Option<Value> {
-        todo!()
+
+    /// Returns the options of reads of metadata: wildcards match open and closed indices.
+    pub const fn open_and_closed() -> Self {
+        Self { expand_closed: true, forbid_closed: false, ..Self::open_only() }
     }
 }
+
+impl Metadata {
+    /// Applies changes to this state, giving the next.
+    pub fn apply(&self, changes: &[MetadataChange]) -> Metadata {
+        let mut next = self.clone();
+        let mut aliases_moved = false;
+        for change in changes {
+            match change {
+                MetadataChange::PutIndex { meta, .. } => {
+                    let before = next.indices.insert(meta.name.clone(), meta.clone());
+                    aliases_moved |= match before {
+                        Some(before) => !before.aliases.keys().eq(meta.aliases.keys()),
+                        None => !meta.aliases.is_empty(),
+                    };
+                }
+                MetadataChange::DeleteIndex { name, uuid } => {
+                    if next.indices.get(name).is_some_and(|meta| meta.uuid == *uuid) {
+                        next.indices.remove(name);
+                        aliases_moved = true;
+                    }
+                }
+                MetadataChange::PutTemplate { kind, name, body } => {
+                    if let Some(templates) = next.templates_mut(kind) {
+                        templates.insert(name.clone(), body.clone());
+                    }
+                }
+                MetadataChange::DeleteTemplate { kind, name } => {
+                    if let Some(templates) = next.templates_mut(kind) {
+                        templates.remove(name);
+                    }
+                }
+                MetadataChange::PutPersistent(settings) => next.persistent = settings.clone(),
+                MetadataChange::PutTransient(settings) => next.transient = settings.clone(),
+            }
+        }
+        if aliases_moved {
+            let mut by_alias: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+            for meta in next.indices.values() {
+                for alias in meta.aliases.keys() {
+                    by_alias.entry(alias.as_str().into()).or_default().push(meta.name.clone());
+                }
+            }
+            next.by_alias = Arc::new(by_alias);
+        }
+        next.version += 1;
+        next
+    }
+
+    fn templates_mut(&mut self, kind: &str) -> Option<&mut BTreeMap<String, Value>> {
+        match TemplateKind::from_name(kind)? {
+            TemplateKind::Legacy => Some(&mut self.legacy_templates),
+            TemplateKind::Index => Some(&mut self.index_templates),
+            TemplateKind::Component => Some(&mut self.component_templates),
+        }
+    }
+
+    /// Returns the names of the indices that carry an alias, in order.
+    pub fn alias_indices(&self, alias: &str) -> Option<&[Arc<str>]> {
+        self.by_alias.get(alias).map(Vec::as_slice)
+    }
+
+    /// Lists all alias names in order.
+    pub fn alias_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_alias.keys()
+    }
+
+    /// Resolves an index expression (names, aliases, wildcards, commas, `_all`, exclusions,
+    /// date math `<logs-{now/d}>`). Indices come in the order in which the expression names them,
+    /// those of a wildcard by name, each once.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `IndexClosed`, `InvalidIndexName` or `IllegalArgument`.
+    pub fn resolve(
+        &self,
+        expression: &str,
+        options: &IndicesOptions,
+        now_ms: i64,
+    ) -> Result<Vec<Arc<IndexMeta>>> {
+        resolve::resolve(self, expression, options, now_ms)
+    }
+
+    /// Resolves the one index that writes to a name go to (an index, or an alias's write index).
+    /// `None`: there is neither; see [`Metadata::auto_create_allowed`].
+    ///
+    /// # Errors
+    /// `IllegalArgument` where an alias has no write index.
+    pub fn write_index(&self, name: &str, now_ms: i64) -> Result<Option<Arc<IndexMeta>>> {
+        resolve::write_index(self, name, now_ms)
+    }
+
+    /// Decides the creation of an index from a request body (`settings`, `mappings`, `aliases`) and
+    /// matching templates. The body is in the form without types; see [`CreateIndex::parse`] for
+    /// the other.
+    ///
+    /// # Errors
+    /// `InvalidIndexName`, `IndexAlreadyExists`, `IllegalArgument`, `Validation`, `Parse`,
+    /// `MapperParsing` and the refusals of aliases.
+    pub fn create_index(
+        &self,
+        name: &str,
+        body: &Value,
+        now_ms: i64,
+        uuid: Uuid,
+    ) -> Result<Vec<MetadataChange>> {
+        self.create(&CreateIndex::parse(name, body, false, now_ms)?, now_ms, uuid)
+    }
+
+    /// Reads a cluster setting: transient before persistent before the default.
+    pub fn cluster_setting(&self, key: &str) -> Option<Value> {
+        self.transient
+            .get(key)
+            .or_else(|| self.persistent.get(key))
+            .cloned()
+            .or_else(|| cluster::default_of(key).map(Value::from))
+    }
+}
+
+#[cfg(test)]
+mod tests;

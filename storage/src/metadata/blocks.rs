@@ -1,0 +1,102 @@
+//! What `index.blocks.*` forbid.
+
+use serde_json::Value;
+
+use super::IndexMeta;
+use crate::{Error, Result};
+
+/// What an operation does to an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockLevel {
+    /// Reads documents.
+    Read,
+    /// Writes documents.
+    Write,
+    /// Reads settings, mapping or aliases.
+    MetadataRead,
+    /// Changes settings, mapping or aliases, refreshes, flushes or merges.
+    MetadataWrite,
+    /// Deletes the index.
+    Delete,
+}
+
+/// A block that an index carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    setting: &'static str,
+    /// OpenSearch's number of it.
+    pub id: u32,
+    /// What it is, in OpenSearch's words.
+    pub description: &'static str,
+    /// Whether clients should try again later.
+    pub retryable: bool,
+    /// Levels in OpenSearch's words.
+    pub levels: &'static [&'static str],
+    forbids: &'static [BlockLevel],
+}
+
+use BlockLevel::{Delete, MetadataRead, MetadataWrite, Read, Write};
+
+const BLOCKS: [Block; 5] = [
+    Block {
+        setting: "index.blocks.read_only",
+        id: 5,
+        description: "index read-only (api)",
+        retryable: false,
+        levels: &["write", "metadata_write"],
+        forbids: &[Write, MetadataWrite, Delete],
+    },
+    Block {
+        setting: "index.blocks.read",
+        id: 7,
+        description: "index read (api)",
+        retryable: false,
+        levels: &["read"],
+        forbids: &[Read],
+    },
+    Block {
+        setting: "index.blocks.write",
+        id: 8,
+        description: "index write (api)",
+        retryable: false,
+        levels: &["write"],
+        forbids: &[Write],
+    },
+    Block {
+        setting: "index.blocks.metadata",
+        id: 9,
+        description: "index metadata (api)",
+        retryable: false,
+        levels: &["metadata_read", "metadata_write"],
+        forbids: &[MetadataRead, MetadataWrite, Delete],
+    },
+    Block {
+        setting: "index.blocks.read_only_allow_delete",
+        id: 12,
+        description: "disk usage exceeded flood-stage watermark, index has read-only-allow-delete block",
+        retryable: true,
+        levels: &["write", "metadata_write"],
+        forbids: &[Write, MetadataWrite],
+    },
+];
+
+/// Lists the blocks that an index carries.
+pub fn blocks_of(index: &IndexMeta) -> impl Iterator<Item = &'static Block> {
+    BLOCKS.iter().filter(|block| index.settings.get(block.setting).and_then(Value::as_str) == Some("true"))
+}
+
+/// Checks that no block of an index forbids an operation.
+///
+/// # Errors
+/// [`Error::Blocked`] with every block that does.
+pub fn check_block(index: &IndexMeta, level: BlockLevel) -> Result<()> {
+    let mut reason = String::new();
+    for block in blocks_of(index).filter(|block| block.forbids.contains(&level)) {
+        if !reason.is_empty() {
+            reason.push_str(", ");
+        }
+        let status = if block.retryable { "TOO_MANY_REQUESTS" } else { "FORBIDDEN" };
+        reason.push_str(&format!("{status}/{}/{}", block.id, block.description));
+    }
+    if reason.is_empty() { Ok(()) } else { Err(Error::Blocked { index: index.name.to_string(), reason }) }
+}

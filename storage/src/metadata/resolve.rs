@@ -1,0 +1,216 @@
+//! Which indices an expression stands for, and which one a write goes to.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{IndexMeta, IndicesOptions, Metadata, date_math, pattern};
+use crate::{Error, Result};
+
+/// Longest expression in bytes; request lines are bounded, bodies with lists of indices are not.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+
+/// The indices found so far: in order, each once.
+#[derive(Default)]
+struct Found {
+    names: HashSet<Arc<str>>,
+    order: Vec<Arc<IndexMeta>>,
+}
+
+impl Found {
+    fn add(&mut self, meta: &Arc<IndexMeta>) {
+        if self.names.insert(meta.name.clone()) {
+            self.order.push(meta.clone());
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if self.names.remove(name) {
+            self.order.retain(|meta| &*meta.name != name);
+        }
+    }
+}
+
+pub(super) fn resolve(
+    state: &Metadata,
+    expression: &str,
+    options: &IndicesOptions,
+    now_ms: i64,
+) -> Result<Vec<Arc<IndexMeta>>> {
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Err(Error::TooLarge(format!(
+            "index expression of [{}] bytes exceeds [{MAX_EXPRESSION_BYTES}]",
+            expression.len()
+        )));
+    }
+    let mut found = Found::default();
+    let mut wildcard_seen = false;
+    for part in split(expression) {
+        let (excluded, part) = match part.strip_prefix('-') {
+            Some(rest) if wildcard_seen => (true, rest),
+            _ => (false, part),
+        };
+        let part = date_math::resolve(part, now_ms)?;
+        if pattern::is_wildcard(&part) || matches!(&*part, "" | "_all") {
+            wildcard_seen = true;
+            if excluded {
+                exclude_matching(state, &part, &mut found);
+                continue;
+            }
+            let matching = expand(state, &part, options);
+            if matching.is_empty() && !options.allow_no_indices {
+                return Err(not_found(if part.is_empty() { "_all" } else { &part }));
+            }
+            for meta in matching {
+                add(&mut found, &meta, options)?;
+            }
+        } else if excluded {
+            found.remove(&part);
+            for name in state.alias_indices(&part).unwrap_or_default() {
+                found.remove(name);
+            }
+        } else {
+            add_named(state, &part, options, &mut found)?;
+        }
+    }
+    if found.order.is_empty() && !options.allow_no_indices {
+        return Err(not_found(if expression.is_empty() { "_all" } else { expression }));
+    }
+    Ok(found.order)
+}
+
+fn not_found(index: &str) -> Error {
+    Error::IndexNotFound { index: index.to_owned() }
+}
+
+/// Splits at commas, but not within the angle brackets of date math.
+fn split(expression: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    expression.split(move |c| {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+fn add_named(state: &Metadata, name: &str, options: &IndicesOptions, found: &mut Found) -> Result<()> {
+    if name.starts_with('_') {
+        return Err(Error::InvalidIndexName {
+            index: name.to_owned(),
+            reason: "must not start with '_'.".into(),
+        });
+    }
+    if let Some(meta) = state.indices.get(name) {
+        return add(found, meta, options);
+    }
+    match state.alias_indices(name) {
+        Some(_) if options.ignore_aliases && options.ignore_unavailable => Ok(()),
+        Some(_) if options.ignore_aliases => Err(Error::IllegalArgument(format!(
+            "The provided expression [{name}] matches an alias, specify the corresponding concrete indices instead."
+        ))),
+        Some(names) => {
+            for meta in names.iter().filter_map(|name| state.indices.get(name)) {
+                add(found, meta, options)?;
+            }
+            Ok(())
+        }
+        None if options.ignore_unavailable => Ok(()),
+        None => Err(not_found(name)),
+    }
+}
+
+fn add(found: &mut Found, meta: &Arc<IndexMeta>, options: &IndicesOptions) -> Result<()> {
+    if !meta.open && options.forbid_closed {
+        if options.ignore_unavailable {
+            return Ok(());
+        }
+        return Err(Error::IndexClosed { index: meta.name.to_string() });
+    }
+    found.add(meta);
+    Ok(())
+}
+
+fn is_all(part: &str) -> bool {
+    matches!(part, "" | "_all" | "*")
+}
+
+/// Lists what a wildcard matches, by name.
+fn expand(state: &Metadata, part: &str, options: &IndicesOptions) -> Vec<Arc<IndexMeta>> {
+    let in_state =
+        |meta: &&Arc<IndexMeta>| if meta.open { options.expand_open } else { options.expand_closed };
+    // A pattern that itself begins with a dot asks for names that do.
+    let visible = |name: &str, hidden: bool| {
+        !hidden || options.expand_hidden || (part.starts_with('.') && name.starts_with('.'))
+    };
+    let mut found = Found::default();
+    for meta in state.indices.values().filter(in_state) {
+        if (is_all(part) || pattern::matches(part, &meta.name)) && visible(&meta.name, meta.hidden()) {
+            found.add(meta);
+        }
+    }
+    if !options.ignore_aliases && !is_all(part) {
+        for alias in state.alias_names().filter(|alias| pattern::matches(part, alias)) {
+            let metas = || {
+                state
+                    .alias_indices(alias)
+                    .unwrap_or_default()
+                    .iter()
+                    .filter_map(|name| state.indices.get(name))
+            };
+            let hidden = metas().any(|meta| alias_is_hidden(meta, alias));
+            if visible(alias, hidden) {
+                metas().filter(in_state).for_each(|meta| found.add(meta));
+            }
+        }
+    }
+    found.order.sort_by(|a, b| a.name.cmp(&b.name));
+    found.order
+}
+
+fn alias_is_hidden(meta: &IndexMeta, alias: &str) -> bool {
+    meta.aliases.get(alias).is_some_and(|alias| alias["is_hidden"] == true)
+}
+
+fn exclude_matching(state: &Metadata, part: &str, found: &mut Found) {
+    let gone: Vec<Arc<str>> = found
+        .order
+        .iter()
+        .filter(|meta| is_all(part) || pattern::matches(part, &meta.name))
+        .map(|meta| meta.name.clone())
+        .chain(
+            state
+                .alias_names()
+                .filter(|alias| pattern::matches(part, alias))
+                .flat_map(|alias| state.alias_indices(alias).unwrap_or_default().iter().cloned()),
+        )
+        .collect();
+    for name in gone {
+        found.remove(&name);
+    }
+}
+
+pub(super) fn write_index(state: &Metadata, name: &str, now_ms: i64) -> Result<Option<Arc<IndexMeta>>> {
+    let name = date_math::resolve(name, now_ms)?;
+    if let Some(meta) = state.indices.get(&*name) {
+        return Ok(Some(meta.clone()));
+    }
+    let Some(names) = state.alias_indices(&name) else { return Ok(None) };
+    let mut metas = names.iter().filter_map(|index| state.indices.get(index));
+    let is_write =
+        |meta: &IndexMeta| meta.aliases.get(&*name).and_then(|alias| alias["is_write_index"].as_bool());
+    if let [only] = names
+        && let Some(meta) = state.indices.get(only)
+        && is_write(meta) != Some(false)
+    {
+        return Ok(Some(meta.clone()));
+    }
+    match metas.find(|meta| is_write(meta) == Some(true)) {
+        Some(meta) => Ok(Some(meta.clone())),
+        None => Err(Error::IllegalArgument(format!(
+            "no write index is defined for alias [{name}]. The write index may be explicitly disabled using \
+             is_write_index=false or the alias points to multiple indices without one being designated as a write index"
+        ))),
+    }
+}
