@@ -8,7 +8,8 @@ CREATE TABLE indices (
     created_ms BIGINT  NOT NULL,
     shards     BIGINT  NOT NULL,
     replicas   BIGINT  NOT NULL,
-    settings   TEXT    NOT NULL
+    settings   TEXT    NOT NULL,
+    doc_type   TEXT
 );
 
 CREATE TABLE aliases (

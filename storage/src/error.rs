@@ -94,6 +94,14 @@ pub enum Error {
     /// A parameter, setting or body member has a value that cannot be used.
     #[error("{0}")]
     IllegalArgument(String),
+    /// An operation without the routing value that the mapping requires.
+    #[error("routing is required for [{index}]/[_doc]/[{id}]")]
+    RoutingMissing {
+        /// Index of the document.
+        index: String,
+        /// Id of the document.
+        id: String,
+    },
     /// A body of a request has a member that is not known there, or not of that form.
     #[error("{0}")]
     Parse(String),
@@ -209,6 +217,7 @@ impl Error {
             | Self::InvalidAliasName { .. }
             | Self::IllegalArgument(_)
             | Self::Parse(_)
+            | Self::RoutingMissing { .. }
             | Self::Validation(_)
             | Self::MapperParsing { .. }
             | Self::StrictDynamicMapping { .. } => Kind::InvalidInput,

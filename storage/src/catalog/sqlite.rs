@@ -137,11 +137,12 @@ impl SqliteCatalog {
     async fn put_index(&self, connection: &mut SqliteConnection, meta: &IndexMeta) -> Result<()> {
         let uuid = meta.uuid.to_string();
         sqlx::query(
-            "INSERT INTO indices (uuid, name, open, created_ms, shards, replicas, settings)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)
+            "INSERT INTO indices (uuid, name, open, created_ms, shards, replicas, settings, doc_type)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
              ON CONFLICT (uuid) DO UPDATE SET name = excluded.name, open = excluded.open,
                  created_ms = excluded.created_ms, shards = excluded.shards,
-                 replicas = excluded.replicas, settings = excluded.settings",
+                 replicas = excluded.replicas, settings = excluded.settings,
+                 doc_type = excluded.doc_type",
         )
         .bind(&uuid)
         .bind(&*meta.name)
@@ -150,6 +151,7 @@ impl SqliteCatalog {
         .bind(i64::from(meta.shards))
         .bind(i64::from(meta.replicas))
         .bind(json("settings", &meta.settings)?)
+        .bind(meta.doc_type.as_deref())
         .execute(&mut *connection)
         .await
         .map_err(|error| match error.as_database_error() {
@@ -357,10 +359,11 @@ impl SqliteCatalog {
                 created_ms: row.try_get(3)?,
                 shards: reader.u32(row.try_get(4)?)?,
                 replicas: reader.u32(row.try_get(5)?)?,
+                doc_type: row.try_get::<Option<&str>, _>(7)?.map(Arc::from),
             })
         };
         let query =
-            "SELECT uuid, name, open, created_ms, shards, replicas, settings FROM indices ORDER BY name";
+            "SELECT uuid, name, open, created_ms, shards, replicas, settings, doc_type FROM indices ORDER BY name";
         let indices = self.rows(&mut *connection, "indices", query, read_index).await?;
         let read_template = |reader: Reader<'_>, row: &SqliteRow| {
             let (kind, name) = (row.try_get(0)?, row.try_get(1)?);

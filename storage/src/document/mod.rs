@@ -17,7 +17,7 @@ impl ChunkBuilder {
         todo!()
     }
     /// Appends one document. On error nothing of it stays, neither values nor new fields.
-    pub fn push(&mut self, _source: &[u8]) -> Result<()> {
+    pub fn push(&mut self, _id: &str, _source: &[u8]) -> Result<()> {
         todo!()
     }
     /// Ends the chunk. `mapping` is the given one (same `Arc`) where no field is new.

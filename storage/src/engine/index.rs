@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -14,6 +15,9 @@ use crate::routing::shard_of;
 use crate::segment::Env;
 use crate::shard::{RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
 use crate::{Error, Result, SharedClock};
+
+const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
 
 /// A running index.
 #[derive(Debug)]
@@ -158,40 +162,18 @@ impl Index {
 
 /// `index.refresh_interval` in milliseconds, negative for never, and whether a user set it.
 fn refresh_interval(meta: &IndexMeta) -> (i64, bool) {
-    match setting(meta, "index.refresh_interval") {
-        None => (1_000, false),
-        Some("-1") => (-1, true),
-        Some(text) => (parse_time_ms(text).unwrap_or(1_000), true),
-    }
+    let explicit = meta.settings.contains_key("index.refresh_interval");
+    let interval = meta.duration("index.refresh_interval").or((!explicit).then_some(DEFAULT_REFRESH_INTERVAL));
+    (interval.map_or(-1, |interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)), explicit)
 }
 
 /// Whether acknowledgements of the index wait for the fsync.
 pub(super) fn durable_acknowledgement(meta: &IndexMeta) -> bool {
-    setting(meta, "index.translog.durability").is_none_or(|d| !d.eq_ignore_ascii_case("async"))
+    meta.setting("index.translog.durability").is_none_or(|durability| !durability.eq_ignore_ascii_case("async"))
 }
 
 /// How long tombstones are remembered, in milliseconds.
 pub(super) fn gc_deletes_ms(meta: &IndexMeta) -> i64 {
-    setting(meta, "index.gc_deletes").and_then(parse_time_ms).unwrap_or(60_000)
-}
-
-fn setting<'a>(meta: &'a IndexMeta, key: &str) -> Option<&'a str> {
-    meta.settings.get(key).and_then(serde_json::Value::as_str)
-}
-
-/// Parses a time value such as `500ms`, `1s`, `5m`.
-fn parse_time_ms(text: &str) -> Option<i64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim() {
-        "ms" | "" => 1.0,
-        "s" => 1e3,
-        "m" => 6e4,
-        "h" => 3.6e6,
-        "d" => 8.64e7,
-        "micros" => 1e-3,
-        "nanos" => 1e-6,
-        _ => return None,
-    };
-    Some((number * unit) as i64)
+    let kept = meta.duration("index.gc_deletes").unwrap_or(DEFAULT_GC_DELETES);
+    i64::try_from(kept.as_millis()).unwrap_or(i64::MAX)
 }

@@ -62,7 +62,7 @@ struct Inner {
     leases: Mutex<feed::Leases>,
     stopping: AtomicBool,
     /// Held for as long as the data directory is in use.
-    _lock: crate::disk::DirectoryLock,
+    _lock: Box<dyn crate::disk::LockGuard>,
 }
 
 impl Inner {
@@ -164,7 +164,7 @@ impl Engine {
             {
                 let mapping = match mapping {
                     Some(body) => Mapping::parse(body, &meta.settings)?,
-                    None => Mapping::empty(&meta.settings)?,
+                    None => Mapping::empty(&meta.settings),
                 };
                 mappings.push((meta.uuid, mapping.encode()));
                 let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), inner.env(), &inner.clock);
@@ -263,7 +263,7 @@ impl Engine {
         routing: Option<&str>,
         realtime: bool,
     ) -> Result<Option<StoredDoc>> {
-        let options = IndicesOptions::single();
+        let options = IndicesOptions::open_only();
         let found = self.resolve(index, &options)?;
         let [index] = found.as_slice() else {
             let mut names: Vec<String> = found.iter().map(|i| i.meta().name.to_string()).collect();

@@ -21,7 +21,7 @@ use super::index::{Index, LoadedSegment};
 use super::write::RowMeta;
 use super::{Inner, feed, upkeep};
 use crate::catalog::{SegmentRecord, open_sqlite};
-use crate::disk::{DirectoryLock, Disk};
+use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
@@ -35,7 +35,7 @@ use crate::{Compute, Config, Error, Result, SharedClock};
 pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>) -> Result<Arc<Inner>> {
     let dir = config.data_dir.clone();
     std::fs::create_dir_all(&dir).map_err(|e| Error::io("create data directory", &dir, e))?;
-    let lock = DirectoryLock::acquire(&dir)?;
+    let lock = disk.lock(&dir.join("lock"))?;
     let scratch = dir.join("scratch");
     clear_scratch(&scratch)?;
     let compute = Compute::start(config.compute_threads)?;
@@ -124,7 +124,7 @@ async fn load_indices(
     for meta in metadata.indices.values() {
         let mapping = match state.mappings.iter().find(|(uuid, _)| *uuid == meta.uuid) {
             Some((_, bytes)) => Mapping::decode(bytes, &meta.settings)?,
-            None => Mapping::empty(&meta.settings)?,
+            None => Mapping::empty(&meta.settings),
         };
         let mut segments: Vec<LoadedSegment> = Vec::new();
         for record in by_index.remove(&meta.uuid).unwrap_or_default() {
@@ -270,7 +270,8 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
 /// commit, or of a segment that was replaced.
 async fn collect_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<()> {
     let mut orphans = 0u64;
-    for (path, _) in objects.list(None).await? {
+    for object in objects.list(None).await? {
+        let path = object.location;
         let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
         if let Some(segment) = segment
             && !known.contains(&segment)

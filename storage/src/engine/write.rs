@@ -219,7 +219,7 @@ impl Engine {
                 {
                     return Err(Error::VersionConflict {
                         index: meta.name.to_string(),
-                        index_uuid: meta.uuid.simple().to_string(),
+                        index_uuid: meta.uuid_text(),
                         shard: number,
                         id,
                         reason: format!(
@@ -531,7 +531,7 @@ impl Inner {
                         op.item,
                         Err(Error::VersionConflict {
                             index: meta.name.to_string(),
-                            index_uuid: meta.uuid.simple().to_string(),
+                            index_uuid: meta.uuid_text(),
                             shard: batch.shard.number,
                             id: id.clone(),
                             reason,

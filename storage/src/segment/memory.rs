@@ -37,7 +37,7 @@ impl Memory {
         let rows = Rows::build(mapping, chunks, &merged)?;
         let bundle_bytes = Bytes::from(bundle::build(mapping, &merged)?);
         drop(merged);
-        let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment")?);
+        let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
         let generated = chunks.iter().all(|c| c.generated);
         Ok(Self { rows, bundle, bundle_bytes, generated, heap_bytes })

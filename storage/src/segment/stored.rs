@@ -143,7 +143,7 @@ impl Stored {
             let (index, shard, id) = self.place();
             let path = layout::bundle(index, shard, id);
             let bytes = self.whole_file(&path, id, "bundle")?;
-            Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref())?))
+            Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref(), true)?))
         })
     }
 

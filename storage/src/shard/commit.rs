@@ -190,9 +190,26 @@ impl Shard {
         services.catalog.commit(&commit).await?;
 
         let _view = self.refreshing.lock().await;
+        let stale = self.install_in_memory(services, captured, output, &deletes);
+        for path in stale {
+            if let Err(error) = services.env.objects.delete(&path).await {
+                tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of a commit that searches and writers see; returns deletes files that are stale now.
+    fn install_in_memory(
+        &self,
+        services: &Services,
+        captured: &Captured,
+        output: Option<Output>,
+        deletes: &[(SegmentRecord, RoaringBitmap)],
+    ) -> Vec<object_store::path::Path> {
         let mut state = self.state.lock();
         let mut stale = Vec::new();
-        for (record, bitmap) in &deletes {
+        for (record, bitmap) in deletes {
             if let Some(segment) =
                 state.segments.iter_mut().find(|s| s.segment.as_stored().is_some_and(|s| s.record.id == record.id))
             {
@@ -222,13 +239,7 @@ impl Shard {
             }
         });
         self.swap(&mut state, captured, replacement);
-        drop(state);
-        for path in stale {
-            if let Err(error) = services.env.objects.delete(&path).await {
-                tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
-            }
-        }
-        Ok(())
+        stale
     }
 
     /// Puts the replacement where the first captured segment was and publishes the view.
