@@ -1,98 +1,40 @@
 //! From JSON bytes to columns: documents are parsed once, by the mapping, straight into a chunk.
-// CONTRACT STUB (owner: mapping)
-use std::sync::Arc;
+//!
+//! [`ChunkBuilder`] is handed documents by the shard, walks each with a pull parser along the mapping's
+//! tree, and appends the values to columns; unknown fields grow a private copy of the mapping. The
+//! [`Chunk`] that it ends with goes to the memtable and to the inverted index ([`crate::bundle`]), and as
+//! Arrow arrays ([`Column::to_array`]) to the segment writer.
+//!
+//! What a column holds:
+//! - strings as sent (a text field, and the multi-fields that share its column), normalized (a keyword
+//!   with a normalizer), or as the JSON text of a number or boolean; a keyword field leaves out what is
+//!   longer than its `ignore_above`, and lists the row in [`Chunk::ignored`];
+//! - of a `flat_object`, two strings a leaf: `path=value`, with the dotted path below the field, finds a
+//!   value at its place, and `=value` finds it anywhere. Numbers and booleans are their JSON text;
+//! - of a `constant_keyword`, the constant in every row.
+//!
+//! Values inside of a `nested` object belong to its elements, not to the row: they are checked, counted
+//! and mapped, but are in no column unless the mapping says `include_in_parent` or `include_in_root`. The
+//! walk knows for every leaf whether it is visible in the row ([`crate::mapping::Mapping::nested_path`]
+//! names the object otherwise): the place where `List<Struct>` columns of elements will be filled.
+//!
+//! Cost is proportional to the members of a document: one hash lookup a key, one hash a distinct string
+//! of a column, whatever the size of the mapping. Bounds: JSON nests at most [`MAX_DEPTH`] deep; the
+//! distinct strings of a column of one chunk take less than 2 GiB.
 
-use arrow::array::ArrayRef;
+mod array;
+mod builder;
+mod chunk;
+mod columns;
+mod concat;
+mod dynamic;
+mod failure;
+mod leaf;
+mod structured;
+#[cfg(test)]
+mod tests;
+mod walk;
 
-use crate::Result;
-use crate::mapping::{ColumnKind, Mapping, PathId};
-
-/// Parses documents into a [`Chunk`]; grows a private copy of the mapping by dynamic mapping.
-#[derive(Debug)]
-pub struct ChunkBuilder {}
-
-impl ChunkBuilder {
-    /// Starts a chunk over a mapping.
-    pub fn new(_mapping: Arc<Mapping>) -> Self {
-        todo!()
-    }
-    /// Appends one document. On error nothing of it stays, neither values nor new fields.
-    pub fn push(&mut self, _id: &str, _source: &[u8]) -> Result<()> {
-        todo!()
-    }
-    /// Ends the chunk. `mapping` is the given one (same `Arc`) where no field is new.
-    pub fn finish(self) -> (Chunk, Arc<Mapping>) {
-        todo!()
-    }
-}
-
-/// Documents in columnar form, sparse: a column names the rows that have a value.
-#[derive(Clone, Debug, Default)]
-pub struct Chunk {
-    /// Number of documents.
-    pub rows: u32,
-    /// Columns that have any value, ascending by id.
-    pub columns: Vec<Column>,
-    /// `(row, field path)` of values that were kept in `_source` but not indexed (`_ignored`),
-    /// ascending by row.
-    pub ignored: Vec<(u32, Arc<str>)>,
-}
-
-/// The values of one column: `rows` is ascending; a row that repeats has several values.
-#[derive(Clone, Debug)]
-pub struct Column {
-    /// The column's path number.
-    pub id: PathId,
-    /// How values are held.
-    pub kind: ColumnKind,
-    /// Row of each value.
-    pub rows: Vec<u32>,
-    /// The values, parallel to `rows`.
-    pub values: Values,
-}
-
-/// Values of one column.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub enum Values {
-    Str(Strings),
-    /// Integers of every width, dates in ms, date_nanos in ns.
-    I64(Vec<i64>),
-    U64(Vec<u64>),
-    /// Floating point of every width, already rounded to the field's precision.
-    F64(Vec<f64>),
-    Bool(Vec<bool>),
-    Ip(Vec<[u8; 16]>),
-    /// `[lat, lon]`.
-    GeoPoint(Vec<[f64; 2]>),
-}
-
-/// Dictionary-encoded strings: each distinct value once, a key a value.
-#[derive(Clone, Debug, Default)]
-pub struct Strings {
-    /// Distinct values, one after another.
-    pub bytes: Vec<u8>,
-    /// End offset of each distinct value in `bytes`.
-    pub ends: Vec<u32>,
-    /// Key (index into `ends`) of each value.
-    pub keys: Vec<u32>,
-}
-
-impl Chunk {
-    /// Concatenates chunks in order, leaving out the rows for which `keep(chunk, row)` is false.
-    pub fn concat(_chunks: &[&Chunk], _keep: &dyn Fn(usize, u32) -> bool) -> Chunk {
-        todo!()
-    }
-    /// Estimates the bytes held on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        todo!()
-    }
-}
-
-impl Column {
-    /// Converts to Arrow over `rows` documents: the element type when no row has two values, else
-    /// `List` of it (empty lists never occur: absent is null).
-    pub fn to_array(&self, _rows: u32) -> ArrayRef {
-        todo!()
-    }
-}
+pub use builder::ChunkBuilder;
+pub use chunk::{Chunk, Column, Strings, Values};
+pub use walk::MAX_DEPTH;

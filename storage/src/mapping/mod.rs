@@ -1,199 +1,215 @@
 //! Mappings: which fields an index has and how their values are typed.
-// CONTRACT STUB (owner: mapping)
+//!
+//! A [`Mapping`] is made of a `_mapping` body by [`Mapping::parse`], grows by [`Mapping::merge`] (updates
+//! of users) and by dynamic mapping while [`crate::document`] parses documents, and is written to log
+//! and catalog by [`Mapping::encode`]. It is immutable once shared. Its leaves are [`Field`]s; each has
+//! a [`PathId`], the name by which segments know it, given once and never reused.
+//!
+//! - `spec` parses bodies into what they ask for, `params` knows the parameters of each type;
+//! - `tree` holds the mapping as documents and queries use it, `merge` puts a spec into it, `render`
+//!   shows it, `encode` stores it;
+//! - `template` decides what unknown fields become;
+//! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
+//!
+//! Messages of refusals are OpenSearch's, word for word where clients or tests compare them.
+
+mod coerce;
+mod date;
+mod encode;
+mod field;
+mod geo;
+mod java;
+mod merge;
+mod params;
+mod query;
+mod render;
+mod settings;
+mod spec;
+mod template;
+#[cfg(test)]
+mod tests;
+mod tree;
+
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Result;
+pub use coerce::parse_ip_range;
+pub(crate) use coerce::{Cause, Token};
+pub use date::DateFormat;
+pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
+use settings::Settings;
+pub(crate) use spec::Dynamic;
+pub(crate) use template::Seen;
+pub use tree::Mapping;
+pub(crate) use tree::{Child, Leaf, Mark, NullValue, Object};
+
 use crate::analysis::Analyzers;
+use crate::{Error, Result};
 
-/// Number of a mapped path: given once in an index, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct PathId(pub u32);
-
-/// Type of a mapped field.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum FieldType {
-    Text,
-    MatchOnlyText,
-    Keyword,
-    Wildcard,
-    ConstantKeyword,
-    FlatObject,
-    Byte,
-    Short,
-    Integer,
-    Long,
-    UnsignedLong,
-    HalfFloat,
-    Float,
-    Double,
-    ScaledFloat { scaling_factor: f64 },
-    Boolean,
-    Date,
-    DateNanos,
-    Ip,
-    GeoPoint,
-    Binary,
+/// The coercions that documents share with mapping bodies and queries.
+pub(crate) mod values {
+    pub(crate) use super::coerce::{boolean, date, float, integer, ip, unsigned_long};
+    pub(crate) use super::geo::{check as check_point, geohash, parse as point};
+    pub(crate) use super::java::{cut, to_string as shown};
+    pub(crate) use super::template::choose;
 }
-
-/// How the values of a column are held in memory and in Parquet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColumnKind {
-    /// `Utf8View`: text, keyword, wildcard, constant_keyword, flat_object leaves, binary (base64 as sent).
-    Str,
-    /// `Int8`, `Int16`, `Int32` or `Int64` by width in bits.
-    Int(u8),
-    /// `UInt64`.
-    U64,
-    /// `Float32` (half_float and float).
-    F32,
-    /// `Float64` (double and scaled_float).
-    F64,
-    /// `Boolean`.
-    Bool,
-    /// `Timestamp(ms, UTC)`.
-    DateMs,
-    /// `Timestamp(ns, UTC)`.
-    DateNanos,
-    /// `FixedSizeBinary(16)`, big-endian, IPv4 mapped.
-    Ip,
-    /// `Struct{lat: Float64, lon: Float64}`.
-    GeoPoint,
-}
-
-/// A mapped leaf, multi-fields included.
-#[derive(Clone, Debug)]
-pub struct Field {
-    /// Its number.
-    pub id: PathId,
-    /// Full dotted path, such as `request.raw`.
-    pub path: Arc<str>,
-    /// Its type.
-    pub field_type: FieldType,
-    /// The column that holds its values: its own, or its parent's for a keyword multi-field without
-    /// normalizer of a string field (then `ignore_above` is rechecked on reading).
-    pub column: PathId,
-    /// Whether it is searchable by the inverted index.
-    pub index: bool,
-    /// Whether its values are held in a column for sorting and aggregating.
-    pub doc_values: bool,
-    /// Longest string indexed, in UTF-16 code units as OpenSearch counts.
-    pub ignore_above: Option<usize>,
-    /// Analyzer name at index time (text types), `standard` by default.
-    pub analyzer: Arc<str>,
-    /// Analyzer name at search time.
-    pub search_analyzer: Arc<str>,
-    /// Normalizer name (keyword).
-    pub normalizer: Option<Arc<str>>,
-    /// Whether norms are kept (text).
-    pub norms: bool,
-    /// Parameters as given, for rendering.
-    pub params: Map<String, Value>,
-}
-
-/// An index's mapping; immutable, shared as `Arc<Mapping>`.
-#[derive(Clone, Debug)]
-pub struct Mapping {}
 
 impl Mapping {
     /// Makes the mapping of an index created without one. `settings` are the index's settings,
-    /// flattened (`index.mapping.total_fields.limit` and so on).
-    pub fn empty(_settings: &Map<String, Value>) -> Self {
-        todo!()
+    /// flattened (`index.mapping.total_fields.limit` and so on); what [`Mapping::parse`] would refuse of
+    /// them counts as absent.
+    pub fn empty(settings: &Map<String, Value>) -> Self {
+        let mut mapping = Self::bare(
+            Settings::read(settings).unwrap_or_default(),
+            tree::Analysis::read(settings).unwrap_or(tree::Analysis::BuiltIn),
+        );
+        mapping.seal(1);
+        mapping
     }
+
     /// Parses a mapping body (without a type level) over an empty mapping.
-    pub fn parse(_body: &Value, _settings: &Map<String, Value>) -> Result<Self> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`Error::MapperParsing`] for a body that is no mapping, [`Error::IllegalArgument`] beyond a limit
+    /// and for settings that cannot be read.
+    pub fn parse(body: &Value, settings: &Map<String, Value>) -> Result<Self> {
+        let mut mapping = Self::bare(Settings::read(settings)?, tree::Analysis::read(settings)?);
+        let mark = mapping.mark();
+        let parsed = spec::parse_root(body, mapping.context()).and_then(|spec| mapping.apply(spec, None));
+        parsed.map_err(|error| {
+            let kind = match &error {
+                Error::MapperParsing { .. } => "mapper_parsing_exception",
+                Error::IllegalArgument(_) => "illegal_argument_exception",
+                _ => return error,
+            };
+            let reason = error.to_string();
+            Error::MapperParsing {
+                reason: format!("Failed to parse mapping [_doc]: {reason}"),
+                caused_by: Some((kind.to_owned(), reason)),
+            }
+        })?;
+        mapping.check_references()?;
+        mapping.check_limits(mark)?;
+        mapping.seal(1);
+        Ok(mapping)
     }
+
     /// Merges a body into this mapping; a conflict names the field and both types.
-    pub fn merge(&self, _body: &Value) -> Result<Self> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`Error::MapperParsing`] for a body that is no mapping, [`Error::IllegalArgument`] for a conflict
+    /// and beyond a limit.
+    pub fn merge(&self, body: &Value) -> Result<Self> {
+        let spec = spec::parse_root(body, self.context())?;
+        let mut merged = self.clone();
+        merged.apply(spec, None)?;
+        merged.check_references()?;
+        merged.check_limits(self.mark())?;
+        merged.seal(self.version + 1);
+        Ok(merged)
     }
-    /// Renders the body that `GET _mapping` shows under `mappings`.
-    pub fn to_json(&self) -> Value {
-        todo!()
+
+    /// Gives the mapping under other index settings (a raised limit, say).
+    ///
+    /// # Errors
+    /// [`Error::IllegalArgument`] for settings that cannot be read.
+    pub fn with_settings(&self, settings: &Map<String, Value>) -> Result<Self> {
+        Self::decode(&self.encode(), settings)
     }
-    /// Encodes the mapping with its path numbers for log and catalog.
-    pub fn encode(&self) -> Vec<u8> {
-        todo!()
-    }
-    /// Decodes what [`Mapping::encode`] made.
-    pub fn decode(_bytes: &[u8], _settings: &Map<String, Value>) -> Result<Self> {
-        todo!()
-    }
+
     /// Counts changes: a merged or dynamically grown mapping has a greater version.
     pub fn version(&self) -> u64 {
-        todo!()
+        self.version
     }
+
     /// Finds a leaf by full path; multi-fields and `alias` fields resolve to their target.
-    pub fn field(&self, _path: &str) -> Option<&Field> {
-        todo!()
+    pub fn field(&self, path: &str) -> Option<&Field> {
+        match self.lookup(path)? {
+            Child::Leaf(at) => Some(&self.leaf(at).field),
+            Child::Alias(at) => match self.lookup(&self.aliases[at as usize].target)? {
+                Child::Leaf(at) => Some(&self.leaf(at).field),
+                _ => None,
+            },
+            Child::Object(_) => None,
+        }
     }
+
     /// Finds a leaf by number.
-    pub fn field_by_id(&self, _id: PathId) -> Option<&Field> {
-        todo!()
+    pub fn field_by_id(&self, id: PathId) -> Option<&Field> {
+        let at = *self.by_id.get(id.0 as usize)?;
+        self.leaves.get(at as usize).map(|leaf| &leaf.field)
     }
+
     /// Lists all leaves in path order, multi-fields included, aliases excluded.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
-        std::iter::empty()
+        self.order.iter().map(|at| &self.leaf(*at).field)
     }
+
+    /// Lists the `alias` fields: full path and path of the target.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.aliases.iter().map(|alias| (alias.path.as_ref(), alias.target.as_ref()))
+    }
+
     /// Whether the path names an object (not a leaf), as `exists` accepts it.
-    pub fn is_object(&self, _path: &str) -> bool {
-        todo!()
+    pub fn is_object(&self, path: &str) -> bool {
+        matches!(self.lookup(path), Some(Child::Object(_)))
     }
-    /// Parses a query value (a JSON scalar) for a field into the column's own form: what a term
-    /// or a range bound compares with. Dates honour the field's format and date math
-    /// (`now` = `now_ms`); `round_up` fills missing parts upwards, as `lte` and `gt` bounds do.
-    pub fn parse_value(
-        &self,
-        _field: &Field,
-        _value: &Value,
-        _now_ms: i64,
-        _round_up: bool,
-    ) -> Result<Scalar> {
-        todo!()
+
+    /// Finds the nearest `nested` object that a path is in, or is. Values below it belong to the elements
+    /// of that object, and are in the row's columns only where the mapping includes them there.
+    pub fn nested_path(&self, path: &str) -> Option<&str> {
+        let mut at = match self.lookup(path)? {
+            Child::Object(at) => at,
+            Child::Leaf(at) => self.leaf(at).object,
+            Child::Alias(at) => self.aliases[at as usize].object,
+        };
+        loop {
+            let object = self.object(at);
+            if object.nested.is_some() {
+                return Some(&object.path);
+            }
+            if at == 0 {
+                return None;
+            }
+            at = object.parent;
+        }
     }
+
+    /// Finds the flat_object that a path leads into: its field, and the dotted path below it. Its column
+    /// holds `path=value` and `=value` of every leaf (see [`crate::document`]).
+    pub fn flat_object(&self, path: &str) -> Option<(&Field, String)> {
+        let mut end = path.len();
+        while let Some(dot) = path[..end].rfind('.') {
+            if let Some(field) = self.field(&path[..dot]) {
+                let below = path[dot + 1..].to_owned();
+                return (field.field_type == FieldType::FlatObject).then_some((field, below));
+            }
+            end = dot;
+        }
+        None
+    }
+
+    /// Returns the format of a date field.
+    pub fn date_format(&self, field: &Field) -> Option<&DateFormat> {
+        match self.lookup(&field.path)? {
+            Child::Leaf(at) => self.leaf(at).rules.format.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether `_source` is kept.
     pub fn source_enabled(&self) -> bool {
-        todo!()
+        self.root.source.get("enabled").and_then(Value::as_bool).unwrap_or(true)
     }
+
     /// Whether documents need a routing value (`_routing: {required: true}`).
     pub fn routing_required(&self) -> bool {
-        todo!()
+        self.root.routing_required
     }
+
     /// Analyzers and normalizers of the index, built-in ones included.
     pub fn analyzers(&self) -> &Arc<Analyzers> {
-        todo!()
+        self.analysis.get()
     }
-}
-
-impl Field {
-    /// Returns how its column holds values.
-    pub fn column_kind(&self) -> ColumnKind {
-        todo!()
-    }
-    /// Returns the type's name in OpenSearch's mapping language, such as `match_only_text`.
-    pub fn type_name(&self) -> &'static str {
-        todo!()
-    }
-}
-
-/// One value in the form in which its column holds it.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Scalar {
-    Str(String),
-    /// byte..long, date (ms), date_nanos (ns).
-    I64(i64),
-    U64(u64),
-    F64(f64),
-    Bool(bool),
-    Ip([u8; 16]),
-    GeoPoint {
-        lat: f64,
-        lon: f64,
-    },
 }

@@ -1,0 +1,128 @@
+//! [`ChunkBuilder`]: documents in, one chunk and the grown mapping out.
+
+use std::sync::Arc;
+
+use jiter::Jiter;
+
+use super::chunk::Chunk;
+use super::columns::Columns;
+use super::walk::Keys;
+use crate::mapping::{Mapping, Mark};
+use crate::{Error, Result};
+
+/// Parses documents into a [`Chunk`]; grows a private copy of the mapping by dynamic mapping.
+#[derive(Debug)]
+pub struct ChunkBuilder {
+    /// The mapping as given.
+    pub(super) base: Arc<Mapping>,
+    /// The same, or a copy with new fields.
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) columns: Columns,
+    pub(super) ignored: Vec<(u32, Arc<str>)>,
+    pub(super) rows: u32,
+    /// Buffer of unescaped strings, kept between documents.
+    tape: Vec<u8>,
+    pub(super) keys: Keys,
+    /// Objects and arrays open at the moment.
+    pub(super) depth: usize,
+    /// Nested objects of the current document.
+    pub(super) nested: usize,
+    /// Path inside of a flat_object, and a leaf of it.
+    pub(super) flat_path: String,
+    pub(super) flat_leaf: String,
+}
+
+impl ChunkBuilder {
+    /// Starts a chunk over a mapping.
+    pub fn new(mapping: Arc<Mapping>) -> Self {
+        Self {
+            base: mapping.clone(),
+            mapping,
+            columns: Columns::default(),
+            ignored: Vec::new(),
+            rows: 0,
+            tape: Vec::new(),
+            keys: Keys::default(),
+            depth: 0,
+            nested: 0,
+            flat_path: String::new(),
+            flat_leaf: String::new(),
+        }
+    }
+
+    /// Appends one document, whose id is only for messages. On error nothing of it stays, neither values
+    /// nor new fields.
+    ///
+    /// # Errors
+    /// [`Error::MapperParsing`] for what is no JSON object or does not fit the mapping,
+    /// [`Error::StrictDynamicMapping`] for a new field where none may be, [`Error::IllegalArgument`]
+    /// beyond a limit of the mapping.
+    pub fn push(&mut self, id: &str, source: &[u8]) -> Result<()> {
+        if self.rows == u32::MAX - 1 {
+            return Err(Error::TooLarge(format!("more than {} documents in one request", self.rows)));
+        }
+        let mark = self.mapping.mark();
+        let ignored = self.ignored.len();
+        self.columns.begin(self.rows);
+        self.keys.begin();
+        self.depth = 0;
+        self.nested = 0;
+        let mut json = Jiter::with_tape(source, std::mem::take(&mut self.tape));
+        let parsed = self.document(&mut json, source);
+        self.tape = json.into_tape();
+        match parsed {
+            Ok(()) => {
+                self.finish_ignored(ignored);
+                self.rows += 1;
+                Ok(())
+            }
+            Err(failure) => {
+                self.columns.rollback();
+                self.ignored.truncate(ignored);
+                self.forget_fields(mark);
+                Err(failure.into_error(id, source))
+            }
+        }
+    }
+
+    /// Counts the documents so far.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Ends the chunk. `mapping` is the given one (same `Arc`) where no field is new.
+    pub fn finish(self) -> (Chunk, Arc<Mapping>) {
+        let Self { base, mut mapping, columns, mut ignored, rows, .. } = self;
+        if mapping.grown_since(base.mark()) {
+            Arc::make_mut(&mut mapping).seal(base.version() + 1);
+        } else {
+            mapping = base;
+        }
+        ignored.shrink_to_fit();
+        (Chunk { rows, columns: columns.finish(), ignored }, mapping)
+    }
+
+    /// Names a field of the current row whose value is not indexed.
+    pub(super) fn ignore(&mut self, path: Arc<str>) {
+        if self.ignored.last().is_none_or(|(row, last)| *row != self.rows || *last != path) {
+            self.ignored.push((self.rows, path));
+        }
+    }
+
+    /// Leaves each path once in the current row's part of `ignored`.
+    fn finish_ignored(&mut self, from: usize) {
+        if self.ignored.len() - from > 1 {
+            let mut paths = self.ignored.split_off(from);
+            paths.sort_unstable();
+            paths.dedup();
+            self.ignored.append(&mut paths);
+        }
+    }
+
+    /// Removes the fields that were added since a mark.
+    pub(super) fn forget_fields(&mut self, mark: Mark) {
+        if self.mapping.grown_since(mark) {
+            Arc::make_mut(&mut self.mapping).rollback(mark);
+        }
+    }
+}

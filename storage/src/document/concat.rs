@@ -1,0 +1,146 @@
+//! Concatenating chunks: the memtable's many small chunks become the one that a segment is made of.
+
+use super::chunk::{Chunk, Column, Strings, Values};
+use super::columns::Interner;
+use crate::mapping::PathId;
+
+/// Marks a row that is left out, and a key that is not translated yet.
+const NONE: u32 = u32::MAX;
+
+/// Where the rows of one input go.
+enum Rows {
+    /// All of them, from here on.
+    From(u32),
+    Table(Vec<u32>),
+}
+
+impl Rows {
+    fn of(&self, row: u32) -> u32 {
+        match self {
+            Self::From(base) => base + row,
+            Self::Table(table) => table[row as usize],
+        }
+    }
+}
+
+impl Chunk {
+    /// Concatenates chunks in order, leaving out the rows for which `keep(chunk, row)` is false.
+    ///
+    /// # Panics
+    /// Where the result has 2^32 rows or 2 GiB of distinct strings in a column: the callers' bounds on
+    /// memory are far below.
+    pub fn concat(chunks: &[&Chunk], keep: &dyn Fn(usize, u32) -> bool) -> Chunk {
+        let mut rows = 0u32;
+        let mut maps = Vec::with_capacity(chunks.len());
+        for (at, chunk) in chunks.iter().enumerate() {
+            let base = rows;
+            let mut table = Vec::new();
+            for row in 0..chunk.rows {
+                if keep(at, row) {
+                    if !table.is_empty() {
+                        table.push(rows);
+                    }
+                    rows = rows.checked_add(1).expect("chunks hold fewer than 2^32 rows");
+                } else {
+                    if table.is_empty() {
+                        table.reserve(chunk.rows as usize);
+                        table.extend(base..base + row);
+                    }
+                    table.push(NONE);
+                }
+            }
+            maps.push(if table.is_empty() { Rows::From(base) } else { Rows::Table(table) });
+        }
+        let mut ids: Vec<PathId> =
+            chunks.iter().flat_map(|chunk| chunk.columns.iter().map(|column| column.id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let columns = ids
+            .into_iter()
+            .filter_map(|id| {
+                let parts: Vec<(&Column, &Rows)> = chunks
+                    .iter()
+                    .zip(&maps)
+                    .filter_map(|(chunk, rows)| chunk.column(id).map(|column| (column, rows)))
+                    .collect();
+                concat_column(id, &parts)
+            })
+            .collect();
+        let ignored = chunks
+            .iter()
+            .zip(&maps)
+            .flat_map(|(chunk, rows)| chunk.ignored.iter().map(|(row, path)| (rows.of(*row), path.clone())))
+            .filter(|(row, _)| *row != NONE)
+            .collect();
+        Chunk { rows, columns, ignored }
+    }
+}
+
+fn concat_column(id: PathId, parts: &[(&Column, &Rows)]) -> Option<Column> {
+    let kind = parts.first()?.0.kind;
+    let total = parts.iter().map(|(column, _)| column.rows.len()).sum();
+    let mut rows = Vec::with_capacity(total);
+    let mut values = Values::empty(kind);
+    let mut interner = Interner::default();
+    for (column, map) in parts {
+        let kept = match map {
+            Rows::From(base) => {
+                rows.extend(column.rows.iter().map(|row| base + row));
+                None
+            }
+            Rows::Table(table) => {
+                let kept: Vec<bool> = column.rows.iter().map(|row| table[*row as usize] != NONE).collect();
+                rows.extend(column.rows.iter().map(|row| table[*row as usize]).filter(|row| *row != NONE));
+                Some(kept)
+            }
+        };
+        let kept = kept.as_deref();
+        match (&mut values, &column.values) {
+            (Values::Str(to), Values::Str(from)) => append_strings(to, &mut interner, from, kept, total),
+            (Values::I64(to), Values::I64(from)) => append(to, from, kept, total),
+            (Values::U64(to), Values::U64(from)) => append(to, from, kept, total),
+            (Values::F64(to), Values::F64(from)) => append(to, from, kept, total),
+            (Values::Bool(to), Values::Bool(from)) => append(to, from, kept, total),
+            (Values::Ip(to), Values::Ip(from)) => append(to, from, kept, total),
+            (Values::GeoPoint(to), Values::GeoPoint(from)) => append(to, from, kept, total),
+            _ => unreachable!("a path number has one type for ever"),
+        }
+    }
+    (!rows.is_empty()).then_some(Column { id, kind, rows, values })
+}
+
+fn append<T: Copy>(to: &mut Vec<T>, from: &[T], kept: Option<&[bool]>, total: usize) {
+    if to.capacity() == 0 {
+        to.reserve_exact(total);
+    }
+    match kept {
+        None => to.extend_from_slice(from),
+        Some(kept) => to.extend(from.iter().zip(kept).filter(|(_, kept)| **kept).map(|(value, _)| *value)),
+    }
+}
+
+fn append_strings(
+    to: &mut Strings,
+    interner: &mut Interner,
+    from: &Strings,
+    kept: Option<&[bool]>,
+    total: usize,
+) {
+    if to.keys.capacity() == 0 {
+        to.keys.reserve_exact(total);
+    }
+    // Only strings of rows that stay are carried over, each with one hash.
+    let mut translated = vec![NONE; from.distinct()];
+    for (at, key) in from.keys.iter().enumerate() {
+        if kept.is_some_and(|kept| !kept[at]) {
+            continue;
+        }
+        let slot = &mut translated[*key as usize];
+        if *slot == NONE {
+            *slot = interner
+                .intern(to, from.get(*key))
+                .expect("chunks hold less than 2 GiB of distinct strings a column");
+        }
+        to.keys.push(*slot);
+    }
+}

@@ -1,0 +1,333 @@
+//! Values of leaves: from scalar tokens to columns, with multi-fields and `copy_to`.
+
+use std::sync::Arc;
+
+use jiter::{Jiter, Peek};
+
+use super::ChunkBuilder;
+use super::columns::Columns;
+use super::failure::{Failure, Parsed};
+use crate::mapping::{Cause, Child, FieldType, Leaf, Mapping, NullValue, Token, values};
+
+/// What became of a value.
+enum Stored {
+    Yes,
+    /// It is not indexed: the row says so.
+    Ignored,
+}
+
+/// Why a value is not stored.
+enum Refused {
+    Misfit(Cause),
+    Error(crate::Error),
+}
+
+impl From<Cause> for Refused {
+    fn from(cause: Cause) -> Self {
+        Self::Misfit(cause)
+    }
+}
+
+impl From<crate::Error> for Refused {
+    fn from(error: crate::Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl ChunkBuilder {
+    /// Parses the value of a leaf.
+    pub(super) fn leaf(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+        match self.mapping.leaf(leaf).field.field_type {
+            FieldType::GeoPoint => self.points(json, leaf),
+            FieldType::FlatObject => self.flat_objects(json, leaf),
+            _ => self.flatten(json, |builder, json, peek| builder.scalar(json, leaf, peek)),
+        }
+    }
+
+    /// Parses one value of a leaf, which is no array.
+    pub(super) fn scalar(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {
+        match peek {
+            Peek::String => {
+                let text = json.known_str()?;
+                self.put(leaf, Token::Str(text))
+            }
+            Peek::Null => {
+                json.known_null()?;
+                self.put_null(leaf)
+            }
+            Peek::True | Peek::False => {
+                let flag = json.known_bool(peek)?;
+                self.put(leaf, Token::Bool(flag))
+            }
+            Peek::Object => self.object_for_leaf(json, leaf),
+            _ => {
+                let text = number_text(json, peek)?;
+                self.put(leaf, Token::Number(text))
+            }
+        }
+    }
+
+    /// Puts the `null_value`s of a leaf and its multi-fields where a document has null.
+    pub(super) fn put_null(&mut self, leaf: u32) -> Parsed<()> {
+        let mapping = self.mapping.clone();
+        let mapped = mapping.leaf(leaf);
+        match &mapped.rules.null_value {
+            Some(NullValue::Point(point)) => self.put_point(leaf, *point)?,
+            Some(value) => {
+                if let Some(token) = value.token() {
+                    self.put_one(leaf, token)?;
+                }
+            }
+            None => {}
+        }
+        for sub in &mapped.fan {
+            if let Some(token) = mapping.leaf(*sub).rules.null_value.as_ref().and_then(NullValue::token) {
+                self.put_one(*sub, token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a value into a leaf, its multi-fields, and the fields that it is copied to.
+    pub(super) fn put(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+        self.put_with_multi_fields(leaf, token)?;
+        if self.mapping.leaf(leaf).rules.copy_to.is_empty() {
+            return Ok(());
+        }
+        let targets = self.mapping.leaf(leaf).rules.copy_to.clone();
+        for target in targets {
+            self.copy(&target, token)?;
+        }
+        Ok(())
+    }
+
+    fn put_with_multi_fields(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+        self.put_one(leaf, token)?;
+        for at in 0..self.mapping.leaf(leaf).fan.len() {
+            let sub = self.mapping.leaf(leaf).fan[at];
+            self.put_one(sub, token)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a value to a field by its full path, adding the field where dynamic mapping may.
+    fn copy(&mut self, target: &Arc<str>, token: Token<'_>) -> Parsed<()> {
+        match self.mapping.lookup(target) {
+            Some(Child::Leaf(leaf)) => self.put_with_multi_fields(leaf, token),
+            Some(Child::Alias(_)) => Err(Failure::rule(format!("Cannot copy to a field alias [{target}]."))),
+            Some(Child::Object(_)) => Err(Failure::mapping(format!(
+                "Cannot copy to field [{target}] since it is mapped as an object"
+            ))),
+            None => match self.add_for_copy(target, token)? {
+                Some(leaf) => self.put_with_multi_fields(leaf, token),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Puts a value into the one leaf.
+    fn put_one(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+        let mapping = &self.mapping;
+        let mapped = mapping.leaf(leaf);
+        let visible = mapped.fills && mapping.object(mapped.object).visible;
+        match store(mapping, mapped, visible, token, &mut self.columns) {
+            Ok(Stored::Yes) => Ok(()),
+            Ok(Stored::Ignored) => {
+                let path = mapped.field.path.clone();
+                self.ignore(path);
+                Ok(())
+            }
+            Err(Refused::Error(error)) => Err(error.into()),
+            Err(Refused::Misfit(cause)) => self.refuse(leaf, token.text().to_owned(), cause),
+        }
+    }
+
+    /// Refuses a value, or ignores it where the mapping says so.
+    pub(super) fn refuse(&mut self, leaf: u32, preview: String, cause: Cause) -> Parsed<()> {
+        let mapped = self.mapping.leaf(leaf);
+        if mapped.rules.ignore_malformed || self.overflows(mapped.object) {
+            let path = mapped.field.path.clone();
+            self.ignore(path);
+            return Ok(());
+        }
+        Err(self.misfit(leaf, preview, cause))
+    }
+
+    /// The failure of a value that does not fit a leaf.
+    pub(super) fn misfit(&self, leaf: u32, mut preview: String, cause: Cause) -> Box<Failure> {
+        values::cut(&mut preview);
+        let field = &self.mapping.leaf(leaf).field;
+        Box::new(Failure::Field {
+            path: field.path.to_string(),
+            type_name: field.type_name(),
+            preview,
+            cause,
+        })
+    }
+
+    /// Gives the row the constants of constant_keyword fields.
+    pub(super) fn constants(&mut self) -> Parsed<()> {
+        for leaf in self.mapping.constants() {
+            let leaf = self.mapping.leaf(*leaf);
+            if let Some(constant) = &leaf.rules.constant {
+                self.columns.push_str(leaf.field.column, constant.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a number as it is written.
+pub(super) fn number_text<'t>(json: &'t mut Jiter<'_>, peek: Peek) -> Parsed<&'t str> {
+    let bytes = json.known_number_bytes(peek)?;
+    std::str::from_utf8(bytes)
+        .map_err(|_| Box::new(Failure::Rule(Cause::new("json_parse_exception", "number is not ASCII"))))
+}
+
+/// Coerces a value and appends it to the leaf's column, where it is `visible` there.
+fn store(
+    mapping: &Mapping,
+    leaf: &Leaf,
+    visible: bool,
+    token: Token<'_>,
+    columns: &mut Columns,
+) -> Result<Stored, Refused> {
+    let field = &leaf.field;
+    let rules = &leaf.rules;
+    let id = field.column;
+    match &field.field_type {
+        FieldType::Text | FieldType::MatchOnlyText => {
+            if visible {
+                columns.push_str(id, token.text().as_bytes())?;
+            }
+        }
+        FieldType::Keyword | FieldType::Wildcard => {
+            let text = token.text();
+            if field.ignores(text) {
+                return Ok(Stored::Ignored);
+            }
+            if visible {
+                match &field.normalizer {
+                    None => columns.push_str(id, text.as_bytes())?,
+                    Some(normalizer) => match mapping.analyzers().normalize(normalizer, text) {
+                        Some(normalized) => columns.push_str(id, normalized.as_bytes())?,
+                        None => {
+                            return Err(Cause::argument(format!(
+                                "normalizer [{normalizer}] not found for field [{}]",
+                                field.path
+                            ))
+                            .into());
+                        }
+                    },
+                }
+            }
+        }
+        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => {
+            match values::integer(&field.field_type, token, rules.coerce)? {
+                Some(value) if visible => columns.push_i64(id, field.column_kind(), value),
+                Some(_) => {}
+                None => return null_instead(mapping, leaf, visible, columns),
+            }
+        }
+        FieldType::UnsignedLong => match values::unsigned_long(token, rules.coerce)? {
+            Some(value) if visible => columns.push_u64(id, value),
+            Some(_) => {}
+            None => return null_instead(mapping, leaf, visible, columns),
+        },
+        FieldType::HalfFloat | FieldType::Float | FieldType::Double | FieldType::ScaledFloat { .. } => {
+            match values::float(&field.field_type, token, rules.coerce)? {
+                Some(value) if visible => columns.push_f64(id, field.column_kind(), value),
+                Some(_) => {}
+                None => return null_instead(mapping, leaf, visible, columns),
+            }
+        }
+        FieldType::Boolean => {
+            let value = values::boolean(token)?;
+            if visible {
+                columns.push_bool(id, value);
+            }
+        }
+        FieldType::Date | FieldType::DateNanos => {
+            let Some(format) = &rules.format else {
+                return Err(Cause::argument(format!("date field [{}] has no format", field.path)).into());
+            };
+            let value = values::date(&field.field_type, token, format)?;
+            if visible {
+                columns.push_i64(id, field.column_kind(), value);
+            }
+        }
+        FieldType::Ip => {
+            let value = values::ip(token.text())?;
+            if visible {
+                columns.push_ip(id, value);
+            }
+        }
+        FieldType::Binary => {
+            let Token::Str(text) = token else {
+                return Err(Cause::new(
+                    "json_parse_exception",
+                    "Current token not VALUE_STRING, can not access as binary",
+                )
+                .into());
+            };
+            check_base64(text)?;
+            if visible {
+                columns.push_str(id, text.as_bytes())?;
+            }
+        }
+        FieldType::ConstantKeyword => {
+            let constant = rules.constant.as_deref().unwrap_or_default();
+            if token.text() != constant {
+                return Err(Cause::argument(format!(
+                    "constant keyword field [{}] must have a value of [{constant}]",
+                    field.path
+                ))
+                .into());
+            }
+        }
+        FieldType::GeoPoint => {
+            let point = match token {
+                Token::Str(text) => values::point(text)?,
+                _ => return Err(Cause::new("parse_exception", "geo_point expected").into()),
+            };
+            values::check_point(point, &field.path)?;
+            if visible {
+                columns.push_point(id, point);
+            }
+        }
+        FieldType::FlatObject => {
+            return Err(Cause::new(
+                "parsing_exception",
+                format!("[{}] unexpected token in flat_object field value", field.path),
+            )
+            .into());
+        }
+    }
+    Ok(Stored::Yes)
+}
+
+/// An empty string in a number field counts as null.
+fn null_instead(
+    mapping: &Mapping,
+    leaf: &Leaf,
+    visible: bool,
+    columns: &mut Columns,
+) -> Result<Stored, Refused> {
+    match leaf.rules.null_value.as_ref().and_then(NullValue::token) {
+        Some(Token::Str("")) | None => Ok(Stored::Yes),
+        Some(token) => store(mapping, leaf, visible, token, columns),
+    }
+}
+
+/// Checks that a string is base64, standard or URL-safe, padded or not.
+fn check_base64(text: &str) -> Result<(), Cause> {
+    let body = text.trim_end_matches('=');
+    let fine = body.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_'))
+        && text.len() - body.len() <= 2
+        && body.len() % 4 != 1;
+    if fine {
+        Ok(())
+    } else {
+        Err(Cause::new("json_parse_exception", "Failed to decode VALUE_STRING as base64"))
+    }
+}
