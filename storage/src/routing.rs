@@ -7,7 +7,7 @@
 /// Number of shards an index could be split into; fixes the factor of the formula.
 ///
 /// OpenSearch's default: the largest `shards * 2^n` that stays at or below 1,024.
-pub fn routing_shards(shards: u32) -> u32 {
+pub(crate) fn routing_shards(shards: u32) -> u32 {
     let log2_max = 10u32;
     let log2_shards = 32 - (shards.max(1) - 1).leading_zeros();
     let splits = log2_max.saturating_sub(log2_shards).max(1);
@@ -15,7 +15,7 @@ pub fn routing_shards(shards: u32) -> u32 {
 }
 
 /// Decides the shard of a routing value.
-pub fn shard_of(routing: &str, shards: u32) -> u32 {
+pub(crate) fn shard_of(routing: &str, shards: u32) -> u32 {
     if shards <= 1 {
         return 0;
     }
@@ -27,7 +27,7 @@ pub fn shard_of(routing: &str, shards: u32) -> u32 {
 }
 
 /// Hashes the UTF-16LE form of a string with Murmur3 x86 32, seed 0.
-pub fn murmur3_utf16(text: &str) -> i32 {
+pub(crate) fn murmur3_utf16(text: &str) -> i32 {
     let mut hash = Murmur3::default();
     for unit in text.encode_utf16() {
         hash.push_u16(unit);
@@ -78,7 +78,7 @@ impl Murmur3 {
 }
 
 /// Length of a generated id in characters.
-pub const GENERATED_ID_LEN: usize = 20;
+pub(crate) const GENERATED_ID_LEN: usize = 20;
 
 /// URL-safe characters in byte order, so that ids sort as the numbers that they encode.
 const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
@@ -86,7 +86,7 @@ const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijkl
 /// Makes document ids that sort by the time of their making: 48 bits of milliseconds, 24 bits of
 /// sequence, 48 bits of randomness.
 #[derive(Debug)]
-pub struct IdGenerator {
+pub(crate) struct IdGenerator {
     last_ms: i64,
     sequence: u32,
     random: u64,
@@ -94,12 +94,12 @@ pub struct IdGenerator {
 
 impl IdGenerator {
     /// Starts a generator; `seed` is the randomness that tells generators apart.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { last_ms: 0, sequence: 0, random: seed | 1 }
     }
 
     /// Makes the next id that routes to `shard` of `shards`; greater than every id made before.
-    pub fn next(&mut self, now_ms: i64, shard: u32, shards: u32) -> String {
+    pub(crate) fn next(&mut self, now_ms: i64, shard: u32, shards: u32) -> String {
         if now_ms > self.last_ms {
             self.last_ms = now_ms;
             self.sequence = 0;
@@ -125,7 +125,7 @@ impl IdGenerator {
 }
 
 /// Whether a string has the form of a generated id; a client may have made it up.
-pub fn looks_generated(id: &str) -> bool {
+pub(crate) fn looks_generated(id: &str) -> bool {
     id.len() == GENERATED_ID_LEN && id.bytes().all(|b| ALPHABET.contains(&b))
 }
 

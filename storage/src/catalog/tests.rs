@@ -22,6 +22,7 @@ fn index(name: &str, uuid: u128) -> IndexMeta {
         created_ms: 1_700_000_000_123,
         shards: 2,
         replicas: 1,
+        doc_type: None,
     }
 }
 

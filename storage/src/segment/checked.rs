@@ -66,6 +66,7 @@ impl<W: Write> Write for ChecksumWriter<W> {
 }
 
 /// Computes the block checksums of bytes at hand.
+#[cfg(test)]
 pub(crate) fn checksums(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(BLOCK_BYTES).map(crc32c::crc32c).collect()
 }

@@ -87,7 +87,7 @@ impl Memory {
     pub(crate) fn range_rows(&self, column: PathId, range: &ValueRange, among: Option<&RoaringBitmap>) -> RoaringBitmap {
         let mut found = RoaringBitmap::new();
         if let Some(array) = self.rows.column(column) {
-            range.matches(array, |row| {
+            range.matches(array, &mut |row| {
                 found.insert(row as u32);
             });
         }

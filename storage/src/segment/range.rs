@@ -138,13 +138,13 @@ impl ValueRange {
     }
 
     /// Feeds the positions of an array's elements that have any value in the range.
-    pub(crate) fn matches(&self, array: &ArrayRef, mut hit: impl FnMut(usize)) {
+    pub(crate) fn matches(&self, array: &ArrayRef, hit: &mut dyn FnMut(usize)) {
         if let DataType::List(_) = array.data_type() {
             let list = array.as_list::<i32>();
             let offsets = list.value_offsets();
             let mut element = 0;
             let mut last = None;
-            self.matches(list.values(), |value| {
+            self.matches(list.values(), &mut |value| {
                 while offsets.get(element + 1).is_some_and(|&end| usize::try_from(end).is_ok_and(|end| end <= value)) {
                     element += 1;
                 }

@@ -31,11 +31,6 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Returns string `i` without copying.
-    pub(crate) fn get(&self, i: usize) -> Bytes {
-        self.bytes.slice(self.range(i))
-    }
-
     /// Borrows string `i`.
     pub(crate) fn borrow(&self, i: usize) -> &[u8] {
         &self.bytes[self.range(i)]

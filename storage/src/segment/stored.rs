@@ -403,7 +403,7 @@ impl Stored {
                 let batch = batch.map_err(|e| self.read_error(e))?;
                 batch_rows.clear();
                 batch_rows.extend(numbers.by_ref().take(batch.num_rows()));
-                range.matches(batch.column(0), |at| {
+                range.matches(batch.column(0), &mut |at| {
                     found.insert(batch_rows[at]);
                 });
             }

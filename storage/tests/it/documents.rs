@@ -1,0 +1,120 @@
+//! Documents go in, come back, are updated, deleted, flushed, compacted and recovered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_storage::{
+    Action, Config, DocResult, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp, WriteOutcome,
+};
+
+pub(crate) fn config(dir: &std::path::Path) -> Config {
+    Config { data_dir: dir.to_owned(), ..Config::default() }
+}
+
+pub(crate) async fn open(dir: &std::path::Path) -> Arc<Engine> {
+    Engine::open(config(dir), Arc::new(SystemClock)).await.unwrap()
+}
+
+pub(crate) fn index_op(index: &str, id: Option<&str>, source: &str) -> WriteOp {
+    op(index, id, Action::Index(Bytes::copy_from_slice(source.as_bytes())))
+}
+
+pub(crate) fn op(index: &str, id: Option<&str>, action: Action) -> WriteOp {
+    WriteOp {
+        index: index.into(),
+        id: id.map(str::to_owned),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: "_doc".into(),
+    }
+}
+
+pub(crate) async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<WriteOutcome, Error>> {
+    engine.write(&Principal::system(), ops, RefreshPolicy::None, Duration::from_secs(5)).await.unwrap()
+}
+
+async fn source(engine: &Engine, index: &str, id: &str) -> Option<(u64, String)> {
+    let found = engine.get(&Principal::system(), index, id, None, true).await.unwrap()?;
+    Some((found.version, String::from_utf8(found.source.to_vec()).unwrap()))
+}
+
+async fn live(engine: &Engine, index: &str) -> u64 {
+    engine.index(index).unwrap().figures().shards.iter().map(|s| s.docs).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_survive_refresh_flush_compaction_and_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let mut generated = Vec::new();
+    for round in 0..12u32 {
+        let ops = (0..100)
+            .map(|i| {
+                let n = round * 100 + i;
+                let id = format!("doc-{}", n % 700);
+                let text = format!(r#"{{"n":{n},"msg":"hello number {n}","tags":["a","b{}"]}}"#, n % 7);
+                index_op("logs", (n % 2 == 0).then_some(id.as_str()), &text)
+            })
+            .collect();
+        for outcome in write(&engine, ops).await {
+            let outcome = outcome.unwrap();
+            if outcome.id.len() == 20 {
+                generated.push((outcome.id, outcome.version));
+            }
+        }
+        let index = engine.index("logs").unwrap();
+        if round % 3 == 1 {
+            engine.refresh(&[Arc::clone(&index)]).await.unwrap();
+        }
+        engine.flush(&[index]).await.unwrap();
+    }
+    let check = async |engine: &Engine| {
+        for n in (0..1200u32).step_by(2) {
+            let (version, text) = source(engine, "logs", &format!("doc-{}", n % 700)).await.unwrap();
+            let last = if n % 700 + 700 < 1200 { n % 700 + 700 } else { n % 700 };
+            assert!(text.contains(&format!(r#""n":{last},"#)), "{n}: {text}");
+            assert_eq!(version, if last >= 700 { 2 } else { 1 }, "{n}");
+        }
+        for (id, version) in generated.iter().step_by(37) {
+            assert_eq!(source(engine, "logs", id).await.unwrap().0, *version);
+        }
+        assert_eq!(live(engine, "logs").await, 600 + 350);
+    };
+    check(&engine).await;
+    engine.force_merge(&[engine.index("logs").unwrap()], 1).await.unwrap();
+    check(&engine).await;
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    let engine = open(dir.path()).await;
+    check(&engine).await;
+    let outcome = write(&engine, vec![op("logs", Some("doc-0"), Action::Delete)]).await.remove(0).unwrap();
+    assert_eq!((outcome.result, outcome.version, outcome.primary_term), (DocResult::Deleted, 3, 2));
+    assert!(source(&engine, "logs", "doc-0").await.is_none());
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_is_replayed_after_a_stop_without_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let ops = (0..50).map(|i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{i}}}"#))).collect();
+    assert!(write(&engine, ops).await.iter().all(Result::is_ok));
+    engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
+    let ops = (25..75).map(|i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{},"new":"x"}}"#, i + 1000)));
+    assert!(write(&engine, ops.collect()).await.iter().all(Result::is_ok));
+    write(&engine, vec![op("a", Some("3"), Action::Delete)]).await.remove(0).unwrap();
+    drop(engine); // no shutdown: the log has the rest
+    let engine = open(dir.path()).await;
+    assert!(source(&engine, "a", "3").await.is_none());
+    assert_eq!(source(&engine, "a", "10").await, Some((1, r#"{"v":10}"#.to_owned())));
+    assert_eq!(source(&engine, "a", "30").await, Some((2, r#"{"v":1030,"new":"x"}"#.to_owned())));
+    assert_eq!(source(&engine, "a", "70").await, Some((1, r#"{"v":1070,"new":"x"}"#.to_owned())));
+    engine.refresh(&[engine.index("a").unwrap()]).await.unwrap();
+    assert_eq!(live(&engine, "a").await, 74);
+    engine.shutdown().await.unwrap();
+}

@@ -1,0 +1,3 @@
+//! The store through its public interface.
+
+mod documents;
