@@ -32,8 +32,8 @@ type Inode = u64;
 
 /// An in-memory disk with power loss, kill and injected faults. Clones share one disk.
 ///
-/// Every mutating call (create, append, sync, truncate, rename, link, remove, mkdir, sync of a
-/// directory) is one operation; `create_dir_all` is two for each directory it makes.
+/// Every mutating call (create, append, sync, rename, link, remove, mkdir, sync of a directory) is
+/// one operation; [`Disk::truncate`] is two.
 #[derive(Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -86,7 +86,11 @@ impl SimulatedDisk {
     pub fn new(seed: u64) -> Self {
         let mut namespace = Namespace::new();
         namespace.insert(ROOT, BTreeMap::new());
-        Self::from_state(State { current: namespace.clone(), durable: namespace, ..State::fresh(seed, 1 << 50) })
+        Self::from_state(State {
+            current: namespace.clone(),
+            durable: namespace,
+            ..State::fresh(seed, 1 << 50)
+        })
     }
 
     fn from_state(state: State) -> Self {
@@ -351,7 +355,9 @@ impl State {
             written = written.min(self.rng.random_range(0..=bytes.len() / 2));
         }
         let contents = self.files.entry(inode).or_default();
-        contents.unsynced.push(Unsynced::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
+        contents
+            .unsynced
+            .push(Unsynced::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
         contents.cached.extend_from_slice(&bytes[..written]);
         contents.modified = operations;
         if failing {
@@ -658,21 +664,16 @@ impl Disk for SimulatedDisk {
         self.state.lock().operate(remove).map_err(|error| Error::io("remove directory", dir, error))
     }
 
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+    fn create_dir(&self, dir: &Path) -> Result<bool> {
         let mut state = self.state.lock();
         let mut create = || {
             state.alive()?;
-            let missing: Vec<&Path> =
-                dir.ancestors().take_while(|ancestor| state.lookup(ancestor).is_err()).collect();
-            for path in missing.into_iter().rev() {
-                state.operate(|state| state.make_dir(path))?;
-                let parent = path.parent().unwrap_or(Path::new(""));
-                state.operate(|state| {
-                    let parent = state.dir(parent)?;
-                    state.sync_dir(parent)
-                })?;
+            match state.dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    state.operate(|state| state.make_dir(dir)).map(|()| true)
+                }
+                other => other.map(|_| false),
             }
-            state.dir(dir).map(drop)
         };
         create().map_err(|error| Error::io("create directory", dir, error))
     }

@@ -70,7 +70,6 @@ impl DurableLocal {
     pub fn open(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Self> {
         let scratch = root.join(SCRATCH);
         disk.create_dir_all(&scratch)?;
-        disk.sync_dir(parent_of(&root))?;
         for name in disk.list(&scratch)? {
             disk.remove(&scratch.join(name))?;
         }
@@ -210,7 +209,7 @@ impl Inner {
             if self.known_dirs.lock().contains(dir) {
                 continue;
             }
-            self.disk.create_dir_all(dir)?;
+            self.disk.create_dir(dir)?;
             self.disk.sync_dir(parent_of(dir))?;
             let mut known = self.known_dirs.lock();
             if known.len() >= KNOWN_DIRS {
@@ -327,7 +326,12 @@ const UNTAGGED: PutResult = PutResult { e_tag: None, version: None };
 
 #[async_trait]
 impl ObjectStore for DurableLocal {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> StoreResult<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> StoreResult<PutResult> {
         if !opts.attributes.is_empty() {
             return refuse("put with attributes");
         }
@@ -388,7 +392,10 @@ impl ObjectStore for DurableLocal {
         self.run(location, move |inner, file| inner.disk.read_ranges(file, &ranges)).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, StoreResult<Path>>) -> BoxStream<'static, StoreResult<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, StoreResult<Path>>,
+    ) -> BoxStream<'static, StoreResult<Path>> {
         let local = self.clone();
         locations
             .map(move |location| {
@@ -473,9 +480,8 @@ impl DurableLocal {
                     return Ok(None);
                 }
                 let len = (end - offset).min(PIECE_BYTES);
-                let read = move |inner: &Inner, file: &FilePath| {
-                    inner.disk.read_range(file, offset, len as usize)
-                };
+                let read =
+                    move |inner: &Inner, file: &FilePath| inner.disk.read_range(file, offset, len as usize);
                 let bytes = local.run(&location, read).await?;
                 Ok(Some((bytes, offset + len)))
             }
