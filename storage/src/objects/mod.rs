@@ -10,6 +10,7 @@ mod local;
 mod s3;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
