@@ -9,6 +9,7 @@
 //! [`open_sqlite`] is the catalog of a single node. [`MemoryCatalog`] stands in for it where power
 //! loss is simulated. The schema and the conformance suite are shared with catalogs to come.
 
+mod load;
 mod memory;
 mod rows;
 mod sqlite;

@@ -8,7 +8,8 @@ use crate::{Error, Result};
 
 /// Renders a number for a BIGINT column.
 pub(super) fn int(name: &str, value: u64) -> Result<i64> {
-    i64::try_from(value).map_err(|_| Error::Internal(format!("{name} [{value}] does not fit into the catalog")))
+    i64::try_from(value)
+        .map_err(|_| Error::Internal(format!("{name} [{value}] does not fit into the catalog")))
 }
 
 /// Renders a value for a JSON column.

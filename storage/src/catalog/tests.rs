@@ -17,7 +17,8 @@ fn index(name: &str, uuid: u128) -> IndexMeta {
         name: Arc::from(name),
         uuid: Uuid::from_u128(uuid),
         settings: object(json!({"index.number_of_shards": "2", "index.sort.field": ["a", "b"]})),
-        aliases: [("all".to_owned(), json!({"filter": {"term": {"a": "ü"}}})), ("w".to_owned(), json!({}))].into(),
+        aliases: [("all".to_owned(), json!({"filter": {"term": {"a": "ü"}}})), ("w".to_owned(), json!({}))]
+            .into(),
         open: true,
         created_ms: 1_700_000_000_123,
         shards: 2,
@@ -71,8 +72,11 @@ where
     assert!(empty.metadata.is_empty() && empty.segments.is_empty());
 
     let (a, b) = (index("a", 1), index("b", 2));
-    let template =
-        MetadataChange::PutTemplate { kind: "index".to_owned(), name: "t".to_owned(), body: json!({"order": 1}) };
+    let template = MetadataChange::PutTemplate {
+        kind: "index".to_owned(),
+        name: "t".to_owned(),
+        body: json!({"order": 1}),
+    };
     let persistent = MetadataChange::PutPersistent(object(json!({"y.x": true, "a.b": "1"})));
     let with_body = MetadataChange::PutIndex { meta: Arc::new(b.clone()), mapping: Some(json!({"x": 1})) };
     let transient = MetadataChange::PutTransient(object(json!({"not": "stored"})));
@@ -195,7 +199,10 @@ async fn an_unusable_catalog_is_named() {
     let error = open_sqlite(&path).await.unwrap_err();
     assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path.display().to_string()), "{error}");
     let error = open_sqlite(&dir.path().join("missing/catalog.sqlite")).await.unwrap_err();
-    assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("missing/catalog.sqlite"), "{error}");
+    assert!(
+        matches!(error, Error::Io { .. }) && error.to_string().contains("missing/catalog.sqlite"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

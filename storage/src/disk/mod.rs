@@ -69,8 +69,22 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Removes a directory if it is empty, and tells whether it is gone.
     fn remove_dir(&self, dir: &Path) -> Result<bool>;
-    /// Creates a directory and its parents, each synced into its own parent.
-    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+    /// Creates a directory in an existing one, not synced, and tells whether it was missing.
+    fn create_dir(&self, dir: &Path) -> Result<bool>;
+    /// Creates a directory and its parents, and syncs the name of each into its own parent, also
+    /// where it was there: an earlier process may have ended before it did. A parent that this
+    /// process may not open is none of its business.
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let chain: Vec<&Path> = dir.ancestors().filter(|dir| dir.file_name().is_some()).collect();
+        for dir in chain.into_iter().rev() {
+            let created = self.create_dir(dir)?;
+            match self.sync_dir(parent_of(dir)) {
+                Err(error) if !created && io_kind(&error) == Some(io::ErrorKind::PermissionDenied) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
     /// Syncs a directory's entries.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
     /// Tells the space of the file system that holds `path`.

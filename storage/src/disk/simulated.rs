@@ -9,76 +9,32 @@
 //! root) is not durable is gone, whatever was synced in it. A failed sync loses what it should have
 //! written, although reads still see it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+mod contents;
+mod state;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 
+use self::contents::Contents;
+use self::state::{Change, Inode, Namespace, ROOT, State, Step, power_failure};
 use super::system::{check_range, locked};
 use super::{Disk, DiskFile, LockGuard, Metadata, Space};
 use crate::{Error, Result};
 
-const SECTOR: usize = 512;
-const ROOT: Inode = 0;
-type Inode = u64;
-
 /// An in-memory disk with power loss, kill and injected faults. Clones share one disk.
 ///
-/// Every mutating call (create, append, sync, truncate, rename, link, remove, mkdir, sync of a
-/// directory) is one operation; `create_dir_all` is two for each directory it makes.
+/// Every mutating call (create, append, sync, rename, link, remove, mkdir, sync of a directory) is
+/// one operation; [`Disk::truncate`] is two.
 #[derive(Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
-}
-
-struct State {
-    seed: u64,
-    rng: SmallRng,
-    files: HashMap<Inode, Contents>,
-    next_inode: Inode,
-    /// The namespace as processes see it.
-    current: Namespace,
-    /// The namespace as of a power loss that drops everything in `changes`.
-    durable: Namespace,
-    changes: Vec<Change>,
-    locks: HashSet<PathBuf>,
-    capacity: u64,
-    operations: u64,
-    crash_after: Option<u64>,
-    crashed: bool,
-    syncs: u64,
-    failing_syncs: HashSet<u64>,
-    appends: u64,
-    failing_appends: HashSet<u64>,
-}
-
-/// Directories by inode; every directory ever made has an entry.
-type Namespace = HashMap<Inode, BTreeMap<OsString, Inode>>;
-
-/// One atomic change of the namespace: entries set (or, with `None`, removed).
-#[derive(Clone)]
-struct Change(Vec<(Inode, OsString, Option<Inode>)>);
-
-#[derive(Clone, Default)]
-struct Contents {
-    cached: Vec<u8>,
-    durable: Vec<u8>,
-    unsynced: Vec<Unsynced>,
-    modified: u64,
-}
-
-#[derive(Clone)]
-enum Unsynced {
-    Write { at: usize, bytes: Vec<u8> },
-    Cut { len: usize },
 }
 
 impl SimulatedDisk {
@@ -86,7 +42,11 @@ impl SimulatedDisk {
     pub fn new(seed: u64) -> Self {
         let mut namespace = Namespace::new();
         namespace.insert(ROOT, BTreeMap::new());
-        Self::from_state(State { current: namespace.clone(), durable: namespace, ..State::fresh(seed, 1 << 50) })
+        Self::from_state(State {
+            current: namespace.clone(),
+            durable: namespace,
+            ..State::fresh(seed, 1 << 50)
+        })
     }
 
     fn from_state(state: State) -> Self {
@@ -210,301 +170,6 @@ impl fmt::Debug for SimulatedDisk {
             .field("operations", &state.operations)
             .field("crashed", &state.crashed)
             .finish_non_exhaustive()
-    }
-}
-
-/// Whether an operation is carried out.
-enum Step {
-    Go,
-    /// The power fails during it; `act` says whether it still reached the cache.
-    Crash {
-        act: bool,
-    },
-}
-
-fn power_failure() -> io::Error {
-    io::Error::other("simulated power loss")
-}
-
-impl State {
-    fn fresh(seed: u64, capacity: u64) -> Self {
-        Self {
-            seed,
-            rng: SmallRng::seed_from_u64(seed),
-            files: HashMap::new(),
-            next_inode: ROOT + 1,
-            current: Namespace::new(),
-            durable: Namespace::new(),
-            changes: Vec::new(),
-            locks: HashSet::new(),
-            capacity,
-            operations: 0,
-            crash_after: None,
-            crashed: false,
-            syncs: 0,
-            failing_syncs: HashSet::new(),
-            appends: 0,
-            failing_appends: HashSet::new(),
-        }
-    }
-
-    fn alive(&self) -> io::Result<()> {
-        if self.crashed { Err(power_failure()) } else { Ok(()) }
-    }
-
-    fn begin(&mut self) -> io::Result<Step> {
-        self.alive()?;
-        let number = self.operations;
-        self.operations += 1;
-        if self.crash_after.is_some_and(|after| number >= after) {
-            self.crashed = true;
-            return Ok(Step::Crash { act: self.rng.random_bool(0.5) });
-        }
-        Ok(Step::Go)
-    }
-
-    /// Runs `operation` unless the power fails before it.
-    fn operate<T>(&mut self, operation: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
-        match self.begin()? {
-            Step::Go => operation(self),
-            Step::Crash { act } => {
-                if act {
-                    // Nobody hears the answer of the operation during which the power failed.
-                    let _ = operation(self);
-                }
-                Err(power_failure())
-            }
-        }
-    }
-
-    fn used(&self) -> u64 {
-        let linked: HashSet<Inode> =
-            self.current.values().flat_map(|entries| entries.values().copied()).collect();
-        linked.iter().filter_map(|inode| self.files.get(inode)).map(|file| file.cached.len() as u64).sum()
-    }
-
-    fn lookup(&self, path: &Path) -> io::Result<Inode> {
-        let mut inode = ROOT;
-        for component in path.components() {
-            let name = match component {
-                Component::RootDir | Component::CurDir => continue,
-                Component::Normal(name) => name,
-                Component::ParentDir | Component::Prefix(_) => {
-                    return Err(io::Error::from(io::ErrorKind::InvalidInput));
-                }
-            };
-            let entries = self.current.get(&inode).ok_or(io::ErrorKind::NotADirectory)?;
-            inode = *entries.get(name).ok_or(io::ErrorKind::NotFound)?;
-        }
-        Ok(inode)
-    }
-
-    fn file(&self, path: &Path) -> io::Result<Inode> {
-        let inode = self.lookup(path)?;
-        if self.files.contains_key(&inode) { Ok(inode) } else { Err(io::ErrorKind::IsADirectory.into()) }
-    }
-
-    fn dir(&self, path: &Path) -> io::Result<Inode> {
-        let inode = self.lookup(path)?;
-        if self.current.contains_key(&inode) { Ok(inode) } else { Err(io::ErrorKind::NotADirectory.into()) }
-    }
-
-    /// Finds the directory that holds (or will hold) the last name of a path.
-    fn place<'p>(&self, path: &'p Path) -> io::Result<(Inode, &'p OsStr)> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        Ok((self.dir(path.parent().unwrap_or(Path::new("")))?, name))
-    }
-
-    fn entry(&self, dir: Inode, name: &OsStr) -> Option<Inode> {
-        self.current.get(&dir).and_then(|entries| entries.get(name)).copied()
-    }
-
-    fn change(&mut self, change: Change) {
-        change.apply(&mut self.current);
-        self.changes.push(change);
-    }
-
-    fn new_inode(&mut self) -> Inode {
-        self.next_inode += 1;
-        self.next_inode - 1
-    }
-
-    fn make_dir(&mut self, path: &Path) -> io::Result<()> {
-        let (dir, name) = self.place(path)?;
-        if self.entry(dir, name).is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let inode = self.new_inode();
-        self.current.insert(inode, BTreeMap::new());
-        self.durable.insert(inode, BTreeMap::new());
-        self.change(Change(vec![(dir, name.to_owned(), Some(inode))]));
-        Ok(())
-    }
-
-    fn append(&mut self, inode: Inode, bytes: &[u8]) -> io::Result<()> {
-        let free = self.capacity.saturating_sub(self.used());
-        let operations = self.operations;
-        let failing = self.failing_appends.remove(&self.appends);
-        self.appends += 1;
-        let mut written = usize::try_from(free).unwrap_or(usize::MAX).min(bytes.len());
-        if failing {
-            written = written.min(self.rng.random_range(0..=bytes.len() / 2));
-        }
-        let contents = self.files.entry(inode).or_default();
-        contents.unsynced.push(Unsynced::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
-        contents.cached.extend_from_slice(&bytes[..written]);
-        contents.modified = operations;
-        if failing {
-            return Err(io::Error::other("simulated write error"));
-        }
-        if written < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-    }
-
-    fn cut(&mut self, inode: Inode, len: u64) {
-        let contents = self.files.entry(inode).or_default();
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(contents.cached.len());
-        contents.cached.truncate(len);
-        contents.unsynced.push(Unsynced::Cut { len });
-    }
-
-    /// Counts a sync and fails where a fault says so.
-    fn begin_sync(&mut self) -> io::Result<()> {
-        self.syncs += 1;
-        if self.failing_syncs.remove(&(self.syncs - 1)) {
-            return Err(io::Error::other("simulated sync error"));
-        }
-        Ok(())
-    }
-
-    fn sync_file(&mut self, inode: Inode) -> io::Result<()> {
-        let failed = self.begin_sync();
-        let contents = self.files.entry(inode).or_default();
-        let unsynced = std::mem::take(&mut contents.unsynced);
-        failed?;
-        for part in unsynced {
-            part.apply(&mut contents.durable);
-        }
-        Ok(())
-    }
-
-    fn sync_dir(&mut self, dir: Inode) -> io::Result<()> {
-        self.begin_sync()?;
-        let durable = &mut self.durable;
-        self.changes.retain(|change| {
-            let touches = change.0.iter().any(|(changed, ..)| *changed == dir);
-            if touches {
-                change.apply(durable);
-            }
-            !touches
-        });
-        Ok(())
-    }
-
-    fn after_power_loss(&mut self) -> State {
-        let seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.operations | 1);
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let mut namespace = self.durable.clone();
-        let chance = [0.0, 0.5, 0.5, 1.0][rng.random_range(0..4)];
-        for change in &self.changes {
-            if rng.random_bool(chance) {
-                change.apply(&mut namespace);
-            }
-        }
-        let mut files = HashMap::new();
-        let mut kept = Namespace::new();
-        let mut pending = vec![ROOT];
-        while let Some(dir) = pending.pop() {
-            let entries = namespace.get(&dir).cloned().unwrap_or_default();
-            for inode in entries.values() {
-                match self.files.get(inode) {
-                    Some(contents) if !files.contains_key(inode) => {
-                        files.insert(*inode, contents.after_power_loss(&mut rng));
-                    }
-                    Some(_) => {}
-                    None => pending.push(*inode),
-                }
-            }
-            kept.insert(dir, entries);
-        }
-        State {
-            files,
-            next_inode: self.next_inode,
-            current: kept.clone(),
-            durable: kept,
-            ..State::fresh(seed, self.capacity)
-        }
-    }
-}
-
-impl Change {
-    fn apply(&self, namespace: &mut Namespace) {
-        for (dir, name, inode) in &self.0 {
-            let entries = namespace.entry(*dir).or_default();
-            match inode {
-                Some(inode) => entries.insert(name.clone(), *inode),
-                None => entries.remove(name),
-            };
-        }
-    }
-}
-
-impl Unsynced {
-    fn apply(self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Write { at, bytes: written } => put(bytes, at, &written),
-            Self::Cut { len } => bytes.truncate(len),
-        }
-    }
-}
-
-fn put(bytes: &mut Vec<u8>, at: usize, written: &[u8]) {
-    let end = at + written.len();
-    if bytes.len() < end {
-        bytes.resize(end, 0);
-    }
-    bytes[at..end].copy_from_slice(written);
-}
-
-impl Contents {
-    fn after_power_loss(&self, rng: &mut SmallRng) -> Contents {
-        let mut bytes = self.durable.clone();
-        match rng.random_range(0..4) {
-            0 => {}
-            1 => bytes.clone_from(&self.cached),
-            2 => {
-                let whole = rng.random_range(0..=self.unsynced.len());
-                for part in &self.unsynced[..whole] {
-                    part.clone().apply(&mut bytes);
-                }
-                if let Some(Unsynced::Write { at, bytes: written }) = self.unsynced.get(whole) {
-                    put(&mut bytes, *at, &written[..rng.random_range(0..=written.len())]);
-                }
-            }
-            _ => {
-                for part in &self.unsynced {
-                    match part {
-                        Unsynced::Cut { len } if rng.random_bool(0.5) => bytes.truncate(*len),
-                        Unsynced::Cut { .. } => {}
-                        Unsynced::Write { at, bytes: written } => keep_sectors(&mut bytes, *at, written, rng),
-                    }
-                }
-                if rng.random_bool(0.5) && bytes.len() < self.cached.len() {
-                    bytes.resize(self.cached.len(), 0);
-                }
-            }
-        }
-        Contents { cached: bytes.clone(), durable: bytes, unsynced: Vec::new(), modified: self.modified }
-    }
-}
-
-fn keep_sectors(bytes: &mut Vec<u8>, at: usize, written: &[u8], rng: &mut SmallRng) {
-    let mut from = 0;
-    while from < written.len() {
-        let to = (((at + from) / SECTOR + 1) * SECTOR - at).min(written.len());
-        if rng.random_bool(0.5) {
-            put(bytes, at + from, &written[from..to]);
-        }
-        from = to;
     }
 }
 
@@ -658,21 +323,16 @@ impl Disk for SimulatedDisk {
         self.state.lock().operate(remove).map_err(|error| Error::io("remove directory", dir, error))
     }
 
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+    fn create_dir(&self, dir: &Path) -> Result<bool> {
         let mut state = self.state.lock();
         let mut create = || {
             state.alive()?;
-            let missing: Vec<&Path> =
-                dir.ancestors().take_while(|ancestor| state.lookup(ancestor).is_err()).collect();
-            for path in missing.into_iter().rev() {
-                state.operate(|state| state.make_dir(path))?;
-                let parent = path.parent().unwrap_or(Path::new(""));
-                state.operate(|state| {
-                    let parent = state.dir(parent)?;
-                    state.sync_dir(parent)
-                })?;
+            match state.dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    state.operate(|state| state.make_dir(dir)).map(|()| true)
+                }
+                other => other.map(|_| false),
             }
-            state.dir(dir).map(drop)
         };
         create().map_err(|error| Error::io("create directory", dir, error))
     }

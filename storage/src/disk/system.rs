@@ -124,23 +124,12 @@ impl Disk for SystemDisk {
         }
     }
 
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        let parent = parent_of(dir);
+    fn create_dir(&self, dir: &Path) -> Result<bool> {
         match std::fs::create_dir(dir) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && parent != dir => {
-                self.create_dir_all(parent)?;
-                match std::fs::create_dir(dir) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(Error::io("create directory", dir, error));
-                    }
-                    _ => {}
-                }
-            }
-            Err(error) => return Err(Error::io("create directory", dir, error)),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(false),
+            Err(error) => Err(Error::io("create directory", dir, error)),
         }
-        self.sync_dir(parent)
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {

@@ -9,7 +9,7 @@
 //! [`DurableLocal`] is handed paths and bytes by [`super::Objects`] or by any user of the
 //! `object_store` trait, and writes through a [`Disk`]; blocking work runs on tokio's blocking pool.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -26,14 +26,15 @@ use object_store::path::Path;
 use object_store::{
     Attributes, CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
     ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
-    RenameTargetMode, UploadPart,
+    RenameTargetMode,
 };
 use parking_lot::Mutex;
 
-use crate::disk::{self, Disk, DiskFile, Metadata, parent_of};
+use super::upload::Upload;
+use crate::disk::{self, Disk, Metadata, parent_of};
 use crate::{Error, Result};
 
-type StoreResult<T> = object_store::Result<T>;
+pub(super) type StoreResult<T> = object_store::Result<T>;
 
 const NAME: &str = "DurableLocal";
 const SCRATCH: &str = ".tmp";
@@ -49,12 +50,12 @@ const DELETES: usize = 10;
 /// An object store in a local directory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct DurableLocal {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    disk: Arc<dyn Disk>,
+pub(super) struct Inner {
+    pub(super) disk: Arc<dyn Disk>,
     root: PathBuf,
     next_scratch: AtomicU64,
     /// Directories whose whole chain of names this process has made durable.
@@ -70,7 +71,6 @@ impl DurableLocal {
     pub fn open(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Self> {
         let scratch = root.join(SCRATCH);
         disk.create_dir_all(&scratch)?;
-        disk.sync_dir(parent_of(&root))?;
         for name in disk.list(&scratch)? {
             disk.remove(&scratch.join(name))?;
         }
@@ -105,7 +105,7 @@ impl DurableLocal {
         .await
     }
 
-    async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         location: &Path,
         operation: impl FnOnce(&Inner, &FilePath) -> Result<T> + Send + 'static,
@@ -179,7 +179,7 @@ impl Inner {
     }
 
     /// Gives a synced file the name `target`, durably. With `replace` it loses its old name.
-    fn place(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
+    pub(super) fn place(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
         let dir = parent_of(target);
         let mut attempt = 0;
         loop {
@@ -210,7 +210,7 @@ impl Inner {
             if self.known_dirs.lock().contains(dir) {
                 continue;
             }
-            self.disk.create_dir_all(dir)?;
+            self.disk.create_dir(dir)?;
             self.disk.sync_dir(parent_of(dir))?;
             let mut known = self.known_dirs.lock();
             if known.len() >= KNOWN_DIRS {
@@ -323,11 +323,16 @@ impl fmt::Display for DurableLocal {
     }
 }
 
-const UNTAGGED: PutResult = PutResult { e_tag: None, version: None };
+pub(super) const UNTAGGED: PutResult = PutResult { e_tag: None, version: None };
 
 #[async_trait]
 impl ObjectStore for DurableLocal {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> StoreResult<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> StoreResult<PutResult> {
         if !opts.attributes.is_empty() {
             return refuse("put with attributes");
         }
@@ -355,14 +360,7 @@ impl ObjectStore for DurableLocal {
                 move |inner, _| inner.disk.create(&scratch)
             })
             .await?;
-        let parts = Parts { file, next: 0, early: BTreeMap::new(), failed: false };
-        Ok(Box::new(Upload {
-            local: self.clone(),
-            location: location.clone(),
-            scratch,
-            parts: Arc::new(Mutex::new(parts)),
-            given: 0,
-        }))
+        Ok(Box::new(Upload::new(self.clone(), location.clone(), scratch, file)))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
@@ -388,7 +386,10 @@ impl ObjectStore for DurableLocal {
         self.run(location, move |inner, file| inner.disk.read_ranges(file, &ranges)).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, StoreResult<Path>>) -> BoxStream<'static, StoreResult<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, StoreResult<Path>>,
+    ) -> BoxStream<'static, StoreResult<Path>> {
         let local = self.clone();
         locations
             .map(move |location| {
@@ -473,84 +474,12 @@ impl DurableLocal {
                     return Ok(None);
                 }
                 let len = (end - offset).min(PIECE_BYTES);
-                let read = move |inner: &Inner, file: &FilePath| {
-                    inner.disk.read_range(file, offset, len as usize)
-                };
+                let read =
+                    move |inner: &Inner, file: &FilePath| inner.disk.read_range(file, offset, len as usize);
                 let bytes = local.run(&location, read).await?;
                 Ok(Some((bytes, offset + len)))
             }
         })
         .boxed()
-    }
-}
-
-/// A multipart upload: parts go to a scratch file in order; parts that come early wait in memory.
-#[derive(Debug)]
-struct Upload {
-    local: DurableLocal,
-    location: Path,
-    scratch: PathBuf,
-    parts: Arc<Mutex<Parts>>,
-    given: usize,
-}
-
-#[derive(Debug)]
-struct Parts {
-    file: Box<dyn DiskFile>,
-    next: usize,
-    early: BTreeMap<usize, PutPayload>,
-    failed: bool,
-}
-
-impl Parts {
-    fn add(&mut self, number: usize, payload: PutPayload) -> Result<()> {
-        self.early.insert(number, payload);
-        while let Some(payload) = self.early.remove(&self.next) {
-            for piece in &payload {
-                if let Err(error) = self.file.append(piece) {
-                    self.failed = true;
-                    return Err(error);
-                }
-            }
-            self.next += 1;
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl MultipartUpload for Upload {
-    fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let number = self.given;
-        self.given += 1;
-        let (local, location, parts) = (self.local.clone(), self.location.clone(), Arc::clone(&self.parts));
-        async move { local.run(&location, move |_, _| parts.lock().add(number, data)).await }.boxed()
-    }
-
-    async fn complete(&mut self) -> StoreResult<PutResult> {
-        let (parts, scratch, given) = (Arc::clone(&self.parts), self.scratch.clone(), self.given);
-        let complete = move |inner: &Inner, file: &FilePath| {
-            let mut parts = parts.lock();
-            if parts.failed || parts.next != given {
-                let reason = format!("{} of {given} parts were written", parts.next);
-                return Err(Error::io("complete", file, io::Error::other(reason)));
-            }
-            parts.file.sync()?;
-            inner.place(&scratch, file, true)
-        };
-        self.local.run(&self.location, complete).await?;
-        Ok(UNTAGGED)
-    }
-
-    async fn abort(&mut self) -> StoreResult<()> {
-        let scratch = self.scratch.clone();
-        self.local.run(&self.location, move |inner, _| inner.disk.remove(&scratch)).await
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        // After completion there is nothing to remove; a remnant is removed at the next start.
-        let _ = self.local.inner.disk.remove(&self.scratch);
     }
 }

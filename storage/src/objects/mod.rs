@@ -10,6 +10,7 @@ mod local;
 mod s3;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
@@ -137,9 +138,10 @@ impl Objects {
     /// The store's, and a range beyond the object.
     pub async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let read = self.store.get_ranges(path, ranges).await.map_err(lift)?;
-        let short = read.iter().zip(ranges).find(|(bytes, range)| {
-            bytes.len() as u64 != range.end.saturating_sub(range.start)
-        });
+        let short = read
+            .iter()
+            .zip(ranges)
+            .find(|(bytes, range)| bytes.len() as u64 != range.end.saturating_sub(range.start));
         match short {
             None => Ok(read),
             Some((bytes, range)) => Err(Error::Corrupt {
@@ -271,7 +273,8 @@ impl Objects {
 
 /// Whether an error says that there is no such object.
 pub fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::ObjectStore(object_store::Error::NotFound { .. })) || crate::disk::is_not_found(error)
+    matches!(error, Error::ObjectStore(object_store::Error::NotFound { .. }))
+        || crate::disk::is_not_found(error)
 }
 
 /// Takes back an error of this crate that went through the `object_store` trait.

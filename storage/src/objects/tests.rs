@@ -24,8 +24,13 @@ fn pattern(len: usize) -> Bytes {
 /// What every object store does. `scratch` is a directory on `disk`.
 async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     let names = async |prefix: Option<&Path>| {
-        let mut names: Vec<String> =
-            objects.list(prefix).await.unwrap().into_iter().map(|object| object.location.to_string()).collect();
+        let mut names: Vec<String> = objects
+            .list(prefix)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|object| object.location.to_string())
+            .collect();
         names.sort();
         names
     };
@@ -78,10 +83,10 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     assert_eq!(names(Some(&path("index/0"))).await, all[..2]);
     assert!(names(Some(&path("missing"))).await.is_empty());
     assert_eq!(objects.list_dirs(None).await.unwrap(), [path("index")]);
-    assert_eq!(objects.list_dirs(Some(&path("index/0"))).await.unwrap(), [
-        path("index/0/other"),
-        path("index/0/segment")
-    ]);
+    assert_eq!(
+        objects.list_dirs(Some(&path("index/0"))).await.unwrap(),
+        [path("index/0/other"), path("index/0/segment")]
+    );
     let offset = objects.store().list_with_offset(None, &path("index/01/x"));
     let after: Vec<Path> = offset.map_ok(|object| object.location).try_collect().await.unwrap();
     assert_eq!(after, [path("z")]);

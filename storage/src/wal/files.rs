@@ -135,7 +135,10 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
         let text = name.to_string_lossy();
         if text.ends_with(UNFINISHED) {
             disk.remove(&dir.join(&name))?;
-        } else if text.strip_suffix(SUFFIX).is_some_and(|stem| stem.len() == 20 && stem.parse::<u64>().is_ok()) {
+        } else if text
+            .strip_suffix(SUFFIX)
+            .is_some_and(|stem| stem.len() == 20 && stem.parse::<u64>().is_ok())
+        {
             paths.push(dir.join(&name));
         } else {
             let (dir, name) = (dir.display(), name.display());

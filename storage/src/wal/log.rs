@@ -52,7 +52,10 @@ pub struct Wal {
 
 impl fmt::Debug for Wal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wal").field("files", &self.files).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Wal")
+            .field("files", &self.files)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -138,7 +141,9 @@ impl Wal {
     pub fn append(&self, frame: &Frame) -> Result<FrameNumber> {
         let length = encoding::encoded_len(frame);
         if length > FRAME_BYTES {
-            return Err(Error::TooLarge(format!("a write of {length} bytes exceeds the log's {FRAME_BYTES}")));
+            return Err(Error::TooLarge(format!(
+                "a write of {length} bytes exceeds the log's {FRAME_BYTES}"
+            )));
         }
         let mut bytes = Vec::with_capacity(RECORD_HEADER + length);
         bytes.extend_from_slice(&ROOM);

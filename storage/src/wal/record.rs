@@ -111,7 +111,9 @@ impl Fault {
     pub(super) fn reason(self) -> String {
         match self {
             Self::Zeros => "zeros where a record was expected".to_owned(),
-            Self::Incomplete(needed) => format!("record of {needed} bytes goes on beyond the end of the file"),
+            Self::Incomplete(needed) => {
+                format!("record of {needed} bytes goes on beyond the end of the file")
+            }
             Self::Bad(reason) => reason,
             Self::Unknown(code) => format!("unknown record kind {code}; a newer version wrote it"),
         }

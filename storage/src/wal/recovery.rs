@@ -32,7 +32,11 @@ pub(super) fn recover(
         let bytes = disk.read(path)?;
         let header = FileHeader::decode(&bytes).map_err(|reason| corrupt(path, 0, reason))?;
         if *path != files::path(dir, header.first) {
-            return Err(corrupt(path, 0, format!("its header says that it begins with frame {}", header.first)));
+            return Err(corrupt(
+                path,
+                0,
+                format!("its header says that it begins with frame {}", header.first),
+            ));
         }
         if position > 0 && header.first != recovered.next {
             let reason = format!("begins with frame {}, expected {}", header.first, recovered.next);
