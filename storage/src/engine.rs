@@ -253,6 +253,14 @@ impl Engine {
     {
         todo!()
     }
+    /// Reads a value of the catalog's small key-value table.
+    pub async fn get_secret(&self, _key: &str) -> Result<Option<Vec<u8>>> {
+        todo!()
+    }
+    /// Writes such a value, durably.
+    pub async fn put_secret(&self, _key: &str, _value: &[u8]) -> Result<()> {
+        todo!()
+    }
     /// Returns a running index by its concrete name.
     pub fn index(&self, _name: &str) -> Result<Arc<Index>> {
         todo!()
