@@ -38,7 +38,8 @@ impl Limits {
     /// Bounds one body (compressed and not), the silence between two chunks, and the sum over all
     /// requests; at the last bound requests get 429. The sum has room for the longest body in both forms.
     pub(crate) fn new(max_content_length: u64, chunk_timeout: Duration, max_in_flight: u64) -> Self {
-        let permits = usize::try_from(max_in_flight.max(max_content_length.saturating_mul(2)) / UNIT + 1).unwrap_or(usize::MAX);
+        let permits = usize::try_from(max_in_flight.max(max_content_length.saturating_mul(2)) / UNIT + 1)
+            .unwrap_or(usize::MAX);
         let in_flight = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         Self { max_content_length, chunk_timeout, in_flight }
     }
