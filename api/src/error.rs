@@ -31,7 +31,7 @@ struct Inner {
     shape: Shape,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
     /// An exception object with root cause and status.
     Exception,
@@ -39,6 +39,8 @@ enum Shape {
     Text,
     /// `{"error": "text"}`.
     TextOnly,
+    /// A whole body, rendered by who made the error.
+    Rendered(Value),
 }
 
 impl Error {
@@ -186,10 +188,11 @@ impl Error {
 
     /// Renders the answer's body.
     pub fn to_json(&self) -> Value {
-        match self.0.shape {
+        match &self.0.shape {
             Shape::Exception => json!({ "error": self.exception(true), "status": self.0.status }),
             Shape::Text => json!({ "error": self.0.reason, "status": self.0.status }),
             Shape::TextOnly => json!({ "error": self.0.reason }),
+            Shape::Rendered(body) => body.clone(),
         }
     }
 
@@ -307,10 +310,15 @@ impl From<millrace_query::Error> for Error {
         if let Some(inner) = error.as_storage() {
             return Self::from_storage(inner);
         }
-        match error.status() {
-            500 => Self::concealed(500, error.error_type(), &error.reason()),
-            status => Self::new(status, error.error_type(), error.reason()),
+        let (status, kind) = (error.status(), error.error_type().to_string());
+        if status == 500 {
+            return Self::concealed(500, &kind, &error);
         }
+        let mut own = Self::new(status, kind, error.reason());
+        if let Some(body) = error.to_body() {
+            own.0.shape = Shape::Rendered(body);
+        }
+        own
     }
 }
 

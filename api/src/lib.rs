@@ -29,7 +29,7 @@ pub use dispatch::Service;
 pub use error::Error;
 pub use http::{Body, Params, Request, Response};
 pub use root::Identity;
-pub use server::{HttpConfig, Listener, TlsConfig, serve};
+pub use server::{HttpConfig, Listener, Server, ServerConfig, StartError, Tls, serve};
 
 /// What handlers share.
 #[derive(Debug)]

@@ -27,10 +27,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Api, Service};
+use crate::{Api, Authenticator, Error, Identity, Service};
+use millrace_query::SearchService;
+use millrace_storage::Engine;
 
 /// Time that a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Name of the node and of its cluster.
+const NAME: &str = "millrace";
 /// Pause after a failed accept, which is mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,7 +56,7 @@ pub struct HttpConfig {
     pub body_timeout_secs: u64,
     /// Longest pause between requests of a connection, a request's head included, in seconds.
     pub idle_timeout_secs: u64,
-    /// Time for requests to end at shutdown, in seconds.
+    /// Time for requests to end at shutdown, in seconds; what runs on is cut off.
     pub drain_timeout_secs: u64,
 }
 
@@ -74,7 +78,7 @@ impl Default for HttpConfig {
 /// Certificate and key of a listener.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TlsConfig {
+pub struct Tls {
     /// PEM file of the certificate chain, leaf first.
     pub certificate: PathBuf,
     /// PEM file of the private key.
@@ -98,7 +102,7 @@ impl Listener {
     ///
     /// # Errors
     /// An address in use; unreadable or mismatching certificate and key. The text names the culprit.
-    pub async fn bind(address: SocketAddr, tls: Option<&TlsConfig>) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, tls: Option<&Tls>) -> io::Result<Self> {
         let tls = tls.map(acceptor).transpose()?;
         let socket = TcpListener::bind(address).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on [{address}]: {error}"))
@@ -115,7 +119,7 @@ impl Listener {
     }
 }
 
-fn acceptor(config: &TlsConfig) -> io::Result<TlsAcceptor> {
+fn acceptor(config: &Tls) -> io::Result<TlsAcceptor> {
     let bad = |file: &std::path::Path, what: &str, error: &dyn std::fmt::Display| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("TLS {what} [{}]: {error}", file.display()))
     };
@@ -166,6 +170,100 @@ pub async fn serve(
         accepting.shutdown().await;
     }
     Ok(())
+}
+
+/// What the listeners are and who may use them.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Addresses of the data API.
+    pub listen: Vec<SocketAddr>,
+    /// Whether requests need no credentials; for loopback only.
+    pub insecure: bool,
+    /// Certificate and key, for HTTPS.
+    pub tls: Option<Tls>,
+    /// Password of `admin`; generated at first start when absent.
+    pub admin_password: Option<String>,
+    /// Greatest body accepted, in bytes.
+    pub max_content_length: u64,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener cannot be opened.
+    #[error("{0}")]
+    Listen(io::Error),
+    /// Listeners without authentication must be on loopback.
+    #[error("insecure is refused: the listener {0} is not on loopback")]
+    Insecure(SocketAddr),
+    /// Accounts or the cluster's identity cannot be read or written.
+    #[error("accounts: {0}")]
+    Accounts(Error),
+}
+
+/// The data API on its listeners: [`serve`] with everything that it needs.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    http: HttpConfig,
+    api: Arc<Api>,
+    generated_password: Option<String>,
+}
+
+impl Server {
+    /// Opens accounts and listeners.
+    ///
+    /// # Errors
+    /// An address in use or not this machine's; bad certificate or key; a failing store.
+    pub async fn bind(
+        config: ServerConfig,
+        engine: Arc<Engine>,
+        search: Arc<SearchService>,
+    ) -> Result<Self, StartError> {
+        let open = config.listen.iter().find(|address| !address.ip().is_loopback());
+        if let Some(address) = open.filter(|_| config.insecure) {
+            return Err(StartError::Insecure(*address));
+        }
+        let mut listeners = Vec::with_capacity(config.listen.len());
+        for address in config.listen {
+            listeners.push(Listener::bind(address, config.tls.as_ref()).await.map_err(StartError::Listen)?);
+        }
+        let (authenticator, generated_password) = if config.insecure {
+            (Authenticator::insecure(), None)
+        } else {
+            let password = config.admin_password.as_deref();
+            Authenticator::open(&*engine, password, engine.clock().clone())
+                .await
+                .map_err(StartError::Accounts)?
+        };
+        let identity = Identity::open(&*engine, NAME, NAME).await.map_err(StartError::Accounts)?;
+        let api = Arc::new(Api::new(engine, search, authenticator, identity));
+        // Whoever runs the server bounds the drain, by dropping it.
+        let http = HttpConfig {
+            max_content_length: config.max_content_length,
+            drain_timeout_secs: u64::from(u32::MAX),
+            ..HttpConfig::default()
+        };
+        Ok(Self { listeners, http, api, generated_password })
+    }
+
+    /// Returns the addresses really listened on.
+    pub fn local_addr(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Returns the administrator's password if this start generated it.
+    pub fn generated_password(&self) -> Option<&str> {
+        self.generated_password.as_deref()
+    }
+
+    /// Serves until `shutdown` completes, then drains; dropping it cuts everything off.
+    ///
+    /// # Errors
+    /// See [`serve`].
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        serve(self.listeners, self.http, self.api, shutdown).await
+    }
 }
 
 struct Shared {
@@ -308,7 +406,7 @@ impl Busy {
     }
 
     fn none(count: usize) -> bool {
-        count % Self::STARTED == 0
+        count.is_multiple_of(Self::STARTED)
     }
 }
 

@@ -28,8 +28,12 @@ impl Error {
         500
     }
     /// Returns the exception name.
-    pub fn error_type(&self) -> &str {
-        "exception"
+    pub fn error_type(&self) -> String {
+        "exception".to_owned()
+    }
+    /// Renders the body of the answer; `None` for errors of the store.
+    pub fn to_body(&self) -> Option<Value> {
+        None
     }
     /// Returns the reason.
     pub fn reason(&self) -> String {
@@ -41,6 +45,10 @@ impl Error {
         Some(error)
     }
 }
+
+/// Bounds of searches.
+#[derive(Clone, Debug, Default)]
+pub struct Config {}
 
 /// Runs searches.
 #[derive(Debug)]
@@ -63,7 +71,7 @@ macro_rules! endpoint {
 
 impl SearchService {
     /// Makes the service over a store.
-    pub fn new(_engine: Arc<Engine>) -> Arc<Self> {
+    pub fn new(_engine: Arc<Engine>, _config: Config) -> Arc<Self> {
         Arc::new(Self {})
     }
     endpoint!(search);

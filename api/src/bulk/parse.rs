@@ -1,5 +1,6 @@
 //! From a bulk body to operations.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -178,7 +179,7 @@ impl Parser<'_> {
         source: Option<Range<usize>>,
     ) -> Result<(), Error> {
         let action::Action { mut kind, meta } = action;
-        match meta.op_type.as_ref().map(|text| &*text.0) {
+        match meta.op_type.as_deref() {
             None => {}
             Some("index") if matches!(kind, Kind::Index) => {}
             Some("create") if matches!(kind, Kind::Index | Kind::Create) => kind = Kind::Create,
@@ -188,26 +189,22 @@ impl Parser<'_> {
                 )));
             }
         }
-        let index = match meta.index.as_ref().map(|text| &*text.0).or(self.defaults.index) {
+        let index = match meta.index.as_deref().or(self.defaults.index) {
             Some(index) if !index.is_empty() => self.names.get(index),
             _ => {
                 self.problems.push("index is missing".to_owned());
                 self.names.get("")
             }
         };
-        let named = meta.doc_type.as_ref().map(|text| &*text.0).or(self.defaults.doc_type);
+        let named = meta.doc_type.as_deref().or(self.defaults.doc_type);
         let doc_type = named.filter(|name| *name != DEFAULT_TYPE).map(|name| self.types.get(name));
         let expectation = Expectation {
             version: meta.version,
-            version_type: meta
-                .version_type
-                .as_ref()
-                .map(|text| options::version_type(&text.0))
-                .transpose()?,
+            version_type: meta.version_type.as_ref().map(|text| options::version_type(text)).transpose()?,
             if_seq_no: meta.if_seq_no,
             if_primary_term: meta.if_primary_term,
         };
-        let id = meta.id.as_ref().map(|text| &*text.0);
+        let id = meta.id.as_deref();
         self.problems.extend(id.and_then(id_problem));
         let mut filter = None;
         let document = source.clone().map(|range| self.body.slice(range));
@@ -232,7 +229,7 @@ impl Parser<'_> {
                 storage::Action::Create(document)
             }
         };
-        let pipeline = match meta.pipeline.as_ref().map(|text| &*text.0) {
+        let pipeline = match meta.pipeline.as_deref() {
             Some("_none") => None,
             Some(name) => Some(name),
             None => self.defaults.pipeline,
@@ -246,10 +243,10 @@ impl Parser<'_> {
             Outcome::Sent
         };
         if matches!(outcome, Outcome::Sent) {
-            let routing = meta.routing.as_ref().map(|text| &*text.0).or(self.defaults.routing);
+            let routing = meta.routing.as_deref().or(self.defaults.routing);
             self.bulk.ops.push(WriteOp {
                 index: index.clone(),
-                id: meta.id.map(|text| text.0.into_owned()),
+                id: meta.id.map(Cow::into_owned),
                 routing: routing.map(str::to_owned),
                 action: stored,
                 version: expectation.external(),

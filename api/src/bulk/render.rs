@@ -66,7 +66,7 @@ pub(super) fn render(
                     Failure::Failed(error) => error,
                 };
                 let line = action::parse(&body[item.line.clone()], number + 1).ok();
-                let id = line.as_ref().and_then(|action| action.meta.id.as_ref()).map(|id| &*id.0);
+                let id = line.as_ref().and_then(|action| action.meta.id.as_deref());
                 push_address(&mut out, &item.index, item.doc_type.as_deref(), id);
                 out.extend_from_slice(b",\"status\":");
                 push_u64(&mut out, u64::from(error.status()));

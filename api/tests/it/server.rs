@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_api::{HttpConfig, Listener, TlsConfig, serve};
+use millrace_api::{HttpConfig, Listener, Tls, serve};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ async fn plain_and_tls_until_told_to_stop() {
     let node = Node::insecure().await;
     let files = tempfile::tempdir().unwrap();
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let config = TlsConfig { certificate: files.path().join("cert.pem"), key: files.path().join("key.pem") };
+    let config = Tls { certificate: files.path().join("cert.pem"), key: files.path().join("key.pem") };
     std::fs::write(&config.certificate, issued.cert.pem()).unwrap();
     std::fs::write(&config.key, issued.signing_key.serialize_pem()).unwrap();
 
@@ -71,7 +71,7 @@ async fn bad_listeners_name_the_culprit() {
     let address = taken.local_addr().unwrap();
     let error = Listener::bind(address, None).await.unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
-    let config = TlsConfig { certificate: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into() };
+    let config = Tls { certificate: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into() };
     let error = Listener::bind(LOOPBACK, Some(&config)).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/cert.pem"), "{error}");
 }

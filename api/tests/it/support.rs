@@ -63,7 +63,7 @@ impl Node {
         let data = tempfile::tempdir().unwrap();
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
-        let search = SearchService::new(engine.clone());
+        let search = SearchService::new(engine.clone(), millrace_query::Config::default());
         let identity = Identity::open(&Memory::default(), "node-1", "millrace").await.unwrap();
         let api = Arc::new(Api::new(engine, search, authenticator, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
