@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
+use millrace_storage::Principal;
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
@@ -65,18 +66,14 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
-        let principal = self.api.authenticator.authenticate(&parts.headers, &uri).await?;
-        let path = path::segments(parts.uri.path())?;
-        let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
-        let cat = path.first().is_some_and(|segment| segment == "_cat");
-        if cat
-            && params.peek("format").is_none()
-            && let Some(accepted) = content::accepted(&parts.headers)
-        {
-            let format = if accepted.format == content::Format::Yaml { "yaml" } else { "json" };
-            params.set("format", format);
-        }
-        style.take(&mut params, cat)?;
+        let (principal, path, mut params) = match self.prepare(&parts, &uri, style).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // A client that is still sending would see a reset connection in place of the answer.
+                self.limits.discard(body).await;
+                return Err(error);
+            }
+        };
         let held = self.limits.read(&parts.headers, body).await?;
         let Held { bytes, .. } = &held;
         let bytes = body_or_source(&parts.headers, bytes, &mut params)?;
@@ -92,6 +89,30 @@ impl Service {
             Ok(panic) => Err(panicked(panic.as_ref())),
             Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
         })
+    }
+}
+
+impl Service {
+    /// Finds out who asks for what, and how the answer is wanted, before the body is read.
+    async fn prepare(
+        &self,
+        parts: &http::request::Parts,
+        uri: &str,
+        style: &mut Style,
+    ) -> Result<(Principal, Vec<String>, Params), Error> {
+        let principal = self.api.authenticator.authenticate(&parts.headers, uri).await?;
+        let path = path::segments(parts.uri.path())?;
+        let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
+        let cat = path.first().is_some_and(|segment| segment == "_cat");
+        if cat
+            && params.peek("format").is_none()
+            && let Some(preferred) = content::preferred(&parts.headers)
+        {
+            let format = if preferred.format == content::Format::Yaml { "yaml" } else { "json" };
+            params.set("format", format);
+        }
+        style.take(&mut params, cat)?;
+        Ok((principal, path, params))
     }
 }
 

@@ -10,6 +10,9 @@ use crate::{Api, admin, bulk, documents, root, search};
 /// The type of documents whose request names none.
 pub(crate) const DEFAULT_TYPE: &str = "_doc";
 
+/// The type segment that stands for any type when reading.
+const ANY_TYPE: &str = "_all";
+
 /// Endpoints under an index that are not served; no document ids.
 const NOT_IDS: [&str; 10] = [
     "_msearch",
@@ -92,7 +95,9 @@ impl<'p> Route<'p> {
             }
             (2, [index, DEFAULT_TYPE, ..]) => Self::NewDocument(index, None),
             (3, [index, DEFAULT_TYPE, id, _]) => Self::Document(index, None, id),
-            (2, [index, doc_type, ..]) if plain(doc_type) => Self::NewDocument(index, Some(doc_type)),
+            (2, [index, doc_type, ..]) if !doc_type.starts_with('_') => {
+                Self::NewDocument(index, Some(doc_type))
+            }
             (3, [index, doc_type, id, _]) if plain(doc_type) && !NOT_IDS.contains(&id) => {
                 Self::Document(index, Some(doc_type), id)
             }
@@ -153,7 +158,15 @@ async fn run_here(api: &Api, request: &mut Request, path: &[String], uri: &str) 
         Route::Source(index, doc_type, id) => documents::source(api, request, index, doc_type, id).await,
         Route::Update(index, doc_type, id) => documents::update(api, request, index, doc_type, id).await,
         Route::Document(index, doc_type, id) => match request.method {
-            Method::GET | Method::HEAD => documents::get(api, request, index, doc_type, id).await,
+            Method::GET | Method::HEAD => {
+                let doc_type = doc_type.filter(|name| *name != ANY_TYPE);
+                documents::get(api, request, index, doc_type, id).await
+            }
+            _ if doc_type == Some(ANY_TYPE) => Err(Error::new(
+                400,
+                "invalid_type_name_exception",
+                format!("Document mapping type name can't start with '_', found: [{ANY_TYPE}]"),
+            )),
             Method::DELETE => documents::delete(api, request, index, doc_type, id).await,
             _ => documents::index(api, request, index, doc_type, Some(id), false).await,
         },

@@ -30,12 +30,15 @@ pub(crate) async fn index(
 ) -> Result<Response, Error> {
     let options = WriteOptions::take(&mut request.params, true, true)?;
     let expectation = Expectation::take(&mut request.params)?;
-    let op_type = if create { None } else { request.params.take("op_type") };
+    let op_type = request.params.take("op_type");
     request.finish()?;
     let create = match op_type.as_deref() {
         None => create,
-        Some("index") => false,
         Some("create") => true,
+        Some(other) if create => {
+            return Err(Error::illegal_argument(format!("opType must be 'create', found: [{other}]")));
+        }
+        Some("index") => false,
         Some(other) => {
             return Err(Error::illegal_argument(format!(
                 "opType must be 'create' or 'index', found: [{other}]"

@@ -85,8 +85,13 @@ pub(crate) fn of_response(headers: &HeaderMap) -> MediaType {
     }
 }
 
+/// Parses the type that `Accept` names first; `None` where that is another than the served ones.
+pub(crate) fn preferred(headers: &HeaderMap) -> Option<MediaType> {
+    headers.get(ACCEPT)?.to_str().ok()?.split(',').next().and_then(MediaType::parse)
+}
+
 /// Finds the first served type of `Accept`.
-pub(crate) fn accepted(headers: &HeaderMap) -> Option<MediaType> {
+fn accepted(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(ACCEPT)?.to_str().ok()?.split(',').find_map(MediaType::parse)
 }
 

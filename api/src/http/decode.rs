@@ -18,6 +18,8 @@ use crate::http::offload;
 
 /// Permits are of this many bytes each.
 const UNIT: u64 = 1024;
+/// Time given to the rest of a body whose request is refused already.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bounds on request bodies, shared by all connections.
 #[derive(Clone, Debug)]
@@ -91,6 +93,24 @@ impl Limits {
         held.bytes = if rest.is_empty() { first } else { rest.freeze() };
         self.decompress(headers, &mut held)?;
         Ok(held)
+    }
+
+    /// Reads a body for nothing, within the bounds of one and [`DISCARD_TIMEOUT`].
+    pub(crate) async fn discard<B>(&self, mut body: B)
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let mut left = self.max_content_length;
+        let drained = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let Ok(data) = frame.into_data() else { continue };
+                match left.checked_sub(data.len() as u64) {
+                    Some(rest) => left = rest,
+                    None => break,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, drained).await;
     }
 
     fn decompress(&self, headers: &HeaderMap, held: &mut Held) -> Result<(), Error> {

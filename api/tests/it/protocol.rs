@@ -91,6 +91,8 @@ async fn everything_but_the_probe_needs_credentials() {
     assert_eq!(generated, None);
     let node = Node::start(auth).await;
     assert_eq!(node.send("GET /_health/live", &[], "").await.status, 200);
+    let answer = node.send("POST /_bulk", &[], vec![b' '; 64 << 10]).await;
+    assert_eq!(answer.status, 401);
     for line in ["GET /", "POST /_bulk", "GET /_nope", "HEAD /"] {
         let answer = node.send(line, &[], "").await;
         assert_eq!(answer.status, 401, "{line}");
