@@ -1,0 +1,174 @@
+//! Who asks: the one layer that stands before every route.
+//!
+//! [`Authenticator`] turns the headers of a request into a [`Principal`], or refuses it with 401. It
+//! knows HTTP Basic today; tokens and API keys are recognised and refused by name. Passwords are kept
+//! as Argon2id hashes ([`password`]) in a [`SecretStore`]; a verified pair of name and password is
+//! remembered for a while ([`cache`]), so that a stream of requests pays for Argon2 once.
+
+mod cache;
+mod password;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use millrace_storage::{Engine, Principal, SharedClock};
+
+use crate::error::Error;
+use cache::Verified;
+use password::Passwords;
+
+/// Name of the built-in administrator.
+const ADMIN: &str = "admin";
+/// Where the administrator's hash is kept.
+const ADMIN_KEY: &str = "auth/admin";
+/// Longest credentials considered, in bytes of the header.
+const MAX_CREDENTIALS: usize = 4096;
+
+/// A small durable store of secrets and identities.
+#[async_trait]
+pub trait SecretStore: std::fmt::Debug + Send + Sync {
+    /// Reads a value.
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error>;
+    /// Writes a value, durably.
+    async fn put(&self, key: &str, value: &[u8]) -> Result<(), Error>;
+}
+
+#[async_trait]
+impl SecretStore for Engine {
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.get_secret(key).await?)
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+        Ok(self.put_secret(key, value).await?)
+    }
+}
+
+/// Decides who a request comes from.
+#[derive(Debug)]
+pub struct Authenticator {
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    /// Every request is the administrator's.
+    Insecure,
+    Passwords(Box<Basic>),
+}
+
+#[derive(Debug)]
+struct Basic {
+    admin_hash: String,
+    admin: Principal,
+    passwords: Passwords,
+    verified: Verified,
+}
+
+impl Authenticator {
+    /// Makes one that takes every request for the administrator's. Only for listeners on loopback.
+    pub fn insecure() -> Self {
+        Self { mode: Mode::Insecure }
+    }
+
+    /// Opens the accounts. A configured administrator's password replaces the stored one; without
+    /// either, one is generated, stored, and returned to be shown once.
+    ///
+    /// # Errors
+    /// When the store fails, or holds something that is no password hash.
+    pub async fn open(
+        secrets: &dyn SecretStore,
+        admin_password: Option<&str>,
+        clock: SharedClock,
+    ) -> Result<(Self, Option<String>), Error> {
+        let passwords = Passwords::default();
+        let stored = secrets.get(ADMIN_KEY).await?.map(String::from_utf8).transpose().map_err(|_| {
+            Error::concealed(500, "illegal_state_exception", &"stored administrator's password is not a hash")
+        })?;
+        let mut generated = None;
+        let admin_hash = match (admin_password, stored) {
+            (Some(""), _) => {
+                return Err(Error::illegal_argument("the administrator's password must not be empty"));
+            }
+            (Some(given), Some(stored)) if passwords.verify(given.into(), stored.clone()).await? => stored,
+            (None, Some(stored)) => stored,
+            (given, _) => {
+                let password = given.map_or_else(password::generate, str::to_owned);
+                let hash = passwords.hash(password.clone()).await?;
+                secrets.put(ADMIN_KEY, hash.as_bytes()).await?;
+                if given.is_none() {
+                    generated = Some(password);
+                }
+                hash
+            }
+        };
+        let basic = Basic { admin_hash, admin: admin(), passwords, verified: Verified::new(clock) };
+        Ok((Self { mode: Mode::Passwords(Box::new(basic)) }, generated))
+    }
+
+    /// Finds out who sent a request with these headers.
+    ///
+    /// # Errors
+    /// 401 without valid credentials; 429 when too many are being checked.
+    pub async fn authenticate(&self, headers: &HeaderMap, uri: &str) -> Result<Principal, Error> {
+        let basic = match &self.mode {
+            Mode::Insecure => return Ok(admin()),
+            Mode::Passwords(basic) => basic,
+        };
+        let Some(value) = headers.get(AUTHORIZATION) else {
+            let reason = if headers.contains_key("token") {
+                "login tokens are not available on this server, use Basic authentication".to_owned()
+            } else {
+                format!("missing authentication credentials for REST request [{uri}]")
+            };
+            return Err(Error::unauthorized(reason));
+        };
+        let text = value.to_str().unwrap_or_default();
+        let (scheme, credentials) = text.split_once(' ').unwrap_or((text, ""));
+        match scheme.to_ascii_lowercase().as_str() {
+            "basic" => basic.check(credentials.trim(), uri).await,
+            "apikey" | "bearer" => Err(Error::unauthorized(format!(
+                "[{scheme}] credentials are not available on this server, use Basic authentication"
+            ))),
+            _ => Err(Error::unauthorized("unknown authorization scheme, use Basic authentication")),
+        }
+    }
+}
+
+impl Basic {
+    async fn check(&self, credentials: &str, uri: &str) -> Result<Principal, Error> {
+        if credentials.len() > MAX_CREDENTIALS {
+            return Err(Error::unauthorized("credentials are too long"));
+        }
+        let pair = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let Some((name, password)) = pair.as_deref().and_then(|pair| pair.split_once(':')) else {
+            return Err(Error::unauthorized("failed to decode basic authentication header"));
+        };
+        if let Some(principal) = self.verified.find(name, credentials) {
+            return Ok(principal);
+        }
+        let _turn = self.passwords.turn().await?;
+        // Another request with these credentials may have been ahead in the queue.
+        if let Some(principal) = self.verified.find(name, credentials) {
+            return Ok(principal);
+        }
+        // An unknown name costs what a wrong password costs.
+        let right = self.passwords.verify(password.to_owned(), self.admin_hash.clone()).await?;
+        if right && name == ADMIN {
+            self.verified.remember(name, credentials, self.admin.clone());
+            return Ok(self.admin.clone());
+        }
+        tracing::warn!(uri, "authentication failed");
+        let name = name.chars().take(100).collect::<String>();
+        Err(Error::unauthorized(format!("unable to authenticate user [{name}] for REST request [{uri}]")))
+    }
+}
+
+fn admin() -> Principal {
+    Principal::new(ADMIN, vec![ADMIN.to_owned()])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! `_bulk`: newline-delimited actions and documents.
+//!
+//! [`parse`] splits the body into items whose documents are slices of it, without copies; the handler
+//! refuses the request as a whole where OpenSearch does, sets aside items that fail by themselves, hands
+//! the others to the engine in order, and [`render`] writes the answer as text.
+
+mod action;
+mod parse;
+mod render;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_storage::{RefreshPolicy, WriteOp};
+
+use crate::Api;
+use crate::documents::options::WriteOptions;
+use crate::documents::source::SourceFilter;
+use crate::documents::target;
+use crate::error::Error;
+use crate::http::{Request, Response, offload};
+use parse::{Defaults, Item, Outcome};
+
+/// Answers `_bulk`.
+pub(crate) async fn run(
+    api: &Api,
+    request: &mut Request,
+    index: Option<&str>,
+    doc_type: Option<&str>,
+) -> Result<Response, Error> {
+    let started_ms = api.engine.clock().now_ms();
+    let options = WriteOptions::take(&mut request.params, true, true)?;
+    let source = SourceFilter::take(&mut request.params)?;
+    request.finish()?;
+    if request.body.is_empty() {
+        return Err(Error::new(400, "parse_exception", "request body is required"));
+    }
+    let defaults = Defaults {
+        index,
+        doc_type,
+        routing: options.routing.as_deref(),
+        pipeline: options.pipeline.as_deref(),
+        require_alias: options.require_alias,
+        source: source.as_ref(),
+    };
+    let mut bulk = offload(request.body.len(), || parse::parse(&request.body, &defaults))?;
+    refuse_by_metadata(api, &mut bulk)?;
+    let results = if bulk.ops.is_empty() {
+        Vec::new()
+    } else {
+        let ops = std::mem::take(&mut bulk.ops);
+        let expected = ops.len();
+        let results = api.engine.write(&request.principal, ops, options.refresh, options.timeout).await?;
+        if results.len() != expected {
+            return Err(Error::concealed(
+                500,
+                "illegal_state_exception",
+                &format_args!("the store answered {} results for {expected} operations", results.len()),
+            ));
+        }
+        results
+    };
+    let took_ms = u64::try_from(api.engine.clock().now_ms() - started_ms).unwrap_or(0);
+    let forced_refresh = options.refresh == RefreshPolicy::Immediate;
+    let answer = offload(request.body.len(), || {
+        render::render(&request.body, &bulk.items, results, took_ms, forced_refresh)
+    })?;
+    Ok(Response::raw_json(200, answer))
+}
+
+/// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
+/// routing value that is required and missing.
+fn refuse_by_metadata(api: &Api, bulk: &mut parse::Bulk) -> Result<(), Error> {
+    #[derive(Clone, Copy, Default)]
+    struct Known {
+        alias: Option<bool>,
+        routing_required: Option<bool>,
+    }
+    let mut known: HashMap<Arc<str>, Known> = HashMap::new();
+    let mut last: Option<(Arc<str>, Known)> = None;
+    let mut refused: Vec<(usize, Error)> = Vec::new();
+    for (number, op) in bulk.ops.iter().enumerate() {
+        let mut facts = match &last {
+            Some((name, facts)) if Arc::ptr_eq(name, &op.index) => *facts,
+            _ => known.get(&op.index).copied().unwrap_or_default(),
+        };
+        if let Err(error) = check(api, op, &mut facts.alias, &mut facts.routing_required) {
+            refused.push((number, error));
+        }
+        if last.as_ref().is_none_or(|(name, _)| !Arc::ptr_eq(name, &op.index)) {
+            known.insert(op.index.clone(), facts);
+        }
+        last = Some((op.index.clone(), facts));
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    // Operations and the items that wait for them are in the same order.
+    let mut refused = refused.into_iter().peekable();
+    let mut number = 0;
+    for item in &mut bulk.items {
+        if matches!(item.outcome, Outcome::Sent) {
+            if let Some((_, error)) = refused.next_if(|(at, _)| *at == number) {
+                item.outcome = Outcome::Refused(Box::new(error));
+                bulk.dropped.push(number);
+            }
+            number += 1;
+        }
+    }
+    let mut number = 0;
+    let mut dropped = bulk.dropped.drain(..).peekable();
+    bulk.ops.retain(|_| {
+        let keep = dropped.next_if_eq(&number).is_none();
+        number += 1;
+        keep
+    });
+    Ok(())
+}
+
+fn check(
+    api: &Api,
+    op: &WriteOp,
+    alias: &mut Option<bool>,
+    routing_required: &mut Option<bool>,
+) -> Result<(), Error> {
+    if op.require_alias && *alias != Some(true) {
+        let result = target::require_alias(&api.engine, &op.index);
+        *alias = Some(result.is_ok());
+        result?;
+    }
+    if op.routing.is_none() && *routing_required != Some(false) {
+        let result = target::check_routing(&api.engine, op);
+        *routing_required = Some(result.is_err());
+        result?;
+    }
+    Ok(())
+}
+
+impl Item {
+    /// Whether the item's acknowledgement carries `created`.
+    fn answers_created(&self) -> bool {
+        self.doc_type.is_some() && matches!(self.kind, action::Kind::Index | action::Kind::Create)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! From a bulk body to operations.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use memchr::memchr;
+use millrace_storage as storage;
+use millrace_storage::WriteOp;
+
+use super::action::{self, Kind, Meta};
+use crate::documents::options::{self, Expectation, Operation, no_pipeline};
+use crate::documents::source::SourceFilter;
+use crate::documents::{id_problem, update};
+use crate::error::Error;
+use crate::http::json;
+use crate::routes::DEFAULT_TYPE;
+
+/// Most problems that one refusal lists.
+const MAX_PROBLEMS: usize = 100;
+/// Most attempts after a conflict.
+const MAX_RETRIES: i64 = 1_000_000;
+
+/// What the request says for all items.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Defaults<'a> {
+    pub(super) index: Option<&'a str>,
+    pub(super) doc_type: Option<&'a str>,
+    pub(super) routing: Option<&'a str>,
+    pub(super) pipeline: Option<&'a str>,
+    pub(super) require_alias: bool,
+    pub(super) source: Option<&'a SourceFilter>,
+}
+
+/// A parsed bulk.
+#[derive(Debug, Default)]
+pub(super) struct Bulk {
+    /// Every item, in order.
+    pub(super) items: Vec<Item>,
+    /// Operations of the items that are [`Outcome::Sent`], in order.
+    pub(super) ops: Vec<WriteOp>,
+    /// Scratch: operations that were refused after parsing.
+    pub(super) dropped: Vec<usize>,
+}
+
+/// One item of a bulk.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) kind: Kind,
+    /// Index or alias as named.
+    pub(super) index: Arc<str>,
+    /// Type segment that was named, other than the default one.
+    pub(super) doc_type: Option<Arc<str>>,
+    /// Where the action line is: a failed item's id is read from it again.
+    pub(super) line: Range<usize>,
+    /// What of the source an update answers.
+    pub(super) source: Option<Box<SourceFilter>>,
+    pub(super) outcome: Outcome,
+}
+
+/// Where an item's result comes from.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The engine has it.
+    Sent,
+    /// It was refused before.
+    Refused(Box<Error>),
+}
+
+/// Splits a body into lines that end with `\n`.
+struct Lines<'b> {
+    body: &'b [u8],
+    at: usize,
+    /// Number of the last line returned, from 1.
+    number: usize,
+}
+
+impl Lines<'_> {
+    /// Returns the next line without its end.
+    fn next(&mut self) -> Result<Option<Range<usize>>, Error> {
+        let rest = &self.body[self.at..];
+        let Some(length) = memchr(b'\n', rest) else {
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            return Err(Error::illegal_argument("The bulk request must be terminated by a newline [\\n]"));
+        };
+        let start = self.at;
+        self.at += length + 1;
+        self.number += 1;
+        let end = start + length - usize::from(length > 0 && rest[length - 1] == b'\r');
+        Ok(Some(start..end))
+    }
+}
+
+/// Names that repeat from item to item, each kept once. Bounded by the body that they come from.
+#[derive(Default)]
+struct Names {
+    last: Option<Arc<str>>,
+    all: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Names {
+    fn get(&mut self, name: &str) -> Arc<str> {
+        if let Some(last) = &self.last
+            && **last == *name
+        {
+            return last.clone();
+        }
+        let shared = match self.all.get(name) {
+            Some(shared) => shared.clone(),
+            None => {
+                let shared: Arc<str> = Arc::from(name);
+                self.all.insert(Box::from(name), shared.clone());
+                shared
+            }
+        };
+        self.last = Some(shared.clone());
+        shared
+    }
+}
+
+/// Parses a body. An error refuses the whole request; nothing of it was done.
+pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>) -> Result<Bulk, Error> {
+    let mut lines = Lines { body, at: 0, number: 0 };
+    let mut parser = Parser {
+        body,
+        defaults,
+        bulk: Bulk::default(),
+        problems: Vec::new(),
+        names: Names::default(),
+        types: Names::default(),
+        plain: Arc::from(DEFAULT_TYPE),
+    };
+    while let Some(line) = lines.next()? {
+        if body[line.clone()].iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let number = lines.number;
+        let action = action::parse(&body[line.clone()], number)?;
+        let source = if action.kind == Kind::Delete {
+            None
+        } else {
+            Some(lines.next()?.ok_or_else(|| {
+                Error::illegal_argument(format!(
+                    "Malformed action/metadata line [{number}], expected a document in the line after it but the body ends"
+                ))
+            })?)
+        };
+        parser.item(action, line, source)?;
+        if parser.problems.len() >= MAX_PROBLEMS {
+            break;
+        }
+    }
+    if parser.bulk.items.is_empty() {
+        parser.problems.push("no requests added".to_owned());
+    }
+    if parser.problems.is_empty() { Ok(parser.bulk) } else { Err(Error::validation(&parser.problems)) }
+}
+
+struct Parser<'a> {
+    body: &'a Bytes,
+    defaults: &'a Defaults<'a>,
+    bulk: Bulk,
+    problems: Vec<String>,
+    names: Names,
+    types: Names,
+    /// The default type, shared.
+    plain: Arc<str>,
+}
+
+impl Parser<'_> {
+    fn item(
+        &mut self,
+        action: action::Action<'_>,
+        line: Range<usize>,
+        source: Option<Range<usize>>,
+    ) -> Result<(), Error> {
+        let action::Action { mut kind, meta } = action;
+        match meta.op_type.as_deref() {
+            None => {}
+            Some("index") if matches!(kind, Kind::Index) => {}
+            Some("create") if matches!(kind, Kind::Index | Kind::Create) => kind = Kind::Create,
+            Some(other) => {
+                return Err(Error::illegal_argument(format!(
+                    "opType must be 'create' or 'index', found: [{other}]"
+                )));
+            }
+        }
+        let index = match meta.index.as_deref().or(self.defaults.index) {
+            Some(index) if !index.is_empty() => self.names.get(index),
+            _ => {
+                self.problems.push("index is missing".to_owned());
+                self.names.get("")
+            }
+        };
+        let named = meta.doc_type.as_deref().or(self.defaults.doc_type);
+        let doc_type = named.filter(|name| *name != DEFAULT_TYPE).map(|name| self.types.get(name));
+        let expectation = Expectation {
+            version: meta.version,
+            version_type: meta.version_type.as_ref().map(|text| options::version_type(text)).transpose()?,
+            if_seq_no: meta.if_seq_no,
+            if_primary_term: meta.if_primary_term,
+        };
+        let id = meta.id.as_deref();
+        self.problems.extend(id.and_then(id_problem));
+        let mut filter = None;
+        let document = source.clone().map(|range| self.body.slice(range));
+        let stored = match (kind, document) {
+            (Kind::Delete, _) | (_, None) => {
+                self.need_id(id);
+                expectation.check(Operation::Delete, true, &mut self.problems);
+                storage::Action::Delete
+            }
+            (Kind::Update, Some(document)) => {
+                self.need_id(id);
+                let (update, chosen) = self.update(&meta, &document, &expectation)?;
+                filter = chosen;
+                update
+            }
+            (Kind::Index, Some(document)) => {
+                expectation.check(Operation::Index, id.is_some(), &mut self.problems);
+                storage::Action::Index(document)
+            }
+            (Kind::Create, Some(document)) => {
+                expectation.check(Operation::Create, id.is_some(), &mut self.problems);
+                storage::Action::Create(document)
+            }
+        };
+        let pipeline = match meta.pipeline.as_deref() {
+            Some("_none") => None,
+            Some(name) => Some(name),
+            None => self.defaults.pipeline,
+        };
+        let writes = matches!(kind, Kind::Index | Kind::Create);
+        let outcome = if writes && id == Some("") {
+            Outcome::Refused(Box::new(Error::illegal_argument("if _id is specified it must not be empty")))
+        } else if let Some(name) = pipeline.filter(|_| writes) {
+            Outcome::Refused(Box::new(no_pipeline(name)))
+        } else {
+            Outcome::Sent
+        };
+        if matches!(outcome, Outcome::Sent) {
+            let routing = meta.routing.as_deref().or(self.defaults.routing);
+            self.bulk.ops.push(WriteOp {
+                index: index.clone(),
+                id: meta.id.map(Cow::into_owned),
+                routing: routing.map(str::to_owned),
+                action: stored,
+                version: expectation.external(),
+                if_seq_no: expectation.seq_no(),
+                if_primary_term: expectation.primary_term(),
+                require_alias: meta.require_alias.unwrap_or(self.defaults.require_alias),
+                doc_type: doc_type.clone().unwrap_or_else(|| self.plain.clone()),
+            });
+        }
+        let source = filter.map(Box::new);
+        self.bulk.items.push(Item { kind, index, doc_type, line, source, outcome });
+        Ok(())
+    }
+
+    fn need_id(&mut self, id: Option<&str>) {
+        if id.is_none_or(str::is_empty) {
+            self.problems.push("id is missing".to_owned());
+        }
+    }
+
+    fn update(
+        &mut self,
+        meta: &Meta<'_>,
+        document: &[u8],
+        expectation: &Expectation,
+    ) -> Result<(storage::Action, Option<SourceFilter>), Error> {
+        let external = expectation.version_type.is_some_and(|kind| kind != storage::VersionType::Internal);
+        if expectation.version.is_some() || external {
+            return Err(Error::illegal_argument(
+                "Update requests do not support versioning. Please use `if_seq_no` and `if_primary_term` instead",
+            ));
+        }
+        let mut parsed = update::parse(json::parse(document)?)?;
+        if parsed.if_seq_no.is_some() || parsed.if_primary_term.is_some() {
+            return Err(Error::illegal_argument(
+                "[if_seq_no] and [if_primary_term] of a bulk update belong into its action line",
+            ));
+        }
+        let retries = meta.retry_on_conflict.unwrap_or(0);
+        if !(0..=MAX_RETRIES).contains(&retries) {
+            self.problems
+                .push(format!("[retry_on_conflict] must be between 0 and {MAX_RETRIES} but was [{retries}]"));
+        }
+        update::check(&parsed, expectation, retries, &mut self.problems);
+        parsed.update.retry_on_conflict = u32::try_from(retries).unwrap_or(0);
+        let own = meta.source.as_ref().map(SourceFilter::parse).transpose()?;
+        let filter = parsed.source.take().or(own).or_else(|| self.defaults.source.cloned());
+        Ok((storage::Action::Update(Box::new(parsed.update)), filter))
+    }
+}

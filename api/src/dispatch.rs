@@ -1,0 +1,166 @@
+//! The life of a request: liveness probe, authentication, parameters, body, handler, answer.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::Full;
+use millrace_storage::Principal;
+use tokio::task::JoinHandle;
+
+use crate::error::Error;
+use crate::http::decode::{self, Held, Limits};
+use crate::http::render::Style;
+use crate::http::{Params, Request, Response, content, path};
+use crate::server::HttpConfig;
+use crate::{Api, routes};
+
+/// Where a load balancer or a supervisor asks whether the process answers; needs no credentials.
+const LIVENESS: &str = "/_health/live";
+
+/// Answers requests; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Service {
+    api: Arc<Api>,
+    limits: Limits,
+}
+
+impl Service {
+    /// Makes a service with the bounds of a configuration.
+    pub fn new(api: Arc<Api>, config: &HttpConfig) -> Self {
+        let chunk_timeout = Duration::from_secs(config.body_timeout_secs);
+        let limits = Limits::new(config.max_content_length, chunk_timeout, config.max_in_flight_bytes);
+        Self { api, limits }
+    }
+
+    /// Answers one request. Writes run to their end even where this future is dropped; everything else
+    /// ends with it.
+    pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<Full<Bytes>>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
+        if parts.uri.path() == LIVENESS {
+            return style.render(Response::json(200, serde_json::json!({ "status": "live" })));
+        }
+        let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
+        let response =
+            answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))).unwrap_or_else(Error::into_response);
+        style.render(response)
+    }
+
+    async fn answer<B>(
+        &self,
+        parts: http::request::Parts,
+        body: B,
+        style: &mut Style,
+    ) -> Result<Response, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
+        let (principal, path, mut params) = match self.prepare(&parts, &uri, style).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // A client that is still sending would see a reset connection in place of the answer.
+                self.limits.discard(body).await;
+                return Err(error);
+            }
+        };
+        let held = self.limits.read(&parts.headers, body).await?;
+        let Held { bytes, .. } = &held;
+        let bytes = body_or_source(&parts.headers, bytes, &mut params)?;
+        let request = Request { principal, method: parts.method, path, params, body: bytes };
+        let cancels = matches!(request.method, Method::GET | Method::HEAD)
+            || request
+                .path
+                .last()
+                .is_some_and(|segment| matches!(segment.as_str(), "_search" | "_count" | "_mget"));
+        let task = tokio::spawn(handle(self.api.clone(), request, uri, held));
+        let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };
+        joined.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => Err(panicked(panic.as_ref())),
+            Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
+        })
+    }
+}
+
+impl Service {
+    /// Finds out who asks for what, and how the answer is wanted, before the body is read.
+    async fn prepare(
+        &self,
+        parts: &http::request::Parts,
+        uri: &str,
+        style: &mut Style,
+    ) -> Result<(Principal, Vec<String>, Params), Error> {
+        let principal = self.api.authenticator.authenticate(&parts.headers, uri).await?;
+        let path = path::segments(parts.uri.path())?;
+        let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
+        let cat = path.first().is_some_and(|segment| segment == "_cat");
+        if cat
+            && params.peek("format").is_none()
+            && let Some(preferred) = content::preferred(&parts.headers)
+        {
+            let format = if preferred.format == content::Format::Yaml { "yaml" } else { "json" };
+            params.set("format", format);
+        }
+        style.take(&mut params, cat)?;
+        Ok((principal, path, params))
+    }
+}
+
+/// Runs the handler; the body's share of the bytes in flight is held meanwhile.
+async fn handle(api: Arc<Api>, mut request: Request, uri: String, held: Held) -> Result<Response, Error> {
+    let result = routes::run(&api, &mut request, &uri).await;
+    drop(held);
+    let response = result?;
+    if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
+        request.finish()?;
+    }
+    Ok(response)
+}
+
+/// Takes the body from the request, or from the parameter `source` where there is none.
+fn body_or_source(headers: &HeaderMap, bytes: &Bytes, params: &mut Params) -> Result<Bytes, Error> {
+    if !bytes.is_empty() {
+        return decode::to_json(bytes.clone(), content::of_request(headers)?.format);
+    }
+    let Some(source) = params.take("source") else { return Ok(Bytes::new()) };
+    let kind = params.take("source_content_type").ok_or_else(|| {
+        Error::illegal_argument("source and source_content_type parameters are required together")
+    })?;
+    let media = content::MediaType::parse(&kind)
+        .ok_or_else(|| Error::illegal_argument(format!("Unknown value for source_content_type [{kind}]")))?;
+    decode::to_json(Bytes::from(source), media.format)
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown panic");
+    Error::concealed(500, "illegal_state_exception", &format_args!("handler panicked: {text}"))
+}
+
+/// A task that ends with the future that waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> AbortOnDrop<T> {
+    async fn join(mut self) -> Result<T, tokio::task::JoinError> {
+        (&mut self.0).await
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

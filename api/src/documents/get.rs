@@ -1,0 +1,197 @@
+//! Get, exists, and the source by itself.
+
+use bytes::Bytes;
+use millrace_storage::{Principal, StoredDoc, VersionType};
+use serde_json::{Map, Value, json};
+
+use crate::Api;
+use crate::documents::answer::push_address;
+use crate::documents::options;
+use crate::documents::source::SourceFilter;
+use crate::documents::stored::StoredFields;
+use crate::documents::target::Target;
+use crate::error::Error;
+use crate::http::json::{push_str, push_u64};
+use crate::http::{Request, Response};
+use crate::routes::DEFAULT_TYPE;
+
+/// What a read of one document asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) routing: Option<String>,
+    pub(super) source: Option<SourceFilter>,
+    pub(super) stored: Option<StoredFields>,
+    pub(super) version: Option<i64>,
+    pub(super) version_type: Option<VersionType>,
+    pub(super) realtime: bool,
+    pub(super) refresh: bool,
+}
+
+impl Wanted {
+    /// Takes the parameters of single and many gets; `stored_fields` where the request knows it.
+    pub(super) fn take(request: &mut Request, stored: bool) -> Result<Self, Error> {
+        let params = &mut request.params;
+        let refresh = params.take_bool("refresh")?.unwrap_or(false);
+        // One copy serves every preference.
+        params.take("preference");
+        Ok(Self {
+            routing: params.take("routing"),
+            source: SourceFilter::take(params)?,
+            stored: if stored { params.take_list("stored_fields").map(StoredFields::of) } else { None },
+            version: None,
+            version_type: None,
+            realtime: params.take_bool("realtime")?.unwrap_or(true),
+            refresh,
+        })
+    }
+
+    fn take_version(&mut self, request: &mut Request) -> Result<(), Error> {
+        self.version = request.params.take_int("version")?;
+        self.version_type =
+            request.params.take("version_type").map(|text| options::version_type(&text)).transpose()?;
+        Ok(())
+    }
+
+    /// The part of the source that is answered: by default all, or none where fields were asked for.
+    fn filter(&self) -> SourceFilter {
+        match (&self.source, &self.stored) {
+            (Some(filter), _) => filter.clone(),
+            (None, Some(stored)) if !stored.source => SourceFilter::None,
+            (None, _) => SourceFilter::All,
+        }
+    }
+}
+
+/// Reads a document, as single and many gets do.
+pub(super) async fn read(
+    api: &Api,
+    principal: &Principal,
+    target: &Target,
+    id: &str,
+    wanted: &Wanted,
+) -> Result<Option<StoredDoc>, Error> {
+    if wanted.refresh {
+        api.engine.refresh(std::slice::from_ref(&target.index)).await?;
+    }
+    let routing = target.routing.as_deref();
+    let found = api.engine.get(principal, &target.name, id, routing, wanted.realtime).await?;
+    if let (Some(doc), Some(version)) = (&found, wanted.version)
+        && i64::try_from(doc.version).ok() != Some(version)
+    {
+        let current = doc.version;
+        let reason = format!(
+            "[{id}]: version conflict, current version [{current}] is different than the one provided [{version}]"
+        );
+        return Err(Error::new(409, "version_conflict_engine_exception", reason)
+            .with("index", &*target.name)
+            .with("index_uuid", target.index.meta().uuid.to_string()));
+    }
+    Ok(found)
+}
+
+/// Appends the answer for a document that was found.
+pub(super) fn push_found(
+    out: &mut Vec<u8>,
+    target: &Target,
+    doc_type: Option<&str>,
+    doc: &StoredDoc,
+    wanted: &Wanted,
+) -> Result<(), Error> {
+    let mapping = target.index.mapping();
+    let fields = match &wanted.stored {
+        Some(stored) if mapping.source_enabled() => stored.collect(&mapping, &doc.source)?,
+        _ => Map::new(),
+    };
+    let source = if mapping.source_enabled() { wanted.filter().apply(&doc.source)? } else { None };
+    out.push(b'{');
+    push_address(out, &doc.index, doc_type, Some(&doc.id));
+    out.extend_from_slice(b",\"_version\":");
+    push_u64(out, doc.version);
+    out.extend_from_slice(b",\"_seq_no\":");
+    push_u64(out, doc.seq_no);
+    out.extend_from_slice(b",\"_primary_term\":");
+    push_u64(out, doc.primary_term);
+    if let Some(routing) = &doc.routing {
+        out.extend_from_slice(b",\"_routing\":");
+        push_str(out, routing);
+    }
+    out.extend_from_slice(b",\"found\":true");
+    if let Some(source) = source {
+        out.extend_from_slice(b",\"_source\":");
+        out.extend_from_slice(&source);
+    }
+    if !fields.is_empty() {
+        out.extend_from_slice(b",\"fields\":");
+        out.extend_from_slice(Value::Object(fields).to_string().as_bytes());
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Answers `GET` and `HEAD` of a document. A bare `?_source` answers the source by itself.
+pub(crate) async fn get(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: &str,
+) -> Result<Response, Error> {
+    let bare_source = request.params.peek("_source") == Some("");
+    let mut wanted = Wanted::take(request, true)?;
+    wanted.take_version(request)?;
+    request.finish()?;
+    let target = Target::read(&api.engine, index, doc_type, id, wanted.routing.take())?;
+    let Some(doc) = read(api, &request.principal, &target, id, &wanted).await? else {
+        return Ok(Response::json(
+            404,
+            json!({ "_index": &*target.name, "_type": doc_type.unwrap_or(DEFAULT_TYPE), "_id": id, "found": false }),
+        ));
+    };
+    if bare_source {
+        return source_alone(&target, doc_type, id, &doc, &wanted);
+    }
+    let mut out = Vec::with_capacity(doc.source.len() + 160);
+    push_found(&mut out, &target, doc_type, &doc, &wanted)?;
+    Ok(Response::raw_json(200, out))
+}
+
+/// Answers `_source` of a document.
+pub(crate) async fn source(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: &str,
+) -> Result<Response, Error> {
+    let mut wanted = Wanted::take(request, false)?;
+    wanted.take_version(request)?;
+    request.finish()?;
+    if wanted.source == Some(SourceFilter::None) {
+        return Err(Error::validation(&["fetching source can not be disabled"]));
+    }
+    let target = Target::read(&api.engine, index, doc_type, id, wanted.routing.take())?;
+    match read(api, &request.principal, &target, id, &wanted).await? {
+        Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted),
+        None => Err(absent("Document", &target, doc_type, id)),
+    }
+}
+
+fn source_alone(
+    target: &Target,
+    doc_type: Option<&str>,
+    id: &str,
+    doc: &StoredDoc,
+    wanted: &Wanted,
+) -> Result<Response, Error> {
+    if !target.index.mapping().source_enabled() {
+        return Err(absent("Source", target, doc_type, id));
+    }
+    let filter = wanted.source.clone().unwrap_or_default();
+    let source: Option<Bytes> = filter.apply(&doc.source)?;
+    source.map(|source| Response::raw_json(200, source)).ok_or_else(|| absent("Source", target, doc_type, id))
+}
+
+fn absent(what: &str, target: &Target, doc_type: Option<&str>, id: &str) -> Error {
+    let doc_type = doc_type.unwrap_or(DEFAULT_TYPE);
+    Error::resource_not_found(format!("{what} not found [{}]/[{doc_type}]/[{id}]", target.name))
+}

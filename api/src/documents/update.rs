@@ -1,0 +1,232 @@
+//! Partial updates.
+
+use millrace_storage::{Action, RefreshPolicy, Update, VersionType};
+use serde_json::Value;
+
+use crate::Api;
+use crate::documents::answer::{self, Dress};
+use crate::documents::id_problem;
+use crate::documents::options::{Expectation, WriteOptions};
+use crate::documents::source::SourceFilter;
+use crate::documents::write::{acknowledge, operation_of, refuse, write_one};
+use crate::error::Error;
+use crate::http::json::{push_u64, token};
+use crate::http::{Params, Request, Response};
+
+/// Members of an update body.
+const MEMBERS: [&str; 9] = [
+    "script",
+    "scripted_upsert",
+    "upsert",
+    "doc",
+    "doc_as_upsert",
+    "detect_noop",
+    "_source",
+    "if_seq_no",
+    "if_primary_term",
+];
+
+/// A parsed update body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parsed {
+    pub(crate) update: Update,
+    pub(crate) source: Option<SourceFilter>,
+    pub(crate) if_seq_no: Option<i64>,
+    pub(crate) if_primary_term: Option<i64>,
+}
+
+/// Parses an update body, as requests and `_bulk` lines carry it.
+pub(crate) fn parse(body: Value) -> Result<Parsed, Error> {
+    let Value::Object(members) = body else {
+        return Err(refusal(format!("Expected START_OBJECT but was: {}", token(&body))));
+    };
+    let mut parsed = Parsed::default();
+    parsed.update.detect_noop = true;
+    for (name, value) in members {
+        if value.is_null() && name != "doc" && name != "upsert" {
+            continue;
+        }
+        match name.as_str() {
+            "doc" => parsed.update.doc = Some(object(&name, value)?),
+            "upsert" => parsed.update.upsert = Some(object(&name, value)?),
+            "doc_as_upsert" => parsed.update.doc_as_upsert = flag(&name, &value)?,
+            "detect_noop" => parsed.update.detect_noop = flag(&name, &value)?,
+            "_source" => parsed.source = Some(SourceFilter::parse(&value)?),
+            "if_seq_no" => parsed.if_seq_no = Some(whole(&name, &value)?),
+            "if_primary_term" => parsed.if_primary_term = Some(whole(&name, &value)?),
+            "script" | "scripted_upsert" => {
+                return Err(Error::illegal_argument(
+                    "scripts are not supported: send the changed fields as [doc] instead of [script]",
+                ));
+            }
+            other => {
+                let near = crate::http::nearest(other, MEMBERS.into_iter());
+                let hint = match near.as_slice() {
+                    [] => String::new(),
+                    [one] => format!(" did you mean [{one}]?"),
+                    many => format!(" did you mean any of [{}]?", many.join(", ")),
+                };
+                return Err(refusal(format!("[UpdateRequest] unknown field [{other}]{hint}")));
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+/// Adds what is missing from an update to `problems`.
+pub(crate) fn check(parsed: &Parsed, expectation: &Expectation, retries: i64, problems: &mut Vec<String>) {
+    if expectation.version.is_some() || expectation.version_type.is_some_and(|t| t != VersionType::Internal) {
+        problems.push(
+            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and \
+             `if_primary_term` instead"
+                .to_owned(),
+        );
+    }
+    if parsed.update.doc.is_none() {
+        let problem = if parsed.update.doc_as_upsert {
+            "doc must be specified if doc_as_upsert is enabled"
+        } else {
+            "script or doc is missing"
+        };
+        problems.push(problem.to_owned());
+    }
+    if retries > 0 && expectation.if_seq_no.is_some() {
+        problems.push("compare and write operations can not be retried".to_owned());
+    }
+    if expectation.if_seq_no.is_some() && (parsed.update.upsert.is_some() || parsed.update.doc_as_upsert) {
+        problems.push("upsert requests don't support `if_seq_no` and `if_primary_term`".to_owned());
+    }
+    expectation.check_condition(problems);
+}
+
+/// Appends the `get` member that shows the source after an update.
+pub(crate) fn push_get(
+    out: &mut Vec<u8>,
+    outcome: &millrace_storage::WriteOutcome,
+    filter: Option<&SourceFilter>,
+) -> Result<(), Error> {
+    let (Some(filter), Some(source)) = (filter, &outcome.source) else { return Ok(()) };
+    let Some(source) = filter.apply(source)? else { return Ok(()) };
+    out.extend_from_slice(b",\"get\":{\"_seq_no\":");
+    push_u64(out, outcome.seq_no);
+    out.extend_from_slice(b",\"_primary_term\":");
+    push_u64(out, outcome.primary_term);
+    out.extend_from_slice(b",\"found\":true,\"_source\":");
+    out.extend_from_slice(&source);
+    out.push(b'}');
+    Ok(())
+}
+
+/// Answers `_update`.
+pub(crate) async fn update(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: &str,
+) -> Result<Response, Error> {
+    let options = WriteOptions::take(&mut request.params, true, false)?;
+    let mut expectation = Expectation::take(&mut request.params)?;
+    let source = SourceFilter::take(&mut request.params)?;
+    let retries = take_retries(&mut request.params)?;
+    request.finish()?;
+    let body =
+        request.json()?.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))?;
+    let mut parsed = parse(body)?;
+    expectation.if_seq_no = parsed.if_seq_no.or(expectation.if_seq_no);
+    expectation.if_primary_term = parsed.if_primary_term.or(expectation.if_primary_term);
+    let mut problems = Vec::new();
+    check(&parsed, &expectation, retries, &mut problems);
+    problems.extend(id_problem(id));
+    refuse(&problems)?;
+    parsed.update.retry_on_conflict = u32::try_from(retries).unwrap_or(0);
+    let filter = parsed.source.take().or(source);
+    let action = Action::Update(Box::new(parsed.update));
+    let op = operation_of(index, doc_type, Some(id), action, &options, &expectation);
+    let outcome = write_one(api, request, op, &options).await?;
+    let forced_refresh = options.refresh == RefreshPolicy::Immediate;
+    let dress = Dress { doc_type, forced_refresh, created: false };
+    if filter.is_none() {
+        return Ok(acknowledge(&outcome, dress));
+    }
+    let mut out = Vec::with_capacity(256);
+    out.push(b'{');
+    answer::push_members(&mut out, &outcome, dress);
+    push_get(&mut out, &outcome, filter.as_ref())?;
+    out.push(b'}');
+    Ok(Response::raw_json(answer::status(outcome.result), out))
+}
+
+fn take_retries(params: &mut Params) -> Result<i64, Error> {
+    match params.take_int("retry_on_conflict")?.unwrap_or(0) {
+        retries @ 0..=1_000_000 => Ok(retries),
+        other => Err(Error::illegal_argument(format!(
+            "[retry_on_conflict] must be between 0 and 1000000 but was [{other}]"
+        ))),
+    }
+}
+
+fn object(name: &str, value: Value) -> Result<Value, Error> {
+    if value.is_object() { Ok(value) } else { Err(wrong_type(name, &value)) }
+}
+
+fn flag(name: &str, value: &Value) -> Result<bool, Error> {
+    match value {
+        Value::Bool(flag) => Ok(*flag),
+        Value::String(text) if text == "true" || text == "false" => Ok(text == "true"),
+        other => Err(wrong_type(name, other)),
+    }
+}
+
+fn whole(name: &str, value: &Value) -> Result<i64, Error> {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).ok_or_else(|| wrong_type(name, value))
+}
+
+fn wrong_type(name: &str, value: &Value) -> Error {
+    refusal(format!("[UpdateRequest] {name} doesn't support values of type: {}", token(value)))
+}
+
+fn refusal(reason: String) -> Error {
+    Error::new(400, "x_content_parse_exception", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bodies() {
+        let parsed = parse(json!({ "doc": { "a": 1 }, "doc_as_upsert": true, "_source": ["a"] })).unwrap();
+        assert!(parsed.update.doc_as_upsert && parsed.update.detect_noop);
+        assert_eq!(parsed.update.doc, Some(json!({ "a": 1 })));
+        for (body, reason) in [
+            (json!({ "dac": {} }), "[UpdateRequest] unknown field [dac] did you mean [doc]?"),
+            (json!({ "zzzzzz": {} }), "[UpdateRequest] unknown field [zzzzzz]"),
+            (json!({ "doc": "x" }), "[UpdateRequest] doc doesn't support values of type: VALUE_STRING"),
+            (json!([]), "Expected START_OBJECT but was: START_ARRAY"),
+        ] {
+            assert_eq!(parse(body).unwrap_err().reason(), reason);
+        }
+        assert!(
+            parse(json!({ "script": "ctx._source.a = 1" })).unwrap_err().reason().contains("not supported")
+        );
+    }
+
+    #[test]
+    fn rules() {
+        let run = |body: Value, expectation: Expectation, retries: i64| {
+            let mut problems = Vec::new();
+            check(&parse(body).unwrap(), &expectation, retries, &mut problems);
+            problems
+        };
+        let doc = || json!({ "doc": {} });
+        assert!(run(doc(), Expectation::default(), 3).is_empty());
+        assert_eq!(run(json!({}), Expectation::default(), 0), ["script or doc is missing"]);
+        let conditional =
+            Expectation { if_seq_no: Some(1), if_primary_term: Some(1), ..Expectation::default() };
+        assert_eq!(run(doc(), conditional, 1), ["compare and write operations can not be retried"]);
+        let versioned = Expectation { version: Some(1), ..Expectation::default() };
+        assert_eq!(run(doc(), versioned, 0).len(), 1);
+    }
+}

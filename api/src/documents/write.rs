@@ -1,0 +1,185 @@
+//! Index, create and delete.
+
+use std::sync::Arc;
+
+use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
+use serde_json::json;
+
+use crate::Api;
+use crate::documents::answer::{self, Dress};
+use crate::documents::id_problem;
+use crate::documents::options::{Expectation, Operation, WriteOptions, no_pipeline};
+use crate::documents::target;
+use crate::error::Error;
+use crate::http::{Request, Response, path};
+use crate::routes::DEFAULT_TYPE;
+use crate::search::{self, Endpoint};
+
+/// Cluster setting that refuses to delete by wildcard.
+const DESTRUCTIVE_REQUIRES_NAME: &str = "action.destructive_requires_name";
+
+/// Stores a document. `create` says that the path asks for creation.
+pub(crate) async fn index(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: Option<&str>,
+    create: bool,
+) -> Result<Response, Error> {
+    let options = WriteOptions::take(&mut request.params, true, true)?;
+    let expectation = Expectation::take(&mut request.params)?;
+    let op_type = request.params.take("op_type");
+    request.finish()?;
+    let create = match op_type.as_deref() {
+        None => create,
+        Some("create") => true,
+        Some(other) if create => {
+            return Err(Error::illegal_argument(format!("opType must be 'create', found: [{other}]")));
+        }
+        Some("index") => false,
+        Some(other) => {
+            return Err(Error::illegal_argument(format!(
+                "opType must be 'create' or 'index', found: [{other}]"
+            )));
+        }
+    };
+    if request.body.is_empty() {
+        return Err(Error::new(400, "parse_exception", "request body is required"));
+    }
+    let mut problems = Vec::new();
+    let operation = if create { Operation::Create } else { Operation::Index };
+    expectation.check(operation, id.is_some(), &mut problems);
+    problems.extend(id.and_then(id_problem));
+    refuse(&problems)?;
+    let body = request.body.clone();
+    let action = if create { Action::Create(body) } else { Action::Index(body) };
+    let op = operation_of(index, doc_type, id, action, &options, &expectation);
+    let outcome = write_one(api, request, op, &options).await?;
+    let dress = Dress {
+        doc_type,
+        forced_refresh: options.refresh == RefreshPolicy::Immediate,
+        created: doc_type.is_some(),
+    };
+    let mut response = acknowledge(&outcome, dress);
+    if outcome.result == DocResult::Created {
+        let mut location = String::new();
+        for segment in [&*outcome.index, doc_type.unwrap_or(DEFAULT_TYPE), &*outcome.id] {
+            location.push('/');
+            path::encode(segment, &mut location);
+        }
+        response.headers.push(("location", location));
+    }
+    Ok(response)
+}
+
+/// Deletes a document; the id `*` stands for all of the index.
+pub(crate) async fn delete(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: &str,
+) -> Result<Response, Error> {
+    if id == "*" {
+        return delete_all(api, request, index).await;
+    }
+    let options = WriteOptions::take(&mut request.params, false, false)?;
+    let expectation = Expectation::take(&mut request.params)?;
+    request.finish()?;
+    let mut problems = Vec::new();
+    expectation.check(Operation::Delete, true, &mut problems);
+    problems.extend(id_problem(id));
+    refuse(&problems)?;
+    // Only a delete with a version of its own leaves a trace in an index that is not there yet.
+    if expectation.external().is_none() && !exists(api, index)? {
+        return Err(Error::index_not_found(index));
+    }
+    let op = operation_of(index, doc_type, Some(id), Action::Delete, &options, &expectation);
+    let outcome = write_one(api, request, op, &options).await?;
+    let forced_refresh = options.refresh == RefreshPolicy::Immediate;
+    Ok(acknowledge(&outcome, Dress { doc_type, forced_refresh, created: false }))
+}
+
+async fn delete_all(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+    let setting = api.engine.metadata().cluster_setting(DESTRUCTIVE_REQUIRES_NAME);
+    if setting.is_some_and(|value| value == json!(true) || value == json!("true")) {
+        return Err(Error::illegal_argument(
+            "Wildcard expressions or all indices are not allowed (action.destructive_requires_name is true)",
+        ));
+    }
+    let params = request.params.take_all();
+    let body = Some(json!({ "query": { "match_all": {} } }));
+    search::run_with(api, request, Endpoint::DeleteByQuery, index, params, body).await
+}
+
+fn exists(api: &Api, index: &str) -> Result<bool, Error> {
+    const ANY: IndicesOptions = IndicesOptions {
+        ignore_unavailable: true,
+        allow_no_indices: true,
+        expand_open: false,
+        expand_closed: false,
+        expand_hidden: false,
+        forbid_closed: false,
+        ignore_aliases: false,
+    };
+    let now = api.engine.clock().now_ms();
+    Ok(!api.engine.metadata().resolve(index, &ANY, now)?.is_empty())
+}
+
+pub(super) fn refuse(problems: &[String]) -> Result<(), Error> {
+    if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+}
+
+pub(super) fn operation_of(
+    index: &str,
+    doc_type: Option<&str>,
+    id: Option<&str>,
+    action: Action,
+    options: &WriteOptions,
+    expectation: &Expectation,
+) -> WriteOp {
+    WriteOp {
+        index: Arc::from(index),
+        id: id.map(str::to_owned),
+        routing: options.routing.clone(),
+        action,
+        version: expectation.external(),
+        if_seq_no: expectation.seq_no(),
+        if_primary_term: expectation.primary_term(),
+        require_alias: options.require_alias,
+        doc_type: Arc::from(doc_type.unwrap_or(DEFAULT_TYPE)),
+    }
+}
+
+/// Hands one operation to the engine.
+pub(super) async fn write_one(
+    api: &Api,
+    request: &Request,
+    op: WriteOp,
+    options: &WriteOptions,
+) -> Result<WriteOutcome, Error> {
+    if let Some(pipeline) = &options.pipeline {
+        return Err(no_pipeline(pipeline));
+    }
+    if op.require_alias {
+        target::require_alias(&api.engine, &op.index)?;
+    }
+    target::check_routing(&api.engine, &op)?;
+    let mut results =
+        api.engine.write(&request.principal, vec![op], options.refresh, options.timeout).await?;
+    match results.pop() {
+        Some(result) => Ok(result?),
+        None => Err(Error::concealed(500, "illegal_state_exception", &"the store answered no result")),
+    }
+}
+
+/// Answers an acknowledgement.
+pub(super) fn acknowledge(outcome: &WriteOutcome, dress: Dress<'_>) -> Response {
+    let mut out = Vec::with_capacity(256);
+    out.push(b'{');
+    answer::push_members(&mut out, outcome, dress);
+    out.push(b'}');
+    Response::raw_json(answer::status(outcome.result), out)
+}

@@ -1,0 +1,132 @@
+//! Requests and answers as handlers see them, and everything between them and the wire.
+//!
+//! The dispatcher makes a [`Request`] (after authentication, body decoded) and renders the
+//! [`Response`] that a handler returned: [`content`] knows media types, [`decode`] reads bodies,
+//! [`render`] applies `pretty`, `filter_path`, `format` and compression. A handler takes what it
+//! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
+
+pub(crate) mod content;
+pub(crate) mod decode;
+pub(crate) mod filter_path;
+pub(crate) mod json;
+mod offload;
+mod params;
+pub(crate) mod path;
+pub(crate) mod render;
+
+use bytes::Bytes;
+use http::Method;
+use millrace_storage::Principal;
+use serde_json::Value;
+
+pub(crate) use offload::offload;
+pub use params::Params;
+pub(crate) use params::nearest;
+
+use crate::error::Error;
+
+/// A request after authentication, body decoded (gunzipped), parameters split.
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks.
+    pub principal: Principal,
+    /// HTTP method.
+    pub method: Method,
+    /// Percent-decoded segments; empty ones (doubled and trailing slashes) dropped.
+    pub path: Vec<String>,
+    /// Query parameters.
+    pub params: Params,
+    /// The body, decompressed; JSON (or newline-delimited JSON) whatever the client's format was.
+    pub body: Bytes,
+}
+
+impl Request {
+    /// Parses the body as JSON; `None` where it is empty.
+    ///
+    /// # Errors
+    /// `json_parse_exception` for malformed JSON, nesting beyond 128 levels, or an object that names
+    /// a member twice.
+    pub fn json(&self) -> Result<Option<Value>, Error> {
+        if self.body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        offload(self.body.len(), || json::parse(&self.body)).map(Some)
+    }
+
+    /// Refuses parameters that no one has taken. Call it once every known parameter is taken and
+    /// before anything is changed.
+    ///
+    /// # Errors
+    /// `illegal_argument_exception` that names the parameters and the nearest known ones.
+    pub fn finish(&self) -> Result<(), Error> {
+        self.params.refuse_rest(&self.uri())
+    }
+
+    /// Returns the path, decoded, for messages.
+    pub fn uri(&self) -> String {
+        let mut uri = String::new();
+        for segment in &self.path {
+            uri.push('/');
+            uri.push_str(segment);
+        }
+        if uri.is_empty() { "/".to_owned() } else { uri }
+    }
+}
+
+/// An answer before rendering.
+#[derive(Debug)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Body,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+/// Body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// JSON, subject to `pretty`, `human`, `filter_path` and `format`.
+    Json(Value),
+    /// The same as serialized text: written as it is where none of those is asked.
+    RawJson(Bytes),
+    /// Bytes of another type, sent as they are.
+    Bytes {
+        /// Media type.
+        content_type: &'static str,
+        /// Content.
+        bytes: Bytes,
+    },
+    /// Plain text, sent as it is.
+    Text(String),
+    /// Nothing.
+    Empty,
+}
+
+impl Response {
+    /// Makes a JSON answer.
+    pub fn json(status: u16, body: Value) -> Self {
+        Self { status, body: Body::Json(body), headers: Vec::new() }
+    }
+
+    /// Makes an answer of serialized JSON.
+    pub fn raw_json(status: u16, body: impl Into<Bytes>) -> Self {
+        Self { status, body: Body::RawJson(body.into()), headers: Vec::new() }
+    }
+
+    /// Makes a plain text answer.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, body: Body::Text(body.into()), headers: Vec::new() }
+    }
+
+    /// Makes an answer without a body.
+    pub fn empty(status: u16) -> Self {
+        Self { status, body: Body::Empty, headers: Vec::new() }
+    }
+
+    /// Makes `{"acknowledged": true}`.
+    pub fn acknowledged() -> Self {
+        Self::json(200, serde_json::json!({ "acknowledged": true }))
+    }
+}

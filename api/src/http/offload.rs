@@ -1,0 +1,14 @@
+//! Keeping long computations from holding up the threads that serve connections.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Bytes of input from which work is worth moving its neighbours off the thread.
+const LARGE: usize = 256 << 10;
+
+/// Runs CPU work over `bytes` of input; where that is much and the runtime has several threads,
+/// other tasks of this thread move to another one first.
+pub(crate) fn offload<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let threaded = bytes > LARGE
+        && Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if threaded { tokio::task::block_in_place(work) } else { work() }
+}

@@ -1,0 +1,329 @@
+//! From a handler's [`Response`] to bytes on the wire: `pretty`, `human`, `filter_path`, `format`,
+//! compression, and the headers that every answer carries.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+use crate::error::Error;
+use crate::http::content::{self, Format, MediaType};
+use crate::http::filter_path::FilterPath;
+use crate::http::{Body, Params, Response, offload};
+
+/// Answers below this many bytes are not compressed.
+const GZIP_FROM: usize = 1024;
+
+/// How one request wants its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Style {
+    media: MediaType,
+    pretty: bool,
+    human: bool,
+    error_trace: bool,
+    filter: FilterPath,
+    gzip: bool,
+    head: bool,
+    opaque_id: Option<HeaderValue>,
+}
+
+impl Style {
+    /// Reads what headers alone say, for answers to requests whose parameters cannot be read.
+    pub(crate) fn from_headers(headers: &HeaderMap, head: bool) -> Self {
+        Self {
+            media: content::of_response(headers),
+            pretty: false,
+            human: false,
+            error_trace: false,
+            filter: FilterPath::default(),
+            gzip: content::takes_gzip(headers),
+            head,
+            opaque_id: headers.get("x-opaque-id").cloned(),
+        }
+    }
+
+    /// Takes the parameters that concern the answer's form. `_cat` sees `format` itself too.
+    pub(crate) fn take(&mut self, params: &mut Params, keep_format: bool) -> Result<(), Error> {
+        let format =
+            if keep_format { params.peek("format").map(str::to_owned) } else { params.take("format") };
+        match format.as_deref() {
+            None => {}
+            Some("json" | "application/json") => self.media.format = Format::Json,
+            Some("yaml" | "application/yaml") => self.media.format = Format::Yaml,
+            Some("text" | "txt" | "text/plain") if keep_format => {}
+            Some(other) => {
+                return Err(Error::illegal_argument(format!(
+                    "format [{other}] is not supported, use one of [json, yaml]"
+                )));
+            }
+        }
+        self.pretty = params.take_bool("pretty")?.unwrap_or(false);
+        self.human = params.take_bool("human")?.unwrap_or(false);
+        self.error_trace = params.take_bool("error_trace")?.unwrap_or(false);
+        if let Some(text) = params.take("filter_path") {
+            self.filter = FilterPath::parse(&text)?;
+        }
+        Ok(())
+    }
+
+    /// Renders an answer.
+    pub(crate) fn render(&self, response: Response) -> http::Response<Full<Bytes>> {
+        let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (content_type, mut bytes) = self.body(response.body, response.status);
+        let mut out = http::Response::new(Full::default());
+        *out.status_mut() = status;
+        let headers = out.headers_mut();
+        headers
+            .insert(HeaderName::from_static("x-elastic-product"), HeaderValue::from_static("Elasticsearch"));
+        if let Some(id) = &self.opaque_id {
+            headers.insert(HeaderName::from_static("x-opaque-id"), id.clone());
+        }
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        for (name, value) in response.headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                headers.append(name, value);
+            }
+        }
+        if self.gzip && !self.head && bytes.len() > GZIP_FROM {
+            if let Ok(compressed) = offload(bytes.len(), || gzip(&bytes)) {
+                bytes = compressed;
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        }
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        if !self.head {
+            *out.body_mut() = Full::new(bytes);
+        }
+        out
+    }
+
+    fn body(&self, body: Body, status: u16) -> (Option<HeaderValue>, Bytes) {
+        let media = || HeaderValue::try_from(self.media.content_type()).ok();
+        match body {
+            Body::Json(value) => (media(), self.write(value, status)),
+            Body::RawJson(bytes) => {
+                let as_is = !self.pretty
+                    && !self.human
+                    && !self.error_trace
+                    && self.filter.is_empty()
+                    && self.media.format != Format::Yaml;
+                let bytes = if as_is {
+                    bytes
+                } else {
+                    offload(bytes.len(), || match serde_json::from_slice(&bytes) {
+                        Ok(value) => self.write(value, status),
+                        Err(_) => bytes.clone(),
+                    })
+                };
+                (media(), bytes)
+            }
+            Body::Bytes { content_type, bytes } => (Some(HeaderValue::from_static(content_type)), bytes),
+            Body::Text(text) => {
+                (Some(HeaderValue::from_static("text/plain; charset=UTF-8")), Bytes::from(text))
+            }
+            Body::Empty => (None, Bytes::new()),
+        }
+    }
+
+    fn write(&self, mut value: Value, status: u16) -> Bytes {
+        if self.error_trace && status >= 400 {
+            add_trace(&mut value);
+        }
+        if self.human {
+            humanise(&mut value);
+        }
+        if !self.filter.is_empty() {
+            value = self.filter.apply(value);
+        }
+        if self.media.format == Format::Yaml {
+            let text = serde_norway::to_string(&value).unwrap_or_default();
+            return Bytes::from(format!("---\n{text}"));
+        }
+        let mut out = Vec::with_capacity(512);
+        if self.pretty {
+            let mut serializer = Serializer::with_formatter(&mut out, Pretty::default());
+            value.serialize(&mut serializer).expect("a JSON value serializes into memory");
+            out.push(b'\n');
+        } else {
+            serde_json::to_writer(&mut out, &value).expect("a JSON value serializes into memory");
+        }
+        Bytes::from(out)
+    }
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::new(3));
+    encoder.write_all(bytes)?;
+    encoder.finish().map(Bytes::from)
+}
+
+/// Adds the chain of causes to an error as its trace.
+fn add_trace(value: &mut Value) {
+    let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) else { return };
+    let line = |object: &Value| {
+        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        format!("{}: {}", text("type"), text("reason"))
+    };
+    let mut trace = line(&Value::Object(error.clone()));
+    if let Some(cause) = error.get("caused_by") {
+        trace.push_str("; caused by ");
+        trace.push_str(&line(cause));
+    }
+    error.insert("stack_trace".into(), trace.into());
+}
+
+/// Puts a readable twin before every `*_in_bytes` and `*_in_millis`, outside of documents.
+fn humanise(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(humanise),
+        Value::Object(members) => {
+            let old = std::mem::take(members);
+            let known = old.keys().cloned().collect::<std::collections::HashSet<_>>();
+            for (name, mut member) in old {
+                if !matches!(name.as_str(), "_source" | "fields" | "hits") {
+                    humanise(&mut member);
+                }
+                let twin = match (member.as_i64(), &name) {
+                    (Some(n), name) if name.ends_with("_in_bytes") => Some(("_in_bytes", bytes_text(n))),
+                    (Some(n), name) if name.ends_with("_in_millis") => Some(("_in_millis", millis_text(n))),
+                    _ => None,
+                };
+                if let Some((suffix, text)) = twin {
+                    let short = &name[..name.len() - suffix.len()];
+                    if !known.contains(short) {
+                        members.insert(short.to_owned(), text.into());
+                    }
+                }
+                members.insert(name, member);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Writes a byte count as OpenSearch does: one decimal, cut, none where it is zero.
+pub(crate) fn bytes_text(bytes: i64) -> String {
+    scaled(bytes, &[(1 << 50, "pb"), (1 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")], "b")
+}
+
+fn millis_text(millis: i64) -> String {
+    scaled(millis, &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")], "ms")
+}
+
+fn scaled(value: i64, units: &[(i64, &str)], smallest: &str) -> String {
+    for (size, unit) in units {
+        if value >= *size {
+            let tenths = (value % size) * 10 / size;
+            let whole = value / size;
+            return if tenths == 0 { format!("{whole}{unit}") } else { format!("{whole}.{tenths}{unit}") };
+        }
+    }
+    format!("{value}{smallest}")
+}
+
+/// Two spaces of indentation and `"name" : value`, as OpenSearch prints.
+#[derive(Default)]
+struct Pretty(PrettyFormatter<'static>);
+
+impl Formatter for Pretty {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b" : ")
+    }
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use serde_json::json;
+
+    fn style(query: &str) -> Style {
+        let mut style = Style::from_headers(&HeaderMap::new(), false);
+        style.take(&mut Params::parse(query).unwrap(), false).unwrap();
+        style
+    }
+
+    async fn text(style: &Style, body: Body) -> String {
+        let body = style.render(Response { status: 200, body, headers: Vec::new() }).into_body();
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn forms() {
+        let value = || Body::Json(json!({ "a": [1, {}], "size_in_bytes": 1536, "t_in_millis": 61000 }));
+        assert_eq!(
+            text(&style("pretty&filter_path=a"), value()).await,
+            "{\n  \"a\" : [\n    1,\n    { }\n  ]\n}\n"
+                .replace("{ }", "{}")
+                .replace("1,\n    {}", "1")
+                .replace("\n    1\n", "\n    1,\n    {}\n")
+        );
+        assert_eq!(
+            text(&style("human&filter_path=-a"), value()).await,
+            r#"{"size":"1.5kb","size_in_bytes":1536,"t":"1m","t_in_millis":61000}"#
+        );
+        assert_eq!(text(&style("format=yaml&filter_path=a"), value()).await, "---\na:\n- 1\n- {}\n");
+        let raw = || Body::RawJson(Bytes::from_static(b"{\"a\" : 1}"));
+        assert_eq!(text(&style(""), raw()).await, "{\"a\" : 1}");
+        assert_eq!(text(&style("filter_path=b"), raw()).await, "{}");
+    }
+
+    #[tokio::test]
+    async fn head_and_gzip() {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept-encoding", "gzip".parse().unwrap());
+        headers.insert("x-opaque-id", "me".parse().unwrap());
+        let body = Body::Text("x".repeat(5000));
+        let response =
+            Style::from_headers(&headers, false).render(Response { status: 200, body, headers: vec![] });
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        assert_eq!(response.headers()["x-opaque-id"], "me");
+        assert_eq!(response.headers()["x-elastic-product"], "Elasticsearch");
+        assert!(response.into_body().collect().await.unwrap().to_bytes().len() < 200);
+        let body = Body::Text("x".repeat(5000));
+        let response =
+            Style::from_headers(&headers, true).render(Response { status: 200, body, headers: vec![] });
+        assert_eq!(response.headers()["content-length"], "5000");
+        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+    }
+
+    #[test]
+    fn unknown_formats_are_refused() {
+        let mut style = Style::from_headers(&HeaderMap::new(), false);
+        assert!(style.take(&mut Params::parse("format=xml").unwrap(), false).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! `GET /`: who answers, in which version of the data API.
+
+use std::sync::OnceLock;
+
+use serde_json::json;
+
+use crate::auth::SecretStore;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Where the cluster's identity is kept.
+const UUID_KEY: &str = "cluster/uuid";
+/// Version of the data API that is spoken.
+const API_VERSION: &str = "7.10.2";
+
+/// How the server presents itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Name of this node.
+    pub node: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Identity of the cluster, kept with its data.
+    pub cluster_uuid: String,
+}
+
+impl Identity {
+    /// Reads the cluster's identity, giving it one at first start.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn open(
+        secrets: &dyn SecretStore,
+        node: impl Into<String>,
+        cluster: impl Into<String>,
+    ) -> Result<Self, Error> {
+        use base64::Engine as _;
+        let stored = secrets.get(UUID_KEY).await?.and_then(|bytes| String::from_utf8(bytes).ok());
+        let cluster_uuid = match stored {
+            Some(uuid) => uuid,
+            None => {
+                let uuid =
+                    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 16]>());
+                secrets.put(UUID_KEY, uuid.as_bytes()).await?;
+                uuid
+            }
+        };
+        Ok(Self { node: node.into(), cluster: cluster.into(), cluster_uuid })
+    }
+}
+
+/// Answers `GET /` and `HEAD /`.
+pub(crate) fn info(identity: &Identity, request: &Request) -> Result<Response, Error> {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    request.finish()?;
+    let build = BUILD.get_or_init(|| format!("millrace-{}", env!("CARGO_PKG_VERSION")));
+    Ok(Response::json(
+        200,
+        json!({
+            "name": identity.node,
+            "cluster_name": identity.cluster,
+            "cluster_uuid": identity.cluster_uuid,
+            "version": {
+                "number": API_VERSION,
+                "distribution": "opensearch",
+                "build_flavor": "default",
+                "build_type": "tar",
+                "build_hash": build,
+                "build_date": "unknown",
+                "build_snapshot": false,
+                "lucene_version": "8.7.0",
+                "minimum_wire_compatibility_version": "6.8.0",
+                "minimum_index_compatibility_version": "6.0.0-beta1"
+            },
+            "tagline": "You Know, for Search"
+        }),
+    ))
+}

@@ -1,0 +1,10 @@
+//! The data API driven through its service, in process, over a store in a temporary directory; and the
+//! server over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod bulk;
+mod documents;
+mod protocol;
+mod server;
+mod support;

@@ -1,0 +1,96 @@
+//! A service over an empty store, and requests to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use millrace_api::{Api, Authenticator, Error, HttpConfig, Identity, SecretStore, Service};
+use millrace_query::SearchService;
+use millrace_storage::{Config, Engine, SystemClock};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Secrets in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<HashMap<String, Vec<u8>>>);
+
+#[async_trait]
+impl SecretStore for Memory {
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.0.lock().get(key).cloned())
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+        self.0.lock().insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
+/// A running store with its service.
+pub(crate) struct Node {
+    pub(crate) api: Arc<Api>,
+    pub(crate) service: Service,
+    _data: TempDir,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) bytes: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("not JSON: {:?}", self.bytes))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap()
+    }
+}
+
+impl Node {
+    /// Starts one that takes every request for the administrator's.
+    pub(crate) async fn insecure() -> Self {
+        Self::start(Authenticator::insecure()).await
+    }
+
+    pub(crate) async fn start(authenticator: Authenticator) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+        let search = SearchService::new(engine.clone(), millrace_query::Config::default());
+        let identity = Identity::open(&Memory::default(), "node-1", "millrace").await.unwrap();
+        let api = Arc::new(Api::new(engine, search, authenticator, identity));
+        let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
+        Self { service: Service::new(api.clone(), &config), api, _data: data }
+    }
+
+    /// Sends a request; a JSON body unless a header says otherwise.
+    pub(crate) async fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        let (method, uri) = line.split_once(' ').unwrap();
+        let body = body.into();
+        let mut request = http::Request::builder().method(method).uri(uri);
+        if !body.is_empty() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.service.call(request.body(Full::new(body)).unwrap()).await;
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
+    }
+
+    /// Sends a request and checks its status.
+    pub(crate) async fn ask(&self, line: &str, body: &str, status: u16) -> Value {
+        let answer = self.send(line, &[], body.to_owned()).await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.text());
+        if answer.bytes.is_empty() { Value::Null } else { answer.json() }
+    }
+}
