@@ -50,7 +50,10 @@ impl Analyzers {
         if let Some(params) = components(settings, "char_filter").values().next() {
             return Err(Error::IllegalArgument(match params.type_name() {
                 Some(kind) => format!("Unknown char_filter type [{kind}] for [{}]", params.name),
-                None => format!("char_filter [{}] must specify either an analyzer type, or a tokenizer", params.name),
+                None => format!(
+                    "char_filter [{}] must specify either an analyzer type, or a tokenizer",
+                    params.name
+                ),
             }));
         }
         let scope = Scope { tokenizers, filters };
@@ -60,7 +63,8 @@ impl Analyzers {
             analyzers.insert(name, analyzer);
         }
         let mut normalizers = HashMap::new();
-        normalizers.insert("lowercase".to_owned(), Analyzer::new(Box::new(Keyword), vec![Box::new(Lowercase)]));
+        normalizers
+            .insert("lowercase".to_owned(), Analyzer::new(Box::new(Keyword), vec![Box::new(Lowercase)]));
         for (name, params) in components(settings, "normalizer") {
             let normalizer = scope.normalizer(&params)?;
             normalizers.insert(name, normalizer);
@@ -87,8 +91,9 @@ impl Analyzers {
 }
 
 fn built_in() -> Result<HashMap<String, Analyzer>> {
-    let characters =
-        |class| Box::new(CharTokenizer { class, max_token_length: DEFAULT_MAX_TOKEN_LENGTH }) as Box<dyn Tokenizer>;
+    let characters = |class| {
+        Box::new(CharTokenizer { class, max_token_length: DEFAULT_MAX_TOKEN_LENGTH }) as Box<dyn Tokenizer>
+    };
     let standard = || Box::new(Standard { max_token_length: DEFAULT_MAX_TOKEN_LENGTH }) as Box<dyn Tokenizer>;
     let mut analyzers = HashMap::new();
     let mut add = |name: &str, tokenizer, filters| {
@@ -138,10 +143,8 @@ impl Scope {
         let standard = |params: &Params| -> Result<Box<dyn Tokenizer>> {
             Ok(Box::new(Standard { max_token_length: max_token_length(params)? }))
         };
-        let letters = Box::new(CharTokenizer {
-            class: CharClass::Letter,
-            max_token_length: DEFAULT_MAX_TOKEN_LENGTH,
-        });
+        let letters =
+            Box::new(CharTokenizer { class: CharClass::Letter, max_token_length: DEFAULT_MAX_TOKEN_LENGTH });
         Ok(match kind {
             "custom" => self.custom(params)?,
             "standard" => {
@@ -299,9 +302,7 @@ fn max_token_length(params: &Params) -> Result<usize> {
 fn unconfigured(kind: &'static str, name: &str) -> Params {
     let mut settings = Map::new();
     settings.insert(format!("index.analysis.{kind}.{name}.type"), Value::String(name.to_owned()));
-    components(&settings, kind)
-        .remove(name)
-        .expect("a group with one parameter was put in")
+    components(&settings, kind).remove(name).expect("a group with one parameter was put in")
 }
 
 fn plain_tokenizer(name: &str) -> Result<Option<Box<dyn Tokenizer>>> {

@@ -46,7 +46,9 @@ pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> 
     {
         // A dictionary that no field needs is not even started.
         let uses = |record| {
-            present.iter().any(|(spec, _)| matches!(spec.indexing, Indexing::Text { record: r, .. } if r == record))
+            present
+                .iter()
+                .any(|(spec, _)| matches!(spec.indexing, Indexing::Text { record: r, .. } if r == record))
         };
         let [rows_terms, frequency_terms, position_terms] = &mut terms;
         let [rows_body, frequency_body, position_body] = &mut bodies;
@@ -57,7 +59,9 @@ pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> 
             .transpose()
             .map_err(unwritable)?;
         let mut positions_out = uses(Record::Positions)
-            .then(|| PostingsWriter::new(Record::Positions, position_terms, position_body, Some(&mut positions)))
+            .then(|| {
+                PostingsWriter::new(Record::Positions, position_terms, position_body, Some(&mut positions))
+            })
             .transpose()
             .map_err(unwritable)?;
         let mut texts = TextBuilder::default();
@@ -67,14 +71,17 @@ pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> 
             match (&spec.indexing, &column.values) {
                 (Indexing::Exact { .. } | Indexing::Number, _) => {
                     match exact::write(spec, column, chunk.rows, &mut rows_out)? {
-                        Accepted::All if matches!(spec.indexing, Indexing::Number) => contents.numbers.push(spec.id),
+                        Accepted::All if matches!(spec.indexing, Indexing::Number) => {
+                            contents.numbers.push(spec.id)
+                        }
                         Accepted::All => {}
                         Accepted::Rows(kept) => rows = Cow::Owned(kept),
                         Accepted::TooMany => contents.inexact.push(spec.id),
                     }
                 }
                 (&Indexing::Text { analyzer, record, norms: keeps_norms }, Values::Str(strings)) => {
-                    let field = TextField { id: spec.id, path: spec.path, analyzer, record, norms: keeps_norms };
+                    let field =
+                        TextField { id: spec.id, path: spec.path, analyzer, record, norms: keeps_norms };
                     let out = match record {
                         Record::Rows => &mut rows_out,
                         Record::Frequencies => frequencies_out.as_mut().expect("started for this field"),
@@ -90,7 +97,10 @@ pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> 
                     )?);
                 }
                 (Indexing::Text { .. }, _) => {
-                    return Err(Error::Internal(format!("values of text field [{}] are not strings", spec.path)));
+                    return Err(Error::Internal(format!(
+                        "values of text field [{}] are not strings",
+                        spec.path
+                    )));
                 }
                 (Indexing::PresenceOnly, _) => contents.inexact.push(spec.id),
             }

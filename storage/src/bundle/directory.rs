@@ -25,7 +25,10 @@ use super::contents::{Contents, POSITIONS};
 use super::postings::Record;
 
 /// Opens the three dictionaries with their postings, in the order of [`Record::ALL`].
-pub(super) fn open(bytes: &OwnedBytes, contents: &Contents) -> tantivy::Result<[Arc<InvertedIndexReader>; 3]> {
+pub(super) fn open(
+    bytes: &OwnedBytes,
+    contents: &Contents,
+) -> tantivy::Result<[Arc<InvertedIndexReader>; 3]> {
     let index = Index::open(View::new(bytes, contents))?;
     let segment = index.segment(index.new_segment_meta(*SEGMENT, contents.rows));
     let reader = SegmentReader::open(&segment)?;

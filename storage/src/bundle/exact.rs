@@ -94,10 +94,7 @@ pub(super) fn write<W: io::Write>(
                 let text = std::str::from_utf8(dictionary.get(key))
                     .map_err(|error| Error::Internal(format!("value of [{}]: {error}", spec.path)))?;
                 let normal = analyzers.normalize(name, text).ok_or_else(|| {
-                    Error::mapper_parsing(format!(
-                        "normalizer [{name}] not found for field [{}]",
-                        spec.path
-                    ))
+                    Error::mapper_parsing(format!("normalizer [{name}] not found for field [{}]", spec.path))
                 })?;
                 ids.push(interner.intern(normal.as_bytes()));
             }
@@ -237,7 +234,11 @@ fn write_rows<W: io::Write>(key: &[u8], rows: &[u32], out: &mut PostingsWriter<W
 }
 
 /// Writes the term that says which rows have a value of the path.
-pub(super) fn write_presence<W: io::Write>(path: PathId, rows: &[u32], out: &mut PostingsWriter<W>) -> Result<()> {
+pub(super) fn write_presence<W: io::Write>(
+    path: PathId,
+    rows: &[u32],
+    out: &mut PostingsWriter<W>,
+) -> Result<()> {
     write_rows(&term::presence(path), rows, out)
 }
 

@@ -96,7 +96,8 @@ pub(super) fn open(bytes: &[u8], name: &str, verify: bool) -> Result<Contents> {
     let Some(start) = body.checked_sub(number(0) as usize) else {
         return Err(corrupt(body, "the table of contents is longer than the file".to_owned()));
     };
-    let contents = Contents::decode(&bytes[start..body]).map_err(|reason| corrupt(start, reason.to_owned()))?;
+    let contents =
+        Contents::decode(&bytes[start..body]).map_err(|reason| corrupt(start, reason.to_owned()))?;
     let total = contents.sections.iter().try_fold(0u64, |total, len| total.checked_add(*len));
     if total != Some(start as u64) {
         return Err(corrupt(start, "lengths of the sections do not add up to the file".to_owned()));

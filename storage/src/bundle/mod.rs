@@ -9,20 +9,20 @@
 //! readers; tantivy's index writer, schema, document store and fast fields are not used. A bundle is
 //! three term dictionaries with their postings, one for each amount of detail that a posting can
 //! have ([`Record`]): rows alone, with frequencies, with positions. The fields of a mapping share
-//! them: a term starts with the number of its path ([`term`]). So a mapping of a thousand fields
+//! them: a term starts with the number of its path (module `term`). So a mapping of a thousand fields
 //! costs no more than one of ten, opening a bundle takes constant work, and bundles of different
 //! mappings merge without adapting anything. `docs/internals/bundle-format.md` describes the file.
 //!
 //! | file | concept |
 //! |---|---|
-//! | [`fields`] | what the builder needs to know of a mapped field |
-//! | [`build`](mod@build), [`exact`], [`text`] | from columns to sorted terms and their rows |
-//! | [`postings`] | one dictionary with its postings, as a writer |
-//! | [`norms`] | field lengths |
-//! | [`contents`], [`file`](mod@file) | table of contents, sections, footer, checksum |
-//! | [`directory`] | the view through which tantivy reads a section |
-//! | [`reader`], [`text_index`], [`rows`] | lookups |
-//! | [`merge`](mod@merge) | compaction |
+//! | `fields` | what the builder needs to know of a mapped field |
+//! | `build`, `exact`, `text` | from columns to sorted terms and their rows |
+//! | `postings` | one dictionary with its postings, as a writer |
+//! | `norms` | field lengths |
+//! | `contents`, `file` | table of contents, sections, footer, checksum |
+//! | `directory` | the view through which tantivy reads a section |
+//! | `reader`, `text_index`, `rows` | lookups |
+//! | `merge` | compaction |
 
 mod build;
 mod contents;

@@ -58,7 +58,12 @@ fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
     ]
 }
 
-fn column<T>(id: PathId, rows: &[Row], of: impl Fn(&Row) -> &Vec<T>, values: impl Fn(Vec<&T>) -> Values) -> Column {
+fn column<T>(
+    id: PathId,
+    rows: &[Row],
+    of: impl Fn(&Row) -> &Vec<T>,
+    values: impl Fn(Vec<&T>) -> Values,
+) -> Column {
     let mut numbers = Vec::new();
     let mut flat = Vec::new();
     for (number, row) in rows.iter().enumerate() {
@@ -193,9 +198,13 @@ fn check_strings(bundle: &Bundle, rows: &[Row], path: PathId, of: impl Fn(&Row) 
     assert_eq!(listed, counts);
     for value in values.iter().chain([&"unused".to_owned()]) {
         let scalar = Scalar::Str(value.clone());
-        assert_eq!(drain(bundle.postings(path, &scalar).unwrap()), expected(rows, |row| of(row).contains(value)));
+        assert_eq!(
+            drain(bundle.postings(path, &scalar).unwrap()),
+            expected(rows, |row| of(row).contains(value))
+        );
     }
-    let prefix: String = values.iter().next().map(|value| value.chars().take(1).collect()).unwrap_or_default();
+    let prefix: String =
+        values.iter().next().map(|value| value.chars().take(1).collect()).unwrap_or_default();
     let found: Vec<u32> = bundle.prefix_rows(path, prefix.as_bytes()).unwrap().iter().collect();
     assert_eq!(found, expected(rows, |row| of(row).iter().any(|value| value.starts_with(&prefix))));
     if let (Some(low), Some(high)) = (values.first(), values.last()) {
@@ -225,7 +234,8 @@ fn check_text(
     record: Record,
     of: impl Fn(&Row) -> &Vec<String>,
 ) {
-    let rows: Vec<BTreeMap<String, Vec<u32>>> = rows.iter().map(|row| positions(analyzers, of(row))).collect();
+    let rows: Vec<BTreeMap<String, Vec<u32>>> =
+        rows.iter().map(|row| positions(analyzers, of(row))).collect();
     let doc_count = rows.iter().filter(|row| !row.is_empty()).count() as u32;
     let Some(text) = bundle.text(path) else {
         assert_eq!(doc_count, 0);
@@ -266,8 +276,10 @@ fn check_text(
         assert_eq!(postings.doc(), TERMINATED);
         assert_eq!(text.doc_freq(term).unwrap(), count);
         let found: Vec<u32> = text.prefix_rows(&term[..1]).unwrap().iter().collect();
-        let with_prefix = |row: &BTreeMap<String, Vec<u32>>| row.keys().any(|other| other.starts_with(&term[..1]));
-        let expected: Vec<u32> = (0..rows.len() as u32).filter(|&row| with_prefix(&rows[row as usize])).collect();
+        let with_prefix =
+            |row: &BTreeMap<String, Vec<u32>>| row.keys().any(|other| other.starts_with(&term[..1]));
+        let expected: Vec<u32> =
+            (0..rows.len() as u32).filter(|&row| with_prefix(&rows[row as usize])).collect();
         assert_eq!(found, expected);
     }
     if text.has_norms() {
@@ -507,7 +519,10 @@ fn immense_terms_are_refused() {
     let error = build_fields(&specs(&analyzers), &chunk(&[row])).unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidInput);
     let message = error.to_string();
-    assert!(message.starts_with("Document contains at least one immense term in field=\"field\""), "{message}");
+    assert!(
+        message.starts_with("Document contains at least one immense term in field=\"field\""),
+        "{message}"
+    );
     assert!(message.contains("[-61, -87,") && message.ends_with("got 40000"), "{message}");
     assert!(check_term("f", &[b'x'; MAX_TERM_BYTES]).is_ok());
 }

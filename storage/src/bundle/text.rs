@@ -197,7 +197,8 @@ impl TextBuilder {
     /// Turns the tokens at hand into a shape.
     fn add_shape(&mut self, field: &TextField<'_>, positions: u32) -> Result<u32> {
         let count = |n: usize| {
-            u32::try_from(n).map_err(|_| Error::TooLarge(format!("text of [{}] exceeds 4 Gi tokens", field.path)))
+            u32::try_from(n)
+                .map_err(|_| Error::TooLarge(format!("text of [{}] exceeds 4 Gi tokens", field.path)))
         };
         let tokens = count(self.tokens.len())?;
         // Tokens come in position order: those at the position before them add no length.

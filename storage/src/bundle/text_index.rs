@@ -27,7 +27,10 @@ pub struct TextIndex {
 
 impl fmt::Debug for TextIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TextIndex").field("name", &self.name).field("field", &self.field).finish_non_exhaustive()
+        f.debug_struct("TextIndex")
+            .field("name", &self.name)
+            .field("field", &self.field)
+            .finish_non_exhaustive()
     }
 }
 

@@ -133,7 +133,8 @@ impl Standard {
             for segment in text[at..end].split_word_bounds() {
                 let joins = segment.chars().next().is_some_and(is_complex_context);
                 if let Some(run) = complex
-                    && (!joins || longer_than_utf16_units(&text[run..at + segment.len()], self.max_token_length))
+                    && (!joins
+                        || longer_than_utf16_units(&text[run..at + segment.len()], self.max_token_length))
                 {
                     out.emit(text, run, at);
                     complex = None;
@@ -216,7 +217,8 @@ mod tests {
                         .collect();
                     let run = |unicode: bool| {
                         let mut words = Vec::new();
-                        let mut sink = |token: &mut Token| words.push((token.start, token.end, token.position));
+                        let mut sink =
+                            |token: &mut Token| words.push((token.start, token.end, token.position));
                         let mut out = Emitter::new(&mut sink);
                         if unicode {
                             standard.unicode_run(&text, 0, text.len(), &mut out);

@@ -73,15 +73,12 @@ pub fn merge(inputs: &[(&Bundle, RowMap)], rows: u32, scratch: &Path, out: &mut 
         }
         let dictionary = scratch.section("terms")?;
         let body = scratch.section("postings")?;
-        let positions_section = (record == Record::Positions).then(|| scratch.section("positions")).transpose()?;
+        let positions_section =
+            (record == Record::Positions).then(|| scratch.section("positions")).transpose()?;
         let positions_out = positions_section.as_ref().map(|section| section.writer(&scratch)).transpose()?;
-        let writer = PostingsWriter::new(
-            record,
-            dictionary.writer(&scratch)?,
-            body.writer(&scratch)?,
-            positions_out,
-        )
-        .map_err(|error| scratch.error(error))?;
+        let writer =
+            PostingsWriter::new(record, dictionary.writer(&scratch)?, body.writer(&scratch)?, positions_out)
+                .map_err(|error| scratch.error(error))?;
         terms::merge(&plan, record, writer, &mut norms, &mut contents, &scratch)?;
         dictionaries[record.index()] = Some(dictionary);
         bodies[record.index()] = Some(body);

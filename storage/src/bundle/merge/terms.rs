@@ -41,7 +41,18 @@ pub(super) fn merge(
         streams.push(stream);
         sources.push(Source::default());
     }
-    let mut merger = Merger { plan, record, out, scratch, norms, contents, path: None, keep: false, text: None, unordered: Unordered::default() };
+    let mut merger = Merger {
+        plan,
+        record,
+        out,
+        scratch,
+        norms,
+        contents,
+        path: None,
+        keep: false,
+        text: None,
+        unordered: Unordered::default(),
+    };
     let mut key = Vec::new();
     let mut matching = Vec::with_capacity(plan.inputs.len());
     while let Some((&first, rest)) = open.split_first() {
@@ -210,29 +221,41 @@ impl Merger<'_, '_> {
             let Self { plan, record, out, text, .. } = self;
             let mut seen = text.as_mut().and_then(|text| text.seen.as_mut());
             for &at in matching {
-                decode(&plan.inputs[at], *record, streams[at].value(), &mut sources[at], |row, frequency, deltas| {
-                    if last.is_some_and(|last| last >= row) {
-                        return Err(misfit(format!("row {row} of a term comes out of order")));
-                    }
-                    last = Some(row);
-                    tokens += u64::from(frequency);
-                    if let Some(seen) = &mut seen {
-                        seen[row as usize / 64] |= 1 << (row % 64);
-                    }
-                    out.push(row, frequency, deltas);
-                    Ok(())
-                })?;
+                decode(
+                    &plan.inputs[at],
+                    *record,
+                    streams[at].value(),
+                    &mut sources[at],
+                    |row, frequency, deltas| {
+                        if last.is_some_and(|last| last >= row) {
+                            return Err(misfit(format!("row {row} of a term comes out of order")));
+                        }
+                        last = Some(row);
+                        tokens += u64::from(frequency);
+                        if let Some(seen) = &mut seen {
+                            seen[row as usize / 64] |= 1 << (row % 64);
+                        }
+                        out.push(row, frequency, deltas);
+                        Ok(())
+                    },
+                )?;
             }
         } else {
             let Self { plan, record, unordered, .. } = self;
             unordered.rows.clear();
             unordered.deltas.clear();
             for &at in matching {
-                decode(&plan.inputs[at], *record, streams[at].value(), &mut sources[at], |row, frequency, deltas| {
-                    unordered.rows.push((row, frequency, unordered.deltas.len()));
-                    unordered.deltas.extend_from_slice(deltas);
-                    Ok(())
-                })?;
+                decode(
+                    &plan.inputs[at],
+                    *record,
+                    streams[at].value(),
+                    &mut sources[at],
+                    |row, frequency, deltas| {
+                        unordered.rows.push((row, frequency, unordered.deltas.len()));
+                        unordered.deltas.extend_from_slice(deltas);
+                        Ok(())
+                    },
+                )?;
             }
             unordered.rows.sort_unstable();
             for &(row, frequency, start) in &unordered.rows {
@@ -275,7 +298,8 @@ fn decode(
             blocks
         }
         None => {
-            let blocks = reader.read_block_postings_from_terminfo(info, record.option()).map_err(unreadable)?;
+            let blocks =
+                reader.read_block_postings_from_terminfo(info, record.option()).map_err(unreadable)?;
             source.blocks.insert(blocks)
         }
     };
