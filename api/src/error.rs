@@ -235,6 +235,11 @@ impl Error {
         let reason = error.to_string();
         match error {
             S::IndexNotFound { index } => Self::index_not_found_because(index, reason),
+            S::AutoCreateRefused { index, .. } => Self::index_not_found_because(index, reason),
+            S::Parse(_) => Self::new(400, "parse_exception", reason),
+            S::RoutingMissing { index, .. } => {
+                Self::new(400, "routing_missing_exception", reason).with("index", index.as_str())
+            }
             S::IndexAlreadyExists { index, uuid } => {
                 Self::new(400, "resource_already_exists_exception", reason)
                     .with("index_uuid", uuid.as_str())

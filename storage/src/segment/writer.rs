@@ -182,7 +182,6 @@ impl<W: Write + Send> Writer<W> {
     /// Writes the footer.
     pub(crate) fn finish(mut self) -> Result<(W, Written)> {
         self.end_group()?;
-        self.file.finish()?;
         let rows = u32::try_from(self.rows).map_err(|_| Error::Internal("segment over 2^32 rows".to_owned()))?;
         let (out, bytes, sums) = self.file.into_inner()?.finish();
         Ok((out, Written { rows, bytes, sums, columns: self.statistics.finish() }))

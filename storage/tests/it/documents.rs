@@ -16,6 +16,16 @@ pub(crate) async fn open(dir: &std::path::Path) -> Arc<Engine> {
     Engine::open(config(dir), Arc::new(SystemClock)).await.unwrap()
 }
 
+/// Opens the directory of an engine that was dropped, once its last task has ended.
+pub(crate) async fn reopen(dir: &std::path::Path) -> Arc<Engine> {
+    loop {
+        match Engine::open(config(dir), Arc::new(SystemClock)).await {
+            Err(Error::Locked(_)) => tokio::task::yield_now().await,
+            other => return other.unwrap(),
+        }
+    }
+}
+
 pub(crate) fn index_op(index: &str, id: Option<&str>, source: &str) -> WriteOp {
     op(index, id, Action::Index(Bytes::copy_from_slice(source.as_bytes())))
 }
@@ -109,7 +119,7 @@ async fn what_was_acknowledged_is_replayed_after_a_stop_without_flush() {
     assert!(write(&engine, ops.collect()).await.iter().all(Result::is_ok));
     write(&engine, vec![op("a", Some("3"), Action::Delete)]).await.remove(0).unwrap();
     drop(engine); // no shutdown: the log has the rest
-    let engine = open(dir.path()).await;
+    let engine = reopen(dir.path()).await;
     assert!(source(&engine, "a", "3").await.is_none());
     assert_eq!(source(&engine, "a", "10").await, Some((1, r#"{"v":10}"#.to_owned())));
     assert_eq!(source(&engine, "a", "30").await, Some((2, r#"{"v":1030,"new":"x"}"#.to_owned())));
