@@ -44,6 +44,7 @@ pub use tree::Mapping;
 pub(crate) use tree::{Child, Leaf, Mark, NullValue, Object};
 
 use crate::analysis::Analyzers;
+use settings::Settings;
 use crate::{Error, Result};
 
 /// The coercions that documents share with mapping bodies and queries.
