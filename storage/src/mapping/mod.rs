@@ -44,8 +44,8 @@ pub use tree::Mapping;
 pub(crate) use tree::{Child, Leaf, Mark, NullValue, Object};
 
 use crate::analysis::Analyzers;
-use settings::Settings;
 use crate::{Error, Result};
+use settings::Settings;
 
 /// The coercions that documents share with mapping bodies and queries.
 pub(crate) mod values {

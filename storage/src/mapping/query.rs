@@ -136,7 +136,9 @@ impl Mapping {
 /// Whether a number given as a float or a string lies outside of `[least, beyond)`.
 fn is_beyond(value: &Value, least: f64, beyond: f64) -> bool {
     let number = match value {
-        Value::Number(number) if number.is_i64() || number.is_u64() && beyond > 1e19 => return false,
+        // Exact integers need no detour over floats, which round.
+        Value::Number(number) if number.is_u64() && beyond > 1e19 => return false,
+        Value::Number(number) if number.is_i64() && least < 0.0 => return false,
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.parse().ok(),
         _ => None,

@@ -22,7 +22,9 @@ fn bodies_are_shown_as_opensearch_shows_them() {
         (json!({}), json!({})),
         (properties(json!({})), json!({})),
         (
-            properties(json!({"b": {"type": "keyword", "index": true}, "a": {"type": "long", "coerce": true}})),
+            properties(
+                json!({"b": {"type": "keyword", "index": true}, "a": {"type": "long", "coerce": true}}),
+            ),
             properties(json!({"a": {"type": "long", "coerce": true}, "b": {"type": "keyword"}})),
         ),
         (
@@ -48,12 +50,20 @@ fn bodies_are_shown_as_opensearch_shows_them() {
             json!({"_routing": {"required": true}, "_meta": {"x": 1}, "_data_stream_timestamp": {"enabled": true}}),
         ),
         (
-            properties(json!({"a": {"type": "alias", "path": "k"}, "k": {"type": "keyword", "null_value": "NULL", "doc_values": false}})),
-            properties(json!({"a": {"type": "alias", "path": "k"}, "k": {"type": "keyword", "null_value": "NULL", "doc_values": false}})),
+            properties(
+                json!({"a": {"type": "alias", "path": "k"}, "k": {"type": "keyword", "null_value": "NULL", "doc_values": false}}),
+            ),
+            properties(
+                json!({"a": {"type": "alias", "path": "k"}, "k": {"type": "keyword", "null_value": "NULL", "doc_values": false}}),
+            ),
         ),
         (
-            properties(json!({"d": {"type": "date", "format": "yyyy-MM-dd||epoch_millis"}, "s": {"type": "scaled_float", "scaling_factor": 100}})),
-            properties(json!({"d": {"type": "date", "format": "yyyy-MM-dd||epoch_millis"}, "s": {"type": "scaled_float", "scaling_factor": 100.0}})),
+            properties(
+                json!({"d": {"type": "date", "format": "yyyy-MM-dd||epoch_millis"}, "s": {"type": "scaled_float", "scaling_factor": 100}}),
+            ),
+            properties(
+                json!({"d": {"type": "date", "format": "yyyy-MM-dd||epoch_millis"}, "s": {"type": "scaled_float", "scaling_factor": 100.0}}),
+            ),
         ),
         (
             json!({"dynamic_templates": [{"t": {"match": "*_s", "mapping": {"type": "keyword"}}}, {"u": {"match_mapping_type": "*", "mapping": {"index": false}}}]}),
@@ -69,31 +79,70 @@ fn bodies_are_shown_as_opensearch_shows_them() {
 fn bad_bodies_are_refused_in_opensearch_words() {
     let cases = [
         (json!({"foo": "bar"}), "Root mapping definition has unsupported parameters:  [foo : bar]"),
-        (json!({"foo": {"a": [1, "b"]}}), "Root mapping definition has unsupported parameters:  [foo : {a=[1, b]}]"),
+        (
+            json!({"foo": {"a": [1, "b"]}}),
+            "Root mapping definition has unsupported parameters:  [foo : {a=[1, b]}]",
+        ),
         (properties(json!({"f": {"type": "nope"}})), "No handler for type [nope] declared on field [f]"),
-        (properties(json!({"f": {"type": "geo_shape"}})), "No handler for type [geo_shape] declared on field [f]"),
-        (properties(json!({"f": {"type": "keyword", "x": 1}})), "unknown parameter [x] on mapper [f] of type [keyword]"),
-        (properties(json!({"f": {"type": "long", "index": null}})), "[index] on mapper [f] of type [long] must not have a [null] value"),
-        (properties(json!({"f": {"type": "long", "index": "no"}})), "Failed to parse value [no] as only [true] or [false] are allowed."),
+        (
+            properties(json!({"f": {"type": "geo_shape"}})),
+            "No handler for type [geo_shape] declared on field [f]",
+        ),
+        (
+            properties(json!({"f": {"type": "keyword", "x": 1}})),
+            "unknown parameter [x] on mapper [f] of type [keyword]",
+        ),
+        (
+            properties(json!({"f": {"type": "long", "index": null}})),
+            "[index] on mapper [f] of type [long] must not have a [null] value",
+        ),
+        (
+            properties(json!({"f": {"type": "long", "index": "no"}})),
+            "Failed to parse value [no] as only [true] or [false] are allowed.",
+        ),
         (properties(json!({"f": {}})), "No type specified for field [f]"),
         (properties(json!({"f": 1})), "Expected map for property [fields] on field [f]"),
         (properties(json!({"f": {"type": "scaled_float"}})), "Field [scaling_factor] is required"),
-        (properties(json!({"f": {"type": "scaled_float", "scaling_factor": -1}})), "[scaling_factor] must be a positive number, got [-1.0]"),
+        (
+            properties(json!({"f": {"type": "scaled_float", "scaling_factor": -1}})),
+            "[scaling_factor] must be a positive number, got [-1.0]",
+        ),
         (properties(json!({"f": {"type": "constant_keyword"}})), "missing required parameter [value]"),
         (properties(json!({"f": {"type": "date", "format": "fff"}})), "Unknown pattern letter: f"),
         (properties(json!({"f": {"type": "ip", "null_value": "x"}})), "'x' is not an IP string literal."),
-        (properties(json!({"f": {"type": "object", "bar": 1}})), "Mapping definition for [f] has unsupported parameters:  [bar : 1]"),
+        (
+            properties(json!({"f": {"type": "object", "bar": 1}})),
+            "Mapping definition for [f] has unsupported parameters:  [bar : 1]",
+        ),
         (properties(json!({"f": {"type": "alias"}})), "The [path] property must be specified for field [f]."),
-        (properties(json!({"f": {"type": "alias", "path": "g"}})), "an alias must refer to an existing field in the mappings."),
-        (properties(json!({"f": {"type": "text", "fields": {"a": {"type": "object"}}}})), "Type [object] cannot be used in multi field"),
+        (
+            properties(json!({"f": {"type": "alias", "path": "g"}})),
+            "an alias must refer to an existing field in the mappings.",
+        ),
+        (
+            properties(json!({"f": {"type": "text", "fields": {"a": {"type": "object"}}}})),
+            "Type [object] cannot be used in multi field",
+        ),
         (properties(json!({"": {"type": "text"}})), "name cannot be empty string"),
         (properties(json!({"a..b": {"type": "text"}})), "Invalid field name a..b"),
         (json!({"dynamic": "maybe"}), "Failed to parse value [maybe] as only [true] or [false] are allowed."),
-        (json!({"dynamic_templates": [{"t": {"mapping": {}}}]}), "template must have match, path_match or match_mapping_type set"),
-        (json!({"dynamic_templates": [{"t": {"match": "("  , "match_pattern": "regex", "mapping": {}}}]}), "Pattern [(] of type [regex] is invalid"),
-        (json!({"dynamic_templates": [{"t": {"match": "x", "mapping": {"type": "nope"}}}]}), "No handler for type [nope]"),
+        (
+            json!({"dynamic_templates": [{"t": {"mapping": {}}}]}),
+            "template must have match, path_match or match_mapping_type set",
+        ),
+        (
+            json!({"dynamic_templates": [{"t": {"match": "("  , "match_pattern": "regex", "mapping": {}}}]}),
+            "Pattern [(] of type [regex] is invalid",
+        ),
+        (
+            json!({"dynamic_templates": [{"t": {"match": "x", "mapping": {"type": "nope"}}}]}),
+            "No handler for type [nope]",
+        ),
         (json!({"_source": {"x": 1}}), "unsupported parameters:  [x : 1]"),
-        (properties(json!({"a": {"type": "long"}, "a.b": {"type": "long"}})), "can't merge a non object mapping [a] with an object mapping"),
+        (
+            properties(json!({"a": {"type": "long"}, "a.b": {"type": "long"}})),
+            "can't merge a non object mapping [a] with an object mapping",
+        ),
     ];
     for (body, expected) in cases {
         match Mapping::parse(&body, &Map::new()) {
@@ -101,7 +150,8 @@ fn bad_bodies_are_refused_in_opensearch_words() {
             Err(error) => assert!(error.to_string().contains(expected), "{body}: {error}"),
         }
     }
-    let Err(Error::MapperParsing { reason, caused_by }) = Mapping::parse(&json!({"x": 1}), &Map::new()) else {
+    let Err(Error::MapperParsing { reason, caused_by }) = Mapping::parse(&json!({"x": 1}), &Map::new())
+    else {
         panic!("not a mapper_parsing_exception");
     };
     assert!(reason.starts_with("Failed to parse mapping [_doc]: Root"), "{reason}");
@@ -116,9 +166,11 @@ fn updates_add_change_or_conflict() {
         "m": {"type": "keyword", "meta": {"bar": "baz"}},
     })));
     let grown = base
-        .merge(&properties(json!({"k": {"type": "keyword", "ignore_above": 20, "fields": {"t": {"type": "text"}}},
+        .merge(&properties(
+            json!({"k": {"type": "keyword", "ignore_above": 20, "fields": {"t": {"type": "text"}}},
             "new": {"type": "date"}, "o": {"properties": {"y": {"type": "long"}}},
-            "m": {"type": "keyword", "meta": {"baz": "quux"}}})))
+            "m": {"type": "keyword", "meta": {"baz": "quux"}}}),
+        ))
         .unwrap();
     assert_eq!(grown.version(), base.version() + 1);
     assert_eq!(grown.field("k").unwrap().ignore_above, Some(20));
@@ -130,12 +182,18 @@ fn updates_add_change_or_conflict() {
     }
     let conflicts = [
         (json!({"n": {"type": "keyword"}}), "mapper [n] cannot be changed from type [long] to [keyword]"),
-        (json!({"n": {"type": "long"}}), "Mapper for [n] conflicts with existing mapper:\n\tCannot update parameter [index] from [false] to [true]"),
+        (
+            json!({"n": {"type": "long"}}),
+            "Mapper for [n] conflicts with existing mapper:\n\tCannot update parameter [index] from [false] to [true]",
+        ),
         (json!({"k": {"properties": {}}}), "can't merge a non object mapping [k] with an object mapping"),
         (json!({"o": {"type": "long"}}), "can't merge a non object mapping [o] with an object mapping"),
         (json!({"o": {"type": "nested"}}), "cannot change object mapping from non-nested to nested"),
         (json!({"ne": {"type": "object"}}), "cannot change object mapping from nested to non-nested"),
-        (json!({"o": {"properties": {"x": {"type": "ip", "store": true}}}}), "Cannot update parameter [store] from [false] to [true]"),
+        (
+            json!({"o": {"properties": {"x": {"type": "ip", "store": true}}}}),
+            "Cannot update parameter [store] from [false] to [true]",
+        ),
     ];
     for (update, expected) in conflicts {
         let error = base.merge(&properties(update.clone())).unwrap_err();
@@ -148,10 +206,26 @@ fn updates_add_change_or_conflict() {
 #[test]
 fn limits_hold() {
     let cases = [
-        (json!({"index.mapping.total_fields.limit": "2"}), json!({"a": {"type": "text", "fields": {"b": {"type": "keyword"}, "c": {"type": "keyword"}}}}), "Limit of total fields [2] has been exceeded"),
-        (json!({"index.mapping.depth.limit": 2}), json!({"a": {"properties": {"b": {"properties": {"c": {"type": "long"}}}}}}), "Limit of mapping depth [2] has been exceeded due to object field [a.b]"),
-        (json!({"index.mapping.nested_fields.limit": "1"}), json!({"a": {"type": "nested"}, "b": {"type": "nested"}}), "Limit of nested fields [1] has been exceeded"),
-        (json!({"index.mapping.field_name_length.limit": "3"}), json!({"abcd": {"type": "long"}}), "Field name [abcd] is longer than the limit of [3] characters"),
+        (
+            json!({"index.mapping.total_fields.limit": "2"}),
+            json!({"a": {"type": "text", "fields": {"b": {"type": "keyword"}, "c": {"type": "keyword"}}}}),
+            "Limit of total fields [2] has been exceeded",
+        ),
+        (
+            json!({"index.mapping.depth.limit": 2}),
+            json!({"a": {"properties": {"b": {"properties": {"c": {"type": "long"}}}}}}),
+            "Limit of mapping depth [2] has been exceeded due to object field [a.b]",
+        ),
+        (
+            json!({"index.mapping.nested_fields.limit": "1"}),
+            json!({"a": {"type": "nested"}, "b": {"type": "nested"}}),
+            "Limit of nested fields [1] has been exceeded",
+        ),
+        (
+            json!({"index.mapping.field_name_length.limit": "3"}),
+            json!({"abcd": {"type": "long"}}),
+            "Field name [abcd] is longer than the limit of [3] characters",
+        ),
     ];
     for (limits, body, expected) in cases {
         let error = Mapping::parse(&properties(body), &settings(limits)).unwrap_err();
@@ -215,7 +289,11 @@ fn query_values() {
         "ns": {"type": "date_nanos"}, "ip": {"type": "ip"}, "bo": {"type": "boolean"}, "k": {"type": "keyword"}, "g": {"type": "geo_point"},
     })));
     let now = 1_710_510_330_123;
-    let v4 = |last| { let mut ip = [0; 16]; ip[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, last]); Scalar::Ip(ip) };
+    let v4 = |last| {
+        let mut ip = [0; 16];
+        ip[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, last]);
+        Scalar::Ip(ip)
+    };
     for (path, value, round_up, expected) in [
         ("l", json!("5"), false, Scalar::I64(5)),
         ("l", json!(5.7), false, Scalar::I64(6)),
@@ -237,13 +315,21 @@ fn query_values() {
         let field = mapping.field(path).unwrap();
         assert_eq!(mapping.parse_value(field, &value, now, round_up).unwrap(), expected, "{path} {value}");
     }
-    for (path, value) in [("l", json!("abc")), ("d", json!("xx")), ("ip", json!("1.2.3")), ("bo", json!(1)), ("k", json!([1]))] {
+    for (path, value) in
+        [("l", json!("abc")), ("d", json!("xx")), ("ip", json!("1.2.3")), ("bo", json!(1)), ("k", json!([1]))]
+    {
         let field = mapping.field(path).unwrap();
         assert!(mapping.parse_value(field, &value, now, false).is_err(), "{path} {value}");
     }
     for (path, value, some) in [
-        ("l", json!(5.5), false), ("l", json!(5.0), true), ("b", json!(300), false), ("b", json!(3), true), ("l", json!(1e30), false),
-        ("u", json!(-1), false), ("u", json!(u64::MAX), true), ("l", json!(i64::MAX), true),
+        ("l", json!(5.5), false),
+        ("l", json!(5.0), true),
+        ("b", json!(300), false),
+        ("b", json!(3), true),
+        ("l", json!(1e30), false),
+        ("u", json!(-1), false),
+        ("u", json!(u64::MAX), true),
+        ("l", json!(i64::MAX), true),
     ] {
         let term = mapping.parse_term(mapping.field(path).unwrap(), &value, now).unwrap();
         assert_eq!(term.is_some(), some, "{path} {value}");
