@@ -231,7 +231,7 @@ fn documents_that_are_refused_whole() {
     let mapping = mapping_with(
         json!({"properties": {
             "o": {"properties": {"s": {"type": "long"}}}, "al": {"type": "alias", "path": "k"}, "k": {"type": "keyword"},
-            "strict": {"dynamic": "strict", "properties": {}}, "off": {"enabled": false}, "ne": {"type": "nested"},
+            "strict": {"dynamic": "strict", "properties": {}}, "off": {"enabled": false}, "ne": {"type": "nested"}, "fl": {"type": "flat_object"},
             "loose": {"dynamic": false, "properties": {}},
         }}),
         json!({"index.mapping.nested_objects.limit": "2"}),
@@ -251,6 +251,7 @@ fn documents_that_are_refused_whole() {
         (r#"{"o.s": 1, "o.s": 2}"#, "failed to parse", "Duplicate field 'o.s'"),
         (r#"{"loose": {"a": 1, "a": 2}}"#, "failed to parse", "Duplicate field 'a'"),
         (r#"{"off": {"b": [{"a": 1, "b": 1, "a": 2}]}}"#, "failed to parse", "Duplicate field 'a'"),
+        (r#"{"fl": {"a": {"b": 1, "b": 2}}}"#, "failed to parse", "Duplicate field 'b'"),
         (r#"{"": 1}"#, "failed to parse", "field name cannot be an empty string"),
         (r#"{"a..b": 1}"#, "failed to parse", "makes object resolution ambiguous: [a..b]"),
         (r#"{"a. .b": 1}"#, "failed to parse", "object field cannot contain only whitespace: ['a. .b']"),
