@@ -139,6 +139,14 @@ impl Columns {
         }
         let slot_at = self.slot_of[at] - 1;
         let slot = &mut self.slots[slot_at as usize];
+        if slot.column.kind != kind {
+            // A failed document had a new field of that number, which now goes to another: all of the
+            // former's values were undone with it.
+            debug_assert!(slot.column.rows.is_empty());
+            slot.column.kind = kind;
+            slot.column.values = Values::empty(kind);
+            slot.interner = Interner::default();
+        }
         if slot.touched != self.row + 1 {
             slot.touched = self.row + 1;
             let distinct = match &slot.column.values {

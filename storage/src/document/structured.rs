@@ -57,7 +57,7 @@ impl ChunkBuilder {
 
     /// Parses `lon, lat[, z]]`, the array being open.
     fn coordinates(&mut self, json: &mut Jiter<'_>, leaf: u32, first: Peek, start: usize) -> Parsed<()> {
-        let (numbers, wrong) = numbers(json, first)?;
+        let (numbers, wrong) = self.numbers(json, first)?;
         let preview = || super::failure::preview(json.slice_to_current(start));
         match (wrong, numbers.as_slice()) {
             (false, [lon, lat] | [lon, lat, _]) => {
@@ -85,7 +85,7 @@ impl ChunkBuilder {
             Peek::Object => {
                 let start = json.current_index();
                 self.depth += 1;
-                let parts = point_object(json)?;
+                let parts = self.point_object(json)?;
                 self.depth -= 1;
                 let point =
                     match (parts.wrong, parts.hash, parts.lat, parts.lon, parts.coordinates.as_slice()) {
@@ -163,11 +163,13 @@ impl ChunkBuilder {
         }
         self.depth += 1;
         let above = self.flat_path.len();
+        let names = self.keys.open_unmapped();
         let mut key = json.known_object()?;
         while let Some(name) = key {
             if name.is_empty() {
                 return Err(Failure::rule("field name cannot be an empty string"));
             }
+            self.keys.add(name);
             if above > 0 {
                 self.flat_path.push('.');
             }
@@ -176,6 +178,7 @@ impl ChunkBuilder {
             self.flat_path.truncate(above);
             key = json.next_key()?;
         }
+        self.end_names(json, names)?;
         self.depth -= 1;
         Ok(())
     }
@@ -214,97 +217,102 @@ fn expected() -> Cause {
     Cause::new("parse_exception", "geo_point expected")
 }
 
-/// Reads the rest of an array, keeping its numbers; says whether anything else is in it.
-fn numbers(json: &mut Jiter<'_>, first: Peek) -> Parsed<(Vec<f64>, bool)> {
-    let mut numbers = Vec::with_capacity(3);
-    let mut wrong = false;
-    let mut next = Some(first);
-    while let Some(peek) = next {
-        if peek.is_num() {
-            match number_text(json, peek)?.parse() {
-                Ok(number) if numbers.len() < 4 => numbers.push(number),
-                Ok(_) => {}
-                Err(_) => wrong = true,
+impl ChunkBuilder {
+    /// Reads the rest of an array, keeping its numbers; says whether anything else is in it.
+    fn numbers(&mut self, json: &mut Jiter<'_>, first: Peek) -> Parsed<(Vec<f64>, bool)> {
+        let mut numbers = Vec::with_capacity(3);
+        let mut wrong = false;
+        let mut next = Some(first);
+        while let Some(peek) = next {
+            if peek.is_num() {
+                match number_text(json, peek)?.parse() {
+                    Ok(number) if numbers.len() < 4 => numbers.push(number),
+                    Ok(_) => {}
+                    Err(_) => wrong = true,
+                }
+            } else {
+                self.skip(json)?;
+                wrong = true;
             }
-        } else {
-            json.known_skip(peek)?;
-            wrong = true;
+            next = json.array_step()?;
         }
-        next = json.array_step()?;
+        Ok((numbers, wrong))
     }
-    Ok((numbers, wrong))
-}
 
-/// Reads a point given as an object to its end, whatever is wrong with it.
-fn point_object(json: &mut Jiter<'_>) -> Parsed<PointParts> {
-    let mut parts = PointParts::default();
-    let mut key = json.known_object()?;
-    while let Some(name) = key {
-        enum Part {
-            Lat,
-            Lon,
-            Z,
-            Hash,
-            Type,
-            Coordinates,
-        }
-        let part = match name {
-            "lat" => Part::Lat,
-            "lon" => Part::Lon,
-            "z" => Part::Z,
-            "geohash" => Part::Hash,
-            "type" => Part::Type,
-            "coordinates" => Part::Coordinates,
-            other => {
-                parts.wrong.get_or_insert(Cause::new(
-                    "parse_exception",
-                    format!("field must be either [lat], [lon] or [geohash], got [{other}]"),
-                ));
-                Part::Z
+    /// Reads a point given as an object to its end, whatever is wrong with it.
+    fn point_object(&mut self, json: &mut Jiter<'_>) -> Parsed<PointParts> {
+        let mut parts = PointParts::default();
+        let mut key = json.known_object()?;
+        while let Some(name) = key {
+            enum Part {
+                Lat,
+                Lon,
+                Z,
+                Hash,
+                Type,
+                Coordinates,
             }
-        };
-        let peek = json.peek()?;
-        match (&part, peek) {
-            (Part::Lat | Part::Lon, peek) if peek.is_num() || peek == Peek::String => {
-                let is_lat = matches!(part, Part::Lat);
-                let text = if peek == Peek::String { json.known_str()? } else { number_text(json, peek)? };
-                let number = text.trim().parse::<f64>().ok();
-                if number.is_none() {
-                    let which = if is_lat { "latitude" } else { "longitude" };
+            let part = match name {
+                "lat" => Part::Lat,
+                "lon" => Part::Lon,
+                "z" => Part::Z,
+                "geohash" => Part::Hash,
+                "type" => Part::Type,
+                "coordinates" => Part::Coordinates,
+                other => {
                     parts.wrong.get_or_insert(Cause::new(
                         "parse_exception",
-                        format!("[{which}] must be a valid double value"),
+                        format!("field must be either [lat], [lon] or [geohash], got [{other}]"),
                     ));
+                    Part::Z
                 }
-                if is_lat { parts.lat = number } else { parts.lon = number }
-            }
-            (Part::Hash, Peek::String) => match values::geohash(json.known_str()?) {
-                Ok(point) => parts.hash = Some(point),
-                Err(cause) => {
-                    parts.wrong.get_or_insert(cause);
+            };
+            let peek = json.peek()?;
+            match (&part, peek) {
+                (Part::Lat | Part::Lon, peek) if peek.is_num() || peek == Peek::String => {
+                    let is_lat = matches!(part, Part::Lat);
+                    let text =
+                        if peek == Peek::String { json.known_str()? } else { number_text(json, peek)? };
+                    let number = text.trim().parse::<f64>().ok();
+                    if number.is_none() {
+                        let which = if is_lat { "latitude" } else { "longitude" };
+                        parts.wrong.get_or_insert(Cause::new(
+                            "parse_exception",
+                            format!("[{which}] must be a valid double value"),
+                        ));
+                    }
+                    if is_lat { parts.lat = number } else { parts.lon = number }
                 }
-            },
-            (Part::Type, Peek::String) => {
-                if !json.known_str()?.eq_ignore_ascii_case("point") {
-                    parts.wrong.get_or_insert(Cause::new("parse_exception", "type must be Point"));
-                }
-            }
-            (Part::Coordinates, Peek::Array) => {
-                if let Some(first) = json.known_array()? {
-                    let (numbers, wrong) = numbers(json, first)?;
-                    parts.coordinates = numbers;
-                    if wrong {
-                        parts.wrong.get_or_insert(Cause::new("parse_exception", "numeric value expected"));
+                (Part::Hash, Peek::String) => match values::geohash(json.known_str()?) {
+                    Ok(point) => parts.hash = Some(point),
+                    Err(cause) => {
+                        parts.wrong.get_or_insert(cause);
+                    }
+                },
+                (Part::Type, Peek::String) => {
+                    if !json.known_str()?.eq_ignore_ascii_case("point") {
+                        parts.wrong.get_or_insert(Cause::new("parse_exception", "type must be Point"));
                     }
                 }
+                (Part::Coordinates, Peek::Array) => {
+                    if let Some(first) = json.known_array()? {
+                        let (numbers, wrong) = self.numbers(json, first)?;
+                        parts.coordinates = numbers;
+                        if wrong {
+                            parts
+                                .wrong
+                                .get_or_insert(Cause::new("parse_exception", "numeric value expected"));
+                        }
+                    }
+                }
+                (Part::Z, _) => self.skip(json)?,
+                (_, _) => {
+                    self.skip(json)?;
+                    parts.wrong.get_or_insert(expected());
+                }
             }
-            (Part::Z, peek) => json.known_skip(peek)?,
-            (_, peek) => {
-                json.known_skip(peek)?;
-                parts.wrong.get_or_insert(expected());
-            }
+            key = json.next_key()?;
         }
-        key = json.next_key()?;
+        Ok(parts)
     }
-    Ok(parts)
 }

@@ -79,8 +79,13 @@ impl Keys {
         std::mem::replace(&mut stamps[at], stamp) != stamp
     }
 
+    /// Starts an object: says where its unmapped names will start.
+    pub(super) fn open_unmapped(&self) -> usize {
+        self.unmapped.len()
+    }
+
     /// Adds an unmapped name. Names are compared when their object ends.
-    fn add(&mut self, name: &str) {
+    pub(super) fn add(&mut self, name: &str) {
         self.names.push_str(name);
         self.unmapped.push((self.hasher.hash_one(name), self.names.len() as u32));
     }
@@ -147,7 +152,7 @@ impl ChunkBuilder {
     pub(super) fn object(&mut self, json: &mut Jiter<'_>, object: u32) -> Parsed<()> {
         self.enter()?;
         let stamp = self.keys.open();
-        let unmapped = self.keys.unmapped.len();
+        let unmapped = self.keys.open_unmapped();
         let mut key = json.known_object()?;
         while let Some(name) = key {
             let target = match self.resolve(object, name, stamp)? {
@@ -168,11 +173,17 @@ impl ChunkBuilder {
             }
             key = json.next_key()?;
         }
-        if let Some(name) = self.keys.close(unmapped) {
-            return Err(Box::new(Failure::Duplicate { name, index: json.current_index() }));
-        }
+        self.end_names(json, unmapped)?;
         self.depth -= 1;
         Ok(())
+    }
+
+    /// Ends an object whose unmapped names start at `from`, refusing one that occurs twice.
+    pub(super) fn end_names(&mut self, json: &Jiter<'_>, from: usize) -> Parsed<()> {
+        match self.keys.close(from) {
+            None => Ok(()),
+            Some(name) => Err(Box::new(Failure::Duplicate { name, index: json.current_index() })),
+        }
     }
 
     fn enter(&mut self) -> Parsed<()> {
@@ -373,7 +384,7 @@ impl ChunkBuilder {
             match peek {
                 Peek::Object => {
                     self.enter()?;
-                    let from = self.keys.unmapped.len();
+                    let from = self.keys.open_unmapped();
                     self.keys.skipped.push(Some(from));
                     if let Some(name) = json.known_object()? {
                         self.keys.add(name);
@@ -424,12 +435,10 @@ impl ChunkBuilder {
 
     fn end_skipped(&mut self, json: &Jiter<'_>) -> Parsed<()> {
         self.depth -= 1;
-        if let Some(Some(from)) = self.keys.skipped.pop()
-            && let Some(name) = self.keys.close(from)
-        {
-            return Err(Box::new(Failure::Duplicate { name, index: json.current_index() }));
+        match self.keys.skipped.pop() {
+            Some(Some(from)) => self.end_names(json, from),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Stamps a node that was just added for a key.

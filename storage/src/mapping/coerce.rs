@@ -119,7 +119,7 @@ pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) ->
     let out_of_range = |text: &str| Cause::argument(format!("Value [{text}] is out of range for {article}"));
     let from_double = |value: f64, text: &str| -> Coerced<i64> {
         // The bounds of i64 are not doubles: compare below the next power of two.
-        let beyond = value >= 9_223_372_036_854_775_808.0 || value < -9_223_372_036_854_775_808.0;
+        let beyond = !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
         let whole = value.trunc();
         if beyond || (whole as i64) < least || (whole as i64) > greatest {
             return Err(out_of_range(text));

@@ -5,24 +5,27 @@
 //! and catalog by [`Mapping::encode`]. It is immutable once shared. Its leaves are [`Field`]s; each has
 //! a [`PathId`], the name by which segments know it, given once and never reused.
 //!
-//! - `spec` parses bodies into what they ask for, `params` knows the parameters of each type;
-//! - `tree` holds the mapping as documents and queries use it, `merge` puts a spec into it, `render`
-//!   shows it, `encode` stores it;
+//! - `spec` and `leaf_spec` parse bodies into what they ask for, `params` knows the parameters of each type;
+//! - `tree` holds the mapping as documents and queries use it, `rules` says what parameters mean, `merge`
+//!   puts a spec into the tree, `checks` holds it to its limits, `render` shows it, `encode` stores it;
 //! - `template` decides what unknown fields become;
 //! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
 //!
 //! Messages of refusals are OpenSearch's, word for word where clients or tests compare them.
 
+mod checks;
 mod coerce;
 mod date;
 mod encode;
 mod field;
 mod geo;
 mod java;
+mod leaf_spec;
 mod merge;
 mod params;
 mod query;
 mod render;
+mod rules;
 mod settings;
 mod spec;
 mod template;
@@ -38,14 +41,15 @@ pub use coerce::parse_ip_range;
 pub(crate) use coerce::{Cause, Token};
 pub use date::DateFormat;
 pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
-use settings::Settings;
+pub(crate) use rules::NullValue;
 pub(crate) use spec::Dynamic;
 pub(crate) use template::Seen;
 pub use tree::Mapping;
-pub(crate) use tree::{Child, Leaf, Mark, NullValue, Object};
+pub(crate) use tree::{Child, Leaf, Mark, Object};
 
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
+use settings::Settings;
 
 /// The coercions that documents share with mapping bodies and queries.
 pub(crate) mod values {

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::coerce::{self, Cause, Token};
 use super::date::Instant;
+use super::leaf_spec::geo_value;
 use super::tree::Mapping;
-use super::{Child, Field, FieldType, Scalar, geo, java, spec};
+use super::{Child, Field, FieldType, Scalar, geo, java};
 use crate::{Error, Result};
 
 impl Mapping {
@@ -91,7 +92,7 @@ impl Mapping {
             }
             FieldType::Ip => coerce::ip(token.text()).map(Scalar::Ip).map_err(argument),
             FieldType::GeoPoint => {
-                let point = spec::geo_value(value).map_err(argument)?;
+                let point = geo_value(value).map_err(argument)?;
                 geo::check(point, &field.path).map_err(argument)?;
                 Ok(Scalar::GeoPoint { lat: point[0], lon: point[1] })
             }
@@ -136,7 +137,9 @@ impl Mapping {
 /// Whether a number given as a float or a string lies outside of `[least, beyond)`.
 fn is_beyond(value: &Value, least: f64, beyond: f64) -> bool {
     let number = match value {
-        Value::Number(number) if number.is_i64() || number.is_u64() && beyond > 1e19 => return false,
+        // Exact integers need no detour over floats, which round.
+        Value::Number(number) if number.is_u64() && beyond > 1e19 => return false,
+        Value::Number(number) if number.is_i64() && least < 0.0 => return false,
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.parse().ok(),
         _ => None,

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use super::coerce::Token;
 use super::date::DateFormat;
+use super::rules::{Rules, compile, fills_column, shares_column};
 use super::settings::Settings;
 use super::spec::{self, AnalyzerNames, Context, Dynamic, LeafSpec, Nested, ObjectSpec, Spec};
 use super::template::Template;
-use super::{Field, FieldType, PathId, java};
+use super::{Field, FieldType, PathId};
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
 
@@ -98,41 +98,6 @@ pub(crate) struct Leaf {
     pub(crate) fan: Vec<u32>,
 }
 
-/// How a leaf treats the values of documents.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
-    pub(crate) coerce: bool,
-    pub(crate) ignore_malformed: bool,
-    pub(crate) null_value: Option<NullValue>,
-    pub(crate) format: Option<Arc<DateFormat>>,
-    pub(crate) copy_to: Vec<Arc<str>>,
-    /// Value of a constant_keyword.
-    pub(crate) constant: Option<Arc<str>>,
-    /// Deepest level of a flat_object.
-    pub(crate) depth_limit: usize,
-}
-
-/// A `null_value`, as the body has it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NullValue {
-    Str(String),
-    Number(String),
-    Bool(bool),
-    Point([f64; 2]),
-}
-
-impl NullValue {
-    /// The value as a token; `None` for a point.
-    pub(crate) fn token(&self) -> Option<Token<'_>> {
-        match self {
-            Self::Str(text) => Some(Token::Str(text)),
-            Self::Number(text) => Some(Token::Number(text)),
-            Self::Bool(flag) => Some(Token::Bool(*flag)),
-            Self::Point(_) => None,
-        }
-    }
-}
-
 /// Another name of a leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Alias {
@@ -181,9 +146,9 @@ impl AnalyzerNames for Analysis {
 /// How far a mapping had grown at some moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    objects: usize,
-    leaves: usize,
-    aliases: usize,
+    pub(super) objects: usize,
+    pub(super) leaves: usize,
+    pub(super) aliases: usize,
     ids: usize,
     constants: usize,
 }
@@ -528,166 +493,4 @@ impl Mapping {
         leaf.rules = rules;
         Ok(())
     }
-
-    /// Checks what only the whole mapping shows: targets of aliases and of `copy_to`.
-    pub(super) fn check_references(&self) -> Result<()> {
-        for alias in &self.aliases {
-            let refuse = |why: &str| {
-                Err(Error::mapper_parsing(format!(
-                    "Invalid [path] value [{}] for field alias [{}]: {why}",
-                    alias.target, alias.path
-                )))
-            };
-            if alias.target == alias.path {
-                return refuse("an alias cannot refer to itself.");
-            }
-            match self.lookup(&alias.target) {
-                Some(Child::Leaf(_)) => {}
-                Some(Child::Alias(_)) => return refuse("an alias cannot refer to another alias."),
-                _ => return refuse("an alias must refer to an existing field in the mappings."),
-            }
-        }
-        for leaf in &self.leaves {
-            for target in &leaf.rules.copy_to {
-                match self.lookup(target) {
-                    Some(Child::Leaf(at)) if self.leaf(at).parent.is_some() => {
-                        return Err(Error::IllegalArgument(format!(
-                            "[copy_to] may not be used to copy to a multi-field: [{target}]"
-                        )));
-                    }
-                    Some(Child::Object(_)) => {
-                        return Err(Error::IllegalArgument(format!(
-                            "Cannot copy to field [{target}] since it is mapped as an object"
-                        )));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the limits over everything from `since` on.
-    pub(crate) fn check_limits(&self, since: Mark) -> Result<()> {
-        if !self.grown_since(since) {
-            return Ok(());
-        }
-        let settings = &self.settings;
-        if self.total_fields() > settings.total_fields {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of total fields [{}] has been exceeded",
-                settings.total_fields
-            )));
-        }
-        let mut nested = 0;
-        for (at, object) in self.objects.iter().enumerate() {
-            nested += usize::from(object.nested.is_some());
-            if at >= since.objects && object.depth + 1 > settings.depth {
-                return Err(Error::IllegalArgument(format!(
-                    "Limit of mapping depth [{}] has been exceeded due to object field [{}]",
-                    settings.depth, object.path
-                )));
-            }
-        }
-        if nested > settings.nested_fields && self.objects.len() > since.objects {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of nested fields [{}] has been exceeded",
-                settings.nested_fields
-            )));
-        }
-        let names = self.leaves[since.leaves..]
-            .iter()
-            .map(|leaf| &leaf.name)
-            .chain(self.objects[since.objects..].iter().map(|object| &object.name))
-            .chain(self.aliases[since.aliases..].iter().map(|alias| &alias.name));
-        for name in names {
-            if name.chars().count() > settings.field_name_length {
-                return Err(Error::IllegalArgument(format!(
-                    "Field name [{name}] is longer than the limit of [{}] characters",
-                    settings.field_name_length
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a multi-field reads its parent's column: strings as sent serve any string field that does
-/// not change them. Keyword parents leave long strings out, so that only text parents serve.
-fn shares_column(parent: &FieldType, spec: &LeafSpec) -> bool {
-    parent.is_text()
-        && matches!(
-            spec.field_type,
-            FieldType::Keyword | FieldType::Wildcard | FieldType::Text | FieldType::MatchOnlyText
-        )
-        && !spec.params.contains_key("normalizer")
-        && !spec.params.contains_key("null_value")
-}
-
-fn fills_column(field: &Field) -> bool {
-    field.column == field.id
-        && (field.index || field.doc_values || field.column_kind() == super::ColumnKind::Str)
-        && (field.field_type != FieldType::Binary || field.doc_values)
-}
-
-/// Works out a field and its rules from what was asked for.
-fn compile(
-    spec: &LeafSpec,
-    path: Arc<str>,
-    id: PathId,
-    column: PathId,
-    settings: &Settings,
-) -> Result<(Field, Rules)> {
-    let field_type = spec.field_type.clone();
-    let params = &spec.params;
-    let flag = |key: &str, default: bool| params.get(key).and_then(Value::as_bool).unwrap_or(default);
-    let text = |key: &str| params.get(key).and_then(Value::as_str);
-    let analyzer: Arc<str> = match text("analyzer") {
-        Some("default") | None if settings.default_analyzer => "default".into(),
-        Some("default") | None => "standard".into(),
-        Some(name) => name.into(),
-    };
-    let search_analyzer = match text("search_analyzer") {
-        Some("default") if !settings.default_analyzer => "standard".into(),
-        Some(name) => name.into(),
-        None if settings.default_search_analyzer && text("analyzer").is_none() => "default_search".into(),
-        None => analyzer.clone(),
-    };
-    let is_date = matches!(field_type, FieldType::Date | FieldType::DateNanos);
-    let null_value = params.get("null_value").map(|value| match (&field_type, value) {
-        (FieldType::GeoPoint, value) => NullValue::Point(spec::geo_value(value).unwrap_or_default()),
-        (_, Value::Bool(flag)) => NullValue::Bool(*flag),
-        (_, Value::Number(number)) => NullValue::Number(number.to_string()),
-        (_, other) => NullValue::Str(java::to_string(other)),
-    });
-    let rules = Rules {
-        coerce: flag("coerce", settings.coerce),
-        ignore_malformed: flag("ignore_malformed", settings.ignore_malformed),
-        null_value,
-        format: if is_date { Some(Arc::new(spec::date_format(&field_type, params)?)) } else { None },
-        copy_to: spec.copy_to.clone(),
-        constant: text("value").map(Into::into).filter(|_| field_type == FieldType::ConstantKeyword),
-        depth_limit: params.get("depth_limit").and_then(Value::as_u64).map_or(20, |n| n as usize),
-    };
-    let is_string = matches!(field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject);
-    let field = Field {
-        index: field_type != FieldType::Binary && flag("index", true),
-        doc_values: !field_type.is_text()
-            && flag("doc_values", !matches!(field_type, FieldType::Binary | FieldType::Wildcard)),
-        ignore_above: params
-            .get("ignore_above")
-            .and_then(Value::as_u64)
-            .filter(|_| is_string)
-            .map(|n| n as usize),
-        normalizer: text("normalizer").map(Into::into),
-        norms: field_type == FieldType::Text && flag("norms", true),
-        params: params.clone(),
-        analyzer,
-        search_analyzer,
-        id,
-        path,
-        field_type,
-        column,
-    };
-    Ok((field, rules))
 }

@@ -120,5 +120,5 @@ fn round_to(at: Instant, unit: u8, round_up: bool) -> Option<Instant> {
     if !round_up {
         return bounded(floor);
     }
-    add(Instant(floor), unit, 1).and_then(|next| bounded(next.0 - MILLI))
+    add(Instant(floor), unit, 1).and_then(|next| bounded(next.0 - 1))
 }

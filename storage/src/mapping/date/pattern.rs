@@ -29,11 +29,12 @@ pub(super) enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
     Literal(Box<str>),
-    /// A number of `min` to `max` digits.
+    /// A number of `min` to `max` digits, written with at least `pad`.
     Number {
         part: Part,
         min: usize,
         max: usize,
+        pad: usize,
     },
     /// A fraction of a second of so many digits.
     Fraction(usize),
@@ -173,7 +174,7 @@ fn compile_section(
                 let item = letter(c, count, strict, own)?;
                 // Numbers that touch are cut by their number of letters.
                 if matches!(item, Item::Number { .. } | Item::Fraction(_))
-                    && let Some(Item::Number { min, max, part }) = items.last_mut()
+                    && let Some(Item::Number { min, max, part, .. }) = items.last_mut()
                     && (*min != *max || *part == Part::Year)
                 {
                     let width = match part {
@@ -198,16 +199,18 @@ fn compile_section(
 fn letter(c: char, count: usize, strict: bool, own: bool) -> Result<Item, String> {
     let number = |part: Part, widest: usize| {
         let min = if strict { count } else { 1 };
-        Ok(Item::Number { part, min: min.min(widest), max: count.max(widest) })
+        Ok(Item::Number { part, min: min.min(widest), max: count.max(widest), pad: count })
     };
     let too_many = || Err(format!("Too many pattern letters: {c}"));
     match c {
         'f' if own => Ok(Item::AnyFraction),
         'z' if own => Ok(Item::Offset { colon: true, zulu: true }),
-        'y' | 'u' if count == 2 => Ok(Item::Number { part: Part::YearOfTwoDigits, min: 2, max: 2 }),
-        'y' | 'u' => Ok(Item::Number { part: Part::Year, min: if strict { count } else { 1 }, max: 9 }),
+        'y' | 'u' if count == 2 => Ok(Item::Number { part: Part::YearOfTwoDigits, min: 2, max: 2, pad: 2 }),
+        'y' | 'u' => {
+            Ok(Item::Number { part: Part::Year, min: if strict { count } else { 1 }, max: 9, pad: 4 })
+        }
         'Y' | 'x' if c == 'Y' => {
-            Ok(Item::Number { part: Part::WeekYear, min: if strict { count } else { 1 }, max: 9 })
+            Ok(Item::Number { part: Part::WeekYear, min: if strict { count } else { 1 }, max: 9, pad: 4 })
         }
         'M' | 'L' => match count {
             1 | 2 => number(Part::Month, 2),
@@ -250,7 +253,7 @@ pub(super) fn read<'t>(items: &[Item], text: &'t str, parts: &mut Parts) -> Opti
     for item in items {
         rest = match item {
             Item::Literal(literal) => rest.strip_prefix(literal.as_ref())?,
-            Item::Number { part, min, max } => read_number(*part, *min, *max, rest, parts)?,
+            Item::Number { part, min, max, .. } => read_number(*part, *min, *max, rest, parts)?,
             Item::Fraction(digits) => {
                 let run = digit_run(rest, *digits);
                 if run != *digits {
@@ -429,23 +432,23 @@ pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, out: &mut Stri
         // Writing to a String does not fail.
         let _ = match item {
             Item::Literal(literal) => out.write_str(literal),
-            Item::Number { part, min, .. } => {
+            Item::Number { part, pad, .. } => {
                 let (value, width) = match part {
                     Part::Year => (year, 4),
                     Part::YearOfTwoDigits => (year.rem_euclid(100), 2),
-                    Part::Month => (i64::from(month), *min),
-                    Part::Day => (i64::from(day), *min),
-                    Part::DayOfYear => (days - calendar::days_from_civil(year, 1, 1) + 1, *min),
+                    Part::Month => (i64::from(month), *pad),
+                    Part::Day => (i64::from(day), *pad),
+                    Part::DayOfYear => (days - calendar::days_from_civil(year, 1, 1) + 1, *pad),
                     Part::WeekYear => (calendar::iso_week(days).0, 4),
-                    Part::Week => (i64::from(calendar::iso_week(days).1), *min),
+                    Part::Week => (i64::from(calendar::iso_week(days).1), *pad),
                     Part::Weekday => (i64::from(calendar::iso_weekday(days)), 1),
-                    Part::Hour => (hour, *min),
-                    Part::ClockHour => (if hour == 0 { 24 } else { hour }, *min),
-                    Part::Hour12 => (if hour % 12 == 0 { 12 } else { hour % 12 }, *min),
-                    Part::Minute => (minute, *min),
-                    Part::Second => (second, *min),
-                    Part::Nano => (nanos, *min),
-                    Part::MilliOfDay => (nanos_of_day / 1_000_000, *min),
+                    Part::Hour => (hour, *pad),
+                    Part::ClockHour => (if hour == 0 { 24 } else { hour }, *pad),
+                    Part::Hour12 => (if hour % 12 == 0 { 12 } else { hour % 12 }, *pad),
+                    Part::Minute => (minute, *pad),
+                    Part::Second => (second, *pad),
+                    Part::Nano => (nanos, *pad),
+                    Part::MilliOfDay => (nanos_of_day / 1_000_000, *pad),
                 };
                 write!(out, "{value:0width$}")
             }

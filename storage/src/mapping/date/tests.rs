@@ -1,1 +1,159 @@
+//! Cases of date formats and date math.
 
+use super::{DateFormat, Instant};
+
+fn millis(format: &str, text: &str, round_up: bool) -> Option<i64> {
+    DateFormat::parse(format).unwrap().read(text, round_up).and_then(Instant::millis)
+}
+
+#[test]
+fn formats_read_what_they_name() {
+    let cases: &[(&str, &str, Option<i64>)] = &[
+        ("strict_date_optional_time", "1970-01-01T00:00:00Z", Some(0)),
+        ("strict_date_optional_time", "1970-01-01", Some(0)),
+        ("strict_date_optional_time", "1970", Some(0)),
+        ("strict_date_optional_time", "1970-02", Some(31 * 86_400_000)),
+        ("strict_date_optional_time", "2024-02-29T12:34:56.789Z", Some(1_709_210_096_789)),
+        ("strict_date_optional_time", "2024-02-29T12:34:56,789Z", Some(1_709_210_096_789)),
+        ("strict_date_optional_time", "2024-02-29T12:34:56.789123456+02:00", Some(1_709_202_896_789)),
+        ("strict_date_optional_time", "2024-02-29T12:34:56+0200", Some(1_709_202_896_000)),
+        ("strict_date_optional_time", "2024-02-29T12:34Z", Some(1_709_210_040_000)),
+        ("strict_date_optional_time", "2024-02-29T12", Some(1_709_208_000_000)),
+        ("strict_date_optional_time", "2023-02-29", None),
+        ("strict_date_optional_time", "2023-13-01", None),
+        ("strict_date_optional_time", "2023-1-1", None),
+        ("strict_date_optional_time", "20230101", None),
+        ("strict_date_optional_time", "2024-02-29T25:00:00Z", None),
+        ("strict_date_optional_time", "2024-02-29 12:34:56", None),
+        ("strict_date_optional_time", "1969-12-31T23:59:59.999Z", Some(-1)),
+        ("date_optional_time", "2023-1-1", Some(1_672_531_200_000)),
+        ("epoch_millis", "1420070400001", Some(1_420_070_400_001)),
+        ("epoch_millis", "-5", Some(-5)),
+        ("epoch_millis", "12.5", Some(12)),
+        ("epoch_millis", "1e3", None),
+        ("epoch_second", "1420070400", Some(1_420_070_400_000)),
+        ("epoch_second", "1420070400.5", Some(1_420_070_400_500)),
+        ("basic_date", "20240229", Some(1_709_164_800_000)),
+        ("basic_date_time", "20240229T123456.789Z", Some(1_709_210_096_789)),
+        ("basic_ordinal_date", "2024060", Some(1_709_164_800_000)),
+        ("basic_week_date", "2024W094", Some(1_709_164_800_000)),
+        ("week_date", "2024-W09-4", Some(1_709_164_800_000)),
+        ("ordinal_date", "2024-060", Some(1_709_164_800_000)),
+        ("year_month", "2024-02", Some(1_706_745_600_000)),
+        ("strict_year", "2024", Some(1_704_067_200_000)),
+        ("hour_minute_second", "00:00:01", Some(1000)),
+        ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56", Some(1_709_210_096_000)),
+        ("dd/MMM/yyyy:HH:mm:ss Z", "29/Feb/2024:14:34:56 +0200", Some(1_709_210_096_000)),
+        ("EEE MMM dd HH:mm:ss yyyy", "Thu Feb 29 12:34:56 2024", Some(1_709_210_096_000)),
+        ("yyyyMMddHHmmss", "20240229123456", Some(1_709_210_096_000)),
+        ("yyyyMMddHHmmssSSS", "20240229123456789", Some(1_709_210_096_789)),
+        ("hh:mm a, dd.MM.yy", "01:34 PM, 29.02.24", Some(1_709_213_640_000)),
+        ("yyyy-MM-dd HH:mm:ss z", "2024-02-29 13:34:56 Europe/Berlin", Some(1_709_210_096_000)),
+        ("yyyy-MM-dd'T'HH:mm:ssXXX", "2024-02-29T14:34:56+02:00", Some(1_709_210_096_000)),
+        ("yyyy/MM/dd HH:mm:ss||yyyy/MM/dd||epoch_millis", "2024/02/29", Some(1_709_164_800_000)),
+        ("yyyy/MM/dd HH:mm:ss||yyyy/MM/dd||epoch_millis", "17", Some(17)),
+        ("d/M/yyyy[ HH:mm]", "9/2/2024", Some(1_707_436_800_000)),
+        ("d/M/yyyy[ HH:mm]", "29/12/2024 01:00", Some(1_735_434_000_000)),
+        ("yyyy-MM-dd", "2024-02-29x", None),
+        ("yyyy-MM-dd", "", None),
+    ];
+    for (format, text, expected) in cases {
+        assert_eq!(millis(format, text, false), *expected, "{format}: {text}");
+    }
+}
+
+#[test]
+fn missing_parts_round_up() {
+    for (text, expected) in [
+        ("2024-02-29", 1_709_251_199_999),
+        ("2024-02", 1_709_251_199_999),
+        ("2024", 1_735_689_599_999),
+        ("2024-02-29T12:34:56.789Z", 1_709_210_096_789),
+    ] {
+        assert_eq!(millis("strict_date_optional_time", text, true), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn bad_formats_are_refused() {
+    for (format, reason) in [
+        ("yyyy-QQQQQQ", "Unknown pattern letter: Q"),
+        ("foo", "Unknown pattern letter: f"),
+        ("yyyy||", "Cannot have empty element"),
+        ("yyyy[-MM", "Some"),
+        ("yyyy]", "without previous ["),
+        ("yyyy'T", "incomplete string literal"),
+        ("", "No date pattern"),
+    ] {
+        match DateFormat::parse(format) {
+            Ok(_) => assert_eq!(reason, "Some", "{format} is let through"),
+            Err(message) => assert!(message.contains(reason), "{format}: {message}"),
+        }
+    }
+}
+
+#[test]
+fn date_math() {
+    let format = DateFormat::parse("strict_date_optional_time||epoch_millis").unwrap();
+    let now = format.read("2024-03-15T13:45:30.123Z", false).unwrap();
+    for (text, round_up, expected) in [
+        ("now", false, "2024-03-15T13:45:30.123Z"),
+        ("now-1d", false, "2024-03-14T13:45:30.123Z"),
+        ("now-1d/d", false, "2024-03-14T00:00:00.000Z"),
+        ("now/d", true, "2024-03-15T23:59:59.999Z"),
+        ("now/M", true, "2024-03-31T23:59:59.999Z"),
+        ("now/w", false, "2024-03-11T00:00:00.000Z"),
+        ("now/y", false, "2024-01-01T00:00:00.000Z"),
+        ("now+1h-30m", false, "2024-03-15T14:15:30.123Z"),
+        ("2024-01-31||+1M/d", false, "2024-02-29T00:00:00.000Z"),
+        ("2024-01-01||+1M/d", true, "2024-02-01T23:59:59.999Z"),
+        ("2024-02-29||-1y", false, "2023-02-28T00:00:00.000Z"),
+        ("2024-01", true, "2024-01-31T23:59:59.999Z"),
+    ] {
+        let instant = format.parse_math(text, now, round_up).unwrap();
+        let millis = i128::from(instant.millis().unwrap()) * 1_000_000;
+        assert_eq!(format.format_nanos(millis), expected, "{text}");
+    }
+    for text in
+        ["now+", "now+1", "now+1x", "now*2d", "now/2d", "nope", "nope||+1d", "now+99999999999y", "now+1é"]
+    {
+        assert!(format.parse_math(text, now, false).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn formats_write_what_they_read() {
+    for (format, text) in [
+        ("strict_date_optional_time", "2024-02-29T12:34:56.789Z"),
+        ("epoch_millis", "1709210096789"),
+        ("epoch_second", "1709210096"),
+        ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56"),
+        ("dd/MMM/yyyy:HH:mm:ss Z", "29/Feb/2024:12:34:56 +0000"),
+        ("basic_date", "20240229"),
+        ("week_date", "2024-W09-4"),
+        ("strict_date_optional_time_nanos", "2024-02-29T12:34:56.123456789Z"),
+    ] {
+        let parsed = DateFormat::parse(format).unwrap();
+        assert_eq!(parsed.format_nanos(parsed.read(text, false).unwrap().0), text, "{format}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn reading_never_panics(format in "[yMdHhmsSEaZXDwYe'\\[\\]/: .|-]{0,20}", text in "\\PC{0,30}") {
+        if let Ok(format) = DateFormat::parse(&format) {
+            format.read(&text, true);
+            let _ = format.parse_math(&text, Instant(0), true);
+        }
+    }
+
+    #[test]
+    fn iso_agrees_with_chrono(millis in -62_000_000_000_000i64..250_000_000_000_000) {
+        let text = chrono::DateTime::from_timestamp_millis(millis)
+            .unwrap()
+            .to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let format = DateFormat::parse("strict_date_optional_time").unwrap();
+        proptest::prop_assert_eq!(format.read(&text, false).and_then(Instant::millis), Some(millis));
+        proptest::prop_assert_eq!(format.format_nanos(i128::from(millis) * 1_000_000), text);
+    }
+}

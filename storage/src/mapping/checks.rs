@@ -1,0 +1,88 @@
+//! Checks of the mapping as a whole: limits, and the targets of aliases and copies.
+
+use super::tree::{Child, Mapping, Mark};
+use crate::{Error, Result};
+
+impl Mapping {
+    /// Checks what only the whole mapping shows: targets of aliases and of `copy_to`.
+    pub(super) fn check_references(&self) -> Result<()> {
+        for alias in &self.aliases {
+            let refuse = |why: &str| {
+                Err(Error::mapper_parsing(format!(
+                    "Invalid [path] value [{}] for field alias [{}]: {why}",
+                    alias.target, alias.path
+                )))
+            };
+            if alias.target == alias.path {
+                return refuse("an alias cannot refer to itself.");
+            }
+            match self.lookup(&alias.target) {
+                Some(Child::Leaf(_)) => {}
+                Some(Child::Alias(_)) => return refuse("an alias cannot refer to another alias."),
+                _ => return refuse("an alias must refer to an existing field in the mappings."),
+            }
+        }
+        for leaf in &self.leaves {
+            for target in &leaf.rules.copy_to {
+                match self.lookup(target) {
+                    Some(Child::Leaf(at)) if self.leaf(at).parent.is_some() => {
+                        return Err(Error::IllegalArgument(format!(
+                            "[copy_to] may not be used to copy to a multi-field: [{target}]"
+                        )));
+                    }
+                    Some(Child::Object(_)) => {
+                        return Err(Error::IllegalArgument(format!(
+                            "Cannot copy to field [{target}] since it is mapped as an object"
+                        )));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the limits over everything from `since` on.
+    pub(crate) fn check_limits(&self, since: Mark) -> Result<()> {
+        if !self.grown_since(since) {
+            return Ok(());
+        }
+        let settings = &self.settings;
+        if self.total_fields() > settings.total_fields {
+            return Err(Error::IllegalArgument(format!(
+                "Limit of total fields [{}] has been exceeded",
+                settings.total_fields
+            )));
+        }
+        let mut nested = 0;
+        for (at, object) in self.objects.iter().enumerate() {
+            nested += usize::from(object.nested.is_some());
+            if at >= since.objects && object.depth + 1 > settings.depth {
+                return Err(Error::IllegalArgument(format!(
+                    "Limit of mapping depth [{}] has been exceeded due to object field [{}]",
+                    settings.depth, object.path
+                )));
+            }
+        }
+        if nested > settings.nested_fields && self.objects.len() > since.objects {
+            return Err(Error::IllegalArgument(format!(
+                "Limit of nested fields [{}] has been exceeded",
+                settings.nested_fields
+            )));
+        }
+        let names = self.leaves[since.leaves..]
+            .iter()
+            .map(|leaf| &leaf.name)
+            .chain(self.objects[since.objects..].iter().map(|object| &object.name))
+            .chain(self.aliases[since.aliases..].iter().map(|alias| &alias.name));
+        for name in names {
+            if name.chars().count() > settings.field_name_length {
+                return Err(Error::IllegalArgument(format!(
+                    "Field name [{name}] is longer than the limit of [{}] characters",
+                    settings.field_name_length
+                )));
+            }
+        }
+        Ok(())
+    }
+}
