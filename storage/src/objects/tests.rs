@@ -51,6 +51,8 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
         ranges.iter().map(|range| bytes.slice(range.start as usize..range.end as usize)).collect();
     assert_eq!(objects.get_ranges(&a, &ranges).await.unwrap(), expected);
     objects.get_range(&a, 2_999_990..3_000_001).await.unwrap_err();
+    objects.get_ranges(&a, &[2_999_990..3_000_000, 3_000_010..3_000_020]).await.unwrap_err();
+    assert_eq!(objects.get_ranges(&a, &[7..7, 9..9]).await.unwrap(), ["", ""]);
     objects.put(&a, Bytes::from_static(b"second")).await.unwrap();
     assert_eq!(objects.get(&a).await.unwrap(), "second");
     objects.put(&a, Bytes::new()).await.unwrap();
