@@ -137,19 +137,29 @@ impl Objects {
     /// # Errors
     /// The store's, and a range beyond the object.
     pub async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let read = self.store.get_ranges(path, ranges).await.map_err(lift)?;
-        let short = read
-            .iter()
-            .zip(ranges)
-            .find(|(bytes, range)| bytes.len() as u64 != range.end.saturating_sub(range.start));
-        match short {
-            None => Ok(read),
-            Some((bytes, range)) => Err(Error::Corrupt {
-                file: path.to_string(),
-                offset: range.start,
-                reason: format!("{} bytes where {} were expected", bytes.len(), range.end - range.start),
-            }),
+        if self.local.is_some() {
+            return self.store.get_ranges(path, ranges).await.map_err(lift);
         }
+        let beyond = |range: &Range<u64>, found: u64| Error::Corrupt {
+            file: path.to_string(),
+            offset: range.start,
+            reason: format!("{found} bytes where {} to {} were expected", range.start, range.end),
+        };
+        if let Some(range) = ranges.iter().find(|range| range.start > range.end) {
+            return Err(beyond(range, 0));
+        }
+        // A service answers a range that goes beyond the object with what there is.
+        let fetch = |range: Range<u64>| async move {
+            if range.is_empty() {
+                return Ok(Bytes::new());
+            }
+            let bytes = self.store.get_range(path, range.clone()).await.map_err(lift)?;
+            match bytes.len() as u64 {
+                found if found == range.end - range.start => Ok(bytes),
+                found => Err(beyond(&range, found)),
+            }
+        };
+        object_store::coalesce_ranges(ranges, fetch, object_store::OBJECT_STORE_COALESCE_DEFAULT).await
     }
 
     /// Copies an object to a new local file, piece by piece; synced. A part of it may be left behind

@@ -51,6 +51,8 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
         ranges.iter().map(|range| bytes.slice(range.start as usize..range.end as usize)).collect();
     assert_eq!(objects.get_ranges(&a, &ranges).await.unwrap(), expected);
     objects.get_range(&a, 2_999_990..3_000_001).await.unwrap_err();
+    objects.get_ranges(&a, &[2_999_990..3_000_000, 3_000_010..3_000_020]).await.unwrap_err();
+    assert_eq!(objects.get_ranges(&a, &[7..7, 9..9]).await.unwrap(), ["", ""]);
     objects.put(&a, Bytes::from_static(b"second")).await.unwrap();
     assert_eq!(objects.get(&a).await.unwrap(), "second");
     objects.put(&a, Bytes::new()).await.unwrap();
@@ -113,7 +115,8 @@ async fn store_conforms(store: &Arc<dyn ObjectStore>) {
     let suffix = GetOptions::new().with_range(Some(object_store::GetRange::Suffix(2)));
     assert_eq!(store.get_opts(&a, suffix).await.unwrap().bytes().await.unwrap(), "ne");
     let head = store.get_opts(&a, GetOptions::new().with_head(true)).await.unwrap();
-    assert_eq!((head.meta.size, head.meta.location), (3, a.clone()));
+    // `PrefixStore` leaves its prefix in the location that a get answers.
+    assert!(head.meta.size == 3 && head.meta.location.as_ref().ends_with(a.as_ref()), "{:?}", head.meta);
 
     // Parts may be written at once and out of order.
     let mut upload = store.put_multipart(&b).await.unwrap();

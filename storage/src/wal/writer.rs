@@ -7,8 +7,8 @@ use super::files::{self, Files};
 use super::frame::FrameNumber;
 use super::queue::{Encoded, Queue};
 use super::record::{self, FILE_HEADER, Kind, RECORD_HEADER};
-use crate::Result;
 use crate::disk::{self, Disk, DiskFile};
+use crate::{Error, Result};
 
 /// Bytes of frames that one sync makes durable at most (one frame may be larger).
 const GROUP_BYTES: usize = 32 << 20;
@@ -22,7 +22,8 @@ pub(super) struct Writer {
     files: Arc<Files>,
     queue: Arc<Queue>,
     roll_bytes: u64,
-    current: Current,
+    /// `None` until the first frame where the disk was full at start.
+    current: Option<Current>,
     buffer: Vec<u8>,
 }
 
@@ -46,7 +47,8 @@ impl Drop for StopOnExit {
 }
 
 impl Writer {
-    /// Begins the file whose first frame is `next`.
+    /// Begins the file whose first frame is `next`, or leaves that to the first frame while the disk
+    /// is full: a server must start and serve reads then.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         files: Arc<Files>,
@@ -54,7 +56,10 @@ impl Writer {
         roll_bytes: u64,
         next: FrameNumber,
     ) -> Result<Self> {
-        let current = begin_file(&*disk, &files, next)?;
+        let current = match begin_file(&*disk, &files, next) {
+            Err(error) if disk::is_full(&error) => None,
+            other => Some(other?),
+        };
         Ok(Self { disk, files, queue, roll_bytes, current, buffer: Vec::new() })
     }
 
@@ -79,9 +84,10 @@ impl Writer {
         let next = first + group.len() as u64;
         self.roll(first)?;
         self.retry_while_full(|writer| writer.write(&mut group, first))?;
-        self.current.file.sync()?;
+        let current = current(&mut self.current)?;
+        current.file.sync()?;
         let bytes: u64 = group.iter().map(|frame| frame.bytes.len() as u64).sum();
-        let mut offset = self.current.len + record::MARK as u64;
+        let mut offset = current.len + record::MARK as u64;
         self.files.advance(|file| {
             for frame in &group {
                 file.note(frame.number, offset);
@@ -89,8 +95,8 @@ impl Writer {
             }
             file.len = offset;
         });
-        self.current.len = offset;
-        self.current.synced = offset;
+        current.len = offset;
+        current.synced = offset;
         self.queue.done(next, bytes);
         if self.queue.is_idle() {
             self.mark(next)?;
@@ -100,7 +106,7 @@ impl Writer {
 
     /// Writes a mark and the frames behind [`Current::len`].
     fn write(&mut self, group: &mut [Encoded], first: FrameNumber) -> Result<()> {
-        let Current { file, id, synced, .. } = &mut self.current;
+        let Current { file, id, synced, .. } = current(&mut self.current)?;
         self.buffer.clear();
         self.buffer.extend_from_slice(&record::mark(first, *synced, *id));
         for frame in group {
@@ -124,7 +130,7 @@ impl Writer {
     /// Notes behind the last group that it is durable, so that recovery can tell damage to it from
     /// a torn write. Not synced: it only has to outlive this process, not the power.
     fn mark(&mut self, next: FrameNumber) -> Result<()> {
-        let Current { file, id, len, synced } = &mut self.current;
+        let Some(Current { file, id, len, synced }) = &mut self.current else { return Ok(()) };
         if *len > *synced || *len == FILE_HEADER as u64 {
             return Ok(());
         }
@@ -136,24 +142,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a new file where the current one is long enough.
+    /// Begins a new file where there is none or the current one is long enough.
     fn roll(&mut self, first: FrameNumber) -> Result<()> {
-        if self.current.len < self.roll_bytes || self.current.len == FILE_HEADER as u64 {
-            return Ok(());
+        match &self.current {
+            Some(current) if current.len < self.roll_bytes || current.len == FILE_HEADER as u64 => {
+                return Ok(());
+            }
+            Some(_) => self.sync_whole()?,
+            None => {}
         }
-        self.sync_whole()?;
         self.retry_while_full(|writer| {
-            writer.current = begin_file(&*writer.disk, &writer.files, first)?;
+            writer.current = Some(begin_file(&*writer.disk, &writer.files, first)?);
             Ok(())
         })
     }
 
     /// Makes the current file durable to its last byte: only the last file may end in a torn record.
     fn sync_whole(&mut self) -> Result<()> {
-        if self.current.len > self.current.synced {
-            self.current.file.sync()?;
-            self.current.synced = self.current.len;
-            let len = self.current.len;
+        if let Some(current) = &mut self.current
+            && current.len > current.synced
+        {
+            current.file.sync()?;
+            current.synced = current.len;
+            let len = current.len;
             self.files.advance(|file| file.len = len);
         }
         Ok(())
@@ -176,7 +187,9 @@ impl Writer {
                         tracing::error!(%dir, "disk full: log writes wait until there is space");
                     }
                     waited = true;
-                    self.current.file.truncate(self.current.len)?;
+                    if let Some(current) = &mut self.current {
+                        current.file.truncate(current.len)?;
+                    }
                     self.queue.pause(FULL_PAUSE)?;
                 }
                 Ok(()) if waited => {
@@ -187,6 +200,10 @@ impl Writer {
             }
         }
     }
+}
+
+fn current(current: &mut Option<Current>) -> Result<&mut Current> {
+    current.as_mut().ok_or_else(|| Error::Internal("the log has no file to write to".to_owned()))
 }
 
 fn begin_file(disk: &dyn Disk, files: &Files, first: FrameNumber) -> Result<Current> {

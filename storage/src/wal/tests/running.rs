@@ -185,6 +185,23 @@ fn a_full_disk_is_refused_first_waited_for_then_over() {
 }
 
 #[test]
+fn a_log_opens_on_a_full_disk() {
+    let disk = SimulatedDisk::new(1);
+    let (wal, _) = open(&disk, LARGE).unwrap();
+    append(&wal, 5);
+    drop(wal);
+    disk.set_capacity(disk.used_bytes());
+    let (wal, frames) = open(&disk, LARGE).unwrap();
+    check(&frames, 1, 5);
+    check(&wal.read(2, usize::MAX).unwrap(), 2, 5);
+    assert!(matches!(wal.admit(1), Err(Error::Rejected(_))));
+    disk.set_capacity(1 << 40);
+    append(&wal, 2);
+    drop(wal);
+    check(&open(&disk, LARGE).unwrap().1, 1, 7);
+}
+
+#[test]
 fn a_failed_sync_or_write_stops_the_log() {
     for fail in [SimulatedDisk::fail_sync, SimulatedDisk::fail_append] {
         let disk = SimulatedDisk::new(1);
