@@ -45,7 +45,9 @@ pub use index_settings::defaults as index_setting_defaults;
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
 pub use pattern::{is_wildcard, matches};
-pub use settings::{flatten, nest, parse_bytes, parse_time, render as render_settings};
+pub use settings::{
+    did_you_mean, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,
+};
 pub use templates::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,
 };

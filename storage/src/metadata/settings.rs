@@ -311,7 +311,7 @@ impl Kind {
 }
 
 /// Finds the names that a misspelt one was probably meant to be, best first.
-pub(super) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     const LONGEST: usize = 128;
     if name.len() > LONGEST {
         return Vec::new();
@@ -331,7 +331,7 @@ pub(super) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
 }
 
 /// Says what was probably meant, as OpenSearch does: ` did you mean [x]?`.
-pub(super) fn did_you_mean(candidates: &[&str]) -> Option<String> {
+pub fn did_you_mean(candidates: &[&str]) -> Option<String> {
     match candidates {
         [] => None,
         [one] => Some(format!(" did you mean [{one}]?")),

@@ -1,0 +1,102 @@
+//! `_alias` and `_aliases`.
+
+use millrace_storage::metadata::{AliasAction, IndicesOptions, parse_alias, parse_alias_actions};
+use serde_json::{Map, Value, json};
+
+use super::options;
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+pub(super) async fn route(
+    api: &Api,
+    request: &mut Request,
+    index: Option<&str>,
+    verb: &str,
+    rest: &[&str],
+) -> Option<Result<Response, Error>> {
+    let name = match rest {
+        [] => None,
+        [name] => Some(*name),
+        _ => return None,
+    };
+    Some(match (request.method.as_str(), index, verb, name) {
+        ("POST", None, "_aliases", None) => update(api, request).await,
+        ("GET", ..) => get(api, request, index, name),
+        ("HEAD", ..) => get(api, request, index, name).map(|answer| Response::empty(answer.status)),
+        ("PUT" | "POST", ..) => put(api, request, index, name).await,
+        ("DELETE", Some(index), _, Some(name)) => delete(api, request, index, name).await,
+        _ => return None,
+    })
+}
+
+fn get(
+    api: &Api,
+    request: &mut Request,
+    index: Option<&str>,
+    names: Option<&str>,
+) -> Result<Response, Error> {
+    let defaults = IndicesOptions { expand_hidden: true, ..IndicesOptions::open_and_closed() };
+    let options = options::indices(&mut request.params, defaults)?;
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let listing = api.engine.metadata().list_aliases(index, names, &options, api.engine.clock().now_ms())?;
+    let mut answer = Map::new();
+    let mut status = 200;
+    if !listing.missing.is_empty() {
+        status = 404;
+        let noun = if listing.missing.len() == 1 { "alias" } else { "aliases" };
+        answer.insert("error".into(), format!("{noun} [{}] missing", listing.missing.join(",")).into());
+        answer.insert("status".into(), 404.into());
+    }
+    for (meta, aliases) in listing.indices {
+        let aliases: Map<String, Value> = aliases.into_iter().collect();
+        answer.insert(meta.name.to_string(), json!({ "aliases": aliases }));
+    }
+    Ok(Response::json(status, answer.into()))
+}
+
+async fn put(
+    api: &Api,
+    request: &mut Request,
+    index: Option<&str>,
+    name: Option<&str>,
+) -> Result<Response, Error> {
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let body = request.json()?.unwrap_or_else(|| json!({}));
+    let in_body = |key: &str| body[key].as_str().map(str::to_owned);
+    let index = index.map(str::to_owned).or_else(|| in_body("index"));
+    let name = name.map(str::to_owned).or_else(|| in_body("alias"));
+    let index = index.ok_or_else(|| Error::validation(&["index is missing"]))?;
+    let name = name.ok_or_else(|| Error::validation(&["name is missing"]))?;
+    let alias = parse_alias(&name, &body, &["index", "alias"])?;
+    change(api, request, &[AliasAction::Add { indices: vec![index], aliases: vec![name], alias }]).await
+}
+
+async fn delete(api: &Api, request: &mut Request, index: &str, names: &str) -> Result<Response, Error> {
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let aliases = names.split(',').map(str::to_owned).collect();
+    change(
+        api,
+        request,
+        &[AliasAction::Remove { indices: vec![index.to_owned()], aliases, must_exist: None }],
+    )
+    .await
+}
+
+async fn update(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let body =
+        request.json()?.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))?;
+    let actions = parse_alias_actions(&body)?;
+    change(api, request, &actions).await
+}
+
+async fn change(api: &Api, request: &Request, actions: &[AliasAction]) -> Result<Response, Error> {
+    let now = api.engine.clock().now_ms();
+    api.engine.change(&request.principal, |state| state.update_aliases(actions, now)).await?;
+    Ok(Response::acknowledged())
+}

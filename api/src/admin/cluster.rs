@@ -1,0 +1,300 @@
+//! `_cluster`: settings, state, statistics, pending tasks.
+
+use millrace_storage::metadata::{
+    ClusterSettingsUpdate, IndexMeta, IndicesOptions, blocks_of, cluster_defaults, render_settings,
+};
+use serde_json::{Map, Value, json};
+
+use super::process::{FileSystem, Machine, Process, percent};
+use super::stats::{self, Sections};
+use super::{health, node, options};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+pub(super) async fn route(
+    api: &Api,
+    request: &mut Request,
+    rest: &[&str],
+) -> Option<Result<Response, Error>> {
+    Some(match (request.method.as_str(), rest) {
+        ("GET", ["health"]) => health::get(api, request, None).await,
+        ("GET", ["health", index]) => health::get(api, request, Some(index)).await,
+        ("GET", ["settings"]) => get_settings(api, request),
+        ("PUT", ["settings"]) => put_settings(api, request).await,
+        ("GET", ["state"]) => state(api, request, None, None),
+        ("GET", ["state", metrics]) => state(api, request, Some(metrics), None),
+        ("GET", ["state", metrics, index]) => state(api, request, Some(metrics), Some(index)),
+        ("GET", ["stats"]) => statistics(api, request, "_all"),
+        ("GET", ["stats", "nodes", nodes]) => statistics(api, request, nodes),
+        ("GET", ["pending_tasks"]) => pending_tasks(request),
+        _ => return None,
+    })
+}
+
+fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    let flat = options::flag(&mut request.params, "flat_settings")?;
+    let include_defaults = options::flag(&mut request.params, "include_defaults")?;
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let state = api.engine.metadata();
+    let mut answer = json!({
+        "persistent": render_settings(&state.persistent, flat),
+        "transient": render_settings(&state.transient, flat),
+    });
+    if include_defaults {
+        let mut defaults = cluster_defaults(&state);
+        for (key, value) in [
+            ("cluster.name", Value::from(api.identity.cluster.as_str())),
+            ("node.name", api.identity.node.as_str().into()),
+            ("path.data", json!([api.identity.data_dir.display().to_string()])),
+        ] {
+            defaults.insert(key.into(), value);
+        }
+        answer["defaults"] = render_settings(&defaults, flat);
+    }
+    Ok(Response::json(200, answer))
+}
+
+async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    let flat = options::flag(&mut request.params, "flat_settings")?;
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let body = request.json()?.unwrap_or(Value::Null);
+    let update = ClusterSettingsUpdate::parse(&body)?;
+    api.engine.change(&request.principal, |state| state.update_cluster_settings(&update)).await?;
+    let set = |update: &Map<String, Value>| {
+        let set = update
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        render_settings(&set, flat)
+    };
+    Ok(Response::json(
+        200,
+        json!({
+            "acknowledged": true,
+            "persistent": set(&update.persistent),
+            "transient": set(&update.transient),
+        }),
+    ))
+}
+
+const STATE_METRICS: [&str; 8] =
+    ["version", "master_node", "blocks", "nodes", "metadata", "routing_table", "routing_nodes", "customs"];
+
+fn state(
+    api: &Api,
+    request: &mut Request,
+    metrics: Option<&str>,
+    expression: Option<&str>,
+) -> Result<Response, Error> {
+    let flat = options::flag(&mut request.params, "flat_settings")?;
+    request.params.take_int("wait_for_metadata_version")?;
+    request.params.take_time("wait_for_timeout")?;
+    options::manager(&mut request.params)?;
+    let lenient =
+        IndicesOptions { ignore_unavailable: true, expand_hidden: true, ..IndicesOptions::open_and_closed() };
+    let options = options::indices(&mut request.params, lenient)?;
+    let uri = request.uri();
+    request.finish()?;
+    let asked: Vec<&str> = metrics.map(|metrics| metrics.split(',').collect()).unwrap_or_default();
+    for metric in &asked {
+        if *metric != "_all" && *metric != "cluster_manager_node" && !STATE_METRICS.contains(metric) {
+            return Err(stats::unrecognized_metric(&uri, metric, STATE_METRICS.into_iter()));
+        }
+    }
+    let wants = |metric: &str| asked.is_empty() || asked.contains(&"_all") || asked.contains(&metric);
+
+    let state = api.engine.metadata();
+    let metas = state.resolve(expression.unwrap_or("_all"), &options, api.engine.clock().now_ms())?;
+    let mut answer = Map::new();
+    answer.insert("cluster_name".into(), api.identity.cluster.as_str().into());
+    answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
+    if wants("version") {
+        answer.insert("version".into(), state.version.into());
+        // One process, one line of states: its identity and count name a state.
+        answer.insert("state_uuid".into(), format!("{}-{}", api.identity.cluster_uuid, state.version).into());
+    }
+    if wants("master_node") || asked.contains(&"cluster_manager_node") {
+        answer.insert("master_node".into(), node::id(api).into());
+        answer.insert("cluster_manager_node".into(), node::id(api).into());
+    }
+    if wants("blocks") {
+        answer.insert("blocks".into(), blocks(&metas));
+    }
+    if wants("nodes") {
+        let node = json!({
+            "name": api.identity.node,
+            "transport_address": node::address(api),
+            "attributes": {},
+        });
+        answer.insert("nodes".into(), json!({ node::id(api): node }));
+    }
+    if wants("metadata") {
+        let mut indices = Map::new();
+        for meta in &metas {
+            indices.insert(meta.name.to_string(), index_state(api, meta, flat)?);
+        }
+        let templates: Map<String, Value> =
+            state.legacy_templates.iter().map(|(name, body)| (name.clone(), body.clone())).collect();
+        answer.insert(
+            "metadata".into(),
+            json!({
+                "cluster_uuid": api.identity.cluster_uuid,
+                "cluster_uuid_committed": true,
+                "templates": templates,
+                "indices": indices,
+            }),
+        );
+    }
+    let shard = |meta: &IndexMeta, number: u32| {
+        json!({
+            "state": "STARTED", "primary": true, "node": node::id(api), "relocating_node": null,
+            "shard": number, "index": &*meta.name,
+        })
+    };
+    if wants("routing_table") {
+        let indices: Map<String, Value> = metas
+            .iter()
+            .map(|meta| {
+                let shards: Map<String, Value> = (0..meta.shards)
+                    .map(|number| (number.to_string(), json!([shard(meta, number)])))
+                    .collect();
+                (meta.name.to_string(), json!({ "shards": shards }))
+            })
+            .collect();
+        answer.insert("routing_table".into(), json!({ "indices": indices }));
+    }
+    if wants("routing_nodes") {
+        let shards: Vec<Value> =
+            metas.iter().flat_map(|meta| (0..meta.shards).map(|number| shard(meta, number))).collect();
+        answer
+            .insert("routing_nodes".into(), json!({ "unassigned": [], "nodes": { node::id(api): shards } }));
+    }
+    Ok(Response::json(200, answer.into()))
+}
+
+fn blocks(metas: &[std::sync::Arc<IndexMeta>]) -> Value {
+    let mut indices = Map::new();
+    for meta in metas {
+        let blocks: Map<String, Value> = blocks_of(meta)
+            .map(|block| {
+                let shown = json!({
+                    "description": block.description,
+                    "retryable": block.retryable,
+                    "levels": block.levels,
+                });
+                (block.id.to_string(), shown)
+            })
+            .collect();
+        if !blocks.is_empty() {
+            indices.insert(meta.name.to_string(), blocks.into());
+        }
+    }
+    if indices.is_empty() { json!({}) } else { json!({ "indices": indices }) }
+}
+
+fn index_state(api: &Api, meta: &IndexMeta, flat: bool) -> Result<Value, Error> {
+    let terms: Map<String, Value> =
+        (0..meta.shards).map(|shard| (shard.to_string(), json!([shard]))).collect();
+    let aliases: Vec<&String> = meta.aliases.keys().collect();
+    Ok(json!({
+        "state": if meta.open { "open" } else { "close" },
+        "settings": render_settings(&meta.settings, flat),
+        "mappings": super::mappings::render(api, meta, true)?,
+        "aliases": aliases,
+        "routing_num_shards": meta.shards,
+        "shards": terms,
+    }))
+}
+
+fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
+    options::flag(&mut request.params, "flat_settings")?;
+    request.params.take_time("timeout")?;
+    request.finish()?;
+    let matched = node::selected(api, nodes);
+    let state = api.engine.metadata();
+    let mut figures = Vec::new();
+    let mut shards = 0u64;
+    for meta in state.indices.values().filter(|meta| meta.open) {
+        shards += u64::from(meta.shards);
+        figures.extend(stats::figures(api, meta));
+    }
+    let sums = stats::sum(&figures);
+    let mut indices =
+        json!({ "count": state.indices.len(), "shards": { "total": shards, "primaries": shards } });
+    if let Value::Object(members) = &mut indices {
+        let mut sections = stats::render(&sums, &Sections::all());
+        for name in ["docs", "store", "fielddata", "query_cache", "completion", "segments"] {
+            if let Some(section) = sections.remove(name) {
+                members.insert(name.to_owned(), section);
+            }
+        }
+    }
+    let (process, machine) = (Process::read(), Machine::read());
+    let disk = FileSystem::read(&api.identity.data_dir);
+    let roles: Map<String, Value> =
+        node::ROLES.iter().map(|role| ((*role).to_owned(), Value::from(1))).collect();
+    let mut count = json!({ "total": 1, "coordinating_only": 0, "voting_only": 0 });
+    if let Value::Object(members) = &mut count {
+        members.extend(roles);
+    }
+    let mut answer = node::header(api, matched);
+    answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
+    answer.insert("timestamp".into(), api.engine.clock().now_ms().into());
+    answer.insert("status".into(), health::of_all(&state).status().into());
+    answer.insert("indices".into(), indices);
+    answer.insert(
+        "nodes".into(),
+        json!({
+            "count": count,
+            "versions": [node::VERSION],
+            "os": {
+                "available_processors": machine.processors,
+                "allocated_processors": machine.processors,
+                "names": [{ "name": "Linux", "count": 1 }],
+                "mem": {
+                    "total_in_bytes": machine.memory_total,
+                    "free_in_bytes": machine.memory_free,
+                    "used_in_bytes": machine.memory_used(),
+                    "free_percent": percent(machine.memory_free, machine.memory_total),
+                    "used_percent": percent(machine.memory_used(), machine.memory_total),
+                },
+            },
+            "process": {
+                "cpu": { "percent": super::nodes::cpu_percent(&process, &machine) },
+                "open_file_descriptors": {
+                    "min": process.open_files, "max": process.open_files, "avg": process.open_files,
+                },
+            },
+            "jvm": {
+                "max_uptime_in_millis": process.uptime_ms,
+                "versions": [],
+                "mem": {
+                    "heap_used_in_bytes": process.anonymous,
+                    "heap_max_in_bytes": machine.memory_total,
+                },
+                "threads": process.threads,
+            },
+            "fs": {
+                "total_in_bytes": disk.total,
+                "free_in_bytes": disk.free,
+                "available_in_bytes": disk.available,
+            },
+            "plugins": super::nodes::plugins(),
+            "network_types": {
+                "transport_types": { "millrace": 1 },
+                "http_types": { "millrace": 1 },
+            },
+        }),
+    );
+    Ok(Response::json(200, answer.into()))
+}
+
+fn pending_tasks(request: &mut Request) -> Result<Response, Error> {
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    Ok(Response::json(200, json!({ "tasks": [] })))
+}

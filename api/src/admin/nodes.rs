@@ -1,0 +1,347 @@
+//! `_nodes`: what this node is, and what it uses.
+//!
+//! The sections are named as in OpenSearch because monitoring reads them by those names. There is no
+//! JVM: `jvm.mem.heap_*` report the memory that this process itself has allocated (resident pages
+//! that no file backs) against the machine's, and pools other than `old` hold nothing.
+
+use serde_json::{Map, Value, json};
+
+use super::process::{FileSystem, Machine, Process, percent};
+use super::stats::{self, Sections};
+use super::{node, options};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+const INFO_METRICS: [&str; 11] = [
+    "settings",
+    "os",
+    "process",
+    "jvm",
+    "thread_pool",
+    "transport",
+    "http",
+    "plugins",
+    "ingest",
+    "indices",
+    "aggregations",
+];
+
+const STATS_METRICS: [&str; 14] = [
+    "indices",
+    "os",
+    "process",
+    "jvm",
+    "thread_pool",
+    "fs",
+    "transport",
+    "http",
+    "breaker",
+    "script",
+    "discovery",
+    "ingest",
+    "adaptive_selection",
+    "indexing_pressure",
+];
+
+pub(super) async fn route(
+    api: &Api,
+    request: &mut Request,
+    rest: &[&str],
+) -> Option<Result<Response, Error>> {
+    if request.method.as_str() != "GET" {
+        return None;
+    }
+    let is_metrics = |part: &str| {
+        part.split(',').all(|part| INFO_METRICS.contains(&part) || matches!(part, "_all" | "_none"))
+    };
+    Some(match rest {
+        ["stats"] => statistics(api, request, "_all", None, None),
+        ["stats", metrics] => statistics(api, request, "_all", Some(metrics), None),
+        ["stats", metrics, index_metrics] => {
+            statistics(api, request, "_all", Some(metrics), Some(index_metrics))
+        }
+        [nodes, "stats"] => statistics(api, request, nodes, None, None),
+        [nodes, "stats", metrics] => statistics(api, request, nodes, Some(metrics), None),
+        [nodes, "stats", metrics, index_metrics] => {
+            statistics(api, request, nodes, Some(metrics), Some(index_metrics))
+        }
+        [] => info(api, request, "_all", None),
+        [metrics] if is_metrics(metrics) => info(api, request, "_all", Some(metrics)),
+        ["usage" | "hot_threads" | "reload_secure_settings", ..] => return None,
+        [nodes] | [nodes, "info"] => info(api, request, nodes, None),
+        [_, "usage" | "hot_threads" | "reload_secure_settings"] => return None,
+        [nodes, metrics] | [nodes, "info", metrics] => info(api, request, nodes, Some(metrics)),
+        _ => return None,
+    })
+}
+
+/// Lists plugins whose endpoints clients look for by name.
+pub(super) fn plugins() -> Value {
+    node::PLUGINS
+        .iter()
+        .map(|(name, description)| {
+            json!({ "name": name, "version": format!("{}.0", node::VERSION), "description": description })
+        })
+        .collect()
+}
+
+/// Returns the share of all processors that the process has used since it started, in percent.
+pub(super) fn cpu_percent(process: &Process, machine: &Machine) -> u64 {
+    percent(process.cpu_ms, process.uptime_ms.saturating_mul(machine.processors as u64))
+}
+
+fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) -> Result<Response, Error> {
+    let flat = options::flag(&mut request.params, "flat_settings")?;
+    request.params.take_time("timeout")?;
+    request.finish()?;
+    let asked: Vec<&str> = metrics.map(|metrics| metrics.split(',').collect()).unwrap_or_default();
+    let wants = |metric: &str| asked.is_empty() || asked.contains(&"_all") || asked.contains(&metric);
+    let matched = node::selected(api, nodes);
+    let mut answer = node::header(api, matched);
+    let mut list = Map::new();
+    if matched {
+        let (process, machine) = (Process::read(), Machine::read());
+        let mut shown = node::face(api);
+        if let Value::Object(members) = &mut shown {
+            members.insert("build_type".into(), "tar".into());
+            members.insert("build_hash".into(), concat!("millrace-", env!("CARGO_PKG_VERSION")).into());
+            for metric in INFO_METRICS.into_iter().filter(|metric| wants(metric)) {
+                if let Some(section) = info_section(api, metric, flat, &process, &machine) {
+                    members.insert(metric.into(), section);
+                }
+            }
+        }
+        list.insert(node::id(api).to_owned(), shown);
+    }
+    answer.insert("nodes".into(), list.into());
+    Ok(Response::json(200, answer.into()))
+}
+
+fn info_section(api: &Api, metric: &str, flat: bool, process: &Process, machine: &Machine) -> Option<Value> {
+    Some(match metric {
+        "settings" => {
+            let settings = Map::from_iter([
+                ("client.type".to_owned(), Value::from("node")),
+                ("cluster.name".to_owned(), api.identity.cluster.as_str().into()),
+                ("node.name".to_owned(), api.identity.node.as_str().into()),
+                ("path.data".to_owned(), json!([api.identity.data_dir.display().to_string()])),
+                ("http.type".to_owned(), "millrace".into()),
+            ]);
+            millrace_storage::metadata::render_settings(&settings, flat)
+        }
+        "os" => json!({
+            "refresh_interval_in_millis": 0,
+            "name": "Linux",
+            "pretty_name": "Linux",
+            "arch": std::env::consts::ARCH,
+            "version": machine.release,
+            "available_processors": machine.processors,
+            "allocated_processors": machine.processors,
+        }),
+        "process" => json!({ "refresh_interval_in_millis": 0, "id": process.id, "mlockall": false }),
+        "jvm" => json!({
+            "pid": process.id,
+            "mem": { "heap_init_in_bytes": 0, "heap_max_in_bytes": machine.memory_total },
+        }),
+        "http" => json!({
+            "bound_address": [node::address(api)],
+            "publish_address": node::address(api),
+        }),
+        "transport" => json!({ "bound_address": [], "profiles": {} }),
+        "plugins" => plugins(),
+        "thread_pool" => json!({}),
+        _ => return None,
+    })
+}
+
+fn statistics(
+    api: &Api,
+    request: &mut Request,
+    nodes: &str,
+    metrics: Option<&str>,
+    index_metrics: Option<&str>,
+) -> Result<Response, Error> {
+    for fields in ["fields", "fielddata_fields", "completion_fields"] {
+        request.params.take(fields);
+    }
+    let file_sizes = options::flag(&mut request.params, "include_segment_file_sizes")?;
+    let level = request.params.take("level").unwrap_or_else(|| "node".into());
+    if !matches!(level.as_str(), "node" | "indices" | "shards") {
+        return Err(Error::illegal_argument(format!(
+            "level parameter must be one of [indices] or [node] or [shards] but was [{level}]"
+        )));
+    }
+    request.params.take_time("timeout")?;
+    let uri = request.uri();
+    request.finish()?;
+    let asked: Vec<&str> = metrics.map(|metrics| metrics.split(',').collect()).unwrap_or_default();
+    let all = asked.is_empty() || asked.contains(&"_all");
+    if let (true, Some(index_metrics)) = (all && metrics.is_some(), index_metrics) {
+        return Err(Error::illegal_argument(format!(
+            "request [{uri}] contains index metrics [{index_metrics}] but all stats requested"
+        )));
+    }
+    for metric in asked.iter().filter(|metric| **metric != "_all") {
+        if !STATS_METRICS.contains(metric) {
+            return Err(stats::unrecognized_metric(&uri, metric, STATS_METRICS.into_iter()));
+        }
+    }
+    let sections = Sections::parse(index_metrics, file_sizes, &uri)?;
+    let matched = node::selected(api, nodes);
+    let mut answer = node::header(api, matched);
+    let mut list = Map::new();
+    if matched {
+        let (process, machine) = (Process::read(), Machine::read());
+        let now = api.engine.clock().now_ms();
+        let mut shown = node::face(api);
+        if let Value::Object(members) = &mut shown {
+            members.insert("timestamp".into(), now.into());
+            for metric in STATS_METRICS.into_iter().filter(|metric| all || asked.contains(metric)) {
+                let section = match metric {
+                    "indices" => Some(indices(api, &sections, &level)),
+                    _ => stats_section(api, metric, now, &process, &machine),
+                };
+                if let Some(section) = section {
+                    let name = if metric == "breaker" { "breakers" } else { metric };
+                    members.insert(name.into(), section);
+                }
+            }
+        }
+        list.insert(node::id(api).to_owned(), shown);
+    }
+    answer.insert("nodes".into(), list.into());
+    Ok(Response::json(200, answer.into()))
+}
+
+fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
+    let state = api.engine.metadata();
+    let counted: Vec<_> = state
+        .indices
+        .values()
+        .filter(|meta| meta.open)
+        .map(|meta| (meta, stats::figures(api, meta)))
+        .collect();
+    let mut shown = stats::render(&stats::sum(counted.iter().flat_map(|(_, shards)| shards)), sections);
+    if level == "indices" {
+        let indices: Map<String, Value> = counted
+            .iter()
+            .map(|(meta, shards)| {
+                (meta.name.to_string(), stats::render(&stats::sum(shards), sections).into())
+            })
+            .collect();
+        shown.insert("indices".into(), indices.into());
+    } else if level == "shards" {
+        let indices: Map<String, Value> = counted
+            .iter()
+            .map(|(meta, shards)| {
+                let shards: Vec<Value> = shards
+                    .iter()
+                    .enumerate()
+                    .map(|(number, shard)| json!({ number.to_string(): stats::render(shard, sections) }))
+                    .collect();
+                (meta.name.to_string(), shards.into())
+            })
+            .collect();
+        shown.insert("shards".into(), indices.into());
+    }
+    shown.into()
+}
+
+fn stats_section(
+    api: &Api,
+    metric: &str,
+    now_ms: i64,
+    process: &Process,
+    machine: &Machine,
+) -> Option<Value> {
+    Some(match metric {
+        "os" => {
+            let mut cpu = json!({ "percent": cpu_percent(process, machine) });
+            if let Some([one, five, fifteen]) = machine.load {
+                cpu["load_average"] = json!({ "1m": one, "5m": five, "15m": fifteen });
+            }
+            json!({
+                "timestamp": now_ms,
+                "cpu": cpu,
+                "mem": {
+                    "total_in_bytes": machine.memory_total,
+                    "free_in_bytes": machine.memory_free,
+                    "used_in_bytes": machine.memory_used(),
+                    "free_percent": percent(machine.memory_free, machine.memory_total),
+                    "used_percent": percent(machine.memory_used(), machine.memory_total),
+                },
+                "swap": {
+                    "total_in_bytes": machine.swap_total,
+                    "free_in_bytes": machine.swap_free,
+                    "used_in_bytes": machine.swap_total.saturating_sub(machine.swap_free),
+                },
+            })
+        }
+        "process" => json!({
+            "timestamp": now_ms,
+            "open_file_descriptors": process.open_files,
+            "max_file_descriptors": process.max_files.map_or(-1, |limit| limit as i64),
+            "cpu": { "percent": cpu_percent(process, machine), "total_in_millis": process.cpu_ms },
+            "mem": {
+                "total_virtual_in_bytes": process.virtual_bytes,
+                "resident_in_bytes": process.resident,
+                "anonymous_in_bytes": process.anonymous,
+            },
+        }),
+        "jvm" => jvm(now_ms, process, machine),
+        "fs" => {
+            let disk = FileSystem::read(&api.identity.data_dir);
+            let figures = json!({
+                "total_in_bytes": disk.total,
+                "free_in_bytes": disk.free,
+                "available_in_bytes": disk.available,
+            });
+            let mut data = figures.clone();
+            data["path"] = api.identity.data_dir.display().to_string().into();
+            data["mount"] = api.identity.data_dir.display().to_string().into();
+            data["type"] = "local".into();
+            json!({ "timestamp": now_ms, "total": figures, "data": [data] })
+        }
+        // No node talks to another: there is no transport, and nothing went over it.
+        "transport" => json!({
+            "server_open": 0, "total_outbound_connections": 0,
+            "rx_count": 0, "rx_size_in_bytes": 0, "tx_count": 0, "tx_size_in_bytes": 0,
+        }),
+        "thread_pool" | "breaker" | "adaptive_selection" => json!({}),
+        _ => return None,
+    })
+}
+
+fn jvm(now_ms: i64, process: &Process, machine: &Machine) -> Value {
+    let nothing = json!({
+        "used_in_bytes": 0, "max_in_bytes": 0, "peak_used_in_bytes": 0, "peak_max_in_bytes": 0,
+    });
+    let pool = json!({
+        "used_in_bytes": process.anonymous,
+        "max_in_bytes": machine.memory_total,
+        "peak_used_in_bytes": process.peak_resident,
+        "peak_max_in_bytes": machine.memory_total,
+    });
+    let idle = json!({ "collection_count": 0, "collection_time_in_millis": 0 });
+    let file_backed = process.resident.saturating_sub(process.anonymous);
+    json!({
+        "timestamp": now_ms,
+        "uptime_in_millis": process.uptime_ms,
+        "mem": {
+            "heap_used_in_bytes": process.anonymous,
+            "heap_used_percent": percent(process.anonymous, machine.memory_total),
+            "heap_committed_in_bytes": process.anonymous,
+            "heap_max_in_bytes": machine.memory_total,
+            "non_heap_used_in_bytes": file_backed,
+            "non_heap_committed_in_bytes": file_backed,
+            "pools": { "young": nothing, "survivor": nothing, "old": pool },
+        },
+        "threads": { "count": process.threads },
+        "gc": { "collectors": { "young": idle, "old": idle } },
+        "buffer_pools": {
+            "mapped": { "count": 0, "used_in_bytes": file_backed, "total_capacity_in_bytes": file_backed },
+            "direct": { "count": 0, "used_in_bytes": 0, "total_capacity_in_bytes": 0 },
+        },
+    })
+}

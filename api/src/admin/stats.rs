@@ -1,0 +1,238 @@
+//! `_stats`: counters of indices, and the same sections for nodes and cluster.
+//!
+//! Only what is counted is shown; times that nobody measures are left out. Caches that do not exist
+//! show zeros, which is what they hold.
+
+use std::sync::Arc;
+
+use millrace_storage::ShardFigures;
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, did_you_mean, similar};
+use serde_json::{Map, Value, json};
+
+use super::{maintenance, node, options};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Metrics by their names in paths and in answers.
+const METRICS: [(&str, &str); 16] = [
+    ("docs", "docs"),
+    ("store", "store"),
+    ("indexing", "indexing"),
+    ("get", "get"),
+    ("search", "search"),
+    ("merge", "merges"),
+    ("refresh", "refresh"),
+    ("flush", "flush"),
+    ("warmer", "warmer"),
+    ("query_cache", "query_cache"),
+    ("fielddata", "fielddata"),
+    ("completion", "completion"),
+    ("segments", "segments"),
+    ("translog", "translog"),
+    ("request_cache", "request_cache"),
+    ("recovery", "recovery"),
+];
+
+/// Which sections to show.
+#[derive(Clone, Debug)]
+pub(super) struct Sections {
+    shown: Vec<&'static str>,
+    file_sizes: bool,
+}
+
+impl Sections {
+    /// Selects all sections.
+    pub(super) fn all() -> Self {
+        Self { shown: METRICS.iter().map(|(_, name)| *name).collect(), file_sizes: false }
+    }
+
+    /// Selects by a comma-separated list of metrics. `uri` is for the message.
+    pub(super) fn parse(metrics: Option<&str>, file_sizes: bool, uri: &str) -> Result<Self, Error> {
+        let all = Self { file_sizes, ..Self::all() };
+        let Some(metrics) = metrics else { return Ok(all) };
+        let asked: Vec<&str> = metrics.split(',').collect();
+        if asked.contains(&"_all") {
+            if asked.len() > 1 {
+                return Err(Error::illegal_argument(format!(
+                    "request [{uri}] contains _all and individual metrics [{metrics}]"
+                )));
+            }
+            return Ok(all);
+        }
+        let mut shown = Vec::new();
+        for asked in asked {
+            match METRICS.iter().find(|(metric, _)| *metric == asked) {
+                Some((_, name)) => shown.push(*name),
+                None => {
+                    return Err(unrecognized_metric(uri, asked, METRICS.iter().map(|(metric, _)| *metric)));
+                }
+            }
+        }
+        Ok(Self { shown, file_sizes })
+    }
+}
+
+/// Makes the refusal of a metric that is none.
+pub(super) fn unrecognized_metric<'a>(uri: &str, asked: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let hint = did_you_mean(&similar(asked, known)).map(|hint| format!(" ->{hint}")).unwrap_or_default();
+    Error::illegal_argument(format!("request [{uri}] contains unrecognized metric: [{asked}]{hint}"))
+}
+
+/// Returns the counters of an index: nothing is counted for a closed one.
+pub(super) fn figures(api: &Api, meta: &IndexMeta) -> Vec<ShardFigures> {
+    let shards = match api.engine.index(&meta.name) {
+        Ok(index) if meta.open => index.figures().shards,
+        _ => Vec::new(),
+    };
+    if shards.is_empty() { vec![ShardFigures::default(); meta.shards as usize] } else { shards }
+}
+
+/// Adds counters up.
+pub(super) fn sum<'f>(figures: impl IntoIterator<Item = &'f ShardFigures>) -> ShardFigures {
+    let mut sum = ShardFigures { max_seq_no: -1, local_checkpoint: -1, ..ShardFigures::default() };
+    for shard in figures {
+        sum.docs += shard.docs;
+        sum.deleted += shard.deleted;
+        sum.store_bytes += shard.store_bytes;
+        sum.segments += shard.segments;
+        sum.memory_bytes += shard.memory_bytes;
+        sum.index_total += shard.index_total;
+        sum.delete_total += shard.delete_total;
+        sum.get_total += shard.get_total;
+        sum.refresh_total += shard.refresh_total;
+        sum.flush_total += shard.flush_total;
+        sum.merge_total += shard.merge_total;
+        sum.query_total += shard.query_total;
+    }
+    sum
+}
+
+/// Renders counters as the sections that were asked for.
+pub(super) fn render(figures: &ShardFigures, sections: &Sections) -> Map<String, Value> {
+    let mut rendered = Map::new();
+    for name in &sections.shown {
+        let section = match *name {
+            "docs" => json!({ "count": figures.docs, "deleted": figures.deleted }),
+            "store" => json!({ "size_in_bytes": figures.store_bytes, "reserved_in_bytes": 0 }),
+            "indexing" => json!({
+                "index_total": figures.index_total,
+                "delete_total": figures.delete_total,
+                "is_throttled": false,
+            }),
+            "get" => json!({ "total": figures.get_total }),
+            "search" => json!({ "query_total": figures.query_total }),
+            "merges" => json!({ "total": figures.merge_total }),
+            "refresh" => json!({ "total": figures.refresh_total }),
+            "flush" => json!({ "total": figures.flush_total }),
+            "warmer" => json!({ "current": 0, "total": 0, "total_time_in_millis": 0 }),
+            "query_cache" => json!({
+                "memory_size_in_bytes": 0, "total_count": 0, "hit_count": 0, "miss_count": 0, "cache_size": 0,
+                "cache_count": 0, "evictions": 0,
+            }),
+            "fielddata" => json!({ "memory_size_in_bytes": 0, "evictions": 0 }),
+            "completion" => json!({ "size_in_bytes": 0 }),
+            "segments" => {
+                let mut segments =
+                    json!({ "count": figures.segments, "memory_in_bytes": figures.memory_bytes });
+                if sections.file_sizes {
+                    segments["file_sizes"] = json!({ "store": { "size_in_bytes": figures.store_bytes } });
+                }
+                segments
+            }
+            "translog" => json!({ "memory_in_bytes": figures.memory_bytes }),
+            "request_cache" => {
+                json!({ "memory_size_in_bytes": 0, "evictions": 0, "hit_count": 0, "miss_count": 0 })
+            }
+            _ => json!({ "current_as_source": 0, "current_as_target": 0, "throttle_time_in_millis": 0 }),
+        };
+        rendered.insert((*name).to_owned(), section);
+    }
+    rendered
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Cluster,
+    Indices,
+    Shards,
+}
+
+/// `_stats`
+pub(super) fn get(
+    api: &Api,
+    request: &mut Request,
+    expression: &str,
+    metrics: Option<&str>,
+) -> Result<Response, Error> {
+    let level = match request.params.take("level").as_deref() {
+        None | Some("indices") => Level::Indices,
+        Some("cluster") => Level::Cluster,
+        Some("shards") => Level::Shards,
+        Some(level) => {
+            return Err(Error::illegal_argument(format!(
+                "level parameter must be one of [cluster] or [indices] or [shards] but was [{level}]"
+            )));
+        }
+    };
+    // There is no fielddata and no completion field, so that there is nothing to break down.
+    for fields in ["fields", "fielddata_fields", "completion_fields"] {
+        request.params.take(fields);
+    }
+    let file_sizes = options::flag(&mut request.params, "include_segment_file_sizes")?;
+    options::flag(&mut request.params, "include_unloaded_segments")?;
+    let forbid_closed = request.params.take_bool("forbid_closed_indices")?.unwrap_or(true);
+    let mut options = options::indices(&mut request.params, IndicesOptions::open_only())?;
+    options.forbid_closed &= forbid_closed;
+    let sections = Sections::parse(metrics, file_sizes, &request.uri())?;
+    request.finish()?;
+
+    let metas = api.engine.metadata().resolve(expression, &options, api.engine.clock().now_ms())?;
+    let counted: Vec<(&Arc<IndexMeta>, Vec<ShardFigures>)> =
+        metas.iter().map(|meta| (meta, figures(api, meta))).collect();
+    let all = render(&sum(counted.iter().flat_map(|(_, shards)| shards)), &sections);
+    let mut answer = json!({
+        "_shards": maintenance::shards_header(&metas),
+        "_all": { "primaries": all, "total": all },
+    });
+    if level != Level::Cluster {
+        let indices: Map<String, Value> = counted
+            .iter()
+            .map(|(meta, shards)| {
+                let sums = render(&sum(shards), &sections);
+                let mut shown = json!({ "uuid": meta.uuid_text(), "primaries": sums, "total": sums });
+                if level == Level::Shards {
+                    shown["shards"] = by_shard(api, shards, &sections);
+                }
+                (meta.name.to_string(), shown)
+            })
+            .collect();
+        answer["indices"] = indices.into();
+    }
+    Ok(Response::json(200, answer))
+}
+
+fn by_shard(api: &Api, shards: &[ShardFigures], sections: &Sections) -> Value {
+    let shards: Map<String, Value> = shards
+        .iter()
+        .enumerate()
+        .map(|(number, shard)| {
+            let mut copy = Map::new();
+            copy.insert(
+                "routing".into(),
+                json!({ "state": "STARTED", "primary": true, "node": node::id(api), "relocating_node": null }),
+            );
+            copy.extend(render(shard, sections));
+            copy.insert(
+                "seq_no".into(),
+                json!({
+                    "max_seq_no": shard.max_seq_no,
+                    "local_checkpoint": shard.local_checkpoint,
+                    "global_checkpoint": shard.local_checkpoint,
+                }),
+            );
+            (number.to_string(), json!([copy]))
+        })
+        .collect();
+    shards.into()
+}
