@@ -111,7 +111,9 @@ pub(crate) async fn run(
 
 fn progress(corpus: &Corpus, name: &str) -> ProgressBar {
     let bar = ProgressBar::new(corpus.source_bytes());
-    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+    {
         bar.set_style(style);
     }
     bar.set_message(name.to_owned());
@@ -130,8 +132,7 @@ async fn send(
     let mut pause = Duration::from_millis(20);
     loop {
         let start = Instant::now();
-        let (status, answer) =
-            target.send(Method::POST, path, "application/x-ndjson", bytes.clone()).await?;
+        let (status, answer) = target.send(Method::POST, path, "application/x-ndjson", bytes.clone()).await?;
         let latency = start.elapsed();
         match status {
             StatusCode::OK => {
@@ -169,7 +170,9 @@ fn refused(answer: &[u8]) -> Result<u64> {
         return Ok(0);
     }
     let value: Value = serde_json::from_slice(answer)?;
-    let Some(items) = value["items"].as_array() else { bail!("a bulk answer without items: {}", reason(&value)) };
+    let Some(items) = value["items"].as_array() else {
+        bail!("a bulk answer without items: {}", reason(&value))
+    };
     let failed = items.iter().filter(|item| {
         let result = item.as_object().and_then(|item| item.values().next());
         result.is_some_and(|result| result["error"].is_object())
@@ -196,7 +199,8 @@ mod tests {
 
     #[test]
     fn bulk_answers_are_understood() {
-        let good = br#"{"took":3,"errors":false,"items":[{"index":{"_index":"i","_id":"a-_1","status":201}}]}"#;
+        let good =
+            br#"{"took":3,"errors":false,"items":[{"index":{"_index":"i","_id":"a-_1","status":201}}]}"#;
         assert_eq!(refused(good).unwrap(), 0);
         assert_eq!(first_id(good).as_deref(), Some("a-_1"));
         let bad = br#"{"took":3,"errors":true,"items":[{"index":{"status":201}},

@@ -91,7 +91,13 @@ impl Probe {
     }
 }
 
-async fn probe(target: &Target, index: &str, ids: &IdPool, rate: u32, stop: &AtomicBool) -> Result<Histogram> {
+async fn probe(
+    target: &Target,
+    index: &str,
+    ids: &IdPool,
+    rate: u32,
+    stop: &AtomicBool,
+) -> Result<Histogram> {
     let pace = Duration::from_secs(1) / rate.max(1);
     let mut latencies = Histogram::default();
     let mut due = Instant::now();

@@ -113,7 +113,8 @@ async fn time(target: &Target, operation: &Operation, effort: Effort) -> Result<
         let (target, operation, left) = (target.clone(), Arc::clone(&operation), Arc::clone(&left));
         clients.spawn(async move {
             let mut latencies = Histogram::default();
-            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+            {
                 let start = Instant::now();
                 let answer = operation.run(&target).await?;
                 latencies.record(start.elapsed());

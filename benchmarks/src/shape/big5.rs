@@ -15,14 +15,23 @@ use crate::words::WORDS;
 const START_MS: i64 = 1_672_531_200_000;
 /// Milliseconds that a corpus covers: twelve days.
 const SPAN_MS: i64 = 12 * 86_400_000;
-const REGIONS: [&str; 7] = [
-    "us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-south-1", "ap-northeast-2", "sa-east-1",
-];
+const REGIONS: [&str; 7] =
+    ["us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-south-1", "ap-northeast-2", "sa-east-1"];
 const PROCESSES: [&str; 12] = [
-    "systemd", "sshd", "kernel", "cron", "dhclient", "chronyd", "auditd", "containerd", "kubelet", "ec2net", "rngd",
+    "systemd",
+    "sshd",
+    "kernel",
+    "cron",
+    "dhclient",
+    "chronyd",
+    "auditd",
+    "containerd",
+    "kubelet",
+    "ec2net",
+    "rngd",
     "dbus",
 ];
-const TAGS: [&str; 4] = ["preserve_original_event", "forwarded", "production", "staging"];
+const TAGS: [&str; 2] = ["forwarded", "original"];
 /// Distinct log streams: the middling keyword cardinality.
 const STREAMS: u64 = 500;
 
@@ -62,56 +71,50 @@ impl Generator for Big5 {
         let stream = self.by_stream.draw(random) as u64;
         let process = PROCESSES[(tag_of(stream, 1) as usize + random.index(3)) % PROCESSES.len()];
         let region = REGIONS[tag_of(stream, 2) as usize % REGIONS.len()];
-        let host = tag_of(stream, 3).to_be_bytes();
+        let [_, host @ ..] = tag_of(stream, 3).to_be_bytes();
         let lag = random.below(60_000) as i64;
-        let (low, high) = (random.next(), random.next());
         // Writing to a vector cannot fail.
         out.extend_from_slice(b"{\"@timestamp\":\"");
         push_iso(out, time);
         out.extend_from_slice(b"\",\"message\":\"");
         push_iso(out, time);
-        let _ = write!(out, " ip-{}-{}-{}-{} {process}[{}]:", host[0], host[1], host[2], host[3], random.below(32_768));
+        let _ = write!(out, " ip-{}-{}-{} {process}[{}]:", host[0], host[1], host[2], random.below(32_768));
         for _ in 0..8 {
             out.push(b' ');
             out.extend_from_slice(WORDS[self.by_word.draw(random)].as_bytes());
         }
         let _ = write!(
             out,
-            "\",\"process\":{{\"name\":\"{process}\"}},\"aws\":{{\"cloudwatch\":{{\"log_stream\":\"indigodagger-{:08x}\",\"ingestion_time\":\"",
-            tag_of(stream, 4),
+            "\",\"process\":{{\"name\":\"{process}\"}},\"aws\":{{\"cloudwatch\":{{\"log_stream\":\"dagger-{stream:03}\",\"ingestion_time\":\"",
         );
         push_iso(out, time + lag);
         let _ = write!(
             out,
-            "\",\"log_group\":\"/var/log/messages/{process}\"}}}},\"tags\":[\"{}\"{}],\"meta\":{{\"file\":\"2023-01-{:02}/{:010}-{:08x}-{region}.gz\"}},\"cloud\":{{\"region\":\"{region}\"}}",
+            "\",\"log_group\":\"/var/log/{process}\"}}}},\"tags\":[\"{}\"{}],\"meta\":{{\"file\":\"2023-01-{:02}/{:06}.gz\"}},\"cloud\":{{\"region\":\"{region}\"}}",
             TAGS[tag_of(stream, 5) as usize % 2],
             if random.chance(0.3) { ",\"production\"" } else { "" },
             (time - START_MS) / 86_400_000 + 1,
             position / 2_000,
-            tag_of(stream, 6),
         );
         let _ = write!(
             out,
-            ",\"input\":{{\"type\":\"aws-cloudwatch\"}},\"metrics\":{{\"tmin\":{},\"size\":{}}},\"log\":{{\"file\":{{\"path\":\"/var/log/messages/indigodagger-{:08x}\"}}}}",
+            ",\"input\":{{\"type\":\"aws-cloudwatch\"}},\"metrics\":{{\"tmin\":{},\"size\":{}}},\"log\":{{\"file\":{{\"path\":\"/var/log/dagger-{stream:03}\"}}}}",
             random.below(1_200),
             random.below(5_000) + 1,
-            tag_of(stream, 4),
         );
         let _ = write!(
             out,
-            ",\"event\":{{\"id\":\"{low:016x}{high:016x}\",\"dataset\":\"generic\",\"ingested\":\"",
+            ",\"event\":{{\"id\":\"{:016x}\",\"dataset\":\"generic\",\"ingested\":\"",
+            random.next(),
         );
         push_iso(out, time + lag + 1_500);
         let _ = write!(
             out,
-            "\"}},\"agent\":{{\"id\":\"{:08x}-7e1d-44c3-9b2f-{:012x}\",\"name\":\"ip-{}-{}-{}-{}\",\"ephemeral_id\":\"{:08x}-1b0c-4f6a-8d11-{:012x}\",\"type\":\"filebeat\",\"version\":\"8.8.0\"}}}}",
+            "\"}},\"agent\":{{\"id\":\"{:08x}\",\"name\":\"ip-{}-{}-{}\",\"ephemeral_id\":\"{:08x}\",\"type\":\"filebeat\",\"version\":\"8.8.0\"}},\"data_stream\":{{\"dataset\":\"cloud\",\"namespace\":\"day1\",\"type\":\"logs\"}},\"ecs\":{{\"version\":\"8.0\"}}}}",
             tag_of(stream, 7),
-            tag_of(stream, 8),
             host[0],
             host[1],
             host[2],
-            host[3],
-            tag_of(stream, 9),
             tag_of(stream + time as u64 / 86_400_000, 10),
         );
     }
@@ -139,6 +142,8 @@ pub(super) fn index_body() -> Value {
                 "metrics": {"properties": {"tmin": {"type": "long"}, "size": {"type": "long"}}},
                 "log": {"properties": {"file": {"properties": {"path": keyword}}}},
                 "event": {"properties": {"id": keyword, "dataset": keyword, "ingested": {"type": "date"}}},
+                "data_stream": {"properties": {"dataset": keyword, "namespace": keyword, "type": keyword}},
+                "ecs": {"properties": {"version": keyword}},
                 "agent": {"properties": {
                     "id": keyword,
                     "name": keyword,
@@ -154,14 +159,17 @@ pub(super) fn index_body() -> Value {
 pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
     let search = |name: &str, body: Value| Operation::search(name, index, body);
     let day = json!({"range": {"@timestamp": {"gte": "2023-01-05T00:00:00Z", "lt": "2023-01-06T00:00:00Z"}}});
-    let stream = format!("indigodagger-{:08x}", tag_of(3, 4));
+    let stream = "dagger-003";
     vec![
         search("match_all", json!({"query": {"match_all": {}}})),
         search("newest 10", json!({"query": {"match_all": {}}, "sort": [{"@timestamp": "desc"}]})),
         search("oldest 10", json!({"query": {"match_all": {}}, "sort": [{"@timestamp": "asc"}]})),
         search("term process.name", json!({"query": {"term": {"process.name": "kernel"}}})),
         search("term log_stream", json!({"query": {"term": {"aws.cloudwatch.log_stream": stream}}})),
-        search("match \"request server\", by score", json!({"query": {"match": {"message": "request server"}}})),
+        search(
+            "match \"request server\", by score",
+            json!({"query": {"match": {"message": "request server"}}}),
+        ),
         search("sort by keyword", json!({"query": {"match_all": {}}, "sort": [{"meta.file": "asc"}]})),
         search("one day, sort by numeric", json!({"query": day, "sort": [{"metrics.size": "asc"}]})),
         search("range", json!({"query": {"range": {"metrics.size": {"gte": 20, "lte": 200}}}})),

@@ -61,13 +61,15 @@ fn request(rank: usize, random: &mut Random) -> String {
     let section = random.pick(SECTIONS);
     let other = random.pick(SECTIONS);
     let page = random.pick(PAGES);
-    let number = random.below(500);
+    let number = 10_000 + random.below(5_000);
     let path = match random.below(100) {
-        0..40 => format!("/{}/images/{page}_{other}{number}.gif", random.pick(&["english", "french"])),
-        40..52 => format!("/images/teams/{section}/{page}_{number}.gif"),
-        52..60 => format!("/images/{section}/{page}{number}.gif"),
-        60..74 => format!("/english/{section}/{other}/{page}{number}.html"),
-        74..88 => format!("/french/{section}/{other}/{page}{number}.html"),
+        0..40 => {
+            format!("/{}/images/{section}_{page}_{other}_{number}.gif", random.pick(&["english", "french"]))
+        }
+        40..52 => format!("/images/teams/{section}/{page}_{other}{number}.gif"),
+        52..60 => format!("/images/{section}/{other}/{page}{number}.gif"),
+        60..74 => format!("/english/{section}/{other}/{page}_{number}.html"),
+        74..88 => format!("/french/{section}/{other}/group/{page}_{number}.html"),
         88..93 => format!("/english/{section}/{page}{number}.htm"),
         93..96 => format!("/images/{section}/{page}_{other}{number}.jpg"),
         96..98 => format!("/cgi-bin/{section}/{page}.pl?{other}={number}"),
@@ -157,7 +159,9 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
         ),
         search(
             "one day, newest 10",
-            newest_of(json!({"range": {"@timestamp": {"gte": day, "lt": day + 86_400, "format": "epoch_second"}}})),
+            newest_of(
+                json!({"range": {"@timestamp": {"gte": day, "lt": day + 86_400, "format": "epoch_second"}}}),
+            ),
         ),
         search("prefix request.raw", json!({"query": {"prefix": {"request.raw": "GET /english/news/"}}})),
         search(

@@ -17,7 +17,7 @@ use crate::query::Operation;
 pub(crate) enum Shape {
     /// Web server access: 5 fields, about 147 bytes.
     HttpLogs,
-    /// Cloud logs: 25 fields, about 780 bytes.
+    /// Cloud logs: 25 fields, about 800 bytes.
     Big5,
     /// 20 of 1,000 mapped fields.
     Sparse,
@@ -114,7 +114,8 @@ mod tests {
         for shape in Shape::value_variants() {
             let mapped = mapped(&shape.index_body());
             for text in documents(*shape, 5, 300) {
-                let document: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+                let document: Value =
+                    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
                 let mut paths = Vec::new();
                 leaves(&document, "", &mut paths);
                 for path in paths {
@@ -141,7 +142,7 @@ mod tests {
         let http_logs = mean(Shape::HttpLogs);
         assert!((140..=154).contains(&http_logs), "{http_logs}");
         let big5 = mean(Shape::Big5);
-        assert!((760..=800).contains(&big5), "{big5}");
+        assert!((760..=820).contains(&big5), "{big5}");
         assert!(mean(Shape::Sparse).abs_diff(mean(Shape::Dense)) < 30);
     }
 
@@ -149,7 +150,7 @@ mod tests {
     fn big5_documents_have_their_fields() {
         let mut paths = Vec::new();
         leaves(&serde_json::from_str(&documents(Shape::Big5, 1, 1)[0]).unwrap(), "", &mut paths);
-        assert_eq!(paths.len(), 20, "{paths:?}");
+        assert_eq!(paths.len(), 25, "{paths:?}");
     }
 
     #[test]
@@ -159,11 +160,15 @@ mod tests {
         assert!(count(&|text| text.contains("/images/teams/")) > 100);
         assert!(count(&|text| text.contains("/english/images/")) > 100);
         assert!(count(&|text| text.contains("/french/") && text.contains(".html")) > 100);
-        assert!(count(&|text| text.contains("/french/") && text.contains(".html") && text.contains(":404")) > 0);
+        assert!(
+            count(&|text| text.contains("/french/") && text.contains(".html") && text.contains(":404")) > 0
+        );
         assert!(count(&|text| text.contains(".pdf")) > 5);
         assert!(count(&|text| text.contains("\"status\":500")) > 0);
-        let distinct: std::collections::HashSet<_> =
-            documents.iter().map(|text| text.split("\"request\":").nth(1).unwrap().split("\",").next().unwrap()).collect();
+        let distinct: std::collections::HashSet<_> = documents
+            .iter()
+            .map(|text| text.split("\"request\":").nth(1).unwrap().split("\",").next().unwrap())
+            .collect();
         assert!((1_000..30_000).contains(&distinct.len()), "{}", distinct.len());
     }
 }
