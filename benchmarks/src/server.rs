@@ -135,7 +135,7 @@ impl Server {
     /// It does not end within a minute, or not with success.
     pub(crate) fn stop(mut self) -> Result<Duration> {
         let start = Instant::now();
-        let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
+        let asked = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status()?;
         if !asked.success() {
             bail!("cannot signal the server");
         }

@@ -157,7 +157,7 @@ impl Settings {
     fn add_environment(&mut self, environment: BTreeMap<String, String>) -> Result<()> {
         for (variable, text) in environment {
             let Some(key) = KEYS.iter().find(|key| key.variable() == variable) else {
-                if is_service_link(&variable) {
+                if is_foreign(&variable) {
                     continue;
                 }
                 let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
@@ -325,11 +325,11 @@ fn suggestion(nearest: Option<&str>) -> String {
     )
 }
 
-/// Whether a container platform set the variable for a service named `millrace`: such names
-/// (`MILLRACE_SERVICE_HOST`, `MILLRACE_PORT_9200_TCP`) are not ours to refuse.
-fn is_service_link(variable: &str) -> bool {
+/// Whether the variable is not for the server: container platforms set `MILLRACE_SERVICE_HOST` and
+/// `MILLRACE_PORT_9200_TCP` for a service named `millrace`, and `MILLRACE_TEST_…` belongs to tests.
+fn is_foreign(variable: &str) -> bool {
     let name = &variable[PREFIX.len()..];
-    name == "PORT" || name.starts_with("PORT_") || name.starts_with("SERVICE_")
+    name == "PORT" || name.starts_with("PORT_") || name.starts_with("SERVICE_") || name.starts_with("TEST_")
 }
 
 /// Prints every key with its meaning, variable and default: the reference that `--help` points to.
