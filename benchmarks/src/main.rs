@@ -1,2 +1,39 @@
-//! placeholder
-fn main() {}
+//! Measures Millrace, alone or beside a peer with the same API, and tests that it survives crashes.
+//!
+//! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
+//! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
+//! writes it down. [`crash`] kills the server and checks what it kept.
+
+mod cli;
+mod corpus;
+mod crash;
+mod hardware;
+mod latency;
+mod load;
+mod measure;
+mod probe;
+mod process;
+mod query;
+mod random;
+mod report;
+mod server;
+mod shape;
+mod suite;
+mod target;
+mod timestamp;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match cli::Cli::parse().run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,2 +1,63 @@
-//! placeholder
-fn main() {}
+//! The binary `millrace`: command line, configuration, start-up order and shutdown.
+//!
+//! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
+//! order and stops them again, [`demo`] feeds a server and asks it questions. Logic of the
+//! product lives in the crates below.
+
+mod cli;
+mod config;
+mod demo;
+mod exit;
+mod logging;
+mod serve;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use config::Settings;
+use exit::Failure;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Serve(args) => {
+            let settings = Settings::load(&args.flags(), environment()).map_err(Failure::config)?;
+            serve::run(settings.config().map_err(Failure::config)?)
+        }
+        Command::Config { keys: true, .. } => print(&config::describe()),
+        Command::Config { keys: false, args } => {
+            let settings = Settings::load(&args.flags(), environment()).map_err(Failure::config)?;
+            print(&settings.print())?;
+            settings.config().map(drop).map_err(Failure::config)
+        }
+        Command::Demo(args) => demo::run(args),
+    }
+}
+
+/// Writes to stdout; a reader that has gone away is not a failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// Returns the environment as text; what is not UTF-8 cannot be one of our values.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+        .collect()
+}

@@ -1,0 +1,453 @@
+//! The command line of `millrace-benchmarks`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::corpus::Ids;
+use crate::measure::{self, Drive};
+use crate::probe;
+use crate::query::{self, Effort, Operation};
+use crate::server::{Launch, default_binary};
+use crate::shape::Shape;
+use crate::suite;
+use crate::target::Target;
+use crate::{crash, report};
+
+/// Measures Millrace, alone or beside a peer with the same API.
+#[derive(Debug, Parser)]
+#[command(name = "millrace-benchmarks", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a corpus of bulk bodies on disk
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks generate --shape http-logs --docs 10000000
+  millrace-benchmarks generate --shape big5 --docs 2000000 --seed 7 --ids sequential
+
+The same shape, number, seed and ids give the same bytes. A corpus that exists is kept.")]
+    Generate {
+        #[command(flatten)]
+        corpus: CorpusArgs,
+        /// Whose ids the documents get
+        #[arg(long, value_enum, default_value_t = IdsArg::Generated)]
+        ids: IdsArg,
+    },
+    /// Load a corpus into a new index of a running server
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks ingest --url http://127.0.0.1:9200 --shape http-logs --docs 5000000
+  millrace-benchmarks ingest --url http://127.0.0.1:9201 --shape big5 --clients 8 --get-rate 50 --force-merge
+
+The index is made anew. The result is JSON on stdout.")]
+    Ingest {
+        #[command(flatten)]
+        target: TargetArgs,
+        #[command(flatten)]
+        corpus: CorpusArgs,
+        /// Bulk clients
+        #[arg(long, default_value_t = 8)]
+        clients: usize,
+        /// Gets by id a second during the load
+        #[arg(long, default_value_t = 0)]
+        get_rate: u32,
+        /// Merge to one segment at the end
+        #[arg(long)]
+        force_merge: bool,
+    },
+    /// Time searches on an index that holds a corpus
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks query --url http://127.0.0.1:9200 --shape http-logs
+  millrace-benchmarks query --url http://127.0.0.1:9200 --operations mine.json --iterations 500 --clients 4
+
+A list of operations is JSON: [{\"name\": \"…\", \"path\": \"/index/_search\", \"body\": {…}}, …]")]
+    Query {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// Shape whose operations to run
+        #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
+        shape: Shape,
+        /// JSON file with operations to run instead
+        #[arg(long, value_name = "FILE")]
+        operations: Option<PathBuf>,
+        #[command(flatten)]
+        effort: EffortArgs,
+    },
+    /// Get documents by id at a steady pace
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks get --url http://127.0.0.1:9200 --shape http-logs --rate 100 --seconds 30")]
+    Get {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// Shape whose index to read
+        #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
+        shape: Shape,
+        /// Gets a second
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        rate: u32,
+        /// How long
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+    },
+    /// Write documents by client id, then overwrite them at random
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks updates --url http://127.0.0.1:9200 --docs 10000000
+  millrace-benchmarks updates --url http://127.0.0.1:9200 --docs 1000000 --overwrites 3000000")]
+    Updates {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// Number of ids
+        #[arg(long, default_value_t = 1_000_000)]
+        docs: u64,
+        /// Number of overwrites; as many as ids when not given
+        #[arg(long)]
+        overwrites: Option<u64>,
+        /// Bulk clients
+        #[arg(long, default_value_t = 8)]
+        clients: usize,
+        /// Directory of corpora
+        #[arg(long, default_value = "target/benchmarks/corpora")]
+        directory: PathBuf,
+    },
+    /// Fill a log, kill the server, and time its next start
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks recovery --docs 3500000
+  millrace-benchmarks recovery --server target/release/millrace --directory /mnt/disk/recovery
+
+3.5 million http_logs documents are about 512 MB of JSON.")]
+    Recovery {
+        /// The server's binary; beside this program when not given
+        #[arg(long)]
+        server: Option<PathBuf>,
+        /// Documents in the log
+        #[arg(long, default_value_t = 3_500_000)]
+        docs: u64,
+        /// Bulk clients
+        #[arg(long, default_value_t = 8)]
+        clients: usize,
+        /// Directory for corpus and data
+        #[arg(long, default_value = "target/benchmarks")]
+        directory: PathBuf,
+    },
+    /// Run everything and write a report
+    #[command(after_help = "\
+Examples:
+  cargo build --release && target/release/millrace-benchmarks report --out report
+  millrace-benchmarks report --peer http://127.0.0.1:9201 --out benchmarks/reports/two-cores
+  millrace-benchmarks report --http-logs-docs 100000 --big5-docs 20000 --update-docs 100000 \\
+      --recovery-docs 100000 --mapping-docs 50000 --out quick
+
+Starts the server itself, on directories of its own. A peer is any running server with the OpenSearch
+API; it gets the same documents and searches, in turns. Its indices named bench-… are made anew.
+Writes OUT.md and OUT.json.")]
+    Report(ReportArgs),
+    /// Kill the server at random moments under concurrent writes and check what it kept
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks crash --cycles 100 --server target/debug/millrace
+  millrace-benchmarks crash --cycles 1000 --seed 7 --writers 8 --shards 2
+
+Every acknowledged operation must be there exactly once, with version, sequence number and source, by
+id and by search; of an operation without an answer, both is right. Exits with 1 and a report on the
+first violation, and keeps the data directory. Flushes are made small and frequent; --env sets more.")]
+    Crash(CrashArgs),
+}
+
+#[derive(Debug, Args)]
+struct CorpusArgs {
+    /// Shape of the documents
+    #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
+    shape: Shape,
+    /// Number of documents
+    #[arg(long, default_value_t = 1_000_000)]
+    docs: u64,
+    /// Seed of the documents
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory of corpora
+    #[arg(long, default_value = "target/benchmarks/corpora")]
+    directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IdsArg {
+    /// By the server
+    Generated,
+    /// Position in the corpus
+    Sequential,
+}
+
+#[derive(Debug, Args)]
+struct TargetArgs {
+    /// The server
+    #[arg(long, default_value = "http://127.0.0.1:9200")]
+    url: String,
+    /// Credentials as USER:PASSWORD
+    #[arg(long)]
+    user: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct EffortArgs {
+    /// Runs of each search that are not counted
+    #[arg(long, default_value_t = 20)]
+    warmup: u32,
+    /// Runs of each search that are
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Clients that share the runs
+    #[arg(long, default_value_t = 1)]
+    query_clients: usize,
+}
+
+impl EffortArgs {
+    fn effort(self) -> Effort {
+        Effort { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
+    }
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// The server's binary; beside this program when not given
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// A running server to compare with
+    #[arg(long, value_name = "URL")]
+    peer: Option<String>,
+    /// Name of the peer in the report
+    #[arg(long, default_value = "opensearch")]
+    peer_name: String,
+    /// Credentials of the peer as USER:PASSWORD
+    #[arg(long)]
+    peer_user: Option<String>,
+    /// Directory for corpora and data: on the disk to be measured
+    #[arg(long, default_value = "target/benchmarks")]
+    directory: PathBuf,
+    /// Where to write, without the extension
+    #[arg(long, default_value = "target/benchmarks/report")]
+    out: PathBuf,
+    /// Documents of the http_logs shape; 0 leaves it out
+    #[arg(long, default_value_t = 10_000_000)]
+    http_logs_docs: u64,
+    /// Documents of the big5 shape; 0 leaves it out
+    #[arg(long, default_value_t = 2_000_000)]
+    big5_docs: u64,
+    /// Ids, and as many overwrites, of the update workload; 0 leaves it out
+    #[arg(long, default_value_t = 10_000_000)]
+    update_docs: u64,
+    /// Documents in the log of the recovery; 0 leaves it out
+    #[arg(long, default_value_t = 3_500_000)]
+    recovery_docs: u64,
+    /// Documents of the wide mapping, and of the narrow one; 0 leaves it out
+    #[arg(long, default_value_t = 1_000_000)]
+    mapping_docs: u64,
+    /// Bulk clients
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// Gets by id a second during ingest
+    #[arg(long, default_value_t = 50)]
+    get_rate: u32,
+    #[command(flatten)]
+    effort: EffortArgs,
+}
+
+#[derive(Debug, Args)]
+struct CrashArgs {
+    /// The server's binary; beside this program when not given
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Kills
+    #[arg(long, default_value_t = 100)]
+    cycles: u64,
+    /// Concurrent writers
+    #[arg(long, default_value_t = 4)]
+    writers: usize,
+    /// Shards of the index
+    #[arg(long, default_value_t = 2)]
+    shards: u32,
+    /// Longest time between start and kill, in milliseconds
+    #[arg(long, default_value_t = 1_500)]
+    longest_ms: u64,
+    /// Seed; drawn and printed when not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Directory for data and log; a temporary one when not given
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Environment variable of the server, as NAME=VALUE; may be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    environment: Vec<(String, String)>,
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl TargetArgs {
+    fn target(&self) -> Result<Target> {
+        Target::new("server", &self.url, self.user.as_deref())
+    }
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub(crate) async fn run(self) -> Result<()> {
+        match self.command {
+            Command::Generate { corpus, ids } => {
+                let ids = match ids {
+                    IdsArg::Generated => Ids::Generated,
+                    IdsArg::Sequential => Ids::Sequential,
+                };
+                let made = measure::corpus(&corpus.directory, corpus.shape, corpus.docs, corpus.seed, ids)?;
+                println!(
+                    "{} bodies, {} documents, {} bytes of JSON, in {}",
+                    made.bodies.len(),
+                    made.spec.docs,
+                    made.source_bytes(),
+                    corpus.directory.display()
+                );
+                Ok(())
+            }
+            Command::Ingest { target, corpus, clients, get_rate, force_merge } => {
+                let target = target.target()?;
+                let shape = corpus.shape;
+                let made =
+                    measure::corpus(&corpus.directory, shape, corpus.docs, corpus.seed, Ids::Generated)?;
+                let drive = Drive { clients, get_rate, force_merge };
+                print(&measure::ingest(&target, &index_of(shape), shape, &made, drive).await?)
+            }
+            Command::Query { target, shape, operations, effort } => {
+                let target = target.target()?;
+                let index = index_of(shape);
+                let operations = match operations {
+                    Some(path) => Operation::load(&path)?,
+                    None => shape.operations(&index, target.count(&index).await?),
+                };
+                print(&query::run(&target, &operations, effort.effort()).await)
+            }
+            Command::Get { target, shape, rate, seconds } => {
+                let time = Duration::from_secs(seconds);
+                print(&probe::run(&target.target()?, &index_of(shape), rate, time).await?)
+            }
+            Command::Updates { target, docs, overwrites, clients, directory } => {
+                let overwrites = overwrites.unwrap_or(docs);
+                let target = target.target()?;
+                print(
+                    &measure::updates(&target, "bench-updates", &directory, docs, overwrites, clients)
+                        .await?,
+                )
+            }
+            Command::Recovery { server, docs, clients, directory } => {
+                let run = directory.join("recovery");
+                let _ = std::fs::remove_dir_all(&run);
+                std::fs::create_dir_all(&run)?;
+                let launch = Launch::new(&server.unwrap_or_else(default_binary), &run)?;
+                let corpora = directory.join("corpora");
+                let found = measure::recovery(&launch, &corpora, docs, clients).await?;
+                std::fs::remove_dir_all(&run)?;
+                print(&found)
+            }
+            Command::Report(args) => args.run().await,
+            Command::Crash(args) => args.run().await,
+        }
+    }
+}
+
+impl ReportArgs {
+    async fn run(self) -> Result<()> {
+        let peer = match &self.peer {
+            None => None,
+            Some(url) => {
+                let mut peer = Target::new(&self.peer_name, url, self.peer_user.as_deref())?;
+                peer.is_peer = true;
+                Some(peer)
+            }
+        };
+        let plan = suite::Plan {
+            server: self.server.unwrap_or_else(default_binary),
+            peer,
+            directory: self.directory,
+            http_logs_docs: self.http_logs_docs,
+            big5_docs: self.big5_docs,
+            update_docs: self.update_docs,
+            recovery_docs: self.recovery_docs,
+            mapping_docs: self.mapping_docs,
+            clients: self.clients,
+            get_rate: self.get_rate,
+            effort: self.effort.effort(),
+        };
+        let found = plan.run().await?;
+        if let Some(parent) = self.out.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let markdown = report::markdown(&found);
+        for (extension, text) in [("md", markdown.clone()), ("json", serde_json::to_string_pretty(&found)?)] {
+            let path = PathBuf::from(format!("{}.{extension}", self.out.display()));
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        println!("{markdown}");
+        Ok(())
+    }
+}
+
+impl CrashArgs {
+    async fn run(self) -> Result<()> {
+        let seed = self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        // Small and frequent flushes put many more of the interesting moments into a second.
+        let mut environment: Vec<(String, String)> = [
+            ("MILLRACE_STORAGE__FLUSH_BYTES", "128KB"),
+            ("MILLRACE_STORAGE__FLUSH_AGE", "1s"),
+            ("MILLRACE_STORAGE__WAL_MAX_BYTES", "1MB"),
+            ("MILLRACE_LOG__LEVEL", "warn"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        environment.extend(self.environment);
+        let plan = crash::Plan {
+            server: self.server.unwrap_or_else(default_binary),
+            directory: self.directory.unwrap_or_else(|| crash::default_directory(seed)),
+            cycles: self.cycles,
+            writers: self.writers.max(1),
+            shards: self.shards.max(1),
+            longest: Duration::from_millis(self.longest_ms.max(50)),
+            seed,
+            environment,
+        };
+        plan.run().await
+    }
+}
+
+fn index_of(shape: Shape) -> String {
+    format!("bench-{}", shape.name())
+}
+
+fn print(value: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        assert_eq!(parse_variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(parse_variable("A").is_err());
+    }
+}

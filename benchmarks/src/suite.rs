@@ -1,0 +1,322 @@
+//! The whole suite: both shapes on Millrace and on a peer, the same documents, in one run.
+//!
+//! The servers take turns, for they would share the processors. What was found goes into a [`Report`],
+//! which `report` writes as Markdown and JSON; a measurement that fails is reported as failed and does
+//! not end the run.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::corpus::Ids;
+use crate::hardware::Hardware;
+use crate::measure::{self, Drive, Ingest, Recovery, Updates};
+use crate::process::Memory;
+use crate::query::{self, Effort, Timed};
+use crate::server::{Launch, Server};
+use crate::shape::Shape;
+use crate::target::Target;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The server's binary.
+    pub(crate) server: PathBuf,
+    /// The peer, if any.
+    pub(crate) peer: Option<Target>,
+    /// Directory for corpora and data.
+    pub(crate) directory: PathBuf,
+    /// Documents of the http_logs shape; 0 leaves it out.
+    pub(crate) http_logs_docs: u64,
+    /// Documents of the big5 shape; 0 leaves it out.
+    pub(crate) big5_docs: u64,
+    /// Ids of the update workload, and as many overwrites; 0 leaves it out.
+    pub(crate) update_docs: u64,
+    /// Documents in the log of the recovery; 0 leaves it out.
+    pub(crate) recovery_docs: u64,
+    /// Documents of the mapping comparison; 0 leaves it out.
+    pub(crate) mapping_docs: u64,
+    /// Bulk clients.
+    pub(crate) clients: usize,
+    /// Gets by id a second during ingest.
+    pub(crate) get_rate: u32,
+    /// Searches.
+    pub(crate) effort: Effort,
+}
+
+/// A measurement that may have failed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome<T> {
+    /// What was measured.
+    Measured(T),
+    /// Why it was not.
+    Failed(String),
+}
+
+impl<T> Outcome<T> {
+    fn from(result: Result<T>) -> Self {
+        match result {
+            Ok(value) => Self::Measured(value),
+            Err(error) => {
+                eprintln!("failed: {error:#}");
+                Self::Failed(format!("{error:#}"))
+            }
+        }
+    }
+}
+
+/// One shape on one server.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ShapeRun {
+    /// Name of the server.
+    pub(crate) server: String,
+    /// The ingest.
+    pub(crate) ingest: Ingest,
+    /// The searches.
+    pub(crate) queries: Vec<Timed>,
+}
+
+/// One shape on all servers.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ShapeReport {
+    /// Name of the shape.
+    pub(crate) shape: String,
+    /// Documents.
+    pub(crate) docs: u64,
+    /// Bytes of their JSON.
+    pub(crate) source_bytes: u64,
+    /// Millrace first.
+    pub(crate) runs: Vec<Outcome<ShapeRun>>,
+}
+
+/// What a process costs before it does anything.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ColdStart {
+    /// Seconds from the start of the process to its first answer, on an empty directory.
+    pub(crate) first_answer_seconds: f64,
+    /// Memory two seconds later.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Ingest of as many values out of many mapped fields and out of few.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Mappings {
+    /// 20 of 1,000 fields.
+    pub(crate) sparse: Ingest,
+    /// 20 of 20 fields.
+    pub(crate) dense: Ingest,
+}
+
+/// Everything that a run found.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// The machine.
+    pub(crate) hardware: Hardware,
+    /// Server names with their versions.
+    pub(crate) versions: Vec<(String, String)>,
+    /// Commit of this checkout.
+    pub(crate) commit: String,
+    /// The command that made the report.
+    pub(crate) command: String,
+    /// The command that started the server.
+    pub(crate) server_command: String,
+    /// Start on an empty directory.
+    pub(crate) cold_start: Outcome<ColdStart>,
+    /// The shapes.
+    pub(crate) shapes: Vec<ShapeReport>,
+    /// Overwrites by id: server and outcome.
+    pub(crate) updates: Vec<(String, Outcome<Updates>)>,
+    /// Ids in the update workload.
+    pub(crate) update_docs: u64,
+    /// Restart after `kill -9`.
+    pub(crate) recovery: Option<Outcome<Recovery>>,
+    /// Wide mappings: server and outcome.
+    pub(crate) mappings: Vec<(String, Outcome<Mappings>)>,
+}
+
+impl Plan {
+    /// Runs everything.
+    pub(crate) async fn run(&self) -> Result<Report> {
+        std::fs::create_dir_all(&self.directory)
+            .with_context(|| format!("cannot create {}", self.directory.display()))?;
+        let hardware = Hardware::of(&self.directory)?;
+        let launch = self.launch("cold")?;
+        let mut versions = Vec::new();
+        let cold_start = Outcome::from(self.cold_start(&launch, &mut versions).await);
+        if let Some(peer) = &self.peer {
+            versions.push((peer.name.clone(), peer.version().await?));
+        }
+        let mut shapes = Vec::new();
+        for (shape, docs) in [(Shape::HttpLogs, self.http_logs_docs), (Shape::Big5, self.big5_docs)] {
+            if docs > 0 {
+                shapes.push(self.shape(shape, docs).await?);
+            }
+        }
+        let mut updates = Vec::new();
+        if self.update_docs > 0 {
+            say("updates by client id");
+            updates.push(("millrace".to_owned(), Outcome::from(self.own_updates().await)));
+            if let Some(peer) = &self.peer {
+                updates.push((peer.name.clone(), Outcome::from(self.updates_of(peer).await)));
+            }
+        }
+        let recovery = if self.recovery_docs > 0 {
+            say("recovery of a log");
+            let launch = self.launch("recovery")?;
+            let directory = self.corpora();
+            let found = measure::recovery(&launch, &directory, self.recovery_docs, self.clients).await;
+            self.discard("recovery");
+            Some(Outcome::from(found))
+        } else {
+            None
+        };
+        let mut mappings = Vec::new();
+        if self.mapping_docs > 0 {
+            say("1,000 mapped fields");
+            mappings.push(("millrace".to_owned(), Outcome::from(self.own_mappings().await)));
+            if let Some(peer) = &self.peer {
+                mappings.push((peer.name.clone(), Outcome::from(self.mappings_of(peer).await)));
+            }
+        }
+        Ok(Report {
+            hardware,
+            versions,
+            commit: commit(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            server_command: launch.command_line(),
+            cold_start,
+            shapes,
+            updates,
+            update_docs: self.update_docs,
+            recovery,
+            mappings,
+        })
+    }
+
+    fn corpora(&self) -> PathBuf {
+        self.directory.join("corpora")
+    }
+
+    /// Describes a server on a new directory of its own.
+    fn launch(&self, name: &str) -> Result<Launch> {
+        let directory = self.directory.join(name);
+        self.discard(name);
+        std::fs::create_dir_all(&directory)?;
+        Launch::new(&self.server, &directory)
+    }
+
+    /// Frees the disk that a measurement took. Corpora stay: they are made once.
+    fn discard(&self, name: &str) {
+        let _ = std::fs::remove_dir_all(self.directory.join(name));
+    }
+
+    async fn cold_start(&self, launch: &Launch, versions: &mut Vec<(String, String)>) -> Result<ColdStart> {
+        let server = launch.start().await?;
+        versions.push(("millrace".to_owned(), own_version(launch)));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let memory = server.target.pid.and_then(Memory::of);
+        let first_answer_seconds = server.started_in.as_secs_f64();
+        server.stop()?;
+        self.discard("cold");
+        Ok(ColdStart { first_answer_seconds, memory })
+    }
+
+    async fn shape(&self, shape: Shape, docs: u64) -> Result<ShapeReport> {
+        say(&format!("corpus of {docs} {} documents", shape.name()));
+        let corpus = measure::corpus(&self.corpora(), shape, docs, 1, Ids::Generated)?;
+        let mut report = ShapeReport {
+            shape: shape.name().to_owned(),
+            docs,
+            source_bytes: corpus.source_bytes(),
+            runs: Vec::new(),
+        };
+        say(&format!("{} on millrace", shape.name()));
+        let own = async {
+            let server = self.launch(shape.name())?.start().await?;
+            let run = self.shape_on(&server.target, shape, &corpus).await;
+            stop(server, run)
+        };
+        report.runs.push(Outcome::from(own.await));
+        self.discard(shape.name());
+        if let Some(peer) = &self.peer {
+            say(&format!("{} on {}", shape.name(), peer.name));
+            report.runs.push(Outcome::from(self.shape_on(peer, shape, &corpus).await));
+        }
+        Ok(report)
+    }
+
+    async fn shape_on(
+        &self,
+        target: &Target,
+        shape: Shape,
+        corpus: &std::sync::Arc<crate::corpus::Corpus>,
+    ) -> Result<ShapeRun> {
+        let index = format!("bench-{}", shape.name());
+        let drive = Drive { clients: self.clients, get_rate: self.get_rate, force_merge: true };
+        let ingest = measure::ingest(target, &index, shape, corpus, drive).await?;
+        say("searches");
+        let operations = shape.operations(&index, corpus.spec.docs);
+        let queries = query::run(target, &operations, self.effort).await;
+        Ok(ShapeRun { server: target.name.clone(), ingest, queries })
+    }
+
+    async fn own_updates(&self) -> Result<Updates> {
+        let server = self.launch("updates")?.start().await?;
+        let found = self.updates_of(&server.target).await;
+        let found = stop(server, found);
+        self.discard("updates");
+        found
+    }
+
+    async fn updates_of(&self, target: &Target) -> Result<Updates> {
+        let docs = self.update_docs;
+        measure::updates(target, "bench-updates", &self.corpora(), docs, docs, self.clients).await
+    }
+
+    async fn own_mappings(&self) -> Result<Mappings> {
+        let server = self.launch("mappings")?.start().await?;
+        let found = self.mappings_of(&server.target).await;
+        let found = stop(server, found);
+        self.discard("mappings");
+        found
+    }
+
+    async fn mappings_of(&self, target: &Target) -> Result<Mappings> {
+        let drive = Drive { clients: self.clients, get_rate: 0, force_merge: false };
+        let mut found = Vec::new();
+        for shape in [Shape::Sparse, Shape::Dense] {
+            let corpus = measure::corpus(&self.corpora(), shape, self.mapping_docs, 1, Ids::Generated)?;
+            let index = format!("bench-{}", shape.name());
+            found.push(measure::ingest(target, &index, shape, &corpus, drive).await?);
+        }
+        let dense = found.pop().context("no dense run")?;
+        let sparse = found.pop().context("no sparse run")?;
+        Ok(Mappings { sparse, dense })
+    }
+}
+
+/// Stops a server whatever was found; an unclean stop spoils what was found.
+fn stop<T>(server: Server, found: Result<T>) -> Result<T> {
+    let stopped = server.stop();
+    let found = found?;
+    stopped?;
+    Ok(found)
+}
+
+fn own_version(launch: &Launch) -> String {
+    let output = Command::new(&launch.binary).arg("--version").output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+fn commit() -> String {
+    let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+fn say(what: &str) {
+    eprintln!("== {what}");
+}

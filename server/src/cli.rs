@@ -1,0 +1,176 @@
+//! The command line of `millrace`. Flags are stable: scripts and units rely on them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Flags;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done; for `serve`, a clean shutdown after SIGTERM or SIGINT
+  1    something failed that no other code names
+  2    the command line is wrong
+  3    the configuration is wrong or unreadable
+  4    a listener cannot be opened: port in use, foreign address, unusable certificate
+  5    the data directory is locked by another process
+  6    stored data is damaged or cannot be opened
+  130  a second signal ended the process before its shutdown was complete";
+
+/// Log store, search engine and stream processor in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "millrace", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server until SIGTERM or SIGINT
+    #[command(after_help = format!("\
+Examples:
+  millrace serve
+  millrace serve --data /var/lib/millrace --listen 127.0.0.1:9200
+  millrace serve --config /etc/millrace/millrace.toml
+  MILLRACE_ADMIN_PASSWORD=… MILLRACE_STORAGE__FLUSH_BYTES=128MB millrace serve
+
+Without configuration: data below ./data, the data API on 127.0.0.1:9200. The password of the
+user admin is generated and printed at the first start unless MILLRACE_ADMIN_PASSWORD gives it.
+`millrace config --keys` describes every key.
+
+{EXIT_CODES}"))]
+    Serve(ConfigArgs),
+    /// Print the effective configuration as TOML, with the source of each value
+    #[command(after_help = format!("\
+Examples:
+  millrace config
+  millrace config --config /etc/millrace/millrace.toml --listen 127.0.0.1:9300
+  millrace config --keys
+
+Sources, strongest first: flag, MILLRACE_… environment variable, file, default. Secrets are masked.
+
+{EXIT_CODES}"))]
+    Config {
+        /// Describe every key instead: meaning, kind, environment variable, default
+        #[arg(long)]
+        keys: bool,
+        /// Flags of `serve`.
+        #[command(flatten)]
+        args: ConfigArgs,
+    },
+    /// Feed a server realistic events, then ask it questions about them
+    #[command(after_help = format!("\
+Examples:
+  millrace demo
+  millrace demo --total 500000 --rate 20000
+  millrace demo --data ./demo-data --stay
+  millrace demo --url https://127.0.0.1:9200 --user admin --password … --insecure-tls
+
+Web access, authentication and firewall events go into demo-web, demo-auth and demo-firewall; a
+port scan and a password attack are hidden among them. Without --url a server is started in this
+process on a free port of 127.0.0.1; it stays up until Ctrl-C when the output is a terminal.
+
+{EXIT_CODES}"))]
+    Demo(DemoArgs),
+}
+
+/// Flags that set configuration keys.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// TOML file with configuration keys [env: MILLRACE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory of all data [default: data] [env: MILLRACE_DATA]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Address of the data API; may be repeated [default: 127.0.0.1:9200] [env: MILLRACE_LISTEN]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Vec<String>,
+    /// Serve without credentials; refused unless every listener is on loopback [env: MILLRACE_INSECURE]
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl ConfigArgs {
+    /// Returns the keys that were given on the command line.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut keys = Vec::new();
+        if let Some(data) = &self.data {
+            keys.push(("--data", "data", data.clone()));
+        }
+        if !self.listen.is_empty() {
+            keys.push(("--listen", "listen", self.listen.join(",")));
+        }
+        if self.insecure {
+            keys.push(("--insecure", "insecure", "true".to_owned()));
+        }
+        Flags { config: self.config.clone(), keys }
+    }
+}
+
+/// Flags of `demo`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Server to feed; without it one is started in this process
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Data directory of the server in this process; a temporary one otherwise
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) data: Option<PathBuf>,
+    /// User for --url or --data
+    #[arg(long, default_value = "admin")]
+    pub(crate) user: String,
+    /// Password for --url or --data
+    #[arg(long)]
+    pub(crate) password: Option<String>,
+    /// Accept any certificate of --url
+    #[arg(long, requires = "url")]
+    pub(crate) insecure_tls: bool,
+    /// Events a second, such as 5000 or 5000/s; 0 is as fast as possible
+    #[arg(long, default_value = "5000/s", value_parser = parse_rate)]
+    pub(crate) rate: u32,
+    /// Number of events
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) total: u64,
+    /// Time that the events are spread over, such as 6h or 7d, up to now
+    #[arg(long, default_value = "24h", value_parser = crate::config::parse_span)]
+    pub(crate) span: Duration,
+    /// Same seed, same events
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep the server of this process up until Ctrl-C
+    #[arg(long, conflicts_with_all = ["url", "exit"])]
+    pub(crate) stay: bool,
+    /// End when the questions are answered, also on a terminal
+    #[arg(long)]
+    pub(crate) exit: bool,
+}
+
+fn parse_rate(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    number.parse().map_err(|_| format!("`{text}` is not a rate such as 5000 or 5000/s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_become_keys() {
+        let cli = Cli::parse_from(["millrace", "serve", "--listen", "127.0.0.1:1", "--listen", "[::1]:2"]);
+        let Command::Serve(args) = cli.command else { panic!("serve") };
+        assert_eq!(args.flags().keys, [("--listen", "listen", "127.0.0.1:1,[::1]:2".to_owned())]);
+        assert_eq!(parse_rate("5000/s"), Ok(5000));
+        assert!(parse_rate("fast").is_err());
+    }
+}

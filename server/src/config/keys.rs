@@ -1,0 +1,165 @@
+//! The table of configuration keys: the one place where a key's name, kind, default and meaning
+//! are written. Flags, environment, files, `millrace config` and the error messages all read it.
+
+use super::value::Kind;
+
+/// One configuration key.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Dotted name, as in the file.
+    pub(crate) name: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// Its value where nothing else is said; `None` for keys that may stay unset.
+    pub(crate) default: Option<&'static str>,
+    /// Whether it is shown masked.
+    pub(crate) secret: bool,
+    /// One line that says what it does.
+    pub(crate) about: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Key {
+    Key { name, kind, default: Some(default), secret: false, about }
+}
+
+const fn unset(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { name, kind, default: None, secret: false, about }
+}
+
+const fn secret(name: &'static str, about: &'static str) -> Key {
+    Key { name, kind: Kind::Text, default: None, secret: true, about }
+}
+
+const KB: u64 = 1 << 10;
+const MB: u64 = 1 << 20;
+
+/// Every key, in the order in which `millrace config` prints them: top level first, then by table.
+pub(crate) static KEYS: &[Key] = &[
+    key("data", Kind::Text, "data", "directory of log, catalog, cache and local segments"),
+    key("listen", Kind::Addresses, "127.0.0.1:9200", "addresses of the data API"),
+    key("insecure", Kind::Bool, "false", "serve without credentials; every listener must be on loopback"),
+    secret("admin_password", "password of the user admin; generated at first start when unset"),
+    key(
+        "drain_timeout",
+        Kind::Span(0),
+        "30s",
+        "how long requests in flight may take to end after SIGTERM before they are cut",
+    ),
+    key("threads", Kind::Count(1024), "0", "threads that serve requests; 0 is one a core"),
+    unset("tls.certificate", Kind::Text, "PEM file with the certificate chain; HTTPS needs it and tls.key"),
+    unset("tls.key", Kind::Text, "PEM file with the private key"),
+    key(
+        "log.level",
+        Kind::Text,
+        "info",
+        "error, warn, info, debug, trace, or a filter such as info,millrace_storage=debug",
+    ),
+    key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
+    key("http.max_content_length", Kind::Bytes(KB), "100MB", "greatest request body, after decompression"),
+    key(
+        "storage.memtable_max_bytes",
+        Kind::Bytes(MB),
+        "256MB",
+        "unflushed documents over all shards; beyond it writers wait, then are refused with 429",
+    ),
+    key(
+        "storage.flush_bytes",
+        Kind::Bytes(KB),
+        "64MB",
+        "documents in one shard's memtable that start a flush",
+    ),
+    key(
+        "storage.flush_age",
+        Kind::Span(1_000),
+        "10m",
+        "age of the oldest unflushed document that starts a flush",
+    ),
+    key(
+        "storage.wal_max_bytes",
+        Kind::Bytes(MB),
+        "512MB",
+        "log size beyond which the oldest memtables are flushed",
+    ),
+    key(
+        "storage.cache_bytes",
+        Kind::Bytes(MB),
+        "8GB",
+        "local copies of index bundles of a remote object store",
+    ),
+    key(
+        "storage.compute_threads",
+        Kind::Count(1024),
+        "0",
+        "threads that parse, search, flush and compact; 0 is one a core",
+    ),
+    key(
+        "storage.object_store.kind",
+        Kind::Word(&["local", "s3"]),
+        "local",
+        "where segments live: `local` is below the data directory, `s3` an S3-compatible service",
+    ),
+    unset("storage.object_store.bucket", Kind::Text, "bucket; required with kind s3"),
+    unset("storage.object_store.prefix", Kind::Text, "key prefix within the bucket"),
+    unset("storage.object_store.endpoint", Kind::Text, "URL of the service; AWS's own when unset"),
+    unset("storage.object_store.region", Kind::Text, "region; us-east-1 when unset"),
+    unset(
+        "storage.object_store.access_key_id",
+        Kind::Text,
+        "access key id; the machine's credentials when unset",
+    ),
+    secret("storage.object_store.secret_access_key", "secret access key"),
+    key("storage.object_store.allow_http", Kind::Bool, "false", "allow an endpoint without TLS"),
+];
+
+impl Key {
+    /// Finds a key by its dotted name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// Returns the environment variable that sets the key.
+    pub(crate) fn variable(&self) -> String {
+        format!("{}{}", super::PREFIX, self.name.replace('.', "__").to_ascii_uppercase())
+    }
+
+    /// Returns table and last part of the name; the table is empty at the top level.
+    pub(crate) fn split(&self) -> (&'static str, &'static str) {
+        self.name.rsplit_once('.').unwrap_or(("", self.name))
+    }
+}
+
+/// Returns the candidate nearest to a misspelt name, if any is near enough to be meant.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    candidates
+        .map(|candidate| {
+            let whole = distance(name, candidate);
+            // A key in the wrong table: the last part decides.
+            let tail = candidate.rsplit('.').next().unwrap_or(candidate);
+            (whole.min(distance(last, tail) + 1), whole, candidate)
+        })
+        .filter(|(distance, _, _)| *distance <= (name.len() / 3).clamp(2, 4))
+        .min()
+        .map(|(_, _, candidate)| candidate)
+}
+
+/// Counts insertions, deletions, replacements and swaps of neighbours between two names (optimal
+/// string alignment). Both are cut at 128 bytes, which bounds the work on hostile input.
+fn distance(a: &str, b: &str) -> usize {
+    let a = &a.as_bytes()[..a.len().min(128)];
+    let b = &b.as_bytes()[..b.len().min(128)];
+    let mut older: Vec<usize> = Vec::new();
+    let mut old: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut new = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = old[j - 1] + usize::from(!a[i - 1].eq_ignore_ascii_case(&b[j - 1]));
+            new[j] = replaced.min(old[j] + 1).min(new[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                new[j] = new[j].min(older[j - 2] + 1);
+            }
+        }
+        older = std::mem::replace(&mut old, new);
+    }
+    old[b.len()]
+}

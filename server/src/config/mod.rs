@@ -1,0 +1,349 @@
+//! The configuration: one value a key, from the strongest source that gives it.
+//!
+//! Sources, strongest first: command-line flag, `MILLRACE_…` environment variable, TOML file,
+//! default. [`Settings::load`] merges them and knows where each value came from; [`Settings::print`]
+//! shows that; [`Config`] is the typed result that `serve` hands out, a section to each part.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use millrace_storage::ObjectStoreConfig;
+
+use keys::{KEYS, Key, nearest};
+use value::Value;
+pub(crate) use value::parse_span;
+
+/// What the names of our environment variables begin with.
+const PREFIX: &str = "MILLRACE_";
+/// What a secret is shown as.
+const MASK: &str = "********";
+/// Greatest configuration file read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nothing was said.
+    Default,
+    /// A configuration file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// What the command line sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// `--config`.
+    pub(crate) config: Option<PathBuf>,
+    /// Keys with the flag and the text that it was given.
+    pub(crate) keys: Vec<(&'static str, &'static str, String)>,
+}
+
+/// Every key with its value and source.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, (Value, Source)>,
+}
+
+/// The typed configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Section of the store.
+    pub(crate) storage: millrace_storage::Config,
+    /// Section of the protocols.
+    pub(crate) api: millrace_api::ServerConfig,
+    /// Threads of the request runtime, 0 for one a core.
+    pub(crate) threads: usize,
+    /// How long a drain may take.
+    pub(crate) drain_timeout: Duration,
+    /// Log filter.
+    pub(crate) log_level: String,
+    /// Whether log lines are JSON.
+    pub(crate) log_json: bool,
+}
+
+impl Settings {
+    /// Merges defaults, file, environment and flags.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file, variable or flag, the key, what is wrong, and the nearest key
+    /// where a name is unknown.
+    pub(crate) fn load(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self> {
+        let mut settings = Self { values: BTreeMap::new() };
+        for key in KEYS {
+            if let Some(default) = key.default {
+                let value = key.kind.parse(default).map_err(|problem| anyhow!("{}: {problem}", key.name))?;
+                settings.values.insert(key.name, (value, Source::Default));
+            }
+        }
+        let mut environment: BTreeMap<String, String> =
+            environment.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let file = environment.remove("MILLRACE_CONFIG").map(PathBuf::from);
+        if let Some(path) = flags.config.clone().or(file) {
+            settings.add_file(&path)?;
+        }
+        settings.add_environment(environment)?;
+        for (flag, name, text) in &flags.keys {
+            settings.add_text(name, text, Source::Flag(flag))?;
+        }
+        Ok(settings)
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<()> {
+        let shown = path.display();
+        let unreadable = |error| anyhow!("cannot read configuration file {shown}: {error}");
+        if std::fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE_BYTES {
+            bail!("configuration file {shown} is larger than {}", value::format_bytes(MAX_FILE_BYTES));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            anyhow!("configuration file {shown} line {line}: {}", error.message().replace('\n', ", "))
+        })?;
+        self.add_table(path, "", &table)
+    }
+
+    fn add_table(&mut self, path: &Path, prefix: &str, table: &toml::Table) -> Result<()> {
+        for (part, value) in table {
+            let name = if prefix.is_empty() { part.clone() } else { format!("{prefix}.{part}") };
+            if let Some(key) = Key::find(&name) {
+                let refused = |problem| anyhow!("configuration file {}: {name}: {problem}", path.display());
+                self.add(key, key.kind.take(value).map_err(refused)?, Source::File(path.to_owned()))?;
+                continue;
+            }
+            let inner = format!("{name}.");
+            match value {
+                toml::Value::Table(table) if KEYS.iter().any(|key| key.name.starts_with(&inner)) => {
+                    self.add_table(path, &name, table)?;
+                }
+                _ => {
+                    let tables = KEYS.iter().flat_map(|key| [key.name, key.split().0]);
+                    let hint = suggestion(nearest(&name, tables.filter(|name| !name.is_empty())));
+                    bail!("configuration file {}: unknown key `{name}`{hint}", path.display());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_environment(&mut self, environment: BTreeMap<String, String>) -> Result<()> {
+        for (variable, text) in environment {
+            let Some(key) = KEYS.iter().find(|key| key.variable() == variable) else {
+                if is_foreign(&variable) {
+                    continue;
+                }
+                let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
+                let hint = suggestion(nearest(&variable, names.iter().map(String::as_str)));
+                bail!("unknown environment variable `{variable}`{hint}");
+            };
+            self.add_text(key.name, &text, Source::Environment(variable))?;
+        }
+        Ok(())
+    }
+
+    fn add_text(&mut self, name: &str, text: &str, source: Source) -> Result<()> {
+        let key = Key::find(name).ok_or_else(|| anyhow!("unknown key `{name}`"))?;
+        // A secret's text stays out of the message, whatever is wrong with it.
+        let value = key.kind.parse(text).map_err(|problem| anyhow!("{source}: {problem}"))?;
+        self.add(key, value, source)
+    }
+
+    fn add(&mut self, key: &'static Key, value: Value, source: Source) -> Result<()> {
+        if key.secret && matches!(&value, Value::Text(text) if text == MASK) {
+            bail!("{source}: {} is a mask, not a value: it was printed by `millrace config`", key.name);
+        }
+        self.values.insert(key.name, (value, source));
+        Ok(())
+    }
+
+    /// Renders the settings as TOML, with the source of each value behind it and secrets masked.
+    pub(crate) fn print(&self) -> String {
+        let mut out = String::from("# flag > environment > file > default\n");
+        let mut table = "";
+        for key in KEYS {
+            let (section, part) = key.split();
+            if section != table {
+                out.push_str(&format!("\n[{section}]\n"));
+                table = section;
+            }
+            match self.values.get(key.name) {
+                None => out.push_str(&format!("# {part} is not set: {}\n", key.about)),
+                Some((value, source)) => {
+                    let shown =
+                        if key.secret { Value::Text(MASK.to_owned()).to_toml() } else { value.to_toml() };
+                    let line = format!("{part} = {shown}");
+                    out.push_str(&format!("{line:<40} # {source}\n"));
+                }
+            }
+        }
+        out
+    }
+
+    /// Builds the typed configuration and checks what concerns several keys at once.
+    ///
+    /// # Errors
+    ///
+    /// A combination of keys that cannot work.
+    pub(crate) fn config(&self) -> Result<Config> {
+        let listen = self.addresses("listen");
+        let insecure = self.flag("insecure");
+        if let Some(address) = listen.iter().find(|address| insecure && !address.ip().is_loopback()) {
+            bail!(
+                "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
+            );
+        }
+        let tls = match (self.text("tls.certificate"), self.text("tls.key")) {
+            (Some(certificate), Some(key)) => {
+                Some(millrace_api::Tls { certificate: certificate.into(), key: key.into() })
+            }
+            (None, None) => None,
+            (Some(_), None) => bail!("tls.certificate is set but tls.key is not: HTTPS needs both"),
+            (None, Some(_)) => bail!("tls.key is set but tls.certificate is not: HTTPS needs both"),
+        };
+        let storage = millrace_storage::Config {
+            data_dir: self.text("data").unwrap_or_default().into(),
+            object_store: self.object_store()?,
+            memtable_max_bytes: self.number("storage.memtable_max_bytes"),
+            flush_bytes: self.number("storage.flush_bytes"),
+            flush_age_secs: self.number("storage.flush_age").div_ceil(1_000),
+            wal_max_bytes: self.number("storage.wal_max_bytes"),
+            cache_bytes: self.number("storage.cache_bytes"),
+            compute_threads: usize::try_from(self.number("storage.compute_threads"))?,
+        };
+        if storage.flush_bytes > storage.memtable_max_bytes {
+            bail!(
+                "storage.flush_bytes is greater than storage.memtable_max_bytes: no flush would ever start"
+            );
+        }
+        let log_level = self.text("log.level").unwrap_or_default();
+        if let Err(error) = log_level.parse::<tracing_subscriber::filter::Targets>() {
+            bail!("log.level: `{log_level}` is not a level or filter: {error}");
+        }
+        Ok(Config {
+            storage,
+            api: millrace_api::ServerConfig {
+                listen,
+                insecure,
+                tls,
+                admin_password: self.text("admin_password"),
+                max_content_length: self.number("http.max_content_length"),
+            },
+            threads: usize::try_from(self.number("threads"))?,
+            drain_timeout: Duration::from_millis(self.number("drain_timeout")),
+            log_level,
+            log_json: self.text("log.format").as_deref() == Some("json"),
+        })
+    }
+
+    fn object_store(&self) -> Result<ObjectStoreConfig> {
+        let name = |part: &str| format!("storage.object_store.{part}");
+        let text = |part: &str| self.text(&name(part));
+        if text("kind").as_deref() != Some("s3") {
+            let stray = ["bucket", "prefix", "endpoint", "region", "access_key_id", "secret_access_key"];
+            if let Some(part) = stray.iter().find(|part| text(part).is_some()) {
+                bail!("{} is set but storage.object_store.kind is `local`: set the kind to `s3`", name(part));
+            }
+            return Ok(ObjectStoreConfig::Local);
+        }
+        let bucket = text("bucket")
+            .ok_or_else(|| anyhow!("storage.object_store.bucket is not set: kind `s3` needs it"))?;
+        Ok(ObjectStoreConfig::S3 {
+            bucket,
+            prefix: text("prefix").unwrap_or_default(),
+            endpoint: text("endpoint"),
+            region: text("region"),
+            access_key_id: text("access_key_id"),
+            secret_access_key: text("secret_access_key"),
+            allow_http: self.flag("storage.object_store.allow_http"),
+        })
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).map(|(value, _)| value)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        match self.get(name) {
+            Some(Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(Value::Bool(true)))
+    }
+
+    /// Returns a count, bytes, or milliseconds.
+    fn number(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(Value::Count(value) | Value::Bytes(value)) => *value,
+            Some(Value::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+            _ => 0,
+        }
+    }
+
+    fn addresses(&self, name: &str) -> Vec<SocketAddr> {
+        match self.get(name) {
+            Some(Value::Addresses(addresses)) => addresses.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "; `millrace config` prints every key".to_owned(),
+        |name| format!(", did you mean `{name}`?"),
+    )
+}
+
+/// Whether the variable is not for the server: container platforms set `MILLRACE_SERVICE_HOST` and
+/// `MILLRACE_PORT_9200_TCP` for a service named `millrace`, and `MILLRACE_TEST_…` belongs to tests.
+fn is_foreign(variable: &str) -> bool {
+    let name = &variable[PREFIX.len()..];
+    name == "PORT" || name.starts_with("PORT_") || name.starts_with("SERVICE_") || name.starts_with("TEST_")
+}
+
+/// Prints every key with its meaning, variable and default: the reference that `--help` points to.
+pub(crate) fn describe() -> String {
+    let mut out = String::new();
+    for key in KEYS {
+        out.push_str(&format!(
+            "{}\n    {}\n    {}; {}; default {}\n",
+            key.name,
+            key.about,
+            key.kind,
+            key.variable(),
+            key.default.unwrap_or("unset"),
+        ));
+    }
+    out
+}

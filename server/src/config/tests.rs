@@ -1,0 +1,193 @@
+//! Tests of merging, parsing and messages.
+
+use std::time::Duration;
+
+use super::value::{Kind, Value, format_bytes, format_span, parse_bytes, parse_span};
+use super::*;
+
+fn load(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&'static str, &'static str, &str)],
+) -> Result<Settings> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("millrace.toml");
+    std::fs::write(&path, file).unwrap();
+    let flags = Flags {
+        config: Some(path),
+        keys: flags.iter().map(|(flag, key, text)| (*flag, *key, (*text).to_owned())).collect(),
+    };
+    Settings::load(&flags, environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+}
+
+fn message(result: Result<Settings>) -> String {
+    let text = result.unwrap_err().to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    text
+}
+
+#[test]
+fn defaults_need_no_configuration() {
+    let config = Settings::load(&Flags::default(), []).unwrap().config().unwrap();
+    assert_eq!(config.api.listen, ["127.0.0.1:9200".parse().unwrap()]);
+    assert_eq!(config.storage.data_dir, PathBuf::from("data"));
+    let storage = millrace_storage::Config::default();
+    assert_eq!(config.storage.flush_bytes, storage.flush_bytes);
+    assert_eq!(config.storage.memtable_max_bytes, storage.memtable_max_bytes);
+    assert_eq!(config.storage.wal_max_bytes, storage.wal_max_bytes);
+    assert_eq!(config.storage.cache_bytes, storage.cache_bytes);
+    assert_eq!(config.storage.flush_age_secs, storage.flush_age_secs);
+    assert!(!config.api.insecure);
+}
+
+#[test]
+fn the_strongest_source_wins() {
+    let settings = load(
+        "data = 'file'\n[storage]\nflush_bytes = '1MB'\nwal_max_bytes = 8388608\n",
+        &[("MILLRACE_DATA", "environment"), ("MILLRACE_STORAGE__FLUSH_BYTES", "2MB"), ("PATH", "/bin")],
+        &[("--data", "data", "flag")],
+    )
+    .unwrap();
+    let config = settings.config().unwrap();
+    assert_eq!(config.storage.data_dir, PathBuf::from("flag"));
+    assert_eq!(config.storage.flush_bytes, 2 << 20);
+    assert_eq!(config.storage.wal_max_bytes, 8 << 20);
+    let printed = settings.print();
+    assert!(printed.contains("# flag --data"), "{printed}");
+    assert!(printed.contains("# environment MILLRACE_STORAGE__FLUSH_BYTES"), "{printed}");
+    assert!(printed.contains("wal_max_bytes = \"8MB\"") && printed.contains("millrace.toml"), "{printed}");
+}
+
+#[test]
+fn misspelt_keys_are_refused_with_a_suggestion() {
+    let text = message(load("[storage]\nflush_byte = 1\n", &[], &[]));
+    assert!(
+        text.ends_with("unknown key `storage.flush_byte`, did you mean `storage.flush_bytes`?"),
+        "{text}"
+    );
+    let text = message(load("[sotrage]\nflush_bytes = 1\n", &[], &[]));
+    assert!(text.ends_with("unknown key `sotrage`, did you mean `storage`?"), "{text}");
+    let text = message(load("flush_bytes = 1\n", &[], &[]));
+    assert!(text.ends_with("did you mean `storage.flush_bytes`?"), "{text}");
+    let text = message(load("zebra = 1\n", &[], &[]));
+    assert!(text.contains("unknown key `zebra`; `millrace config` prints every key"), "{text}");
+    let text = message(load("", &[("MILLRACE_LISTNE", "127.0.0.1:1")], &[]));
+    assert_eq!(text, "unknown environment variable `MILLRACE_LISTNE`, did you mean `MILLRACE_LISTEN`?");
+}
+
+#[test]
+fn wrong_values_name_key_and_value() {
+    let text = message(load("[storage]\nflush_bytes = 'much'\n", &[], &[]));
+    assert!(text.ends_with("storage.flush_bytes: `much` is not a size such as 512KB, 64MB or 1GB"), "{text}");
+    let text = message(load("insecure = 3\n", &[], &[]));
+    assert!(text.ends_with("insecure: `3` is integer, expected true or false"), "{text}");
+    let text = message(load("", &[("MILLRACE_LISTEN", "9200")], &[]));
+    assert_eq!(text, "environment MILLRACE_LISTEN: `9200` is not HOST:PORT, such as 127.0.0.1:9200");
+    let text = message(load("data = \n", &[], &[]));
+    assert!(text.contains("line 1"), "{text}");
+    let flags = Flags { config: Some("/does/not/exist.toml".into()), keys: Vec::new() };
+    let text = message(Settings::load(&flags, []));
+    assert!(text.starts_with("cannot read configuration file /does/not/exist.toml"), "{text}");
+}
+
+#[test]
+fn variables_of_container_platforms_are_not_ours() {
+    load("", &[("MILLRACE_SERVICE_HOST", "10.0.0.1"), ("MILLRACE_PORT_9200_TCP", "tcp://…")], &[]).unwrap();
+}
+
+#[test]
+fn insecure_is_for_loopback_only() {
+    let settings = load("insecure = true\nlisten = ['127.0.0.1:1', '[::1]:2']\n", &[], &[]).unwrap();
+    assert!(settings.config().unwrap().api.insecure);
+    let settings = load("insecure = true\nlisten = ['127.0.0.1:1', '0.0.0.0:2']\n", &[], &[]).unwrap();
+    let text = settings.config().unwrap_err().to_string();
+    assert!(text.contains("0.0.0.0:2 is not on loopback"), "{text}");
+}
+
+#[test]
+fn combinations_are_checked() {
+    for (file, expected) in [
+        ("[tls]\nkey = 'k'\n", "tls.certificate is not"),
+        ("[storage.object_store]\nkind = 's3'\n", "bucket is not set"),
+        ("[storage.object_store]\nbucket = 'b'\n", "kind is `local`"),
+        ("[storage]\nflush_bytes = '1GB'\n", "greater than storage.memtable_max_bytes"),
+        ("[log]\nlevel = 'lou=d=er'\n", "log.level"),
+    ] {
+        let text = load(file, &[], &[]).unwrap().config().unwrap_err().to_string();
+        assert!(text.contains(expected), "{file}: {text}");
+    }
+}
+
+#[test]
+fn secrets_are_masked_and_masks_refused() {
+    let settings = load(
+        "[storage.object_store]\nkind = 's3'\nbucket = 'b'\nsecret_access_key = 'sesame'\n",
+        &[("MILLRACE_ADMIN_PASSWORD", "hunter2")],
+        &[],
+    )
+    .unwrap();
+    let printed = settings.print();
+    assert!(!printed.contains("sesame") && !printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("admin_password = \"********\""), "{printed}");
+    let text = message(load("admin_password = '********'\n", &[], &[]));
+    assert!(text.contains("mask"), "{text}");
+}
+
+#[test]
+fn what_is_printed_can_be_loaded() {
+    let settings = load("[storage]\nflush_age = '90s'\n", &[], &[]).unwrap();
+    let again = load(&settings.print(), &[], &[]).unwrap();
+    for (name, (value, _)) in &settings.values {
+        assert_eq!(again.get(name), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn sizes_and_spans_are_read_as_people_write_them() {
+    for (text, bytes) in
+        [("64MB", 64 << 20), ("64 mb", 64 << 20), ("1.5k", 1536), ("7", 7), ("2GiB", 2 << 30), ("0", 0)]
+    {
+        assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+    }
+    for text in ["", "MB", "-1", "1.2.3", "1xb", "99999999999TB", "1e3"] {
+        assert!(parse_bytes(text).is_err(), "{text}");
+    }
+    for (text, millis) in [("1s", 1_000), ("250ms", 250), ("10m", 600_000), ("1.5h", 5_400_000), ("2", 2_000)]
+    {
+        assert_eq!(parse_span(text), Ok(Duration::from_millis(millis)), "{text}");
+    }
+    assert!(parse_span("1w").is_err() && parse_span("").is_err());
+    assert_eq!(format_bytes(64 << 20), "64MB");
+    assert_eq!(format_bytes(1000), "1000B");
+    assert_eq!(format_span(Duration::from_millis(1500)), "1500ms");
+    assert_eq!(format_span(Duration::from_secs(7200)), "2h");
+    assert_eq!(Kind::Bool.parse("Yes"), Ok(Value::Bool(true)));
+    assert!(Kind::Bytes(1024).parse("1").is_err());
+}
+
+#[test]
+fn every_key_has_its_own_variable() {
+    let mut names: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), KEYS.len());
+    for key in KEYS {
+        assert!(describe().contains(&key.variable()));
+    }
+}
+
+/// The example file that is shipped documents every key, and nothing else.
+#[test]
+fn the_example_file_is_complete() {
+    let text = include_str!("../../../deploy/millrace.toml");
+    let uncommented: String = text
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let settings = load(&uncommented, &[], &[]).unwrap();
+    for key in KEYS {
+        let source = settings.values.get(key.name).map(|(_, source)| source);
+        assert!(matches!(source, Some(Source::File(_))), "{} is not in deploy/millrace.toml", key.name);
+    }
+    load(text, &[], &[]).unwrap().config().unwrap();
+}

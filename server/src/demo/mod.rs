@@ -1,0 +1,147 @@
+//! `millrace demo`: a server, realistic events, and questions with their answers.
+//!
+//! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks. The server is either
+//! one that runs already or one in this process, started as `serve` does.
+
+mod events;
+mod feed;
+mod questions;
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use millrace_storage::{Clock, SystemClock};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cli::DemoArgs;
+use crate::config::{Flags, Settings};
+use crate::exit::Failure;
+use crate::serve::{Running, on_signal, runtime};
+use crate::{environment, logging};
+
+use events::Events;
+use feed::Target;
+
+/// Runs the demo.
+pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
+    runtime(0)?.block_on(async {
+        let stop = on_signal()?;
+        match &args.url {
+            Some(url) => {
+                let password = args.password.clone();
+                let credentials = password.map(|password| (args.user.clone(), password));
+                let target = Target::new(url, credentials, args.insecure_tls).map_err(Failure::other)?;
+                tokio::select! {
+                    done = play(&args, &target) => done.map_err(Failure::other),
+                    () = stop => Err(Failure::other(anyhow!("interrupted"))),
+                }
+            }
+            None => in_process(&args, stop).await,
+        }
+    })
+}
+
+/// Starts a server, plays the demo on it, and stops it again.
+async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
+    let temporary = match args.data {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("millrace-demo-").tempdir().map_err(Failure::other)?),
+    };
+    let data = match (&args.data, &temporary) {
+        (Some(data), _) => data.clone(),
+        (None, Some(directory)) => directory.path().to_owned(),
+        (None, None) => return Err(Failure::other(anyhow!("no data directory"))),
+    };
+    // What `serve` would read, so that storage keys of the environment have effect here too.
+    let flags = Flags {
+        config: None,
+        keys: vec![
+            ("--data", "data", data.display().to_string()),
+            ("demo", "listen", "127.0.0.1:0".to_owned()),
+            ("demo", "insecure", "false".to_owned()),
+        ],
+    };
+    let settings = Settings::load(&flags, environment()).map_err(Failure::config)?;
+    let mut config = settings.config().map_err(Failure::config)?;
+    config.api.tls = None;
+    if args.password.is_some() {
+        config.api.admin_password.clone_from(&args.password);
+    }
+    logging::install("warn", config.log_json);
+    let known = config.api.admin_password.clone();
+    let running = Running::start(config).await?;
+    let password = running.generated_password().or(known);
+    let address = running.addresses().first().copied();
+    let (finished, finish) = oneshot::channel::<()>();
+    let server: JoinHandle<Result<(), Failure>> = tokio::spawn(running.until(async move {
+        let _ = finish.await;
+    }));
+    let played = match target(args, address, password) {
+        Ok(target) => tokio::select! {
+            played = play_and_stay(args, &target) => played,
+            () = stop => Ok(()),
+        },
+        Err(error) => Err(error),
+    };
+    drop(finished);
+    let stopped = server.await.map_err(Failure::other)?;
+    played.map_err(Failure::other)?;
+    stopped
+}
+
+fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>) -> Result<Target> {
+    let address = address.ok_or_else(|| anyhow!("the server has no listener"))?;
+    let Some(password) = password else {
+        bail!("the data directory has an administrator already: give --password");
+    };
+    Target::new(&format!("http://{address}"), Some((args.user.clone(), password)), false)
+}
+
+async fn play_and_stay(args: &DemoArgs, target: &Target) -> Result<()> {
+    play(args, target).await?;
+    if args.stay || (!args.exit && std::io::stdout().is_terminal()) {
+        say(format_args!("the server stays up at {}; Ctrl-C ends it", target.url()));
+        std::future::pending::<()>().await;
+    }
+    Ok(())
+}
+
+/// Creates the indices, feeds them, and asks.
+async fn play(args: &DemoArgs, target: &Target) -> Result<()> {
+    for (name, body) in events::indices() {
+        target.create_index(name, &body).await?;
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let span_ms = i64::try_from(args.span.as_millis()).context("--span is too long")?;
+    let events = Events::new(args.seed, args.total, clock.now_ms(), span_ms);
+    let fed = feed::run(target, events, args.total, args.rate).await?;
+    say(format_args!(
+        "fed {} events in {:.1} s ({:.0} a second), {} errors\n",
+        fed.sent,
+        fed.elapsed.as_secs_f64(),
+        fed.sent as f64 / fed.elapsed.as_secs_f64().max(0.001),
+        fed.errors,
+    ));
+    target.refresh("demo-*").await?;
+    for question in questions::all() {
+        say(format_args!(
+            "# {}\n{}",
+            question.title,
+            question.curl(target.url(), &target.curl_credentials())
+        ));
+        let answer = target.ask(question.path, &question.body).await?;
+        say(format_args!("{}", question.table(&answer)));
+    }
+    if fed.errors > 0 {
+        bail!("{} events were refused; the first: {}", fed.errors, fed.first_error.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Writes a line to stdout; a reader that has gone away is not a failure.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,67 @@
+"""Other engines read the Parquet files that the server wrote, and find what the server finds."""
+
+import glob
+import json
+import os
+
+import duckdb
+import pyarrow.compute as compute
+import pyarrow.parquet as parquet
+
+from target import COUNT, MAPPINGS, REFUSED, SETTINGS, call, document, expect
+
+INDEX = "client-parquet"
+call("DELETE", f"/{INDEX}")
+status, _ = call("PUT", f"/{INDEX}", {"settings": SETTINGS, "mappings": MAPPINGS})
+expect(status, 200, "create")
+for number in range(COUNT):
+    status, answer = call("PUT", f"/{INDEX}/_doc/{number}", document(number))
+    expect(status, 201, f"index: {answer}")
+for action in ["_refresh", "_flush", "_forcemerge?max_num_segments=1"]:
+    status, answer = call("POST", f"/{INDEX}/{action}")
+    expect(status, 200, f"{action}: {answer}")
+
+_, settings = call("GET", f"/{INDEX}/_settings")
+uuid = settings[INDEX]["settings"]["index"]["uuid"]
+data = os.environ["CLIENT_DATA"]
+files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{uuid}/" in path]
+assert files, f"no data.parquet of {uuid} below {data}"
+
+# Compaction may leave files behind for a while: the newest holds everything, as it was one segment.
+files.sort(key=os.path.getmtime)
+file = files[-1]
+table = parquet.read_table(file)
+expect(table.num_rows, COUNT, "rows")
+
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+sources = {text(id): text(source) for id, source in zip(table["_id"].to_pylist(), table["_source"].to_pylist())}
+expect({id: json.loads(source) for id, source in sources.items()}, {str(n): document(n) for n in range(COUNT)}, "_source")
+expect(sources["17"], json.dumps(document(17)), "_source, byte for byte")
+expect(compute.sum(table["bytes"]).as_py(), sum(document(n)["bytes"] for n in range(COUNT)), "sum of bytes, pyarrow")
+expect(set(table["_version"].to_pylist()), {1}, "_version")
+expect(sorted(table["_seq_no"].to_pylist()), list(range(COUNT)), "_seq_no")
+
+database = duckdb.connect()
+rows = database.execute(
+    """
+    SELECT host, count(*), sum(bytes), sum(seconds), count(*) FILTER (WHERE ok),
+           min("@timestamp" AT TIME ZONE 'UTC')::VARCHAR
+    FROM read_parquet(?) WHERE status = 200 GROUP BY host ORDER BY host
+    """,
+    [file],
+).fetchall()
+expected = []
+for host in ["web-0", "web-1", "web-2"]:
+    chosen = [d for d in map(document, range(COUNT)) if d["host"] == host and d["status"] == 200]
+    earliest = min(d["@timestamp"] for d in chosen).replace("T", " ").rstrip("Z")
+    expected.append((host, len(chosen), sum(d["bytes"] for d in chosen), sum(d["seconds"] for d in chosen), len(chosen), earliest))
+    _, found = call("POST", f"/{INDEX}/_count", {"query": {"bool": {"filter": [{"term": {"host": host}}, {"term": {"status": 200}}]}}})
+    expect(found["count"], len(chosen), f"what the server counts of {host}")
+expect([(*row[:5], row[5][:23].rstrip("0").rstrip(".")) for row in rows], [(*row[:5], row[5].rstrip("0").rstrip(".")) for row in expected], "groups, DuckDB")
+refused = database.execute("SELECT count(*) FROM read_parquet(?) WHERE message LIKE '%refused%'", [file]).fetchone()
+expect(refused, (REFUSED,), "refused, DuckDB")
+call("DELETE", f"/{INDEX}")

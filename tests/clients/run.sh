@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Starts a built server and lets real clients work with it.
+#
+#   tests/clients/run.sh [--server BINARY] [--work DIR] [CHECK…]
+#   tests/clients/run.sh --url URL [--user USER:PASSWORD] [CHECK…]    a server that runs already
+#
+# A check is one of the Python scripts beside this file, without its ending; all of them by default.
+# It exits with 77 if it misses something: a failure where CI=true, else skipped. With --url, the
+# checks that read the server's files are left out.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+server=$here/../../target/debug/millrace work="" url="" user=""
+checks=()
+while (($#)); do
+  case $1 in
+    --server | --work | --url | --user) printf -v "${1#--}" '%s' "$2" && shift 2 ;;
+    -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    *) checks+=("$1") && shift ;;
+  esac
+done
+[[ $work ]] || work=$here/../../target/clients
+mkdir -p "$work"
+work=$(readlink -f "$work")
+
+python=$work/venv/bin/python
+if ! cmp -s "$here/requirements.txt" "$work/venv/requirements.txt"; then
+  rm -rf "$work/venv"
+  python3 -m venv "$work/venv"
+  "$python" -m pip install --quiet --requirement "$here/requirements.txt"
+  cp "$here/requirements.txt" "$work/venv/requirements.txt"
+fi
+
+if [[ $url ]]; then
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 rsyslog)
+else
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 rsyslog parquet)
+  data=$work/data
+  rm -rf "$data"
+  user=admin:check-$RANDOM$RANDOM
+  MILLRACE_ADMIN_PASSWORD=${user#*:} "$server" serve --data "$data" --listen 127.0.0.1:0 \
+    >"$work/server.out" 2>"$work/server.log" &
+  pid=$!
+  trap 'kill -KILL "$pid" 2>/dev/null || true' EXIT
+  for ((tries = 0; tries < 300; tries++)); do
+    url=$(sed -n 's/^listening on //p' "$work/server.out")
+    [[ ! $url ]] && kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  [[ $url ]] || { echo "the server did not start:" >&2 && tail -n 20 "$work/server.log" >&2 && exit 1; }
+  export CLIENT_DATA=$data
+fi
+export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT_WORK=$work
+
+failed=0
+for check in "${checks[@]}"; do
+  code=0
+  timeout 300 "$python" "$here/$check.py" || code=$?
+  if ((code == 0)); then
+    echo "$check: ok"
+  elif ((code == 77)) && [[ ${CI:-} != true ]]; then
+    echo "$check: SKIPPED"
+  else
+    echo "$check: FAILED"
+    failed=1
+  fi
+done
+if [[ ${pid:-} ]]; then
+  kill -TERM "$pid"
+  wait "$pid" || { echo "the server did not stop cleanly" && failed=1; }
+  trap - EXIT
+fi
+if ((failed)) && [[ -f $work/server.log ]]; then tail -n 40 "$work/server.log"; fi
+exit "$failed"
