@@ -225,11 +225,14 @@ fn names(verb: &str, fields: &Map<String, Value>, one: &str, many: &str) -> Resu
     Ok(found)
 }
 
+/// An index with some of its aliases by name.
+pub type IndexAliases = (Arc<IndexMeta>, Vec<(String, Value)>);
+
 /// Indices with those of their aliases that were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct AliasListing {
     /// The indices, each with its aliases by name.
-    pub indices: Vec<(Arc<IndexMeta>, Vec<(String, Value)>)>,
+    pub indices: Vec<IndexAliases>,
     /// Names that were asked for and are nowhere, sorted.
     pub missing: Vec<String>,
 }

@@ -37,7 +37,7 @@ pub use uuid::Uuid;
 
 use crate::Result;
 
-pub use aliases::{AliasAction, AliasListing, parse_alias, parse_alias_actions};
+pub use aliases::{AliasAction, AliasListing, IndexAliases, parse_alias, parse_alias_actions};
 pub use blocks::{Block, BlockLevel, blocks_of, check_block};
 pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
 pub use create::{CreateIndex, VERSION_CREATED};
