@@ -1,5 +1,6 @@
 //! `GET /`: who answers, in which version of the data API.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use serde_json::json;
@@ -22,6 +23,10 @@ pub struct Identity {
     pub cluster: String,
     /// Identity of the cluster, kept with its data.
     pub cluster_uuid: String,
+    /// Directory of the node's data.
+    pub data_dir: PathBuf,
+    /// `host:port` of the data API.
+    pub address: String,
 }
 
 impl Identity {
@@ -33,6 +38,8 @@ impl Identity {
         secrets: &dyn SecretStore,
         node: impl Into<String>,
         cluster: impl Into<String>,
+        data_dir: PathBuf,
+        address: String,
     ) -> Result<Self, Error> {
         use base64::Engine as _;
         let stored = secrets.get(UUID_KEY).await?.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -45,7 +52,7 @@ impl Identity {
                 uuid
             }
         };
-        Ok(Self { node: node.into(), cluster: cluster.into(), cluster_uuid })
+        Ok(Self { node: node.into(), cluster: cluster.into(), cluster_uuid, data_dir, address })
     }
 }
 

@@ -76,8 +76,14 @@ impl Index {
         self.meta.load_full()
     }
 
-    pub(super) fn set_meta(&self, meta: Arc<IndexMeta>) {
+    /// Replaces the metadata; limits and analyzers of the mapping follow the settings.
+    pub(super) fn set_meta(&self, meta: Arc<IndexMeta>) -> Result<()> {
+        if self.meta.load().settings != meta.settings {
+            let _change = self.mapping_change.lock();
+            self.mapping.store(Arc::new(self.mapping.load().with_settings(&meta.settings)?));
+        }
         self.meta.store(meta);
+        Ok(())
     }
 
     /// Returns the current mapping.

@@ -129,6 +129,11 @@ impl Engine {
         &self.inner.clock
     }
 
+    /// Returns the directory of the node's data.
+    pub fn data_dir(&self) -> &std::path::Path {
+        &self.inner.config.data_dir
+    }
+
     /// Returns the pool for CPU work.
     pub fn compute(&self) -> &crate::Compute {
         &self.inner.env().compute
@@ -189,7 +194,7 @@ impl Engine {
                             if !meta.open && index.meta().open {
                                 closed.push(Arc::clone(index));
                             }
-                            index.set_meta(Arc::clone(meta));
+                            index.set_meta(Arc::clone(meta))?;
                         }
                     }
                     MetadataChange::DeleteIndex { name, uuid } => {
