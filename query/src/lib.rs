@@ -1,1 +1,28 @@
-//! placeholder
+//! Search over the store: the query language of the data API, planned by DataFusion.
+//!
+//! [`SearchService`] is the way in. It is handed principals, index expressions, parameters and
+//! bodies by `millrace-api`, takes snapshots from `millrace-storage`, and hands back rendered
+//! answers. On the way: [`dsl`] parses, `dsl::lower` makes an expression of leaf functions,
+//! [`plan`] builds scan, sort and limit around it, [`table`] evaluates the index predicate segment
+//! by segment with the scorers of [`score`], and [`fetch`] reads the sources of the final rows.
+
+mod compute;
+mod delete_by_query;
+mod dsl;
+mod error;
+mod fetch;
+mod order;
+mod params;
+mod plan;
+mod request;
+mod response;
+mod routing;
+mod score;
+mod scroll;
+mod search;
+mod service;
+mod table;
+mod target;
+
+pub use error::{Error, Result, ShardFailure};
+pub use service::{Config, Outcome, OutcomeBody, SearchService};
