@@ -1,82 +1,28 @@
-//! Searches over the store.
+//! Search over the store: the query language of the data API, planned by DataFusion.
+//!
+//! [`SearchService`] is the way in. It is handed principals, index expressions, parameters and
+//! bodies by `millrace-api`, takes snapshots from `millrace-storage`, and hands back rendered
+//! answers. On the way: [`dsl`] parses, `dsl::lower` makes an expression of leaf functions,
+//! [`plan`] builds scan, sort and limit around it, [`table`] evaluates the index predicate segment
+//! by segment with the scorers of [`score`], and [`fetch`] reads the sources of the final rows.
 
-use std::sync::Arc;
+mod compute;
+mod delete_by_query;
+mod dsl;
+mod error;
+mod fetch;
+mod order;
+mod params;
+mod plan;
+mod request;
+mod response;
+mod routing;
+mod score;
+mod scroll;
+mod search;
+mod service;
+mod table;
+mod target;
 
-use millrace_storage::{self as storage, Engine, Principal};
-use serde_json::Value;
-
-/// The answer of a search.
-#[derive(Debug)]
-pub struct SearchOutcome {
-    /// HTTP status.
-    pub status: u16,
-    /// Body.
-    pub body: Value,
-}
-
-/// Why a search failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] storage::Error),
-}
-
-impl Error {
-    /// Returns the HTTP status.
-    pub fn status(&self) -> u16 {
-        500
-    }
-    /// Returns the exception name.
-    pub fn error_type(&self) -> String {
-        "exception".to_owned()
-    }
-    /// Renders the body of the answer; `None` for errors of the store.
-    pub fn to_body(&self) -> Option<Value> {
-        None
-    }
-    /// Returns the reason.
-    pub fn reason(&self) -> String {
-        self.to_string()
-    }
-    /// Returns the store's error below.
-    pub fn as_storage(&self) -> Option<&storage::Error> {
-        let Self::Storage(error) = self;
-        Some(error)
-    }
-}
-
-/// Bounds of searches.
-#[derive(Clone, Debug, Default)]
-pub struct Config {}
-
-/// Runs searches.
-#[derive(Debug)]
-pub struct SearchService {}
-
-macro_rules! endpoint {
-    ($name:ident) => {
-        /// Runs the endpoint.
-        pub async fn $name(
-            &self,
-            _principal: &Principal,
-            _expression: &str,
-            _params: Vec<(String, String)>,
-            _body: Option<Value>,
-        ) -> Result<SearchOutcome, Error> {
-            todo!()
-        }
-    };
-}
-
-impl SearchService {
-    /// Makes the service over a store.
-    pub fn new(_engine: Arc<Engine>, _config: Config) -> Arc<Self> {
-        Arc::new(Self {})
-    }
-    endpoint!(search);
-    endpoint!(count);
-    endpoint!(scroll);
-    endpoint!(clear_scroll);
-    endpoint!(delete_by_query);
-}
+pub use error::{Error, Result, ShardFailure};
+pub use service::{Config, Outcome, OutcomeBody, SearchService};

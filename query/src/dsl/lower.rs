@@ -1,0 +1,128 @@
+//! Clause trees to DataFusion expressions.
+//!
+//! A leaf clause becomes a call of [`LeafFunction`]; `bool` becomes AND, OR and NOT of its clauses,
+//! and `at_least` where a count decides. Scores travel with the leaves: each knows its boost and
+//! whether it scores at all, so that the expression alone says everything the scan needs.
+//! ANDs and ORs are balanced trees: a thousand clauses are ten levels, not a thousand.
+
+use datafusion::logical_expr::{Expr, not};
+
+use super::query::{BoolQuery, Query};
+use crate::table::leaf::{Combine, Leaf, at_least, constant, leaf};
+
+/// Lowers a query in which scores count.
+pub(crate) fn lower(query: &Query) -> Expr {
+    expression(query, 1.0, true)
+}
+
+/// Lowers a query whose scores do not count.
+pub(crate) fn lower_filter(query: &Query) -> Expr {
+    expression(query, 1.0, false)
+}
+
+/// Whether the query matches every document with score 1, so that no filter is needed.
+pub(crate) fn is_everything(query: &Query) -> bool {
+    matches!(query, Query::MatchAll(all) if all.common.boost == 1.0)
+}
+
+fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
+    let boost = boost * query.common().boost;
+    match query {
+        Query::Bool(query) => bool_expression(query, boost, scored),
+        Query::ConstantScore(query) => {
+            let filter = expression(&query.filter, 1.0, false);
+            if scored { constant(boost, filter) } else { filter }
+        }
+        other => leaf(Leaf::new(other.clone(), boost, scored)),
+    }
+}
+
+fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
+    let none = || leaf(Leaf::new(Query::MatchNone(Default::default()), 1.0, false));
+    if query.clauses().next().is_none() {
+        return match query.required_should() {
+            0 => leaf(Leaf::new(Query::match_all(), boost, scored)),
+            _ => none(),
+        };
+    }
+    let mut parts: Vec<Expr> = Vec::new();
+    parts.extend(query.must.iter().map(|clause| expression(clause, boost, scored)));
+    parts.extend(query.filter.iter().map(|clause| expression(clause, 1.0, false)));
+    parts.extend(query.must_not.iter().map(|clause| not(expression(clause, 1.0, false))));
+    let required = query.required_should();
+    let should: Vec<Expr> =
+        query.should.iter().map(|clause| expression(clause, boost, scored)).collect();
+    match (required, should.len()) {
+        (0, 0) => {}
+        (0, _) if scored => parts.push(at_least(Combine::AtLeast(0), should)),
+        // Optional clauses that neither score nor must match decide nothing.
+        (0, _) if parts.is_empty() => return leaf(Leaf::new(Query::match_all(), 1.0, false)),
+        (0, _) => {}
+        (required, count) if required > count => return none(),
+        (1, _) => parts.extend(balanced(should, Expr::or)),
+        (required, count) if required == count => parts.extend(should),
+        (required, _) => parts.push(at_least(Combine::AtLeast(required), should)),
+    }
+    balanced(parts, Expr::and).unwrap_or_else(none)
+}
+
+fn balanced(mut parts: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
+    while parts.len() > 1 {
+        let mut joined = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut rest = parts.into_iter();
+        while let Some(left) = rest.next() {
+            joined.push(match rest.next() {
+                Some(right) => join(left, right),
+                None => left,
+            });
+        }
+        parts = joined;
+    }
+    parts.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::dsl::query;
+
+    fn lowered(value: serde_json::Value) -> String {
+        lower(&query::parse(&value).unwrap()).to_string()
+    }
+
+    #[test]
+    fn bool_becomes_and_or_not() {
+        insta::assert_snapshot!(
+            lowered(json!({"bool": {
+                "must": {"match": {"message": "disk full"}},
+                "filter": [{"term": {"status": 404}}, {"range": {"size": {"gte": 1, "lt": 9}}}],
+                "must_not": {"exists": {"field": "error"}}
+            }})),
+            @r#"match(_row, Utf8("message = "disk full"")) AND term(_row, Utf8("~status = 404")) AND range(_row, Utf8("~1 <= size < 9")) AND NOT exists(_row, Utf8("~error"))"#
+        );
+        insta::assert_snapshot!(
+            lowered(json!({"bool": {"should": [{"term": {"a": 1}}, {"term": {"b": 2}}]}})),
+            @r#"term(_row, Utf8("a = 1")) OR term(_row, Utf8("b = 2"))"#
+        );
+        insta::assert_snapshot!(
+            lowered(json!({"bool": {"should": [{"term": {"a": 1}}, {"term": {"b": 2}}, {"prefix": {"c": "x"}}],
+                                    "minimum_should_match": 2, "boost": 2}})),
+            @r#"at_least_2(term(_row, Utf8("a = 1 ^2")), term(_row, Utf8("b = 2 ^2")), prefix(_row, Utf8("c = "x"* ^2")))"#
+        );
+    }
+
+    #[test]
+    fn degenerate_bools() {
+        insta::assert_snapshot!(lowered(json!({"bool": {}})), @r#"match_all(_row, Utf8("*"))"#);
+        insta::assert_snapshot!(
+            lowered(json!({"bool": {"should": [{"term": {"a": 1}}], "minimum_should_match": 3}})),
+            @r#"match_none(_row, Utf8("~"))"#
+        );
+        insta::assert_snapshot!(
+            lowered(json!({"constant_score": {"filter": {"term": {"a": 1}}, "boost": 3}})),
+            @r#"constant_score_3(term(_row, Utf8("~a = 1")))"#
+        );
+    }
+}

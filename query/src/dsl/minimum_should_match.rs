@@ -1,0 +1,100 @@
+//! `minimum_should_match` in all its forms: `2`, `-1`, `75%`, `-25%`, `3<90%`, `2<-25% 9<-3`.
+
+use crate::error::{Error, Result};
+
+/// A parsed specification.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MinimumShouldMatch {
+    /// `(n, rule)`: the last rule whose `n` is below the number of clauses applies; without any
+    /// bound the one rule applies always.
+    steps: Vec<(Option<i64>, Rule)>,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    Count(i64),
+    Percent(i64),
+}
+
+impl MinimumShouldMatch {
+    /// Parses a specification.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let spec = text.trim();
+        let mut steps = Vec::new();
+        if spec.contains('<') {
+            let mut joined = spec.replace(" <", "<").replace("< ", "<");
+            while joined.contains(" <") || joined.contains("< ") {
+                joined = joined.replace(" <", "<").replace("< ", "<");
+            }
+            for part in joined.split_whitespace() {
+                let (bound, rule) = part.split_once('<').ok_or_else(|| bad(part))?;
+                steps.push((Some(number(bound)?), rule_of(rule)?));
+            }
+        } else {
+            steps.push((None, rule_of(spec)?));
+        }
+        Ok(Self { steps, text: spec.to_owned() })
+    }
+
+    /// Computes how many of `clauses` optional clauses must match.
+    pub(crate) fn required(&self, clauses: usize) -> usize {
+        let count = clauses as i64;
+        let mut required = count;
+        for (bound, rule) in &self.steps {
+            if let Some(bound) = bound
+                && count <= *bound
+            {
+                return usize::try_from(required).unwrap_or(0);
+            }
+            let asked = match rule {
+                Rule::Count(n) => *n,
+                Rule::Percent(percent) => ((count as f32 * *percent as f32) * (1.0 / 100.0)) as i64,
+            };
+            required = if asked < 0 { count + asked } else { asked };
+            required = required.max(0);
+        }
+        usize::try_from(required).unwrap_or(0)
+    }
+
+    /// Returns the specification as given.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn rule_of(text: &str) -> Result<Rule> {
+    match text.strip_suffix('%') {
+        Some(percent) => Ok(Rule::Percent(number(percent)?)),
+        None => Ok(Rule::Count(number(text)?)),
+    }
+}
+
+fn number(text: &str) -> Result<i64> {
+    text.trim().parse::<i32>().map(i64::from).map_err(|_| bad(text))
+}
+
+fn bad(text: &str) -> Error {
+    super::json::not_a_number(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_the_specification() {
+        let required = |spec: &str, n| MinimumShouldMatch::parse(spec).unwrap().required(n);
+        assert_eq!(required("2", 5), 2);
+        assert_eq!(required("-1", 5), 4);
+        assert_eq!(required("75%", 5), 3);
+        assert_eq!(required("-25%", 5), 4);
+        assert_eq!(required("3<90%", 3), 3);
+        assert_eq!(required("3<90%", 10), 9);
+        assert_eq!(required("2<-25% 9<-3", 2), 2);
+        assert_eq!(required("2<-25% 9<-3", 8), 6);
+        assert_eq!(required("2 < -25% 9 < -3", 12), 9);
+        assert_eq!(required("-9", 3), 0);
+        assert!(MinimumShouldMatch::parse("many").is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! The query language of the data API: bodies and parameters to typed requests.
+//!
+//! [`query::Query`] is a parsed clause tree, independent of any index; [`body::SearchBody`] is a
+//! whole `_search` body. Every clause refuses what it does not know, with OpenSearch's text. The
+//! service hands both to [`crate::plan`], which lowers them to a DataFusion plan.
+
+pub(crate) mod body;
+pub(crate) mod json;
+pub(crate) mod lower;
+pub(crate) mod minimum_should_match;
+pub(crate) mod query;
+pub(crate) mod sort;
+pub(crate) mod source_filter;

@@ -1,0 +1,235 @@
+//! Query clauses: one file each, one struct each.
+//!
+//! [`parse`] turns JSON into a [`Query`]; it knows names and shapes only. What a clause means for
+//! a field of some type is decided by `table::resolve`, index by index. Clause count and nesting
+//! are bounded here, before anything recurses over the tree again.
+
+mod bool_;
+mod constant_score;
+mod exists;
+mod ids;
+mod match_;
+mod match_all;
+mod prefix;
+mod range;
+mod term;
+mod terms;
+
+use serde_json::{Map, Value};
+
+use super::json::{self, token};
+use crate::error::{Error, Result};
+
+pub(crate) use bool_::BoolQuery;
+pub(crate) use constant_score::ConstantScoreQuery;
+pub(crate) use exists::ExistsQuery;
+pub(crate) use ids::IdsQuery;
+pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
+pub(crate) use match_all::MatchAllQuery;
+pub(crate) use prefix::PrefixQuery;
+pub(crate) use range::{Bound, RangeQuery};
+pub(crate) use term::TermQuery;
+pub(crate) use terms::TermsQuery;
+
+/// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
+pub(crate) const MAX_CLAUSES: usize = 1_024;
+/// Deepest nesting of clauses, as `indices.query.max_nested_depth` has it by default.
+pub(crate) const MAX_DEPTH: usize = 20;
+
+/// Names of the queries that exist.
+const KNOWN: &[&str] = &[
+    "bool",
+    "constant_score",
+    "exists",
+    "ids",
+    "match",
+    "match_all",
+    "match_none",
+    "prefix",
+    "range",
+    "term",
+    "terms",
+];
+
+/// What every clause may carry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Common {
+    /// Factor of the score.
+    pub boost: f32,
+    /// Name under which a hit reports that it matched this clause.
+    pub name: Option<String>,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self { boost: 1.0, name: None }
+    }
+}
+
+impl Common {
+    /// Takes `boost` or `_name`; returns whether the key was one of them.
+    fn take(&mut self, clause: &str, key: &str, value: &Value) -> Result<bool> {
+        match key {
+            "boost" => self.boost = json::boost(clause, value)?,
+            "_name" => {
+                self.name = Some(json::text(value).ok_or_else(|| {
+                    Error::Parsing(format!("[{clause}] unknown token [{}] after [_name]", token(value)))
+                })?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A parsed clause.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub(crate) enum Query {
+    MatchAll(MatchAllQuery),
+    MatchNone(Common),
+    Match(MatchQuery),
+    Term(TermQuery),
+    Terms(TermsQuery),
+    Range(RangeQuery),
+    Exists(ExistsQuery),
+    Ids(IdsQuery),
+    Prefix(PrefixQuery),
+    Bool(BoolQuery),
+    ConstantScore(Box<ConstantScoreQuery>),
+}
+
+impl Query {
+    /// Returns the query that matches everything.
+    pub(crate) fn match_all() -> Self {
+        Self::MatchAll(MatchAllQuery::default())
+    }
+
+    /// Returns boost and name.
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::MatchAll(query) => &query.common,
+            Self::MatchNone(common) => common,
+            Self::Match(query) => &query.common,
+            Self::Term(query) => &query.common,
+            Self::Terms(query) => &query.common,
+            Self::Range(query) => &query.common,
+            Self::Exists(query) => &query.common,
+            Self::Ids(query) => &query.common,
+            Self::Prefix(query) => &query.common,
+            Self::Bool(query) => &query.common,
+            Self::ConstantScore(query) => &query.common,
+        }
+    }
+
+    /// Calls `visit` for this clause and all below it.
+    pub(crate) fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Query)) {
+        visit(self);
+        match self {
+            Self::Bool(query) => query.clauses().for_each(|clause| clause.walk(visit)),
+            Self::ConstantScore(query) => query.filter.walk(visit),
+            _ => {}
+        }
+    }
+}
+
+/// Bounds of one query tree while it is parsed.
+#[derive(Debug, Default)]
+pub(crate) struct Parser {
+    clauses: usize,
+    depth: usize,
+}
+
+/// Parses the value of `query`.
+pub(crate) fn parse(value: &Value) -> Result<Query> {
+    Parser::default().query(value)
+}
+
+impl Parser {
+    /// Parses one clause: an object with one key, the query's name.
+    pub(crate) fn query(&mut self, value: &Value) -> Result<Query> {
+        let Value::Object(object) = value else {
+            return Err(Error::Parsing("[_na] query malformed, must start with start_object".to_owned()));
+        };
+        let mut entries = object.iter();
+        let Some((name, body)) = entries.next() else {
+            return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
+        };
+        self.clauses += 1;
+        if self.clauses > MAX_CLAUSES {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
+        if self.depth >= MAX_DEPTH {
+            return Err(Error::IllegalArgument(format!(
+                "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
+            )));
+        }
+        self.depth += 1;
+        let query = self.named(name, body)?;
+        self.depth -= 1;
+        if let Some((second, _)) = entries.next() {
+            return Err(Error::Parsing(format!(
+                "[{name}] malformed query, expected [END_OBJECT] but found [FIELD_NAME] [{second}]"
+            )));
+        }
+        Ok(query)
+    }
+
+    fn named(&mut self, name: &str, body: &Value) -> Result<Query> {
+        if !KNOWN.contains(&name) {
+            return Err(Error::UnknownQuery {
+                reason: format!("unknown query [{name}]{}", json::did_you_mean(name, KNOWN)),
+                name: name.to_owned(),
+            });
+        }
+        let fields = json::object(name, body)?;
+        Ok(match name {
+            "match_all" => Query::MatchAll(MatchAllQuery::parse(fields)?),
+            "match_none" => Query::MatchNone(only_common(name, fields)?),
+            "match" => Query::Match(MatchQuery::parse(fields)?),
+            "term" => Query::Term(TermQuery::parse(fields)?),
+            "terms" => Query::Terms(TermsQuery::parse(fields)?),
+            "range" => Query::Range(RangeQuery::parse(fields)?),
+            "exists" => Query::Exists(ExistsQuery::parse(fields)?),
+            "ids" => Query::Ids(IdsQuery::parse(fields)?),
+            "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
+            _ => Query::Bool(BoolQuery::parse(self, fields)?),
+        })
+    }
+}
+
+fn only_common(clause: &str, fields: &Map<String, Value>) -> Result<Common> {
+    let mut common = Common::default();
+    for (key, value) in fields {
+        if !common.take(clause, key, value)? {
+            return Err(Error::Parsing(format!("[{clause}] unknown field [{key}]")));
+        }
+    }
+    Ok(common)
+}
+
+fn unsupported(clause: &str, key: &str) -> Error {
+    Error::Parsing(format!("[{clause}] query does not support [{key}]"))
+}
+
+/// The field of a clause of the form `{field: value}` or `{field: {options}}`; a second field is
+/// refused as OpenSearch words it.
+fn single_field<'a>(clause: &str, fields: &'a Map<String, Value>) -> Result<(&'a str, &'a Value)> {
+    let mut entries = fields.iter();
+    let Some((field, value)) = entries.next() else {
+        return Err(Error::IllegalArgument("field name is null or empty".to_owned()));
+    };
+    if let Some((second, _)) = entries.next() {
+        return Err(Error::Parsing(format!(
+            "[{clause}] query doesn't support multiple fields, found [{field}] and [{second}]"
+        )));
+    }
+    if field.is_empty() {
+        return Err(Error::IllegalArgument("field name is null or empty".to_owned()));
+    }
+    Ok((field, value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use serde_json::json;
+
+use super::*;
+
+fn refused(value: Value) -> String {
+    let error = parse(&value).unwrap_err();
+    format!("{}: {}", error.error_type(), error.reason())
+}
+
+#[test]
+fn unknown_queries_are_refused_with_a_suggestion() {
+    insta::assert_snapshot!(
+        refused(json!({"matcc": {}})),
+        @"parsing_exception: unknown query [matcc] did you mean [match]?"
+    );
+    insta::assert_snapshot!(
+        refused(json!({"geo_distance": {}})),
+        @"parsing_exception: unknown query [geo_distance]"
+    );
+}
+
+#[test]
+fn unknown_options_are_refused_by_each_clause() {
+    let cases = [
+        json!({"match_all": {"x": 1}}),
+        json!({"match": {"f": {"query": "a", "fuzziness": 1}}}),
+        json!({"match": {"f": ["a"]}}),
+        json!({"match": {"f": {"query": ["a"]}}}),
+        json!({"term": {"f": {"value": 1, "x": 2}}}),
+        json!({"term": {"f": 1, "g": 2}}),
+        json!({"term": {"f": [1]}}),
+        json!({"terms": {"f": [1], "g": [2]}}),
+        json!({"terms": {"f": {"index": "i", "id": "1", "path": "p"}}}),
+        json!({"range": {"f": {"gte": 1, "x": 2}}}),
+        json!({"exists": {"field": "f", "x": 1}}),
+        json!({"ids": {"values": [1], "x": 1}}),
+        json!({"prefix": {"f": {"value": "a", "x": 1}}}),
+        json!({"bool": {"must": [], "x": 1}}),
+        json!({"bool": {"must": "a"}}),
+        json!({"constant_score": {"boost": 1}}),
+        json!({"term": {"f": 1}, "match": {"f": 1}}),
+        json!({"term": {"f": {"value": 1, "boost": -1}}}),
+        json!({}),
+        json!([]),
+        json!({"term": 1}),
+    ];
+    let texts: Vec<String> = cases.into_iter().map(refused).collect();
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    parsing_exception: [match_all] unknown field [x]
+    parsing_exception: [match] query does not support [fuzziness]
+    parsing_exception: [match] unknown token [START_ARRAY] after [f]
+    parsing_exception: [match] unknown token [START_ARRAY] after [query]
+    parsing_exception: [term] query does not support [x]
+    parsing_exception: [term] query doesn't support multiple fields, found [f] and [g]
+    parsing_exception: [term] query does not support array of values
+    parsing_exception: [terms] query does not support multiple fields
+    parsing_exception: [terms] unknown token [START_OBJECT] after [f]
+    parsing_exception: [range] query does not support [x]
+    parsing_exception: [exists] query does not support [x]
+    parsing_exception: [ids] unknown field [x]
+    parsing_exception: [prefix] query does not support [x]
+    parsing_exception: [bool] query does not support [x]
+    parsing_exception: [bool] unknown token [VALUE_STRING] after [must]
+    parsing_exception: [constant_score] requires a 'filter' element
+    parsing_exception: [term] malformed query, expected [END_OBJECT] but found [FIELD_NAME] [match]
+    illegal_argument_exception: negative [boost] are not allowed in [term], use a value between 0 and 1 to deboost
+    illegal_argument_exception: query malformed, empty clause found
+    parsing_exception: [_na] query malformed, must start with start_object
+    parsing_exception: [term] query malformed, no start_object after query name
+    "#);
+}
+
+#[test]
+fn clauses_and_depth_are_bounded() {
+    let many = vec![json!({"term": {"f": 1}}); 1_024];
+    assert!(refused(json!({"bool": {"should": many}})).starts_with("too_many_clauses: maxClauseCount"));
+    let mut deep = json!({"match_all": {}});
+    for _ in 0..30 {
+        deep = json!({"bool": {"must": [deep]}});
+    }
+    assert!(refused(deep).contains("nested depth"));
+}
+
+#[test]
+fn ranges_read_old_and_new_bounds() {
+    let Query::Range(range) =
+        parse(&json!({"range": {"f": {"from": 1, "to": 3, "include_upper": false}}})).unwrap()
+    else {
+        panic!("not a range")
+    };
+    assert_eq!(range.from, Some(Bound { value: json!(1), included: true }));
+    assert_eq!(range.to, Some(Bound { value: json!(3), included: false }));
+}
+
+#[test]
+fn should_is_optional_beside_must() {
+    let required = |value: Value| match parse(&json!({"bool": value})).unwrap() {
+        Query::Bool(query) => query.required_should(),
+        _ => unreachable!(),
+    };
+    let clause = json!({"match_all": {}});
+    assert_eq!(required(json!({"should": [clause]})), 1);
+    assert_eq!(required(json!({"should": [clause], "filter": clause})), 0);
+    assert_eq!(required(json!({"should": [clause, clause], "minimum_should_match": "100%"})), 2);
+}

@@ -1,0 +1,127 @@
+//! The last step of a search: ids, versions and sources of the final rows, and of no others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::logical_expr::Expr;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use millrace_storage::segment::StoredRow;
+
+use crate::compute::Compute;
+use crate::dsl::lower;
+use crate::dsl::query::Query;
+use crate::error::{Error, Result};
+use crate::score::collect::{self, Address};
+use crate::score::prepare::{Source, prepare};
+use crate::table::TableSnapshot;
+use crate::table::predicate::Predicate;
+use crate::table::resolve::{IndexContext, resolve};
+
+/// Segments read from at the same time.
+const CONCURRENT_SEGMENTS: usize = 8;
+
+/// Reads the rows at the given addresses, in their order.
+pub(crate) async fn rows(
+    snapshot: &TableSnapshot,
+    addresses: &[Address],
+    with_source: bool,
+) -> Result<Vec<StoredRow>> {
+    let by_segment = grouped(addresses);
+    let fetched: Vec<(Vec<usize>, Vec<StoredRow>)> = stream::iter(by_segment)
+        .map(|(number, (places, rows))| async move {
+            let segment = segment(snapshot, number)?;
+            let stored = segment.reader.fetch(&rows, with_source).await?;
+            if stored.len() != rows.len() {
+                return Err(Error::Execution(format!(
+                    "segment {number} returned {} of {} rows",
+                    stored.len(),
+                    rows.len()
+                )));
+            }
+            Ok((places, stored))
+        })
+        .buffer_unordered(CONCURRENT_SEGMENTS)
+        .try_collect()
+        .await?;
+    let mut ordered: Vec<Option<StoredRow>> = vec![None; addresses.len()];
+    for (places, stored) in fetched {
+        for (place, row) in places.into_iter().zip(stored) {
+            ordered[place] = Some(row);
+        }
+    }
+    ordered
+        .into_iter()
+        .map(|row| row.ok_or_else(|| Error::Execution("a hit was not fetched".to_owned())))
+        .collect()
+}
+
+/// Names the clauses that each row matches, of those that carry a name.
+pub(crate) async fn matched_queries(
+    snapshot: &TableSnapshot,
+    query: &Query,
+    addresses: &[Address],
+    compute: &Compute,
+    now_ms: i64,
+) -> Result<Vec<Vec<String>>> {
+    let mut named: Vec<(String, Expr)> = Vec::new();
+    query.walk(&mut |clause| {
+        if let Some(name) = &clause.common().name {
+            named.push((name.clone(), lower::lower_filter(clause)));
+        }
+    });
+    let mut matched = vec![Vec::new(); addresses.len()];
+    if named.is_empty() {
+        return Ok(matched);
+    }
+    for (number, (mut places, mut rows)) in grouped(addresses) {
+        let segment = segment(snapshot, number)?;
+        let Some(index) = snapshot.indices.get(segment.index) else { continue };
+        // Scorers go forward only.
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_unstable_by_key(|at| rows[*at]);
+        places = order.iter().map(|at| places[*at]).collect();
+        rows.sort_unstable();
+        let source = Source {
+            number,
+            reader: Arc::clone(&segment.reader),
+            inverted: segment.reader.inverted().await?,
+            functions: Arc::default(),
+            compute: compute.clone(),
+        };
+        for (name, expr) in &named {
+            let Some(predicate) = Predicate::from_expr(expr) else { continue };
+            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
+            let resolved = resolve(&predicate, context)?;
+            let prepared = prepare(&resolved.node, &source, None).await?;
+            let (inverted, all, rows) =
+                (Arc::clone(&source.inverted), source.reader.rows(), rows.clone());
+            let hits = compute
+                .run(move || collect::matching(&prepared, inverted.as_ref(), all, &rows))
+                .await??;
+            for (place, hit) in places.iter().zip(hits) {
+                if hit {
+                    matched[*place].push(name.clone());
+                }
+            }
+        }
+    }
+    Ok(matched)
+}
+
+fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
+    snapshot
+        .segments
+        .get(number as usize)
+        .ok_or_else(|| Error::Execution(format!("segment {number} is not in the snapshot")))
+}
+
+/// Groups addresses by segment: places in the list, and rows.
+fn grouped(addresses: &[Address]) -> HashMap<u32, (Vec<usize>, Vec<u32>)> {
+    let mut groups: HashMap<u32, (Vec<usize>, Vec<u32>)> = HashMap::new();
+    for (place, address) in addresses.iter().enumerate() {
+        let (places, rows) = groups.entry(address.segment).or_default();
+        places.push(place);
+        rows.push(address.row);
+    }
+    groups
+}

@@ -1,0 +1,158 @@
+//! URL parameters: taken one by one; what is left at the end was not known.
+
+use millrace_storage::metadata::IndicesOptions;
+use serde_json::Value;
+
+use crate::dsl::json;
+use crate::error::{Error, Result};
+
+/// Parameters that say how to answer, for the layer that writes the answer.
+const RENDERING: &[&str] = &["pretty", "human", "error_trace", "filter_path", "format", "source_content_type"];
+
+/// The parameters of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    path: String,
+    given: Vec<(String, String)>,
+    asked: Vec<&'static str>,
+}
+
+impl Params {
+    /// Wraps the parameters of a request to `path`, which error texts name.
+    pub(crate) fn new(path: String, mut given: Vec<(String, String)>) -> Self {
+        given.retain(|(name, _)| !RENDERING.contains(&name.as_str()));
+        Self { path, given, asked: Vec::new() }
+    }
+
+    /// Takes a parameter's text; the last one wins where it is given several times.
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<String> {
+        self.asked.push(name);
+        let mut found = None;
+        self.given.retain_mut(|(key, value)| {
+            let other = key != name;
+            if !other {
+                found = Some(std::mem::take(value));
+            }
+            other
+        });
+        found
+    }
+
+    /// Takes a boolean; given without a value it is true.
+    pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(text) if text.is_empty() => Ok(Some(true)),
+            Some(text) => json::parse_boolean(&text).map(Some),
+        }
+    }
+
+    /// Takes a whole number.
+    pub(crate) fn integer(&mut self, name: &'static str) -> Result<Option<i64>> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        match text.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Error::IllegalArgument(format!(
+                "Failed to parse int parameter [{name}] with value [{text}]"
+            ))),
+        }
+    }
+
+    /// Takes a comma-separated list.
+    pub(crate) fn list(&mut self, name: &'static str) -> Option<Vec<String>> {
+        let text = self.take(name)?;
+        Some(text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Takes a time, in milliseconds; `-1` is none.
+    pub(crate) fn time(&mut self, name: &'static str) -> Result<Option<Option<u64>>> {
+        self.take(name).map(|text| json::parse_time(name, &text)).transpose()
+    }
+
+    /// Takes the body that is given as a parameter.
+    pub(crate) fn source(&mut self) -> Result<Option<Value>> {
+        let Some(text) = self.take("source") else { return Ok(None) };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| Error::Parsing(format!("cannot parse parameter [source]: {error}")))
+    }
+
+    /// Takes what says which indices an expression may stand for.
+    pub(crate) fn indices_options(&mut self) -> Result<IndicesOptions> {
+        let mut options = IndicesOptions {
+            ignore_unavailable: self.boolean("ignore_unavailable")?.unwrap_or(false),
+            allow_no_indices: self.boolean("allow_no_indices")?.unwrap_or(true),
+            expand_open: true,
+            expand_closed: false,
+            expand_hidden: false,
+            forbid_closed: true,
+            ignore_aliases: false,
+        };
+        self.boolean("ignore_throttled")?;
+        if let Some(states) = self.list("expand_wildcards") {
+            options.expand_open = false;
+            for state in states {
+                match state.as_str() {
+                    "open" => options.expand_open = true,
+                    "closed" => options.expand_closed = true,
+                    "hidden" => options.expand_hidden = true,
+                    "none" => {
+                        options.expand_open = false;
+                        options.expand_closed = false;
+                        options.expand_hidden = false;
+                    }
+                    "all" => {
+                        options.expand_open = true;
+                        options.expand_closed = true;
+                        options.expand_hidden = true;
+                    }
+                    _ => {
+                        return Err(Error::IllegalArgument(format!(
+                            "No valid expand wildcard value [{state}]"
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Refuses what nobody took.
+    pub(crate) fn finish(self) -> Result<()> {
+        let Some((first, _)) = self.given.first() else { return Ok(()) };
+        let names: Vec<&str> = self.given.iter().map(|(name, _)| name.as_str()).collect();
+        let (plural, named) = match names.as_slice() {
+            [_] => ("", format!("[{first}]{}", suggestion(first, &self.asked))),
+            many => {
+                let each: Vec<String> =
+                    many.iter().map(|n| format!("[{n}]{}", suggestion(n, &self.asked))).collect();
+                ("s", each.join(", "))
+            }
+        };
+        Err(Error::IllegalArgument(format!(
+            "request [{}] contains unrecognized parameter{plural}: {named}",
+            self.path
+        )))
+    }
+}
+
+fn suggestion(name: &str, known: &[&str]) -> String {
+    let close = json::did_you_mean(name, known);
+    if close.is_empty() { close } else { format!(" ->{close}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_takes_is_refused() {
+        let given = vec![("siez".to_owned(), "1".to_owned()), ("pretty".to_owned(), String::new())];
+        let mut params = Params::new("/logs/_search".to_owned(), given);
+        assert_eq!(params.integer("size").unwrap(), None);
+        insta::assert_snapshot!(
+            params.finish().unwrap_err(),
+            @"request [/logs/_search] contains unrecognized parameter: [siez]"
+        );
+    }
+}

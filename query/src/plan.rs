@@ -1,0 +1,175 @@
+//! From a lowered query to rows: the DataFusion plan of a search and its execution.
+//!
+//! The planner runs with the few rules that a search can profit from; with all of DataFusion's
+//! planning alone would cost more than most searches.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
+use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ident};
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::SessionConfig;
+
+use crate::error::{Error, Result};
+use crate::order::Order;
+use crate::score::collect::Address;
+use crate::table::top_k::TopKIntoScan;
+use crate::table::{IndexTable, ROW, SCORE, SEGMENT};
+
+/// Name of the table in plans.
+const TABLE: &str = "documents";
+
+/// Plans and runs searches within the memory of queries.
+#[derive(Clone, Debug)]
+pub(crate) struct Planner {
+    state: Arc<SessionState>,
+}
+
+/// The shape of one search's plan.
+#[derive(Debug)]
+pub(crate) struct Shape<'a> {
+    /// What matches; everything where absent.
+    pub filter: Option<Expr>,
+    /// What comes behind the point where a continued search goes on.
+    pub behind: Option<Expr>,
+    /// The order of rows.
+    pub order: &'a Order,
+    /// Whether scores are computed.
+    pub scores: bool,
+    /// Rows to skip.
+    pub from: usize,
+    /// Rows to return; with none the plan only counts.
+    pub size: usize,
+}
+
+/// Rows of a search, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundRows {
+    /// Key arrays, in the order of the table's keys.
+    pub keys: Vec<ArrayRef>,
+    /// Scores; 0 where not computed.
+    pub scores: Vec<f32>,
+    /// Addresses.
+    pub addresses: Vec<Address>,
+}
+
+impl Planner {
+    /// Makes a planner for so many partitions and bytes.
+    pub(crate) fn new(partitions: usize, memory_bytes: usize) -> Result<Self> {
+        let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+            .build()?;
+        let config = SessionConfig::new().with_target_partitions(partitions.max(1));
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(Arc::new(runtime))
+            .with_analyzer_rules(Vec::new())
+            .with_optimizer_rules(vec![
+                Arc::new(PushDownFilter::new()),
+                Arc::new(PushDownLimit::new()),
+                Arc::new(OptimizeProjections::new()),
+            ])
+            .with_physical_optimizer_rules(vec![
+                Arc::new(EnsureRequirements::new()),
+                Arc::new(TopKIntoScan),
+            ])
+            .build();
+        Ok(Self { state: Arc::new(state) })
+    }
+
+    /// Builds the logical plan of a search.
+    pub(crate) fn logical(&self, table: Arc<IndexTable>, shape: &Shape<'_>) -> Result<LogicalPlan> {
+        let source = provider_as_source(table);
+        let projection = (shape.size == 0).then(Vec::new);
+        let mut plan = LogicalPlanBuilder::scan(TABLE, source, projection)?;
+        if let Some(filter) = &shape.filter {
+            plan = filtered(plan, filter.clone())?;
+        }
+        if shape.size == 0 {
+            return Ok(plan.build()?);
+        }
+        if let Some(behind) = &shape.behind {
+            plan = plan.filter(behind.clone())?;
+        }
+        let mut columns: Vec<Expr> = shape.order.keys.iter().map(|key| ident(&key.name)).collect();
+        if shape.scores {
+            columns.push(ident(SCORE));
+        }
+        columns.push(ident(SEGMENT));
+        columns.push(ident(ROW));
+        let plan = plan
+            .sort(shape.order.sort_expressions())?
+            .limit(shape.from, Some(shape.size))?
+            .project(columns)?;
+        Ok(plan.build()?)
+    }
+
+    /// Plans a logical plan for execution.
+    pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.state.create_physical_plan(plan).await?)
+    }
+
+    /// Runs a plan and returns its rows.
+    pub(crate) async fn run(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        shape: &Shape<'_>,
+    ) -> Result<FoundRows> {
+        let schema = plan.schema();
+        let batches = collect(plan, self.state.task_ctx()).await?;
+        if shape.size == 0 {
+            return Ok(FoundRows::default());
+        }
+        let batch = concat_batches(&schema, &batches)?;
+        read(&batch, shape)
+    }
+}
+
+/// Filters a scan. The builder would refuse a filter over a scan without columns, so the filter is
+/// given to the scan then.
+fn filtered(plan: LogicalPlanBuilder, filter: Expr) -> Result<LogicalPlanBuilder> {
+    match plan.plan() {
+        LogicalPlan::TableScan(scan) if scan.projection.as_ref().is_some_and(Vec::is_empty) => {
+            let mut scan = scan.clone();
+            scan.filters = vec![filter];
+            Ok(LogicalPlanBuilder::new(LogicalPlan::TableScan(scan)))
+        }
+        _ => Ok(plan.filter(filter)?),
+    }
+}
+
+fn read(batch: &RecordBatch, shape: &Shape<'_>) -> Result<FoundRows> {
+    let column = |name: &str| {
+        batch
+            .column_by_name(name)
+            .ok_or_else(|| Error::Execution(format!("the plan's result lacks column [{name}]")))
+    };
+    let mut keys = Vec::with_capacity(shape.order.keys.len());
+    for key in &shape.order.keys {
+        keys.push(Arc::clone(column(&key.name)?));
+    }
+    let scores = match shape.scores {
+        true => column(SCORE)?.as_primitive::<Float32Type>().values().to_vec(),
+        false => vec![0.0; batch.num_rows()],
+    };
+    let segments = column(SEGMENT)?.as_primitive::<UInt32Type>();
+    let rows = column(ROW)?.as_primitive::<UInt32Type>();
+    let addresses = segments
+        .values()
+        .iter()
+        .zip(rows.values())
+        .map(|(segment, row)| Address { segment: *segment, row: *row })
+        .collect();
+    Ok(FoundRows { keys, scores, addresses })
+}

@@ -1,0 +1,243 @@
+//! The answer of a search, written as bytes: sources go in verbatim.
+
+use bytes::Bytes;
+use millrace_storage::segment::StoredRow;
+use serde_json::{Value, json};
+
+use crate::dsl::source_filter::SourceFilter;
+use crate::error::{Error, Result, ShardFailure};
+use crate::order::number;
+
+/// One hit.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    /// Concrete index.
+    pub index: String,
+    /// Id, version, source and the like.
+    pub row: StoredRow,
+    /// Score; `null` where not computed.
+    pub score: Option<f32>,
+    /// Sort values, where the request asked for an order.
+    pub sort: Option<Value>,
+    /// Names of matching clauses.
+    pub matched_queries: Vec<String>,
+}
+
+/// Which parts of a hit are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    /// Part of the source.
+    pub source: SourceFilter,
+    /// Whether ids are shown.
+    pub id: bool,
+    /// Whether versions are shown.
+    pub version: bool,
+    /// Whether sequence number and primary term are shown.
+    pub seq_no: bool,
+}
+
+/// The answer of a search.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Milliseconds it took.
+    pub took_ms: i64,
+    /// Whether time was over before the end.
+    pub timed_out: bool,
+    /// Whether shards stopped early; absent where not asked for.
+    pub terminated_early: Option<bool>,
+    /// Number of shards.
+    pub shards: u32,
+    /// Shards that could not answer.
+    pub failures: Vec<ShardFailure>,
+    /// Matches, and whether there are more; absent where not counted.
+    pub total: Option<(u64, bool)>,
+    /// Whether the total is a bare number.
+    pub total_as_int: bool,
+    /// Greatest score.
+    pub max_score: Option<f32>,
+    /// Hits in order.
+    pub hits: Vec<Hit>,
+    /// Scroll to go on with.
+    pub scroll_id: Option<String>,
+}
+
+impl Answer {
+    /// Writes the answer.
+    pub(crate) fn render(&self, shown: &Shown) -> Result<Bytes> {
+        let sources: usize = self.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
+        let mut out = Vec::with_capacity(512 + sources);
+        out.push(b'{');
+        if let Some(id) = &self.scroll_id {
+            member(&mut out, "_scroll_id", &json!(id));
+        }
+        member(&mut out, "took", &json!(self.took_ms.max(0)));
+        member(&mut out, "timed_out", &json!(self.timed_out));
+        if let Some(early) = self.terminated_early {
+            member(&mut out, "terminated_early", &json!(early));
+        }
+        member(&mut out, "_shards", &shards_json(self.shards, &self.failures));
+        key(&mut out, "hits");
+        out.push(b'{');
+        match (self.total, self.total_as_int) {
+            (Some((total, _)), true) => member(&mut out, "total", &json!(total)),
+            (None, true) => member(&mut out, "total", &json!(-1)),
+            (Some((total, more)), false) => {
+                let relation = if more { "gte" } else { "eq" };
+                member(&mut out, "total", &json!({"value": total, "relation": relation}));
+            }
+            (None, false) => {}
+        }
+        member(&mut out, "max_score", &score_json(self.max_score));
+        key(&mut out, "hits");
+        out.push(b'[');
+        for (at, hit) in self.hits.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            hit.render(shown, &mut out)?;
+        }
+        out.extend_from_slice(b"]}}");
+        Ok(Bytes::from(out))
+    }
+}
+
+impl Hit {
+    fn render(&self, shown: &Shown, out: &mut Vec<u8>) -> Result<()> {
+        out.push(b'{');
+        member(out, "_index", &json!(self.index));
+        member(out, "_type", &json!("_doc"));
+        if shown.id {
+            member(out, "_id", &json!(self.row.id));
+        }
+        if shown.version {
+            member(out, "_version", &json!(self.row.version));
+        }
+        if shown.seq_no {
+            member(out, "_seq_no", &json!(self.row.seq_no));
+            member(out, "_primary_term", &json!(self.row.primary_term));
+        }
+        member(out, "_score", &score_json(self.score));
+        if shown.id {
+            if let Some(routing) = &self.row.routing {
+                member(out, "_routing", &json!(routing));
+            }
+            if !self.row.ignored.is_empty() {
+                member(out, "_ignored", &json!(self.row.ignored));
+            }
+        }
+        match &shown.source {
+            SourceFilter::None => {}
+            // Without `_source` in the mapping there is nothing to show.
+            _ if self.row.source.is_empty() => {}
+            SourceFilter::All => {
+                key(out, "_source");
+                out.extend_from_slice(&self.row.source);
+            }
+            filter => {
+                let source: Value = serde_json::from_slice(&self.row.source).map_err(|error| {
+                    Error::Execution(format!("the source of [{}] is not JSON: {error}", self.row.id))
+                })?;
+                member(out, "_source", &filter.apply(source));
+            }
+        }
+        if let Some(sort) = &self.sort {
+            member(out, "sort", sort);
+        }
+        if !self.matched_queries.is_empty() {
+            member(out, "matched_queries", &json!(self.matched_queries));
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// Renders `_shards`.
+pub(crate) fn shards_json(total: u32, failures: &[ShardFailure]) -> Value {
+    let failed = failures.len() as u32;
+    let mut shards = json!({
+        "total": total,
+        "successful": total.saturating_sub(failed),
+        "skipped": 0,
+        "failed": failed,
+    });
+    if !failures.is_empty() {
+        shards["failures"] = failures.iter().map(ShardFailure::to_json).collect();
+    }
+    shards
+}
+
+fn score_json(score: Option<f32>) -> Value {
+    match score {
+        Some(score) if score.is_finite() => number(f64::from(score), true),
+        _ => Value::Null,
+    }
+}
+
+fn key(out: &mut Vec<u8>, name: &str) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn member(out: &mut Vec<u8>, name: &str, value: &Value) {
+    key(out, name);
+    out.extend_from_slice(value.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Answer {
+        let row = StoredRow {
+            row: 0,
+            id: "1".into(),
+            version: 2,
+            seq_no: 3,
+            primary_term: 1,
+            routing: None,
+            source: Bytes::from_static(b"{ \"a\" : 1.0, \"b\": {\"c\": 2} }"),
+            ignored: Vec::new(),
+        };
+        let hit = Hit {
+            index: "logs".into(),
+            row,
+            score: Some(1.0),
+            sort: Some(json!([7])),
+            matched_queries: vec!["q".into()],
+        };
+        Answer {
+            took_ms: 1,
+            timed_out: false,
+            terminated_early: None,
+            shards: 1,
+            failures: Vec::new(),
+            total: Some((1, false)),
+            total_as_int: false,
+            max_score: Some(1.0),
+            hits: vec![hit],
+            scroll_id: None,
+        }
+    }
+
+    #[test]
+    fn sources_go_in_verbatim() {
+        let shown = Shown { source: SourceFilter::All, id: true, version: true, seq_no: true };
+        let text = String::from_utf8(answer().render(&shown).unwrap().to_vec()).unwrap();
+        insta::assert_snapshot!(text, @r#"{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},"hits":{"total":{"value":1,"relation":"eq"},"max_score":1.0,"hits":[{"_index":"logs","_type":"_doc","_id":"1","_version":2,"_seq_no":3,"_primary_term":1,"_score":1.0,"_source":{ "a" : 1.0, "b": {"c": 2} },"sort":[7],"matched_queries":["q"]}]}}"#);
+    }
+
+    #[test]
+    fn parts_are_left_out_as_asked() {
+        let source = SourceFilter::parse(&json!("b.c")).unwrap();
+        let shown = Shown { source, id: false, version: false, seq_no: false };
+        let answer = Answer { total: None, total_as_int: true, ..answer() };
+        let value: Value = serde_json::from_slice(&answer.render(&shown).unwrap()).unwrap();
+        assert_eq!(value["hits"]["total"], -1);
+        assert_eq!(value["hits"]["hits"][0]["_source"], json!({"b": {"c": 2}}));
+        assert!(value["hits"]["hits"][0].get("_id").is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! BM25 as Lucene's `LegacyBM25Similarity` computes it, which OpenSearch 2 scores with:
+//! `boost · (k1+1) · idf · tf / (tf + k1 · (1 − b + b · dl/avgdl))`.
+
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+/// Lengths whose part of the formula is computed ahead.
+const TABLE: usize = 256;
+
+/// Statistics of a field and a term over a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Statistics {
+    /// Documents that have the field, deleted ones included.
+    pub docs: u64,
+    /// Documents that have the term.
+    pub doc_freq: u64,
+    /// Tokens of the field over all documents.
+    pub tokens: u64,
+}
+
+/// The scoring function of one term.
+#[derive(Clone, Debug)]
+pub(crate) struct Bm25 {
+    /// `boost · (k1+1) · idf`.
+    weight: f32,
+    average_length: f32,
+    /// `1 / (k1 · (1 − b + b · dl/avgdl))` by `dl`.
+    inverse: Box<[f32]>,
+}
+
+/// Computes the inverse document frequency.
+pub(crate) fn idf(docs: u64, doc_freq: u64) -> f32 {
+    (1.0 + (docs as f64 - doc_freq as f64 + 0.5) / (doc_freq as f64 + 0.5)).ln() as f32
+}
+
+impl Bm25 {
+    /// Makes the function of a term.
+    pub(crate) fn new(boost: f32, statistics: Statistics) -> Self {
+        // A snapshot may hold a term in more documents than it counts for the field: never below.
+        let docs = statistics.docs.max(statistics.doc_freq).max(1);
+        let average_length = (statistics.tokens.max(1) as f64 / docs as f64) as f32;
+        let weight = boost * (K1 + 1.0) * idf(docs, statistics.doc_freq);
+        let inverse = (0..TABLE).map(|length| inverse(length as f32, average_length)).collect();
+        Self { weight, average_length, inverse }
+    }
+
+    /// Scores a term that occurs `freq` times in a field of `length` tokens.
+    pub(crate) fn score(&self, freq: u32, length: u32) -> f32 {
+        let inverse = match self.inverse.get(length as usize) {
+            Some(inverse) => *inverse,
+            None => inverse(length as f32, self.average_length),
+        };
+        self.weight - self.weight / (1.0 + freq as f32 * inverse)
+    }
+
+    /// Scores a term of a field without frequencies and norms: each occurs once, in a length of one.
+    pub(crate) fn exact_score(&self) -> f32 {
+        self.score(1, 1)
+    }
+
+    /// Returns what no score exceeds.
+    pub(crate) fn max_score(&self) -> f32 {
+        self.weight
+    }
+}
+
+fn inverse(length: f32, average: f32) -> f32 {
+    1.0 / (K1 * ((1.0 - B) + B * length / average))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(actual: f32, expected: f32) {
+        assert!((actual - expected).abs() < expected.abs() * 1e-6 + 1e-9, "{actual} is not {expected}");
+    }
+
+    /// Worked by hand: idf = ln(1 + (3 − 1 + 0.5)/(1 + 0.5)) = 0.98082924.
+    #[test]
+    fn scores_as_lucene() {
+        close(idf(3, 1), 0.980_829_24);
+        // One document with the one term: idf = ln(1 + 0.5/1.5), length as the average.
+        let one = Bm25::new(1.0, Statistics { docs: 1, doc_freq: 1, tokens: 1 });
+        close(one.score(1, 1), 0.287_682_07);
+        // tf = 2, dl = 4, avgdl = 3: 2.2 · idf · 2 / (2 + 1.2 · (0.25 + 0.75 · 4/3)) = 2.2 · idf · 2/3.5
+        let three = Bm25::new(1.0, Statistics { docs: 3, doc_freq: 1, tokens: 9 });
+        close(three.score(2, 4), 2.2 * 0.980_829_24 * 2.0 / 3.5);
+        close(Bm25::new(2.0, Statistics { docs: 3, doc_freq: 1, tokens: 9 }).score(2, 4), 2.466_085_8);
+    }
+
+    #[test]
+    fn exact_values_score_by_their_idf() {
+        let exact = Bm25::new(1.0, Statistics { docs: 10, doc_freq: 3, tokens: 10 });
+        close(exact.exact_score(), idf(10, 3));
+    }
+}

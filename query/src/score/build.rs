@@ -1,0 +1,179 @@
+//! From a prepared predicate to scorers, row sets and counts.
+
+use roaring::RoaringBitmap;
+use tantivy::COLLECT_BLOCK_BUFFER_LEN;
+use tantivy::postings::Postings;
+
+use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
+use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
+use super::prepare::{LeafScore, Prepared};
+use super::reader::Inverted;
+use super::{BoxScorer, END};
+use crate::error::Result;
+
+/// Opens a scorer over a segment of `rows` rows.
+pub(crate) fn scorer<'a>(
+    prepared: &'a Prepared,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<BoxScorer<'a>> {
+    Ok(match prepared {
+        Prepared::All(score) => Box::new(Everything::new(rows, *score)),
+        Prepared::None => Box::new(Nothing),
+        Prepared::Exact { path, value, score } => match inverted.exact(*path, value)? {
+            Some(postings) => Box::new(TermScorer::new(postings, TermScore::Flat(*score))),
+            None => Box::new(Nothing),
+        },
+        Prepared::Text { path, term, score } => {
+            let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
+            let Some(postings) = text.postings(term)? else { return Ok(Box::new(Nothing)) };
+            let score = match score {
+                LeafScore::Flat(score) => TermScore::Flat(*score),
+                LeafScore::Bm25(function) => {
+                    TermScore::Bm25 { function, norms: text.has_norms().then_some(text) }
+                }
+            };
+            Box::new(TermScorer::new(postings, score))
+        }
+        Prepared::Exists { path, score } => match inverted.exists(*path)? {
+            Some(postings) => Box::new(TermScorer::new(postings, TermScore::Flat(*score))),
+            None => Box::new(Nothing),
+        },
+        Prepared::Rows(found, score) => Box::new(RowSet::new(found.as_ref().clone(), *score)),
+        Prepared::And(parts) => conjunction(parts, inverted, rows)?,
+        Prepared::AtLeast(0, parts) => {
+            let extra = disjunction(parts, 1, inverted, rows)?;
+            Box::new(Optional::new(Box::new(Everything::new(rows, 0.0)), extra))
+        }
+        Prepared::AtLeast(required, parts) => disjunction(parts, *required, inverted, rows)?,
+        Prepared::Not(part) => Box::new(Exclusion::new(
+            Box::new(Everything::new(rows, 0.0)),
+            scorer(part, inverted, rows)?,
+        )),
+        Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
+    })
+}
+
+fn conjunction<'a>(parts: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    let (mut required, mut excluded, mut optional) = (Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Prepared::Not(part) => excluded.push(scorer(part, inverted, rows)?),
+            Prepared::AtLeast(0, parts) => optional.push(disjunction(parts, 1, inverted, rows)?),
+            other => required.push(scorer(other, inverted, rows)?),
+        }
+    }
+    let mut base: BoxScorer<'a> = match required.len() {
+        0 => Box::new(Everything::new(rows, 0.0)),
+        1 => required.remove(0),
+        _ => Box::new(Conjunction::new(required)),
+    };
+    for part in excluded {
+        base = Box::new(Exclusion::new(base, part));
+    }
+    for part in optional {
+        base = Box::new(Optional::new(base, part));
+    }
+    Ok(base)
+}
+
+fn disjunction<'a>(
+    parts: &'a [Prepared],
+    required: usize,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<BoxScorer<'a>> {
+    let mut scorers = Vec::with_capacity(parts.len());
+    for part in parts {
+        let part = scorer(part, inverted, rows)?;
+        if part.doc() != END {
+            scorers.push(part);
+        }
+    }
+    Ok(match scorers.len() {
+        count if count < required => Box::new(Nothing),
+        0 => Box::new(Nothing),
+        1 => scorers.remove(0),
+        _ => Box::new(Disjunction::new(scorers, required)),
+    })
+}
+
+/// Counts the matching rows where the index knows the number without visiting them.
+pub(crate) fn known_count(
+    prepared: &Prepared,
+    inverted: &dyn Inverted,
+    rows: u32,
+    deleted: &RoaringBitmap,
+) -> Result<Option<u64>> {
+    Ok(match prepared {
+        Prepared::None => Some(0),
+        Prepared::All(_) => Some(u64::from(rows).saturating_sub(deleted.len())),
+        Prepared::Rows(found, _) => Some(found.difference_len(deleted)),
+        Prepared::Constant(_, part) => known_count(part, inverted, rows, deleted)?,
+        Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
+        Prepared::And(parts) => {
+            // Optional clauses only score: the count is that of the one that decides.
+            let mut deciding = parts.iter().filter(|part| !matches!(part, Prepared::AtLeast(0, _)));
+            match (deciding.next(), deciding.next()) {
+                (Some(only), None) => known_count(only, inverted, rows, deleted)?,
+                _ => None,
+            }
+        }
+        Prepared::AtLeast(0, _) => Some(u64::from(rows).saturating_sub(deleted.len())),
+        Prepared::AtLeast(1, parts) if parts.len() == 1 => {
+            known_count(&parts[0], inverted, rows, deleted)?
+        }
+        Prepared::Not(part) => match known_count(part, inverted, rows, deleted)? {
+            Some(matched) => Some((u64::from(rows) - deleted.len()).saturating_sub(matched)),
+            None => None,
+        },
+        _ if !deleted.is_empty() => None,
+        Prepared::Exact { path, value, .. } => Some(inverted.exact_count(*path, value)?.into()),
+        Prepared::Text { path, term, .. } => match inverted.text(*path) {
+            Some(text) => Some(text.count(term)?.into()),
+            None => Some(0),
+        },
+        Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
+        Prepared::AtLeast(..) => None,
+    })
+}
+
+/// Collects the matching rows if there are at most `limit`; `None` beyond.
+pub(crate) fn few_rows(
+    prepared: &Prepared,
+    inverted: &dyn Inverted,
+    rows: u32,
+    limit: u64,
+) -> Result<Option<RoaringBitmap>> {
+    let mut scorer = scorer(prepared, inverted, rows)?;
+    if scorer.cost() > limit.saturating_mul(2) {
+        return Ok(None);
+    }
+    let mut found = RoaringBitmap::new();
+    let mut left = limit;
+    let mut doc = scorer.doc();
+    while doc != END {
+        if left == 0 {
+            return Ok(None);
+        }
+        left -= 1;
+        // Rows ascend, so each goes behind the last.
+        let _ = found.try_push(doc);
+        doc = scorer.advance();
+    }
+    Ok(Some(found))
+}
+
+/// Empties postings into a row set.
+pub(crate) fn drain(postings: &mut dyn Postings) -> RoaringBitmap {
+    let mut rows = RoaringBitmap::new();
+    let mut block = [0; COLLECT_BLOCK_BUFFER_LEN];
+    loop {
+        let filled = postings.fill_buffer(&mut block);
+        // Rows ascend, so they always append.
+        let _ = rows.append(block[..filled].iter().copied());
+        if filled < block.len() {
+            return rows;
+        }
+    }
+}

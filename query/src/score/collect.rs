@@ -1,0 +1,341 @@
+//! Driving a scorer: count, keep the best, or keep all.
+//!
+//! A pass over a segment ends as soon as nothing it could still find would change the answer: the
+//! count is known or beyond what is tracked, and the heap is full of rows that cannot be beaten.
+//! Rows come in ascending order and ties are won by the earlier row, so a score that only equals
+//! the worst one kept does not enter.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
+
+use roaring::RoaringBitmap;
+
+use super::build::{known_count, scorer};
+use super::prepare::Prepared;
+use super::reader::Inverted;
+use super::{END, Scorer};
+use crate::compute::Stop;
+use crate::error::Result;
+
+/// Rows between two looks at the clock and the counters.
+const BLOCK: u32 = 4_096;
+
+/// Where a row is: the segment's number in the table, and the row in it. Addresses ascend in the
+/// order of index, shard, segment, row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Address {
+    /// Segment number.
+    pub segment: u32,
+    /// Row number.
+    pub row: u32,
+}
+
+/// A row that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// Its score; 0 where scores are not computed.
+    pub score: f32,
+    /// Where it is.
+    pub address: Address,
+}
+
+impl Eq for Found {}
+
+impl Ord for Found {
+    /// Greater is worse: a lower score, and among equals a later address.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then_with(|| self.address.cmp(&other.address))
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The point behind which a continued search goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cursor {
+    /// Score of the last row, where the order is by score.
+    pub score: Option<f32>,
+    /// Address of the last row; all rows of that score are behind where absent.
+    pub address: Option<Address>,
+}
+
+impl Cursor {
+    fn passes(&self, score: f32, address: Address) -> bool {
+        let behind = self.address.is_some_and(|last| address > last);
+        match self.score {
+            None => behind,
+            Some(last) => match score.total_cmp(&last) {
+                Ordering::Less => true,
+                Ordering::Equal => behind,
+                Ordering::Greater => false,
+            },
+        }
+    }
+}
+
+/// Counter of matching rows, shared by the partitions of a scan.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    tracked: bool,
+    limit: u64,
+    matched: AtomicU64,
+    cut: AtomicBool,
+}
+
+impl Totals {
+    /// Makes a counter that stops caring beyond `limit`; `None` does not count at all.
+    pub(crate) fn new(limit: Option<u64>) -> Self {
+        Self {
+            tracked: limit.is_some(),
+            limit: limit.unwrap_or(0),
+            matched: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+        }
+    }
+
+    fn add(&self, rows: u64) {
+        self.matched.fetch_add(rows, Atomic::Relaxed);
+    }
+
+    /// Whether more matches would not change what is told.
+    fn satisfied(&self) -> bool {
+        !self.tracked || self.matched.load(Atomic::Relaxed) > self.limit
+    }
+
+    /// Whether a segment that only adds to the count is still worth visiting.
+    pub(crate) fn wants_more(&self) -> bool {
+        !self.satisfied()
+    }
+
+    /// Returns the matches counted, and whether there are more than that.
+    pub(crate) fn read(&self) -> (u64, bool) {
+        let matched = self.matched.load(Atomic::Relaxed);
+        if matched > self.limit { (self.limit, true) } else { (matched, self.cut.load(Atomic::Relaxed)) }
+    }
+
+    /// Returns the matches counted, beyond the limit too.
+    pub(crate) fn counted(&self) -> u64 {
+        self.matched.load(Atomic::Relaxed)
+    }
+}
+
+/// Matches that a shard may still have before it stops (`terminate_after`).
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: AtomicU64,
+    spent: AtomicBool,
+}
+
+impl Budget {
+    /// Allows `matches`.
+    pub(crate) fn new(matches: u64) -> Self {
+        Self { left: AtomicU64::new(matches), spent: AtomicBool::new(false) }
+    }
+
+    fn take(&self) -> bool {
+        let took = self
+            .left
+            .fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1))
+            .is_ok();
+        if !took {
+            self.spent.store(true, Atomic::Relaxed);
+        }
+        took
+    }
+
+    /// Whether matches were left out.
+    pub(crate) fn spent(&self) -> bool {
+        self.spent.load(Atomic::Relaxed)
+    }
+}
+
+/// One segment of a pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    /// Segment number.
+    pub segment: u32,
+    /// Rows, deleted ones included.
+    pub rows: u32,
+    /// What matches.
+    pub prepared: &'a Prepared,
+    /// The inverted index.
+    pub inverted: &'a dyn Inverted,
+    /// Deleted rows.
+    pub deleted: &'a RoaringBitmap,
+    /// The counter.
+    pub totals: &'a Totals,
+    /// Matches that are still allowed.
+    pub budget: Option<&'a Budget>,
+    /// Tells to stop.
+    pub stop: &'a Stop,
+}
+
+/// The best rows so far of one partition.
+#[derive(Debug)]
+pub(crate) struct Top {
+    limit: usize,
+    by_score: bool,
+    cursor: Option<Cursor>,
+    heap: BinaryHeap<Found>,
+}
+
+impl Top {
+    /// Keeps `limit` rows: those of the best scores, or the first ones.
+    pub(crate) fn new(limit: usize, by_score: bool, cursor: Option<Cursor>) -> Self {
+        Self { limit, by_score, cursor, heap: BinaryHeap::with_capacity(limit.min(10_000) + 1) }
+    }
+
+    /// Whether a row at or behind the current one, of at most this score, could still enter.
+    fn open_for(&self, max_score: f32) -> bool {
+        if self.heap.len() < self.limit {
+            return self.limit > 0;
+        }
+        self.by_score && self.heap.peek().is_some_and(|worst| max_score > worst.score)
+    }
+
+    fn offer(&mut self, found: Found) {
+        if let Some(cursor) = &self.cursor
+            && !cursor.passes(found.score, found.address)
+        {
+            return;
+        }
+        if self.heap.len() < self.limit {
+            self.heap.push(found);
+        } else if let Some(mut worst) = self.heap.peek_mut()
+            && found < *worst
+        {
+            *worst = found;
+        }
+    }
+
+    /// First row of a segment that can enter: rows before the cursor are skipped unseen where the
+    /// order is theirs.
+    fn start(&self, segment: u32) -> u32 {
+        match self.cursor {
+            Some(Cursor { score: None, address: Some(last) }) => match segment.cmp(&last.segment) {
+                Ordering::Less => END,
+                Ordering::Equal => last.row.saturating_add(1),
+                Ordering::Greater => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Whether no row of a segment can enter.
+    pub(crate) fn passes_over(&self, segment: u32) -> bool {
+        self.start(segment) == END || !self.open_for(f32::INFINITY)
+    }
+
+    /// Returns the rows, best first.
+    pub(crate) fn into_sorted(self) -> Vec<Found> {
+        self.heap.into_sorted_vec()
+    }
+}
+
+/// Counts the matches of a segment.
+pub(crate) fn count(pass: Pass<'_>) -> Result<()> {
+    collect_top(pass, &mut Top::new(0, false, None), false)
+}
+
+/// Offers the matches of a segment to `top`, and counts them. `scores` tells whether to compute
+/// scores though they do not order.
+pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result<()> {
+    let scores = scores || top.by_score;
+    let mut counting = !pass.totals.satisfied();
+    if counting && pass.budget.is_none()
+        && let Some(known) = known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)?
+    {
+        pass.totals.add(known);
+        counting = false;
+    }
+    let start = top.start(pass.segment);
+    if !counting && pass.budget.is_none() && (start == END || !top.open_for(f32::INFINITY)) {
+        return Ok(());
+    }
+    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let max_score = scorer.max_score();
+    let mut doc = if counting || pass.budget.is_some() { scorer.doc() } else { scorer.seek(start) };
+    let (mut counted, mut visited) = (0, 0);
+    while doc != END {
+        if visited % BLOCK == 0 {
+            pass.totals.add(std::mem::take(&mut counted));
+            if pass.stop.requested() {
+                break;
+            }
+            counting = counting && !pass.totals.satisfied();
+        }
+        visited += 1;
+        let collecting = top.open_for(max_score);
+        if !collecting && !counting {
+            if pass.budget.is_none() {
+                break;
+            }
+        }
+        if !pass.deleted.contains(doc) {
+            if let Some(budget) = pass.budget
+                && !budget.take()
+            {
+                break;
+            }
+            counted += u64::from(counting);
+            if collecting && doc >= start {
+                let score = if scores { scorer.score() } else { 0.0 };
+                top.offer(Found { score, address: Address { segment: pass.segment, row: doc } });
+            }
+        }
+        doc = scorer.advance();
+    }
+    pass.totals.add(counted);
+    Ok(())
+}
+
+/// Collects all matches of a segment: rows, their scores where asked, and the greatest score.
+pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
+    let mut found = RoaringBitmap::new();
+    let mut scored = Vec::new();
+    if let (Prepared::All(_), false, None) = (pass.prepared, scores, pass.budget) {
+        found.insert_range(0..pass.rows);
+        found -= pass.deleted;
+        pass.totals.add(found.len());
+        return Ok((found, scored));
+    }
+    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let (mut doc, mut visited) = (scorer.doc(), 0);
+    while doc != END {
+        if visited % BLOCK == 0 && pass.stop.requested() {
+            break;
+        }
+        visited += 1;
+        if !pass.deleted.contains(doc) {
+            if let Some(budget) = pass.budget
+                && !budget.take()
+            {
+                break;
+            }
+            // Rows ascend, so each goes behind the last.
+            let _ = found.try_push(doc);
+            if scores {
+                scored.push(scorer.score());
+            }
+        }
+        doc = scorer.advance();
+    }
+    pass.totals.add(found.len());
+    Ok((found, scored))
+}
+
+/// Tells which of a few ascending rows match.
+pub(crate) fn matching(
+    prepared: &Prepared,
+    inverted: &dyn Inverted,
+    rows: u32,
+    candidates: &[u32],
+) -> Result<Vec<bool>> {
+    let mut scorer: Box<dyn Scorer + '_> = scorer(prepared, inverted, rows)?;
+    Ok(candidates.iter().map(|row| scorer.seek(*row) == *row).collect())
+}

@@ -1,0 +1,186 @@
+//! A segment built by hand, for tests of scoring and plans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::Int64Array;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use millrace_storage::Result;
+use millrace_storage::mapping::{PathId, Scalar};
+use millrace_storage::segment::{ColumnBatch, StoredRow, ValueRange};
+use roaring::RoaringBitmap;
+use tantivy::postings::Postings;
+use tantivy::{DocSet, TERMINATED};
+
+use super::reader::{Inverted, SegmentReader, TextReader};
+use crate::table::node::RawBound;
+
+/// Postings as a list of `(row, frequency)`.
+pub(crate) struct List(Vec<(u32, u32)>, usize);
+
+impl DocSet for List {
+    fn advance(&mut self) -> u32 {
+        self.1 += 1;
+        self.doc()
+    }
+    fn doc(&self) -> u32 {
+        self.0.get(self.1).map_or(TERMINATED, |(row, _)| *row)
+    }
+    fn size_hint(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+impl Postings for List {
+    fn term_freq(&self) -> u32 {
+        self.0[self.1].1
+    }
+    fn append_positions_with_offset(&mut self, _offset: u32, _output: &mut Vec<u32>) {}
+}
+
+/// A segment with one text field (path 1), one keyword field (path 2) and one number (column 3).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fixture {
+    texts: Vec<Vec<String>>,
+    keywords: Vec<String>,
+    numbers: Vec<i64>,
+}
+
+pub(crate) const TEXT: PathId = PathId(1);
+pub(crate) const KEYWORD: PathId = PathId(2);
+pub(crate) const NUMBER: PathId = PathId(3);
+
+impl Fixture {
+    /// Makes a segment of `(text, keyword, number)` rows.
+    pub(crate) fn new(rows: &[(&str, &str, i64)]) -> Arc<Self> {
+        Arc::new(Self {
+            texts: rows.iter().map(|row| row.0.split_whitespace().map(str::to_owned).collect()).collect(),
+            keywords: rows.iter().map(|row| row.1.to_owned()).collect(),
+            numbers: rows.iter().map(|row| row.2).collect(),
+        })
+    }
+
+    fn keyword_rows(&self, matches: impl Fn(&str) -> bool) -> Vec<(u32, u32)> {
+        let rows = self.keywords.iter().enumerate().filter(|(_, keyword)| matches(keyword));
+        rows.map(|(row, _)| (row as u32, 1)).collect()
+    }
+}
+
+fn list(rows: Vec<(u32, u32)>) -> Option<Box<dyn Postings>> {
+    (!rows.is_empty()).then(|| Box::new(List(rows, 0)) as Box<dyn Postings>)
+}
+
+fn bitmap(rows: &[(u32, u32)]) -> RoaringBitmap {
+    rows.iter().map(|(row, _)| *row).collect()
+}
+
+#[async_trait]
+impl SegmentReader for Fixture {
+    fn rows(&self) -> u32 {
+        self.keywords.len() as u32
+    }
+    async fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+        Ok(Arc::new(self.clone()))
+    }
+    async fn range_rows(
+        &self,
+        _column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap> {
+        let ValueRange::I64(from, to) = range else { panic!("a range of numbers") };
+        let rows = self.numbers.iter().enumerate();
+        let rows = rows.filter(|(row, n)| {
+            (from..=to).contains(n) && among.is_none_or(|among| among.contains(*row as u32))
+        });
+        Ok(rows.map(|(row, _)| row as u32).collect())
+    }
+    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        Ok(ids.iter().filter_map(|id| id.parse::<u32>().ok()).collect())
+    }
+    fn scan(&self, columns: &[PathId], rows: Option<RoaringBitmap>) -> BoxStream<'static, Result<ColumnBatch>> {
+        let rows: Vec<u32> = rows.map_or_else(|| (0..self.rows()).collect(), |rows| rows.iter().collect());
+        let numbers = Int64Array::from_iter_values(rows.iter().map(|row| self.numbers[*row as usize]));
+        let numbers: arrow::array::ArrayRef = Arc::new(numbers);
+        let columns = columns.iter().map(|_| Arc::clone(&numbers)).collect();
+        futures::stream::once(async move { Ok(ColumnBatch { rows, columns }) }).boxed()
+    }
+    async fn fetch(&self, rows: &[u32], _with_source: bool) -> Result<Vec<StoredRow>> {
+        let stored = |row: &u32| StoredRow {
+            row: *row,
+            id: row.to_string(),
+            version: 1,
+            seq_no: u64::from(*row),
+            primary_term: 1,
+            routing: None,
+            source: Bytes::from_static(b"{}"),
+            ignored: Vec::new(),
+        };
+        Ok(rows.iter().map(stored).collect())
+    }
+}
+
+impl Inverted for Fixture {
+    fn exact(&self, _path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>> {
+        let Scalar::Str(value) = value else { return Ok(None) };
+        Ok(list(self.keyword_rows(|keyword| keyword == value)))
+    }
+    fn exact_count(&self, _path: PathId, value: &Scalar) -> Result<u32> {
+        let Scalar::Str(value) = value else { return Ok(0) };
+        Ok(self.keyword_rows(|keyword| keyword == value).len() as u32)
+    }
+    fn has_exact(&self, path: PathId) -> bool {
+        path == KEYWORD
+    }
+    fn prefix_rows(&self, _path: PathId, prefix: &str) -> Result<RoaringBitmap> {
+        Ok(bitmap(&self.keyword_rows(|keyword| keyword.starts_with(prefix))))
+    }
+    fn range_rows(&self, _path: PathId, _from: &RawBound, _to: &RawBound) -> Result<RoaringBitmap> {
+        Ok(RoaringBitmap::new())
+    }
+    fn exists(&self, _path: PathId) -> Result<Option<Box<dyn Postings>>> {
+        Ok(list(self.keyword_rows(|_| true)))
+    }
+    fn exists_count(&self, _path: PathId) -> Result<u32> {
+        Ok(self.keywords.len() as u32)
+    }
+    fn text(&self, _path: PathId) -> Option<&dyn TextReader> {
+        Some(self)
+    }
+}
+
+impl TextReader for Fixture {
+    fn docs(&self) -> u32 {
+        self.texts.iter().filter(|tokens| !tokens.is_empty()).count() as u32
+    }
+    fn tokens(&self) -> u64 {
+        self.texts.iter().map(|tokens| tokens.len() as u64).sum()
+    }
+    fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
+        let mut rows = BTreeMap::new();
+        for (row, tokens) in self.texts.iter().enumerate() {
+            let freq = tokens.iter().filter(|token| *token == term).count() as u32;
+            if freq > 0 {
+                rows.insert(row as u32, freq);
+            }
+        }
+        Ok(list(rows.into_iter().collect()))
+    }
+    fn count(&self, term: &str) -> Result<u32> {
+        Ok(self.texts.iter().filter(|tokens| tokens.iter().any(|token| token == term)).count() as u32)
+    }
+    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
+        let starts = |tokens: &Vec<String>| tokens.iter().any(|token| token.starts_with(prefix));
+        let rows = self.texts.iter().enumerate().filter(|(_, tokens)| starts(tokens));
+        Ok(rows.map(|(row, _)| row as u32).collect())
+    }
+    fn has_norms(&self) -> bool {
+        true
+    }
+    fn norm(&self, row: u32) -> u32 {
+        self.texts[row as usize].len() as u32
+    }
+}

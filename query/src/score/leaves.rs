@@ -1,0 +1,174 @@
+//! Scorers of single conditions: postings, row sets, everything, nothing.
+
+use roaring::RoaringBitmap;
+use roaring::bitmap::IntoIter;
+use tantivy::postings::Postings;
+
+use super::bm25::Bm25;
+use super::reader::TextReader;
+use super::{END, Scorer};
+
+/// No row.
+#[derive(Debug)]
+pub(crate) struct Nothing;
+
+impl Scorer for Nothing {
+    fn doc(&self) -> u32 {
+        END
+    }
+    fn advance(&mut self) -> u32 {
+        END
+    }
+    fn seek(&mut self, _target: u32) -> u32 {
+        END
+    }
+    fn score(&mut self) -> f32 {
+        0.0
+    }
+    fn max_score(&self) -> f32 {
+        0.0
+    }
+    fn cost(&self) -> u64 {
+        0
+    }
+}
+
+/// Every row of a segment, with one score.
+#[derive(Debug)]
+pub(crate) struct Everything {
+    row: u32,
+    rows: u32,
+    score: f32,
+}
+
+impl Everything {
+    /// Starts at row 0 of `rows`.
+    pub(crate) fn new(rows: u32, score: f32) -> Self {
+        Self { row: if rows == 0 { END } else { 0 }, rows, score }
+    }
+}
+
+impl Scorer for Everything {
+    fn doc(&self) -> u32 {
+        self.row
+    }
+    fn advance(&mut self) -> u32 {
+        self.seek(self.row.saturating_add(1))
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.row < target {
+            self.row = if target >= self.rows { END } else { target };
+        }
+        self.row
+    }
+    fn score(&mut self) -> f32 {
+        self.score
+    }
+    fn max_score(&self) -> f32 {
+        self.score
+    }
+    fn cost(&self) -> u64 {
+        self.rows.into()
+    }
+}
+
+/// The rows of a bitmap, with one score.
+pub(crate) struct RowSet {
+    rows: IntoIter,
+    row: u32,
+    cost: u64,
+    score: f32,
+}
+
+impl RowSet {
+    /// Starts at the least row.
+    pub(crate) fn new(rows: RoaringBitmap, score: f32) -> Self {
+        let cost = rows.len();
+        let mut rows = rows.into_iter();
+        let row = rows.next().unwrap_or(END);
+        Self { rows, row, cost, score }
+    }
+}
+
+impl Scorer for RowSet {
+    fn doc(&self) -> u32 {
+        self.row
+    }
+    fn advance(&mut self) -> u32 {
+        self.row = self.rows.next().unwrap_or(END);
+        self.row
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.row < target {
+            self.rows.advance_to(target);
+            self.row = self.rows.next().unwrap_or(END);
+        }
+        self.row
+    }
+    fn score(&mut self) -> f32 {
+        self.score
+    }
+    fn max_score(&self) -> f32 {
+        self.score
+    }
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+/// How the rows of a posting list score.
+pub(crate) enum TermScore<'a> {
+    /// All alike.
+    Flat(f32),
+    /// By frequency and, where the field keeps norms, length.
+    Bm25 {
+        /// The term's function.
+        function: &'a Bm25,
+        /// Source of lengths.
+        norms: Option<&'a dyn TextReader>,
+    },
+}
+
+/// The rows of a posting list.
+pub(crate) struct TermScorer<'a> {
+    postings: Box<dyn Postings>,
+    score: TermScore<'a>,
+}
+
+impl<'a> TermScorer<'a> {
+    /// Starts at the first row.
+    pub(crate) fn new(postings: Box<dyn Postings>, score: TermScore<'a>) -> Self {
+        Self { postings, score }
+    }
+}
+
+impl Scorer for TermScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.postings.doc()
+    }
+    fn advance(&mut self) -> u32 {
+        self.postings.advance()
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        // Postings must not be asked to seek backwards.
+        if self.postings.doc() < target { self.postings.seek(target) } else { self.postings.doc() }
+    }
+    fn score(&mut self) -> f32 {
+        match &self.score {
+            TermScore::Flat(score) => *score,
+            TermScore::Bm25 { function, norms } => {
+                let length = norms.map_or(1, |norms| norms.norm(self.postings.doc()));
+                function.score(self.postings.term_freq(), length)
+            }
+        }
+    }
+    fn max_score(&self) -> f32 {
+        match &self.score {
+            TermScore::Flat(score) => *score,
+            TermScore::Bm25 { function, .. } => function.max_score(),
+        }
+    }
+    fn cost(&self) -> u64 {
+        self.postings.size_hint().into()
+    }
+}

@@ -1,0 +1,41 @@
+//! Finding and scoring rows of one segment, a document at a time.
+//!
+//! [`prepare`](prepare::prepare) turns a [`crate::table::node::Node`] into a [`prepare::Prepared`]
+//! for one segment (this part reads columns and awaits); [`build::scorer`] opens postings over it,
+//! and [`collect`] drives the scorer. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
+//! terms in `f32`, sums in `f64`.
+
+pub(crate) mod bm25;
+pub(crate) mod boolean;
+pub(crate) mod build;
+pub(crate) mod collect;
+pub(crate) mod leaves;
+pub(crate) mod prepare;
+pub(crate) mod reader;
+
+/// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
+pub(crate) const END: u32 = tantivy::TERMINATED;
+
+/// Matching rows in ascending order, with their scores. A new scorer stands on its first row.
+pub(crate) trait Scorer: Send {
+    /// Returns the current row, [`END`] at the end.
+    fn doc(&self) -> u32;
+    /// Goes to the next row.
+    fn advance(&mut self) -> u32;
+    /// Goes to the first row at or behind `target`; stays where it is already there.
+    fn seek(&mut self, target: u32) -> u32;
+    /// Scores the current row.
+    fn score(&mut self) -> f32;
+    /// Returns a bound that no score of this scorer exceeds.
+    fn max_score(&self) -> f32;
+    /// Estimates how many rows it would visit.
+    fn cost(&self) -> u64;
+}
+
+/// A scorer that may borrow from the segment.
+pub(crate) type BoxScorer<'a> = Box<dyn Scorer + 'a>;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

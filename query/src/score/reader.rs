@@ -1,0 +1,190 @@
+//! What searching needs of a segment, as traits: the store's segments implement them, and tests
+//! build small ones by hand.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use millrace_storage::Result;
+use millrace_storage::bundle::{Bundle, TextIndex};
+use millrace_storage::mapping::{PathId, Scalar};
+use millrace_storage::segment::{ColumnBatch, Segment, StoredRow, ValueRange};
+use roaring::RoaringBitmap;
+use tantivy::postings::Postings;
+
+use crate::table::node::RawBound;
+
+/// A segment as a search reads it.
+#[async_trait]
+pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
+    /// Counts rows, deleted ones included.
+    fn rows(&self) -> u32;
+    /// Returns the inverted index.
+    async fn inverted(&self) -> Result<Arc<dyn Inverted>>;
+    /// Finds the rows with a value of a column in a range.
+    async fn range_rows(
+        &self,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap>;
+    /// Finds the rows of document ids.
+    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap>;
+    /// Reads columns.
+    fn scan(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+    ) -> BoxStream<'static, Result<ColumnBatch>>;
+    /// Reads metadata and source of a few rows.
+    async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>>;
+}
+
+/// An inverted index as a search reads it.
+pub(crate) trait Inverted: fmt::Debug + Send + Sync {
+    /// Opens the postings of an exact value.
+    fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
+    /// Counts the rows with an exact value.
+    fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
+    /// Whether the exact values of a path are terms.
+    fn has_exact(&self, path: PathId) -> bool;
+    /// Finds the rows with an exact value that starts with a string.
+    fn prefix_rows(&self, path: PathId, prefix: &str) -> Result<RoaringBitmap>;
+    /// Finds the rows with an exact value between byte strings.
+    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
+    /// Opens the postings of the rows that have a path.
+    fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
+    /// Counts the rows that have a path.
+    fn exists_count(&self, path: PathId) -> Result<u32>;
+    /// Returns the full-text index of a path.
+    fn text(&self, path: PathId) -> Option<&dyn TextReader>;
+}
+
+/// A full-text index as a search reads it.
+pub(crate) trait TextReader: Send + Sync {
+    /// Counts the rows that have the field.
+    fn docs(&self) -> u32;
+    /// Counts the tokens of the field.
+    fn tokens(&self) -> u64;
+    /// Opens the postings of a term.
+    fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
+    /// Counts the rows with a term.
+    fn count(&self, term: &str) -> Result<u32>;
+    /// Finds the rows with a term that starts with a string.
+    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap>;
+    /// Whether norms are kept.
+    fn has_norms(&self) -> bool;
+    /// Returns the field's length in a row.
+    fn norm(&self, row: u32) -> u32;
+}
+
+#[async_trait]
+impl SegmentReader for Segment {
+    fn rows(&self) -> u32 {
+        Segment::rows(self)
+    }
+
+    async fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+        let bundle = self.bundle().await?;
+        Ok(bundle)
+    }
+
+    async fn range_rows(
+        &self,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap> {
+        Segment::range_rows(self, column, range, among).await
+    }
+
+    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        Segment::id_rows(self, ids).await
+    }
+
+    fn scan(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+    ) -> BoxStream<'static, Result<ColumnBatch>> {
+        Segment::scan(self, columns, rows)
+    }
+
+    async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+        Segment::fetch(self, rows, with_source).await
+    }
+}
+
+fn boxed<P: Postings>(postings: P) -> Box<dyn Postings> {
+    Box::new(postings)
+}
+
+impl Inverted for Bundle {
+    fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>> {
+        Ok(self.postings(path, value)?.map(boxed))
+    }
+
+    fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32> {
+        self.doc_freq(path, value)
+    }
+
+    fn has_exact(&self, path: PathId) -> bool {
+        Bundle::has_exact(self, path)
+    }
+
+    fn prefix_rows(&self, path: PathId, prefix: &str) -> Result<RoaringBitmap> {
+        Bundle::prefix_rows(self, path, prefix.as_bytes())
+    }
+
+    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap> {
+        Bundle::range_rows(
+            self,
+            path,
+            from.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
+            to.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
+        )
+    }
+
+    fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>> {
+        Ok(Bundle::exists(self, path)?.map(boxed))
+    }
+
+    fn exists_count(&self, path: PathId) -> Result<u32> {
+        Ok(Bundle::exists(self, path)?.map_or(0, |postings| postings.doc_freq()))
+    }
+
+    fn text(&self, path: PathId) -> Option<&dyn TextReader> {
+        Bundle::text(self, path).map(|text| text as &dyn TextReader)
+    }
+}
+
+impl TextReader for TextIndex {
+    fn docs(&self) -> u32 {
+        self.doc_count()
+    }
+
+    fn tokens(&self) -> u64 {
+        self.total_tokens()
+    }
+
+    fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
+        Ok(TextIndex::postings(self, term)?.map(boxed))
+    }
+
+    fn count(&self, term: &str) -> Result<u32> {
+        self.doc_freq(term)
+    }
+
+    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
+        TextIndex::prefix_rows(self, prefix)
+    }
+
+    fn has_norms(&self) -> bool {
+        TextIndex::has_norms(self)
+    }
+
+    fn norm(&self, row: u32) -> u32 {
+        TextIndex::norm(self, row)
+    }
+}

@@ -1,0 +1,173 @@
+use std::sync::Arc;
+
+use millrace_storage::mapping::Scalar;
+use millrace_storage::segment::ValueRange;
+use roaring::RoaringBitmap;
+
+use super::bm25::{Bm25, Statistics, idf};
+use super::collect::{self, Address, Cursor, Pass, Top, Totals};
+use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
+use super::prepare::{Prepared, Source, prepare};
+use super::reader::SegmentReader;
+use super::{END, build};
+use crate::compute::{Compute, Stop};
+use crate::table::node::{ExactValue, Node, Weight};
+
+fn fixture() -> Arc<Fixture> {
+    Fixture::new(&[
+        ("disk full on node", "error", 1),
+        ("disk ok", "info", 2),
+        ("node joined", "info", 3),
+        ("disk disk full", "error", 4),
+        ("cluster green", "info", 5),
+    ])
+}
+
+fn text(term: &str, slot: usize) -> Node {
+    Node::Text { path: TEXT, term: term.into(), weight: Weight::Bm25(slot) }
+}
+
+fn keyword(value: &str) -> Node {
+    let value = ExactValue { value: Scalar::Str(value.into()), range: None };
+    Node::Exact { path: KEYWORD, column: KEYWORD, value, weight: Weight::None }
+}
+
+fn range(from: i64, to: i64) -> Node {
+    Node::ColumnRange { column: NUMBER, range: ValueRange::I64(from, to), weight: Weight::None }
+}
+
+/// Functions of `disk` (3 of 5 documents) and `full` (2 of 5), 13 tokens.
+fn functions() -> Vec<Arc<Bm25>> {
+    let of = |doc_freq| Arc::new(Bm25::new(1.0, Statistics { docs: 5, doc_freq, tokens: 13 }));
+    vec![of(3), of(2)]
+}
+
+async fn prepared(node: &Node) -> (Source, Prepared) {
+    let reader = fixture();
+    let source = Source {
+        number: 0,
+        inverted: reader.inverted().await.unwrap(),
+        reader,
+        functions: Arc::new(functions()),
+        compute: Compute::new(1),
+    };
+    let prepared = prepare(node, &source, None).await.unwrap();
+    (source, prepared)
+}
+
+async fn rows(node: Node) -> Vec<u32> {
+    let (source, prepared) = prepared(&node).await;
+    let mut scorer = build::scorer(&prepared, source.inverted.as_ref(), 5).unwrap();
+    let mut rows = Vec::new();
+    while scorer.doc() != END {
+        rows.push(scorer.doc());
+        scorer.advance();
+    }
+    rows
+}
+
+#[tokio::test]
+async fn combinations_find_their_rows() {
+    let not = |node| Node::Not(Box::new(node));
+    assert_eq!(rows(Node::And(vec![text("disk", 0), text("full", 1)])).await, [0, 3]);
+    assert_eq!(rows(Node::AtLeast(1, vec![text("full", 1), text("joined", 0)])).await, [0, 2, 3]);
+    assert_eq!(
+        rows(Node::AtLeast(2, vec![text("disk", 0), text("full", 1), text("node", 0)])).await,
+        [0, 3]
+    );
+    assert_eq!(rows(Node::And(vec![keyword("info"), range(3, 9)])).await, [2, 4]);
+    assert_eq!(rows(not(keyword("info"))).await, [0, 3]);
+    assert_eq!(rows(Node::And(vec![not(keyword("error")), text("disk", 0)])).await, [1]);
+    assert_eq!(
+        rows(Node::And(vec![keyword("info"), Node::AtLeast(0, vec![text("disk", 0)])])).await,
+        [1, 2, 4]
+    );
+    assert_eq!(rows(Node::AtLeast(0, vec![text("disk", 0)])).await, [0, 1, 2, 3, 4]);
+    let ids: Arc<[String]> = vec!["1".to_owned(), "4".to_owned()].into();
+    assert_eq!(rows(Node::Ids { values: ids, weight: Weight::None }).await, [1, 4]);
+}
+
+async fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u64) {
+    let (source, prepared) = prepared(&node).await;
+    let (totals, stop, deleted) = (Totals::new(Some(u64::MAX)), Stop::default(), RoaringBitmap::new());
+    let mut top = Top::new(limit, true, cursor);
+    let pass = Pass {
+        segment: 0,
+        rows: 5,
+        prepared: &prepared,
+        inverted: source.inverted.as_ref(),
+        deleted: &deleted,
+        totals: &totals,
+        budget: None,
+        stop: &stop,
+    };
+    collect::collect_top(pass, &mut top, true).unwrap();
+    let found = top.into_sorted().into_iter().map(|found| (found.address.row, found.score)).collect();
+    (found, totals.read().0)
+}
+
+#[tokio::test]
+async fn scores_add_up_and_order() {
+    let node = Node::AtLeast(1, vec![text("disk", 0), text("full", 1)]);
+    let (found, total) = top(node, 2, None).await;
+    assert_eq!(total, 3);
+    assert_eq!(found.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [3, 0]);
+    // Row 3: "disk" twice and "full" once in three tokens, 2.6 on average.
+    let part = |idf: f32, tf: f32| 2.2 * idf * tf / (tf + 1.2 * (0.25 + 0.75 * 3.0 / 2.6));
+    let expected = part(idf(5, 3), 2.0) + part(idf(5, 2), 1.0);
+    assert!((found[0].1 - expected).abs() < 1e-5, "{} is not {expected}", found[0].1);
+}
+
+#[tokio::test]
+async fn filters_do_not_score_and_optional_clauses_do() {
+    let (found, _) = top(Node::And(vec![keyword("error"), range(0, 9)]), 10, None).await;
+    assert_eq!(found, [(0, 0.0), (3, 0.0)]);
+    let optional = Node::AtLeast(0, vec![text("disk", 0)]);
+    let (found, _) = top(Node::And(vec![keyword("info"), optional]), 10, None).await;
+    assert_eq!(found.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2, 4]);
+    assert!(found[0].1 > 0.0 && found[1].1 == 0.0);
+    let constant = Node::Constant(3.0, Box::new(keyword("error")));
+    assert_eq!(top(constant, 10, None).await.0, [(0, 3.0), (3, 3.0)]);
+}
+
+#[tokio::test]
+async fn a_cursor_goes_on_behind_ties() {
+    let all = || Node::All(Weight::Constant(1.0));
+    let (found, _) = top(all(), 2, None).await;
+    assert_eq!(found, [(0, 1.0), (1, 1.0)]);
+    let address = Some(Address { segment: 0, row: 1 });
+    let (found, total) = top(all(), 2, Some(Cursor { score: Some(1.0), address })).await;
+    assert_eq!((found, total), (vec![(2, 1.0), (3, 1.0)], 5));
+    let (found, _) = top(all(), 2, Some(Cursor { score: Some(1.0), address: None })).await;
+    assert!(found.is_empty());
+}
+
+#[tokio::test]
+async fn counts_come_from_the_index_where_nothing_is_deleted() {
+    let (source, prepared) = prepared(&keyword("info")).await;
+    let inverted = source.inverted.as_ref();
+    let none = RoaringBitmap::new();
+    assert_eq!(build::known_count(&prepared, inverted, 5, &none).unwrap(), Some(3));
+    let some: RoaringBitmap = [1].into_iter().collect();
+    assert_eq!(build::known_count(&prepared, inverted, 5, &some).unwrap(), None);
+    assert_eq!(build::known_count(&Prepared::All(1.0), inverted, 5, &some).unwrap(), Some(4));
+}
+
+#[tokio::test]
+async fn totals_stop_beyond_what_is_tracked() {
+    let totals = Totals::new(Some(2));
+    let (source, prepared) = prepared(&Node::All(Weight::None)).await;
+    let (stop, deleted) = (Stop::default(), RoaringBitmap::new());
+    let pass = Pass {
+        segment: 0,
+        rows: 5,
+        prepared: &prepared,
+        inverted: source.inverted.as_ref(),
+        deleted: &deleted,
+        totals: &totals,
+        budget: None,
+        stop: &stop,
+    };
+    collect::count(pass).unwrap();
+    assert_eq!(totals.read(), (2, true));
+}

@@ -1,0 +1,149 @@
+//! Open scrolls: what is pinned between pages, for whom, and until when.
+//!
+//! At most so many are open; one more is refused. Contexts that are not asked for within their
+//! keep-alive are dropped whenever the registry is used, by the injected clock.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use millrace_storage::{Principal, SharedClock};
+use parking_lot::Mutex;
+use rand::Rng;
+
+use crate::error::{Error, Result};
+
+/// Bytes of randomness in an id.
+const ID_BYTES: usize = 24;
+
+/// The open contexts; `T` is what is pinned.
+#[derive(Debug)]
+pub(crate) struct Scrolls<T> {
+    clock: SharedClock,
+    limit: usize,
+    open: Mutex<HashMap<String, Entry<T>>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    owner: String,
+    expires_ms: i64,
+    keep_alive_ms: u64,
+    context: Arc<T>,
+}
+
+impl<T> Scrolls<T> {
+    /// Makes a registry of at most `limit` contexts.
+    pub(crate) fn new(clock: SharedClock, limit: usize) -> Self {
+        Self { clock, limit, open: Mutex::default() }
+    }
+
+    /// Opens a context and returns its id.
+    pub(crate) fn open(&self, owner: &Principal, context: T, keep_alive_ms: u64) -> Result<String> {
+        let mut bytes = [0_u8; ID_BYTES];
+        rand::rng().fill_bytes(&mut bytes);
+        let mut id = String::with_capacity(2 * ID_BYTES);
+        for byte in bytes {
+            // Writing to a string cannot fail.
+            let _ = write!(id, "{byte:02x}");
+        }
+        let mut open = self.alive();
+        if open.len() >= self.limit {
+            return Err(Error::Rejected(format!(
+                "Trying to create too many scroll contexts. Must be less than or equal to: [{}]. This limit can be set by changing the [search.max_open_scroll_context] setting.",
+                self.limit
+            )));
+        }
+        let entry = Entry {
+            owner: owner.name().to_owned(),
+            expires_ms: self.expiry(keep_alive_ms),
+            keep_alive_ms,
+            context: Arc::new(context),
+        };
+        open.insert(id.clone(), entry);
+        Ok(id)
+    }
+
+    /// Returns a context and keeps it alive for longer.
+    pub(crate) fn get(&self, id: &str, owner: &Principal, keep_alive_ms: Option<u64>) -> Result<Arc<T>> {
+        let mut open = self.alive();
+        let entry = open
+            .get_mut(id)
+            .filter(|entry| entry.owner == owner.name())
+            .ok_or_else(|| Error::ScrollNotFound(id.to_owned()))?;
+        if let Some(keep_alive_ms) = keep_alive_ms {
+            entry.keep_alive_ms = keep_alive_ms;
+        }
+        entry.expires_ms = self.expiry(entry.keep_alive_ms);
+        Ok(Arc::clone(&entry.context))
+    }
+
+    /// Closes a context; whether there was one of the caller's.
+    pub(crate) fn close(&self, id: &str, owner: &Principal) -> bool {
+        let mut open = self.alive();
+        match open.get(id) {
+            Some(entry) if entry.owner == owner.name() => open.remove(id).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Closes all contexts of the caller; how many there were.
+    pub(crate) fn close_all(&self, owner: &Principal) -> usize {
+        let mut open = self.alive();
+        let before = open.len();
+        open.retain(|_, entry| entry.owner != owner.name());
+        before - open.len()
+    }
+
+    fn expiry(&self, keep_alive_ms: u64) -> i64 {
+        self.clock.now_ms().saturating_add(i64::try_from(keep_alive_ms).unwrap_or(i64::MAX))
+    }
+
+    /// Locks the registry with the expired contexts dropped.
+    fn alive(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Entry<T>>> {
+        let now = self.clock.now_ms();
+        let mut open = self.open.lock();
+        open.retain(|_, entry| entry.expires_ms > now);
+        open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_storage::ManualClock;
+
+    use super::*;
+
+    fn principal(name: &str) -> Principal {
+        Principal::new(name, Vec::new())
+    }
+
+    #[test]
+    fn contexts_expire_unless_asked_for() {
+        let clock = Arc::new(ManualClock::new(0));
+        let scrolls = Scrolls::new(Arc::clone(&clock) as SharedClock, 10);
+        let ann = principal("ann");
+        let id = scrolls.open(&ann, 1, 1_000).unwrap();
+        clock.advance_ms(900);
+        assert_eq!(*scrolls.get(&id, &ann, None).unwrap(), 1);
+        clock.advance_ms(900);
+        assert_eq!(*scrolls.get(&id, &ann, Some(5_000)).unwrap(), 1);
+        clock.advance_ms(4_999);
+        assert!(scrolls.get(&id, &ann, None).is_ok());
+        clock.advance_ms(5_000);
+        let error = scrolls.get(&id, &ann, None).unwrap_err();
+        assert_eq!(error.status(), 404);
+    }
+
+    #[test]
+    fn contexts_are_bounded_and_belong_to_their_caller() {
+        let scrolls = Scrolls::new(Arc::new(ManualClock::new(0)), 2);
+        let (ann, bob) = (principal("ann"), principal("bob"));
+        let id = scrolls.open(&ann, (), 1_000).unwrap();
+        scrolls.open(&bob, (), 1_000).unwrap();
+        assert_eq!(scrolls.open(&ann, (), 1_000).unwrap_err().status(), 429);
+        assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
+        assert_eq!(scrolls.close_all(&ann), 1);
+        assert!(!scrolls.close(&id, &ann));
+    }
+}

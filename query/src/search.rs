@@ -1,0 +1,377 @@
+//! One search: order, plan, rows, hits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::physical_plan::displayable;
+use millrace_storage::metadata::IndexMeta;
+use roaring::RoaringBitmap;
+
+use crate::compute::{Compute, StopOnDrop};
+use crate::dsl::body::{SearchBody, Slice, StoredFields};
+use crate::dsl::lower;
+use crate::dsl::query::Query;
+use crate::dsl::sort::{SortBy, SortKey};
+use crate::dsl::source_filter::SourceFilter;
+use crate::error::{Error, Result, ShardFailure};
+use crate::fetch;
+use crate::order::{Order, Point};
+use crate::plan::{FoundRows, Planner, Shape};
+use crate::response::{Hit, Shown};
+use crate::routing;
+use crate::table::resolve::setting;
+use crate::table::{IndexTable, ScanOptions, TableSnapshot};
+
+/// Hits returned where the request does not say.
+const DEFAULT_SIZE: usize = 10;
+/// Greatest `from + size` where the index does not say.
+const MAX_RESULT_WINDOW: usize = 10_000;
+/// Most slices of a scroll where the index does not say.
+const MAX_SLICES: usize = 1_024;
+/// Rows of one step while a slice is cut.
+const SLICE_STEP: usize = 10_000;
+
+/// Runs searches over pinned snapshots.
+#[derive(Clone, Debug)]
+pub(crate) struct Searcher {
+    /// Plans and runs.
+    pub planner: Planner,
+    /// Where work is done.
+    pub compute: Compute,
+}
+
+/// One search over a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Search<'a> {
+    /// What is searched.
+    pub snapshot: Arc<TableSnapshot>,
+    /// What matches.
+    pub query: &'a Query,
+    /// The order, as asked.
+    pub sort: &'a [SortKey],
+    /// Hits to skip.
+    pub from: usize,
+    /// Hits to return.
+    pub size: usize,
+    /// Where to go on.
+    pub after: Option<Point>,
+    /// Whether scores are computed though they do not order.
+    pub track_scores: bool,
+    /// How many matches are counted.
+    pub track: Option<u64>,
+    /// Whether statistics of all shards are joined.
+    pub global_statistics: bool,
+    /// Matches after which a shard stops.
+    pub terminate_after: u64,
+    /// Milliseconds after which what was found so far is the result.
+    pub timeout_ms: Option<u64>,
+    /// What `now` means.
+    pub now_ms: i64,
+}
+
+/// What a search found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Rows in order.
+    pub rows: FoundRows,
+    /// The order.
+    pub order: Order,
+    /// Whether scores were computed.
+    pub scored: bool,
+    /// Matches and whether there are more, where counted.
+    pub total: Option<(u64, bool)>,
+    /// Greatest score.
+    pub max_score: Option<f32>,
+    /// Whether time was over.
+    pub timed_out: bool,
+    /// Whether shards stopped early, where they could.
+    pub terminated_early: Option<bool>,
+    /// Shards that could not answer.
+    pub failures: Vec<ShardFailure>,
+}
+
+impl Searcher {
+    /// Finds the rows of a search. Rows are not fetched yet.
+    pub(crate) async fn find(&self, search: Search<'_>) -> Result<Found> {
+        let sort = implied(search.sort);
+        let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)?;
+        let mut failures = Vec::new();
+        let mut snapshot = Arc::clone(&search.snapshot);
+        if !failed.is_empty() {
+            let places: Vec<usize> = failed.iter().map(|(place, _)| *place).collect();
+            for (place, error) in failed {
+                failures.extend(index_failures(&snapshot, place, error));
+            }
+            snapshot = Arc::new(silenced(&snapshot, &places));
+        }
+        let scored = order.by_score() || search.track_scores;
+        let cursor = search.after.as_ref().and_then(|after| order.cursor(after));
+        let behind = match (&search.after, cursor) {
+            (Some(after), None) => Some(order.behind(after)),
+            _ => None,
+        };
+        let filter = (!lower::is_everything(search.query)).then(|| match scored {
+            true => lower::lower(search.query),
+            false => lower::lower_filter(search.query),
+        });
+        let options = ScanOptions {
+            now_ms: search.now_ms,
+            track: search.track,
+            global_statistics: search.global_statistics,
+            cursor,
+            terminate_after: search.terminate_after,
+        };
+        let keys = order.keys.clone();
+        let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
+        let handle = Arc::clone(table.handle());
+        let _guard = StopOnDrop(Arc::clone(&handle.stop));
+        let shape = Shape {
+            filter,
+            behind,
+            order: &order,
+            scores: scored,
+            from: search.from,
+            size: search.size,
+        };
+        let logical = self.planner.logical(table, &shape)?;
+        let physical = self.planner.physical(&logical).await?;
+        failures.extend(std::mem::take(&mut *handle.failures.lock()));
+        if !failures.is_empty() && failures.len() >= search.snapshot.shards as usize {
+            return Err(Error::SearchPhase { failures });
+        }
+        tracing::debug!(plan = %displayable(physical.as_ref()).one_line(), "search planned");
+        let run = self.planner.run(physical, &shape);
+        let rows = match search.timeout_ms {
+            None => run.await?,
+            Some(timeout_ms) => {
+                tokio::pin!(run);
+                tokio::select! {
+                    rows = &mut run => rows?,
+                    () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
+                        handle.stop.time_out();
+                        // Work looks at the stop between blocks: what was found comes soon.
+                        run.await?
+                    }
+                }
+            }
+        };
+        let best = scored.then(|| handle.max_score()).filter(|_| !rows.addresses.is_empty());
+        Ok(Found {
+            max_score: best.filter(|_| !order.explicit || search.track_scores),
+            rows,
+            scored,
+            total: search.track.map(|_| handle.totals.read()),
+            timed_out: handle.stop.timed_out(),
+            terminated_early: (search.terminate_after > 0).then(|| handle.terminated_early()),
+            failures,
+            order,
+        })
+    }
+
+    /// Reads what hits show.
+    pub(crate) async fn hits(
+        &self,
+        snapshot: &TableSnapshot,
+        query: &Query,
+        found: &Found,
+        shown: &Shown,
+        now_ms: i64,
+    ) -> Result<Vec<Hit>> {
+        let addresses = &found.rows.addresses;
+        let rows = fetch::rows(snapshot, addresses, shown.source != SourceFilter::None).await?;
+        let mut matched =
+            fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
+        let mut hits = Vec::with_capacity(rows.len());
+        for (at, row) in rows.into_iter().enumerate() {
+            let address = addresses[at];
+            let index = snapshot.segments[address.segment as usize].index;
+            let score = found.rows.scores[at];
+            let sort = found
+                .order
+                .explicit
+                .then(|| found.order.render(&found.rows.keys, at, index, score, address));
+            hits.push(Hit {
+                index: snapshot.indices[index].meta.name.to_string(),
+                row,
+                score: found.scored.then_some(score),
+                sort,
+                matched_queries: std::mem::take(&mut matched[at]),
+            });
+        }
+        Ok(hits)
+    }
+
+    /// Cuts a snapshot to a slice: by shard where there are enough of them, else by document id.
+    pub(crate) async fn cut(
+        &self,
+        snapshot: TableSnapshot,
+        slice: Slice,
+        query: &Query,
+        now_ms: i64,
+    ) -> Result<TableSnapshot> {
+        for index in &snapshot.indices {
+            let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
+            if slice.max > limit as u64 {
+                return Err(request_refused(&index.meta, format!(
+                    "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
+                    slice.max
+                )));
+            }
+        }
+        let mut listed: HashMap<u32, RoaringBitmap> = HashMap::new();
+        if slice.max <= u64::from(snapshot.shards) {
+            for (number, segment) in snapshot.segments.iter().enumerate() {
+                if u64::from(segment.shard) % slice.max == slice.id {
+                    let mut rows = RoaringBitmap::new();
+                    rows.insert_range(0..segment.reader.rows());
+                    listed.insert(number as u32, rows);
+                }
+            }
+            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot });
+        }
+        let whole = Arc::new(snapshot);
+        let by_address = [SortKey { by: SortBy::Doc, descending: false }];
+        let mut after: Option<Point> = None;
+        loop {
+            let search = Search {
+                snapshot: Arc::clone(&whole),
+                query,
+                sort: &by_address,
+                from: 0,
+                size: SLICE_STEP,
+                after: after.take(),
+                track_scores: false,
+                track: None,
+                global_statistics: false,
+                terminate_after: 0,
+                timeout_ms: None,
+                now_ms,
+            };
+            let found = self.find(search).await?;
+            let addresses = &found.rows.addresses;
+            let rows = fetch::rows(&whole, addresses, false).await?;
+            for (address, row) in addresses.iter().zip(&rows) {
+                if slice_of(&row.id, slice.max) == slice.id {
+                    listed.entry(address.segment).or_default().insert(address.row);
+                }
+            }
+            match addresses.last() {
+                Some(last) if addresses.len() == SLICE_STEP => {
+                    after = Some(found.order.point(&[], 0, 0.0, *last)?);
+                }
+                _ => break,
+            }
+        }
+        Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..whole.as_ref().clone() })
+    }
+}
+
+/// Returns the slice that a document belongs to.
+pub(crate) fn slice_of(id: &str, slices: u64) -> u64 {
+    i64::from(routing::hash(id)).rem_euclid(slices.max(1) as i64) as u64
+}
+
+/// A sort by score alone is no order of its own.
+fn implied(sort: &[SortKey]) -> &[SortKey] {
+    match sort {
+        [only] if only.is_score() && only.descending => &[],
+        other => other,
+    }
+}
+
+fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
+    let Some(index) = snapshot.indices.get(place) else { return Vec::new() };
+    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid.to_string(), 0);
+    index.shards.iter().map(|shard| ShardFailure { shard: *shard, ..failure.clone() }).collect()
+}
+
+/// Leaves out the rows of some indices; numbers stay as they are.
+fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
+    let mut silenced = snapshot.clone();
+    for segment in &mut silenced.segments {
+        if places.contains(&segment.index) {
+            let mut rows = RoaringBitmap::new();
+            rows.insert_range(0..segment.reader.rows());
+            segment.deleted = Arc::new(rows);
+        }
+    }
+    silenced
+}
+
+/// Makes the error of a request that every shard of an index refuses.
+fn request_refused(meta: &IndexMeta, reason: String) -> Error {
+    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid.to_string(), 0);
+    Error::SearchPhase { failures: vec![failure] }
+}
+
+/// Checks the window of hits against the indices' settings; returns `from` and `size`.
+pub(crate) fn window(body: &SearchBody, snapshot: &TableSnapshot, scroll: bool) -> Result<(usize, usize)> {
+    let from = body.from.unwrap_or(0);
+    let size = body.size.unwrap_or(DEFAULT_SIZE);
+    if body.search_after.is_some() && from > 0 {
+        return Err(Error::Validation(
+            "`from` parameter must be set to 0 when `search_after` is used.".to_owned(),
+        ));
+    }
+    let window = from.saturating_add(size);
+    for index in &snapshot.indices {
+        let limit = setting(&index.meta, "index.max_result_window", MAX_RESULT_WINDOW);
+        if window > limit {
+            return Err(request_refused(&index.meta, match scroll {
+                true => format!(
+                    "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
+                ),
+                false => format!(
+                    "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{window}]. See the scroll api for a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index level setting."
+                ),
+            }));
+        }
+    }
+    Ok((from, size))
+}
+
+/// Decides which parts of hits are shown.
+pub(crate) fn shown(body: &SearchBody, snapshot: &TableSnapshot) -> Result<Shown> {
+    let mut shown = Shown {
+        source: body.source.clone().unwrap_or(SourceFilter::All),
+        id: true,
+        version: body.version,
+        seq_no: body.seq_no_primary_term,
+    };
+    match &body.stored_fields {
+        None => {}
+        Some(StoredFields::None) => {
+            if body.version {
+                return Err(Error::IllegalArgument(
+                    "[stored_fields] cannot be disabled if [version] is requested".to_owned(),
+                ));
+            }
+            if body.source.as_ref().is_some_and(|source| *source != SourceFilter::None) {
+                return Err(Error::IllegalArgument(
+                    "[stored_fields] cannot be disabled if [_source] is requested".to_owned(),
+                ));
+            }
+            shown.source = SourceFilter::None;
+            shown.id = false;
+        }
+        Some(StoredFields::Named(names)) => {
+            for name in names {
+                let stored = snapshot.indices.iter().any(|index| {
+                    index.mapping.field(name).is_some_and(|field| {
+                        field.params.get("store").is_some_and(|store| store == true || store == "true")
+                    })
+                });
+                if stored {
+                    return Err(Error::IllegalArgument(format!(
+                        "[stored_fields] cannot return [{name}], take it from [_source]"
+                    )));
+                }
+            }
+            if body.source.is_none() && !names.iter().any(|name| name == "_source") {
+                shown.source = SourceFilter::None;
+            }
+        }
+    }
+    Ok(shown)
+}

@@ -1,0 +1,231 @@
+//! Leaf clauses as functions of DataFusion's expression language.
+//!
+//! A leaf is evaluated inside the scan and nowhere else: the functions carry a clause through
+//! planning, and [`super::predicate`] takes it out again. They name the `_row` column so that no
+//! rule takes them for constants.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, col, lit,
+};
+use serde_json::Value;
+
+use super::ROW;
+use crate::dsl::query::Query;
+
+/// A leaf clause with what it adds to the score.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// The clause; never `bool` or `constant_score`.
+    pub query: Query,
+    /// Product of the boosts from the root down to here.
+    pub boost: f32,
+    /// Whether it scores; filters and exclusions do not.
+    pub scored: bool,
+}
+
+impl Leaf {
+    /// Makes a leaf.
+    pub(crate) fn new(query: Query, boost: f32, scored: bool) -> Self {
+        Self { query, boost, scored }
+    }
+
+    /// Names the kind of clause.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.query {
+            Query::MatchAll(_) => "match_all",
+            Query::MatchNone(_) => "match_none",
+            Query::Match(_) => "match",
+            Query::Term(_) => "term",
+            Query::Terms(_) => "terms",
+            Query::Range(_) => "range",
+            Query::Exists(_) => "exists",
+            Query::Ids(_) => "ids",
+            Query::Prefix(_) => "prefix",
+            Query::Bool(_) => "bool",
+            Query::ConstantScore(_) => "constant_score",
+        }
+    }
+}
+
+impl fmt::Display for Leaf {
+    /// Writes what is asked; `~` marks a leaf that does not score.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.scored {
+            f.write_str("~")?;
+        }
+        match &self.query {
+            Query::MatchAll(_) => f.write_str("*")?,
+            Query::MatchNone(_) | Query::Bool(_) | Query::ConstantScore(_) => {}
+            Query::Match(query) => write!(f, "{} = {}", query.field, query.query)?,
+            Query::Term(query) => write!(f, "{} = {}", query.field, query.value)?,
+            Query::Terms(query) => {
+                write!(f, "{} in ", query.field)?;
+                listed(f, query.values.iter())?;
+            }
+            Query::Range(query) => {
+                let sign = |included: bool| if included { "<=" } else { "<" };
+                if let Some(from) = &query.from {
+                    write!(f, "{} {} ", from.value, sign(from.included))?;
+                }
+                f.write_str(&query.field)?;
+                if let Some(to) = &query.to {
+                    write!(f, " {} {}", sign(to.included), to.value)?;
+                }
+            }
+            Query::Exists(query) => f.write_str(&query.field)?,
+            Query::Ids(query) => {
+                f.write_str("_id in ")?;
+                listed(f, query.values.iter())?;
+            }
+            Query::Prefix(query) => {
+                write!(f, "{} = {}*", query.field, Value::String(query.value.clone()))?;
+            }
+        }
+        if self.scored && self.boost != 1.0 {
+            write!(f, " ^{}", self.boost)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the first values of a list and how many more there are.
+fn listed<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    values: impl ExactSizeIterator<Item = T>,
+) -> fmt::Result {
+    const SHOWN: usize = 4;
+    let count = values.len();
+    f.write_str("[")?;
+    for (at, value) in values.take(SHOWN).enumerate() {
+        write!(f, "{}{value}", if at > 0 { ", " } else { "" })?;
+    }
+    if count > SHOWN {
+        write!(f, ", … {} more", count - SHOWN)?;
+    }
+    f.write_str("]")
+}
+
+/// The function that carries a leaf.
+#[derive(Debug)]
+pub(crate) struct LeafFunction {
+    /// The leaf.
+    pub leaf: Arc<Leaf>,
+    /// All of the leaf as text: what equality and hash go by.
+    identity: String,
+    signature: Signature,
+}
+
+impl PartialEq for LeafFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for LeafFunction {}
+
+impl Hash for LeafFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for LeafFunction {
+    fn name(&self) -> &str {
+        self.leaf.kind()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("{} is evaluated by the index scan only", self.leaf.kind())
+    }
+}
+
+/// How the clauses of a [`CombineFunction`] are combined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Combine {
+    /// At least so many match; those that do, score. With 0 everything matches.
+    AtLeast(usize),
+    /// The one clause matches, with this score.
+    Constant(f32),
+}
+
+/// The function that combines clauses where AND, OR and NOT cannot say it.
+#[derive(Debug)]
+pub(crate) struct CombineFunction {
+    /// How.
+    pub combine: Combine,
+    name: String,
+    signature: Signature,
+}
+
+impl PartialEq for CombineFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for CombineFunction {}
+
+impl Hash for CombineFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for CombineFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("{} is evaluated by the index scan only", self.name)
+    }
+}
+
+/// Makes the call that carries a leaf.
+pub(crate) fn leaf(leaf: Leaf) -> Expr {
+    let shown = leaf.to_string();
+    let identity = format!("{:?}", leaf);
+    let function = LeafFunction {
+        leaf: Arc::new(leaf),
+        identity,
+        signature: Signature::variadic_any(Volatility::Immutable),
+    };
+    ScalarUDF::from(function).call(vec![col(ROW), lit(shown)])
+}
+
+/// Makes the call that counts matching clauses.
+pub(crate) fn at_least(combine: Combine, clauses: Vec<Expr>) -> Expr {
+    let name = match combine {
+        Combine::AtLeast(required) => format!("at_least_{required}"),
+        Combine::Constant(score) => format!("constant_score_{score}"),
+    };
+    let signature = Signature::variadic_any(Volatility::Immutable);
+    ScalarUDF::from(CombineFunction { combine, name, signature }).call(clauses)
+}
+
+/// Makes the call that gives a clause one score.
+pub(crate) fn constant(score: f32, clause: Expr) -> Expr {
+    at_least(Combine::Constant(score), vec![clause])
+}

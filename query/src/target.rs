@@ -1,0 +1,130 @@
+//! What a search is asked of: an index expression as a pinned snapshot of tables.
+
+use std::sync::Arc;
+
+use millrace_storage::metadata::{IndexMeta, IndicesOptions};
+use millrace_storage::{Engine, Index, Principal};
+use serde_json::Value;
+
+use crate::dsl::json::simple_match;
+use crate::dsl::lower;
+use crate::dsl::query;
+use crate::error::{Error, Result};
+use crate::routing;
+use crate::score::reader::SegmentReader;
+use crate::table::predicate::Predicate;
+use crate::table::{TableIndex, TableSegment, TableSnapshot};
+
+/// Resolves an expression and pins a snapshot of every index it stands for.
+pub(crate) async fn pin(
+    engine: &Engine,
+    _principal: &Principal,
+    expression: &str,
+    options: &IndicesOptions,
+    routing: Option<&[String]>,
+) -> Result<TableSnapshot> {
+    let indices = resolve(engine, expression, options)?;
+    let mut table = TableSnapshot::default();
+    for index in indices {
+        let snapshot = index.snapshot().await?;
+        let aliases = Aliases::of(&snapshot.meta, expression)?;
+        let searched = searched_shards(&snapshot.meta, routing, &aliases);
+        let place = table.indices.len();
+        for shard in &snapshot.shards {
+            if !searched.contains(&shard.shard) {
+                continue;
+            }
+            for view in &shard.segments {
+                let reader: Arc<dyn SegmentReader> = Arc::clone(&view.segment) as Arc<_>;
+                table.segments.push(TableSegment {
+                    index: place,
+                    shard: table.shards,
+                    reader,
+                    deleted: Arc::clone(&view.deleted),
+                });
+            }
+            table.shards += 1;
+        }
+        table.indices.push(TableIndex {
+            meta: snapshot.meta,
+            mapping: snapshot.mapping,
+            filter: aliases.filter,
+            shards: searched,
+        });
+    }
+    Ok(table)
+}
+
+/// Resolves an expression to indices.
+pub(crate) fn resolve(
+    engine: &Engine,
+    expression: &str,
+    options: &IndicesOptions,
+) -> Result<Vec<Arc<Index>>> {
+    let expression = if expression.is_empty() { "_all" } else { expression };
+    Ok(engine.resolve(expression, options)?)
+}
+
+/// What the aliases through which an index was named bring along.
+#[derive(Debug, Default)]
+struct Aliases {
+    filter: Option<Predicate>,
+    routing: Option<Vec<String>>,
+}
+
+impl Aliases {
+    /// An index that is named itself, or by an alias without a filter, is searched whole.
+    fn of(meta: &IndexMeta, expression: &str) -> Result<Self> {
+        let mut filters = Vec::new();
+        let mut routings: Vec<String> = Vec::new();
+        let (mut unfiltered, mut unrouted) = (false, false);
+        for part in expression.split(',') {
+            if part.is_empty() || part == "_all" || part.starts_with('<') || simple_match(part, &meta.name) {
+                return Ok(Self::default());
+            }
+            for (name, alias) in &meta.aliases {
+                if !simple_match(part, name) {
+                    continue;
+                }
+                match alias.get("filter").filter(|filter| !filter.is_null()) {
+                    Some(filter) => {
+                        let filter = query::parse(filter).map_err(|error| {
+                            Error::IllegalArgument(format!(
+                                "failed to parse filter for alias [{name}]: {error}"
+                            ))
+                        })?;
+                        filters.push(lower::lower_filter(&filter));
+                    }
+                    None => unfiltered = true,
+                }
+                match alias.get("search_routing").and_then(Value::as_str) {
+                    Some(values) => routings.extend(values.split(',').map(str::to_owned)),
+                    None => unrouted = true,
+                }
+            }
+        }
+        let mut parts: Vec<Predicate> = filters.iter().filter_map(Predicate::from_expr).collect();
+        let filter = match (unfiltered, parts.len()) {
+            (true, _) | (_, 0) => None,
+            (_, 1) => parts.pop(),
+            _ => Some(Predicate::AtLeast(1, parts)),
+        };
+        let routing = (!unrouted && !routings.is_empty()).then_some(routings);
+        Ok(Self { filter, routing })
+    }
+}
+
+/// Lists the shards that routing values leave.
+fn searched_shards(meta: &IndexMeta, asked: Option<&[String]>, aliases: &Aliases) -> Vec<u32> {
+    let named = |values: &[String]| -> Vec<u32> {
+        values.iter().map(|value| routing::shard(meta, value)).collect()
+    };
+    let asked = asked.map(named);
+    let of_aliases = aliases.routing.as_deref().map(named);
+    (0..meta.shards)
+        .filter(|shard| {
+            asked.as_ref().is_none_or(|shards| shards.contains(shard))
+                && of_aliases.as_ref().is_none_or(|shards| shards.contains(shard))
+        })
+        .collect()
+}
