@@ -1,6 +1,7 @@
 //! Search endpoints: the expression, the parameters and the parsed body go to the query service, which
 //! knows and refuses their members itself.
 
+use millrace_query::OutcomeBody;
 use serde_json::Value;
 
 use crate::Api;
@@ -46,5 +47,8 @@ pub(crate) async fn run_with(
         Endpoint::ClearScroll => service.clear_scroll(principal, expression, params, body).await,
         Endpoint::DeleteByQuery => service.delete_by_query(principal, expression, params, body).await,
     }?;
-    Ok(Response::json(outcome.status, outcome.body))
+    Ok(match outcome.body {
+        OutcomeBody::Json(body) => Response::json(outcome.status, body),
+        OutcomeBody::Raw(body) => Response::raw_json(outcome.status, body),
+    })
 }

@@ -58,7 +58,7 @@ impl Running {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
         let engine = Engine::open(storage, Arc::new(SystemClock)).await.map_err(Failure::open)?;
         let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());
-        match Server::bind(api, Arc::clone(&engine), search).await {
+        match Server::bind(api, Arc::clone(&engine), Arc::new(search)).await {
             Ok(server) => Ok(Self { engine, server, drain_timeout }),
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.

@@ -23,6 +23,8 @@ pub struct ChunkBuilder {
     /// Buffer of unescaped strings, kept between documents.
     tape: Vec<u8>,
     pub(super) keys: Keys,
+    /// Whether what does not fit is kept in the source only, whatever the settings say.
+    pub(super) lenient: bool,
     /// Objects and arrays open at the moment.
     pub(super) depth: usize,
     /// Nested objects of the current document.
@@ -43,6 +45,7 @@ impl ChunkBuilder {
             rows: 0,
             tape: Vec::new(),
             keys: Keys::default(),
+            lenient: false,
             depth: 0,
             nested: 0,
             flat_path: String::new(),
@@ -83,6 +86,20 @@ impl ChunkBuilder {
                 Err(failure.into_error(id, source))
             }
         }
+    }
+
+    /// Appends a document that was accepted once, as recovery does: what the mapping has grown to since
+    /// may not fit a value that fitted then; the value is kept in the source and listed as ignored.
+    ///
+    /// # Errors
+    /// As [`ChunkBuilder::push`], for what no mapping can excuse.
+    pub fn push_accepted(&mut self, id: &str, source: &[u8]) -> Result<()> {
+        self.push(id, source).or_else(|_| {
+            self.lenient = true;
+            let pushed = self.push(id, source);
+            self.lenient = false;
+            pushed
+        })
     }
 
     /// Counts the documents so far.

@@ -7,6 +7,7 @@ use jiter::{Jiter, Peek};
 use super::ChunkBuilder;
 use super::columns::Columns;
 use super::failure::{Failure, Parsed};
+use crate::bundle::check_term;
 use crate::mapping::{Cause, Child, FieldType, Leaf, Mapping, NullValue, Token, values};
 
 /// What became of a value.
@@ -205,6 +206,10 @@ fn store(
             let text = token.text();
             if field.ignores(text) {
                 return Ok(Stored::Ignored);
+            }
+            if field.index {
+                // Beyond this, the inverted index could not be built once the document is acknowledged.
+                check_term(&field.path, text.as_bytes())?;
             }
             if visible {
                 match &field.normalizer {

@@ -5,6 +5,7 @@ use jiter::{Jiter, Peek};
 use super::ChunkBuilder;
 use super::failure::{Failure, Parsed};
 use super::leaf::number_text;
+use crate::bundle::check_term;
 use crate::mapping::{Cause, Token, values};
 
 /// Deepest flat_object whatever its `depth_limit` says: it is walked by recursion.
@@ -207,6 +208,7 @@ impl ChunkBuilder {
         let any_place = self.flat_leaf.len();
         self.flat_leaf.push('=');
         self.flat_leaf.push_str(text);
+        check_term(&self.flat_path, self.flat_leaf.as_bytes())?;
         self.columns.push_str(column, self.flat_leaf.as_bytes())?;
         self.columns.push_str(column, &self.flat_leaf.as_bytes()[any_place..])?;
         Ok(())

@@ -301,7 +301,7 @@ impl ChunkBuilder {
     /// Whether what does not fit is kept in the source instead of refused
     /// (`index.mapping.overflow: store`, where dynamic mapping is on).
     pub(super) fn overflows(&self, object: u32) -> bool {
-        self.mapping.settings().overflow && self.mapping.dynamic(object) == Dynamic::True
+        self.lenient || self.mapping.settings().overflow && self.mapping.dynamic(object) == Dynamic::True
     }
 
     /// Hands every value of a possibly nested array to `each`, or the one value that is none.

@@ -224,7 +224,7 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
         let row = match &op.source {
             None => None,
             Some(source) => {
-                builder.push(id, source).map_err(|error| Error::Corrupt {
+                builder.push_accepted(id, source).map_err(|error| Error::Corrupt {
                     file: format!("log frame {number}"),
                     offset: 0,
                     reason: format!("document [{id}] was accepted once and is refused now: {error}"),

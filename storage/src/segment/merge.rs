@@ -150,7 +150,7 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
         Ok(file.metadata().map_err(|e| Error::io("stat scratch file", out, e))?.len())
     };
     if let [Input { segment, deleted }] = inputs
-        && let Kind::Memory(memory) = &segment.kind
+        && let Kind::Memory(memory) = &*segment.kind
         && deleted.is_empty()
     {
         file.write_all(&memory.bundle_bytes).map_err(|e| Error::io("write scratch file", out, e))?;
@@ -185,7 +185,7 @@ fn union(inputs: &[Input]) -> (Vec<ColumnShape>, Optional) {
     let mut optional = Optional::default();
     let mut add = |id: PathId, list: bool| *columns.entry(id).or_insert(false) |= list;
     for input in inputs {
-        match &input.segment.kind {
+        match &*input.segment.kind {
             Kind::Memory(memory) => {
                 memory.rows.columns.iter().for_each(|c| add(c.id, c.list));
                 optional.routing |= memory.rows.optional.routing;
@@ -206,7 +206,7 @@ fn merge_rows(inputs: &[Input], mapping: &Mapping, zstd_level: i32, out: &Path) 
     let schema = layout::schema(mapping, &columns, optional);
     let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &columns, zstd_level)?;
     for input in inputs {
-        match &input.segment.kind {
+        match &*input.segment.kind {
             Kind::Memory(memory) => {
                 write_live(&mut writer, &memory.rows.batch, 0, &input.deleted, &schema)?;
             }
@@ -250,7 +250,7 @@ fn merge_ids(
     scratch: &Path,
     out: &Path,
 ) -> Result<Option<(u64, Vec<u32>)>> {
-    let generated = inputs.iter().all(|input| match &input.segment.kind {
+    let generated = inputs.iter().all(|input| match &*input.segment.kind {
         Kind::Memory(memory) => memory.generated,
         Kind::Stored(stored) => stored.record.ids_bytes == 0,
     });
@@ -335,7 +335,7 @@ impl<'a> Entries<'a> {
             first += batch.num_rows() as u32;
             true
         };
-        match &input.segment.kind {
+        match &*input.segment.kind {
             Kind::Stored(stored) if stored.record.ids_bytes > 0 => {
                 return Ok(Self::Sidecar { stored, input, base, at: 0 });
             }
@@ -379,7 +379,7 @@ fn memory_bounds(memory: &Memory, deleted: &RoaringBitmap) -> Option<(u32, u32)>
 fn seq_no_range(inputs: &[Input]) -> Result<(u64, u64)> {
     let mut range = (u64::MAX, 0);
     for input in inputs {
-        match &input.segment.kind {
+        match &*input.segment.kind {
             Kind::Memory(memory) => {
                 if let Some((first, last)) = memory_bounds(memory, &input.deleted) {
                     range.0 = range.0.min(memory.located(first).seq_no);
@@ -398,7 +398,7 @@ fn seq_no_range(inputs: &[Input]) -> Result<(u64, u64)> {
 fn generated_range(inputs: &[Input]) -> Result<Option<(String, String)>> {
     let mut range: Option<(String, String)> = None;
     for input in inputs {
-        let bounds = match &input.segment.kind {
+        let bounds = match &*input.segment.kind {
             Kind::Memory(memory) => memory_bounds(memory, &input.deleted).and_then(|(first, last)| {
                 let ids = memory.rows.metadata(layout::ID)?.as_string_view();
                 Some((ids.value(first as usize).to_owned(), ids.value(last as usize).to_owned()))

@@ -58,13 +58,13 @@ impl SegmentView {
     }
 }
 
-/// An immutable segment. Row numbers are `0..rows`.
-#[derive(Debug)]
+/// An immutable segment. Row numbers are `0..rows`. Clones share it.
+#[derive(Clone, Debug)]
 pub struct Segment {
     /// Identity within the process, for maps of locations.
     key: u64,
     compute: Compute,
-    kind: Kind,
+    kind: Arc<Kind>,
 }
 
 #[derive(Debug)]
@@ -115,11 +115,11 @@ pub(crate) struct Located {
 
 impl Segment {
     pub(crate) fn memory(key: u64, compute: Compute, memory: Memory) -> Self {
-        Self { key, compute, kind: Kind::Memory(memory) }
+        Self { key, compute, kind: Arc::new(Kind::Memory(memory)) }
     }
 
     pub(crate) fn stored(key: u64, compute: Compute, stored: Stored) -> Self {
-        Self { key, compute, kind: Kind::Stored(stored) }
+        Self { key, compute, kind: Arc::new(Kind::Stored(stored)) }
     }
 
     pub(crate) fn key(&self) -> u64 {
@@ -128,20 +128,20 @@ impl Segment {
 
     /// Has the files of a stored segment deleted once nobody uses it any more.
     pub(crate) fn discard(&self) {
-        if let Kind::Stored(stored) = &self.kind {
+        if let Kind::Stored(stored) = &*self.kind {
             stored.discard();
         }
     }
 
     pub(crate) fn as_memory(&self) -> Option<&Memory> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Some(memory),
             Kind::Stored(_) => None,
         }
     }
 
     pub(crate) fn as_stored(&self) -> Option<&Stored> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(_) => None,
             Kind::Stored(stored) => Some(stored),
         }
@@ -149,7 +149,7 @@ impl Segment {
 
     /// Counts rows, deleted ones included.
     pub fn rows(&self) -> u32 {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => u32::try_from(memory.rows.batch.num_rows()).unwrap_or(u32::MAX),
             Kind::Stored(stored) => stored.record.rows,
         }
@@ -157,7 +157,7 @@ impl Segment {
 
     /// Finds the rows of an id on the calling thread, which may block on a remote store.
     pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Ok(memory.find(id)),
             Kind::Stored(stored) => stored.find(id, fingerprint),
         }
@@ -165,7 +165,7 @@ impl Segment {
 
     /// Returns the inverted index on the calling thread, which may block on a remote store.
     pub fn bundle_blocking(&self) -> Result<Arc<Bundle>> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Ok(Arc::clone(&memory.bundle)),
             Kind::Stored(stored) => stored.bundle().cloned(),
         }
@@ -181,7 +181,7 @@ impl Segment {
         if range.is_empty() {
             return Ok(RoaringBitmap::new());
         }
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Ok(memory.range_rows(column, range, among)),
             Kind::Stored(stored) => stored.range_rows(column, range, among),
         }
@@ -198,7 +198,7 @@ impl Segment {
 
     /// Reads metadata of rows on the calling thread; see [`Segment::fetch`].
     pub fn fetch_blocking(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Ok(memory.fetch(rows, with_source)),
             Kind::Stored(stored) => {
                 let wanted: RoaringBitmap = rows.iter().copied().collect();
@@ -213,11 +213,11 @@ impl Segment {
     }
 
     /// Returns the inverted index, fetching it into the local cache first where it is remote.
-    pub async fn bundle(self: &Arc<Self>) -> Result<Arc<Bundle>> {
-        if let Kind::Memory(memory) = &self.kind {
+    pub async fn bundle(&self) -> Result<Arc<Bundle>> {
+        if let Kind::Memory(memory) = &*self.kind {
             return Ok(Arc::clone(&memory.bundle));
         }
-        let this = Arc::clone(self);
+        let this = self.clone();
         self.compute.run(Lane::Foreground, move || this.bundle_blocking()).await
     }
 
@@ -227,22 +227,22 @@ impl Segment {
     /// # Errors
     /// Corrupt files, an unreachable object store.
     pub async fn range_rows(
-        self: &Arc<Self>,
+        &self,
         column: PathId,
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap> {
-        let (this, range, among) = (Arc::clone(self), range.clone(), among.cloned());
+        let (this, range, among) = (self.clone(), range.clone(), among.cloned());
         self.compute.run(Lane::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref())).await
     }
 
     /// Reads columns for the selected rows (all rows without a selection), in batches of about 8,192.
     pub fn scan(
-        self: &Arc<Self>,
+        &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>> {
-        let this = Arc::clone(self);
+        let this = self.clone();
         let compute = self.compute.clone();
         let columns = columns.to_vec();
         let start = Scan::Start { columns, rows };
@@ -259,7 +259,7 @@ impl Segment {
 
     /// Reads columns batch by batch on the calling thread until `sink` returns false.
     pub fn scan_blocking(
-        self: &Arc<Self>,
+        &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
         mut sink: impl FnMut(ColumnBatch) -> bool,
@@ -275,14 +275,14 @@ impl Segment {
     }
 
     /// Finds the rows of the given document ids (for the `ids` query); deleted rows included.
-    pub async fn id_rows(self: &Arc<Self>, ids: &[String]) -> Result<RoaringBitmap> {
-        let (this, ids) = (Arc::clone(self), ids.to_vec());
+    pub async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        let (this, ids) = (self.clone(), ids.to_vec());
         self.compute.run(Lane::Foreground, move || this.id_rows_blocking(&ids)).await
     }
 
     /// Reads metadata (and the source where asked) of a few rows, in the order given.
-    pub async fn fetch(self: &Arc<Self>, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
-        let (this, rows) = (Arc::clone(self), rows.to_vec());
+    pub async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+        let (this, rows) = (self.clone(), rows.to_vec());
         self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, with_source)).await
     }
 }
@@ -306,7 +306,7 @@ impl Scan {
     fn next(self, segment: &Segment) -> Result<Option<(ColumnBatch, Self)>> {
         match self {
             Self::End => Ok(None),
-            Self::Start { columns, rows } => match &segment.kind {
+            Self::Start { columns, rows } => match &*segment.kind {
                 Kind::Memory(memory) => {
                     let columns: Vec<_> = columns.into_iter().map(|c| (c, DataType::Null)).collect();
                     Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End)))
@@ -328,7 +328,7 @@ impl Scan {
             },
             Self::Reading { mut reader, places, mut numbers } => {
                 let Some(batch) = reader.next() else { return Ok(None) };
-                let batch = batch.map_err(|e| match &segment.kind {
+                let batch = batch.map_err(|e| match &*segment.kind {
                     Kind::Stored(stored) => stored.read_error(e),
                     Kind::Memory(_) => e.into(),
                 })?;
