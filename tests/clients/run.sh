@@ -43,7 +43,7 @@ else
   trap 'kill -KILL "$pid" 2>/dev/null || true' EXIT
   for ((tries = 0; tries < 300; tries++)); do
     url=$(sed -n 's/^listening on //p' "$work/server.out")
-    [[ ! $url ]] && kill -0 "$pid" 2>/dev/null || break
+    if [[ $url ]] || ! kill -0 "$pid" 2>/dev/null; then break; fi
     sleep 0.1
   done
   [[ $url ]] || { echo "the server did not start:" >&2 && tail -n 20 "$work/server.log" >&2 && exit 1; }

@@ -23,6 +23,8 @@ const PAGE: usize = 1_000;
 ///
 /// What the server has cannot be, given what it acknowledged; or it does not answer.
 pub(super) async fn run(target: &Target, writers: &mut [Writer], counters: &Counters) -> Result<u64> {
+    // A node may answer before it serves its shards.
+    target.ask(Method::GET, "/_cluster/health?wait_for_status=green&timeout=60s", &Value::Null).await?;
     for writer in writers.iter_mut() {
         by_id(target, writer).await?;
     }
