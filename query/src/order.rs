@@ -510,7 +510,6 @@ fn field_key(
     let mut key = Key {
         name: format!("sort_{number}({})", sort.field),
         kind,
-        descending,
         nulls_first: sort.missing == Missing::First,
         mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
         fill: Fill::Null,

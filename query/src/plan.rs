@@ -173,3 +173,54 @@ fn read(batch: &RecordBatch, shape: &Shape<'_>) -> Result<FoundRows> {
         .collect();
     Ok(FoundRows { keys, scores, addresses })
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::displayable;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::compute::Compute;
+    use crate::dsl::{lower, query, sort};
+    use crate::table::{ScanOptions, TableSnapshot};
+
+    /// Explains a search without indices: logical plan, optimized plan, physical plan.
+    async fn explained(query: Value, order: &str, size: usize) -> String {
+        let planner = Planner::new(2, 1 << 20).unwrap();
+        let snapshot = Arc::new(TableSnapshot::default());
+        let sort = sort::parse_param(order).unwrap();
+        let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();
+        let options = ScanOptions {
+            now_ms: 0,
+            track: Some(10_000),
+            global_statistics: false,
+            cursor: None,
+            terminate_after: 0,
+        };
+        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::new(1)));
+        let filter = Some(lower::lower(&query::parse(&query).unwrap()));
+        let scores = order.by_score();
+        let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size };
+        let logical = planner.logical(table, &shape).unwrap();
+        let physical = planner.physical(&logical).await.unwrap();
+        let text = format!("{}\n---\n{}", logical.display_indent(), displayable(physical.as_ref()).indent(false));
+        planner.run(physical, &shape).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_search_by_score_is_scan_sort_and_limit() {
+        let query = json!({"bool": {"must": {"match": {"message": "x"}}, "filter": {"term": {"status": 404}}}});
+        insta::assert_snapshot!(explained(query, "", 10).await, @"");
+    }
+
+    #[tokio::test]
+    async fn a_search_by_field_sorts_above_the_scan() {
+        insta::assert_snapshot!(explained(json!({"term": {"status": 404}}), "size:desc", 10).await, @"");
+    }
+
+    #[tokio::test]
+    async fn a_count_asks_for_no_columns() {
+        insta::assert_snapshot!(explained(json!({"term": {"status": 404}}), "", 0).await, @"");
+    }
+}

@@ -38,8 +38,6 @@ pub(crate) struct SearchBody {
     pub terminate_after: u64,
     /// Part of a sliced scroll.
     pub slice: Option<Slice>,
-    /// Documents that a by-query operation handles at most.
-    pub max_docs: Option<i64>,
 }
 
 /// How far hits are counted.

@@ -95,8 +95,6 @@ pub(crate) struct Key {
     pub name: String,
     /// Compared type.
     pub kind: KeyKind,
-    /// Whether greater values come first.
-    pub descending: bool,
     /// Whether rows without a value come first (strings and addresses).
     pub nulls_first: bool,
     /// Which of several values counts.
@@ -366,7 +364,6 @@ mod tests {
         Key {
             name: "k".into(),
             kind,
-            descending: false,
             nulls_first: false,
             mode,
             fill,

@@ -310,11 +310,11 @@ impl PartitionTask {
             if self.stopped() {
                 break;
             }
-            let before = self.shared.table.handle.totals.counted();
-            if let Some((source, prepared)) = self.prepare(*number, false).await? {
-                self.pass(&source, &prepared, collect::count).await?;
+            if !self.shared.table.handle.totals.wants_more() {
+                break;
             }
-            let counted = self.shared.table.handle.totals.counted().saturating_sub(before);
+            let Some((source, prepared)) = self.prepare(*number, false).await? else { continue };
+            let counted = self.pass(&source, &prepared, collect::count).await?;
             let options = RecordBatchOptions::new().with_row_count(Some(counted as usize));
             let schema = Arc::clone(&self.shared.schema);
             let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
@@ -498,3 +498,6 @@ impl PartitionTask {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&shared.schema), arrays, &options)?)
     }
 }
+
+#[cfg(test)]
+mod tests;
