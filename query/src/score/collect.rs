@@ -117,7 +117,6 @@ impl Totals {
         let matched = self.matched.load(Atomic::Relaxed);
         if matched > self.limit { (self.limit, true) } else { (matched, self.cut.load(Atomic::Relaxed)) }
     }
-
 }
 
 /// Matches that a shard may still have before it stops (`terminate_after`).
@@ -134,10 +133,8 @@ impl Budget {
     }
 
     fn take(&self) -> bool {
-        let took = self
-            .left
-            .fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1))
-            .is_ok();
+        let took =
+            self.left.fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1)).is_ok();
         if !took {
             self.spent.store(true, Atomic::Relaxed);
         }

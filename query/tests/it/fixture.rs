@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
-use millrace_storage::{
-    Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp,
-};
+use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
 use serde_json::Value;
 
 /// A running store with a search service over it.
@@ -60,7 +58,12 @@ impl Store {
         }
     }
 
-    pub(crate) async fn search(&self, index: &str, params: &[(&str, &str)], body: Value) -> Result<Value, Error> {
+    pub(crate) async fn search(
+        &self,
+        index: &str,
+        params: &[(&str, &str)],
+        body: Value,
+    ) -> Result<Value, Error> {
         let params = owned(params);
         self.service.search(&self.principal, index, params, Some(body)).await.map(value)
     }

@@ -1,4 +1,5 @@
 //! Searches over a real store.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod delete_by_query;
 mod fixture;

@@ -18,7 +18,10 @@ async fn pages_follow_one_snapshot() {
         store.service.scroll(&store.principal, "", Vec::new(), Some(body))
     };
     let second = value(next().await.unwrap());
-    assert_eq!((ids(&second), second["hits"]["total"]["value"].as_u64()), (vec!["3".into(), "2".into()], Some(5)));
+    assert_eq!(
+        (ids(&second), second["hits"]["total"]["value"].as_u64()),
+        (vec!["3".into(), "2".into()], Some(5))
+    );
     assert_eq!(ids(&value(next().await.unwrap())), ["1"]);
     assert!(ids(&value(next().await.unwrap())).is_empty());
 

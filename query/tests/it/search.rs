@@ -63,15 +63,14 @@ async fn values_that_do_not_fit_fail_the_shards() {
     let error = store.search("logs", &[], json!({"query": {"term": {"status": "abc"}}})).await.unwrap_err();
     let body = error.to_body().unwrap();
     assert_eq!(error.status(), 400);
-    assert_eq!(
-        body["error"]["root_cause"][0]["reason"],
-        "failed to create query: For input string: \"abc\""
-    );
+    assert_eq!(body["error"]["root_cause"][0]["reason"], "failed to create query: For input string: \"abc\"");
     let error = store.search("logs", &[], json!({"sort": "message"})).await.unwrap_err();
-    assert!(error.to_body().unwrap()["error"]["root_cause"][0]["reason"]
-        .as_str()
-        .unwrap()
-        .starts_with("Text fields are not optimised"));
+    assert!(
+        error.to_body().unwrap()["error"]["root_cause"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("Text fields are not optimised")
+    );
 }
 
 #[tokio::test]
