@@ -125,9 +125,7 @@ impl Request {
             .filter(|number| *number != -1)
             .map(|number| {
                 u64::try_from(number).map_err(|_| {
-                    Error::Validation(format!(
-                        "[max_docs] parameter cannot be negative, found [{number}]"
-                    ))
+                    Error::Validation(format!("[max_docs] parameter cannot be negative, found [{number}]"))
                 })
             })
             .transpose()?;
@@ -233,14 +231,9 @@ pub(crate) async fn run(
 ) -> Result<Outcome> {
     let started_ms = service.now_ms();
     let request = Request::parse(path(expression, "_delete_by_query"), params, body.as_ref())?;
-    let snapshot = target::pin(
-        &service.engine,
-        principal,
-        expression,
-        &request.options,
-        request.routing.as_deref(),
-    )
-    .await?;
+    let snapshot =
+        target::pin(&service.engine, principal, expression, &request.options, request.routing.as_deref())
+            .await?;
     let snapshot = Arc::new(snapshot);
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
@@ -303,12 +296,9 @@ pub(crate) async fn run(
             });
         }
         let handled_now = ops.len();
-        let named: Vec<(Arc<str>, String)> = ops
-            .iter()
-            .map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default()))
-            .collect();
-        let outcomes =
-            service.engine.write(principal, ops, RefreshPolicy::None, request.timeout).await?;
+        let named: Vec<(Arc<str>, String)> =
+            ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
+        let outcomes = service.engine.write(principal, ops, RefreshPolicy::None, request.timeout).await?;
         sum.batches += 1;
         let mut touched = vec![false; counters.len()];
         let mut abort = false;

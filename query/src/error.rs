@@ -245,9 +245,7 @@ impl Error {
     pub(crate) fn into_shard_failure(self, index: &str, uuid: &str, shard: u32) -> ShardFailure {
         let status = self.status();
         let (error_type, reason, caused_by) = match self {
-            Self::QueryShard { reason, caused_by } => {
-                ("query_shard_exception".to_owned(), reason, caused_by)
-            }
+            Self::QueryShard { reason, caused_by } => ("query_shard_exception".to_owned(), reason, caused_by),
             other => (other.error_type(), other.reason(), None),
         };
         ShardFailure {

@@ -93,11 +93,9 @@ pub(crate) async fn matched_queries(
             let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
             let resolved = resolve(&predicate, context)?;
             let prepared = prepare(&resolved.node, &source, None).await?;
-            let (inverted, all, rows) =
-                (Arc::clone(&source.inverted), source.reader.rows(), rows.clone());
-            let hits = compute
-                .run(move || collect::matching(&prepared, inverted.as_ref(), all, &rows))
-                .await??;
+            let (inverted, all, rows) = (Arc::clone(&source.inverted), source.reader.rows(), rows.clone());
+            let hits =
+                compute.run(move || collect::matching(&prepared, inverted.as_ref(), all, &rows)).await??;
             for (place, hit) in places.iter().zip(hits) {
                 if hit {
                     matched[*place].push(name.clone());

@@ -135,9 +135,7 @@ impl Order {
     pub(crate) fn cursor(&self, after: &Point) -> Option<Cursor> {
         let by_score = self.by_scan()?;
         match (by_score, after.values.first()?) {
-            (true, PointValue::Score(score)) => {
-                Some(Cursor { score: Some(*score), address: after.address })
-            }
+            (true, PointValue::Score(score)) => Some(Cursor { score: Some(*score), address: after.address }),
             (false, PointValue::Doc(address)) => Some(Cursor { score: None, address: Some(*address) }),
             _ => None,
         }
@@ -154,12 +152,12 @@ impl Order {
         let doc = |address: Address, descending: bool| {
             let (segment, row) = (lit(address.segment), lit(address.row));
             match descending {
-                false => ident(SEGMENT)
-                    .gt(segment.clone())
-                    .or(ident(SEGMENT).eq(segment).and(ident(ROW).gt(row))),
-                true => ident(SEGMENT)
-                    .lt(segment.clone())
-                    .or(ident(SEGMENT).eq(segment).and(ident(ROW).lt(row))),
+                false => {
+                    ident(SEGMENT).gt(segment.clone()).or(ident(SEGMENT).eq(segment).and(ident(ROW).gt(row)))
+                }
+                true => {
+                    ident(SEGMENT).lt(segment.clone()).or(ident(SEGMENT).eq(segment).and(ident(ROW).lt(row)))
+                }
             }
         };
         let mut add = |condition: Expr, equal: &Option<Expr>| {
@@ -179,8 +177,7 @@ impl Order {
                     let key = &self.keys[*number];
                     let column = ident(&key.name);
                     if value.is_null() {
-                        let behind =
-                            if key.nulls_first { column.clone().is_not_null() } else { lit(false) };
+                        let behind = if key.nulls_first { column.clone().is_not_null() } else { lit(false) };
                         (behind, column.is_null())
                     } else {
                         let literal = Expr::Literal(value.clone(), None);
@@ -237,15 +234,10 @@ impl Order {
                 Some(SortBy::Doc) => "_doc",
                 _ => SCORE,
             };
-            let bad = || {
-                Error::IllegalArgument(format!(
-                    "Failed to parse search_after value for field [{name}]."
-                ))
-            };
+            let bad =
+                || Error::IllegalArgument(format!("Failed to parse search_after value for field [{name}]."));
             point.values.push(match part {
-                Part::Score => PointValue::Score(
-                    crate::dsl::json::float(value).map_err(|_| bad())?,
-                ),
+                Part::Score => PointValue::Score(crate::dsl::json::float(value).map_err(|_| bad())?),
                 Part::Doc => {
                     let number = integer(value).ok().and_then(|n| u64::try_from(n).ok());
                     let number = number.ok_or_else(bad)?;
@@ -270,16 +262,21 @@ impl Order {
             values.push(match part {
                 Part::Score => PointValue::Score(score),
                 Part::Doc => PointValue::Doc(address),
-                Part::Key(number, _) => {
-                    PointValue::Key(ScalarValue::try_from_array(&keys[*number], at)?)
-                }
+                Part::Key(number, _) => PointValue::Key(ScalarValue::try_from_array(&keys[*number], at)?),
             });
         }
         Ok(Point { values, address: Some(address) })
     }
 
     /// Renders the sort values of a hit.
-    pub(crate) fn render(&self, keys: &[ArrayRef], at: usize, index: usize, score: f32, address: Address) -> Value {
+    pub(crate) fn render(
+        &self,
+        keys: &[ArrayRef],
+        at: usize,
+        index: usize,
+        score: f32,
+        address: Address,
+    ) -> Value {
         Value::Array(
             self.parts
                 .iter()
@@ -312,12 +309,12 @@ fn render_key(
             let value = array.as_primitive::<Int64Type>().value(at);
             let kind = source.map(|source| (source.kind, source.rescale));
             let nanos = match kind {
-                Some((ColumnKind::DateMs, Rescale::None) | (ColumnKind::DateNanos, Rescale::NanosToMillis)) => {
-                    Some(false)
-                }
-                Some((ColumnKind::DateNanos, Rescale::None) | (ColumnKind::DateMs, Rescale::MillisToNanos)) => {
-                    Some(true)
-                }
+                Some(
+                    (ColumnKind::DateMs, Rescale::None) | (ColumnKind::DateNanos, Rescale::NanosToMillis),
+                ) => Some(false),
+                Some(
+                    (ColumnKind::DateNanos, Rescale::None) | (ColumnKind::DateMs, Rescale::MillisToNanos),
+                ) => Some(true),
                 _ => None,
             };
             match (format, nanos) {
@@ -440,9 +437,7 @@ fn key_value(
         },
         KeyKind::Ip => match value {
             Value::Null => ScalarValue::FixedSizeBinary(16, None),
-            other => {
-                ScalarValue::FixedSizeBinary(16, Some(parse_ip(&text(other)?)?.to_vec()))
-            }
+            other => ScalarValue::FixedSizeBinary(16, Some(parse_ip(&text(other)?)?.to_vec())),
         },
     })
 }
@@ -510,7 +505,6 @@ fn field_key(
     let mut key = Key {
         name: format!("sort_{number}({})", sort.field),
         kind,
-        descending,
         nulls_first: sort.missing == Missing::First,
         mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
         fill: Fill::Null,
@@ -520,7 +514,7 @@ fn field_key(
     let greatest = (sort.missing == Missing::First) == descending;
     key.fill = match (&sort.missing, kind) {
         (Missing::Value(value), _) => {
-            let value = key_value(&key, first.map(|(m, f)| (m, f)), value, now_ms).ok_or_else(|| {
+            let value = key_value(&key, first, value, now_ms).ok_or_else(|| {
                 Error::IllegalArgument(format!(
                     "missing value [{}] does not fit the sort field [{}]",
                     text(value).unwrap_or_default(),
@@ -633,10 +627,7 @@ mod tests {
         assert_eq!(number(1.1_f32.into(), true).to_string(), "1.1");
         assert_eq!(number(f64::INFINITY, false), json!("Infinity"));
         assert_eq!(render_ip(parse_ip("10.0.0.1").unwrap()), "10.0.0.1");
-        assert_eq!(
-            DateFormat::Iso.render(1_571_646_604_828, false),
-            json!("2019-10-21T08:30:04.828Z")
-        );
+        assert_eq!(DateFormat::Iso.render(1_571_646_604_828, false), json!("2019-10-21T08:30:04.828Z"));
         assert_eq!(
             DateFormat::IsoNanos.render(1_571_646_604_828_733_000, true),
             json!("2019-10-21T08:30:04.828733000Z")

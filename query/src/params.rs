@@ -7,7 +7,8 @@ use crate::dsl::json;
 use crate::error::{Error, Result};
 
 /// Parameters that say how to answer, for the layer that writes the answer.
-const RENDERING: &[&str] = &["pretty", "human", "error_trace", "filter_path", "format", "source_content_type"];
+const RENDERING: &[&str] =
+    &["pretty", "human", "error_trace", "filter_path", "format", "source_content_type"];
 
 /// The parameters of a request.
 #[derive(Clone, Debug)]

@@ -80,10 +80,7 @@ impl Planner {
                 Arc::new(PushDownLimit::new()),
                 Arc::new(OptimizeProjections::new()),
             ])
-            .with_physical_optimizer_rules(vec![
-                Arc::new(EnsureRequirements::new()),
-                Arc::new(TopKIntoScan),
-            ])
+            .with_physical_optimizer_rules(vec![Arc::new(EnsureRequirements::new()), Arc::new(TopKIntoScan)])
             .build();
         Ok(Self { state: Arc::new(state) })
     }
@@ -121,11 +118,7 @@ impl Planner {
     }
 
     /// Runs a plan and returns its rows.
-    pub(crate) async fn run(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        shape: &Shape<'_>,
-    ) -> Result<FoundRows> {
+    pub(crate) async fn run(&self, plan: Arc<dyn ExecutionPlan>, shape: &Shape<'_>) -> Result<FoundRows> {
         let schema = plan.schema();
         let batches = collect(plan, self.state.task_ctx()).await?;
         if shape.size == 0 {
@@ -172,4 +165,80 @@ fn read(batch: &RecordBatch, shape: &Shape<'_>) -> Result<FoundRows> {
         .map(|(segment, row)| Address { segment: *segment, row: *row })
         .collect();
     Ok(FoundRows { keys, scores, addresses })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::displayable;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::compute::Compute;
+    use crate::dsl::{lower, query, sort};
+    use crate::table::{ScanOptions, TableSnapshot};
+
+    /// Explains a search without indices: logical plan, optimized plan, physical plan.
+    async fn explained(query: Value, order: &str, size: usize) -> String {
+        let planner = Planner::new(2, 1 << 20).unwrap();
+        let snapshot = Arc::new(TableSnapshot::default());
+        let sort = sort::parse_param(order).unwrap();
+        let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();
+        let options = ScanOptions {
+            now_ms: 0,
+            track: Some(10_000),
+            global_statistics: false,
+            cursor: None,
+            terminate_after: 0,
+        };
+        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::new(1)));
+        let filter = Some(lower::lower(&query::parse(&query).unwrap()));
+        let scores = order.by_score();
+        let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size };
+        let logical = planner.logical(table, &shape).unwrap();
+        let physical = planner.physical(&logical).await.unwrap();
+        let text =
+            format!("{}\n---\n{}", logical.display_indent(), displayable(physical.as_ref()).indent(false));
+        planner.run(physical, &shape).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_search_by_score_is_scan_sort_and_limit() {
+        let query =
+            json!({"bool": {"must": {"match": {"message": "x"}}, "filter": {"term": {"status": 404}}}});
+        insta::assert_snapshot!(explained(query, "", 10).await, @r#"
+        Projection: documents._score, documents._segment, documents._row
+          Limit: skip=0, fetch=10
+            Sort: documents._score DESC NULLS LAST, documents._segment ASC NULLS LAST, documents._row ASC NULLS LAST
+              Filter: match(documents._row, Utf8("message = "x"")) AND term(documents._row, Utf8("~status = 404"))
+                TableScan: documents
+        ---
+        SortExec: TopK(fetch=10), expr=[_score@0 DESC NULLS LAST, _segment@1 ASC NULLS LAST, _row@2 ASC NULLS LAST], preserve_partitioning=[false]
+          IndexScanExec: indices=[], segments=0, predicate=(match(message = "x") AND term(~status = 404)), columns=[_score, _segment, _row], top=10 by _score
+        "#);
+    }
+
+    #[tokio::test]
+    async fn a_search_by_field_sorts_above_the_scan() {
+        let plan = explained(json!({"term": {"status": 404}}), "size:desc", 10).await;
+        insta::assert_snapshot!(plan, @r#"
+        Projection: documents.sort_0(size), documents._segment, documents._row
+          Limit: skip=0, fetch=10
+            Sort: documents.sort_0(size) DESC NULLS LAST, documents._segment ASC NULLS LAST, documents._row ASC NULLS LAST
+              Filter: term(documents._row, Utf8("status = 404"))
+                TableScan: documents
+        ---
+        SortExec: TopK(fetch=10), expr=[sort_0(size)@0 DESC NULLS LAST, _segment@1 ASC NULLS LAST, _row@2 ASC NULLS LAST], preserve_partitioning=[false]
+          IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[sort_0(size), _segment, _row]
+        "#);
+    }
+
+    #[tokio::test]
+    async fn a_count_asks_for_no_columns() {
+        insta::assert_snapshot!(explained(json!({"term": {"status": 404}}), "", 0).await, @r#"
+        TableScan: documents projection=[], full_filters=[term(_row, Utf8("status = 404"))]
+        ---
+        IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[]
+        "#);
+    }
 }

@@ -79,15 +79,8 @@ impl SearchRequest {
                 Some(_) => {}
             }
         }
-        let request = Self {
-            body,
-            options,
-            routing,
-            global_statistics,
-            totals_as_int,
-            scroll_ms,
-            allow_partial,
-        };
+        let request =
+            Self { body, options, routing, global_statistics, totals_as_int, scroll_ms, allow_partial };
         request.check_scroll(request_cache)?;
         Ok(request)
     }
@@ -96,9 +89,7 @@ impl SearchRequest {
         let body = &self.body;
         if self.scroll_ms.is_none() {
             if body.slice.is_some() {
-                return Err(Error::Validation(
-                    "[slice] can only be used with [scroll] context".to_owned(),
-                ));
+                return Err(Error::Validation("[slice] can only be used with [scroll] context".to_owned()));
             }
             return Ok(());
         }
@@ -190,9 +181,9 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
 
 fn positive(params: &mut Params, name: &'static str, least: i64) -> Result<()> {
     match params.integer(name)? {
-        Some(number) if number < least => Err(Error::IllegalArgument(format!(
-            "{name} must be >= {least}, found [{number}]"
-        ))),
+        Some(number) if number < least => {
+            Err(Error::IllegalArgument(format!("{name} must be >= {least}, found [{number}]")))
+        }
         _ => Ok(()),
     }
 }

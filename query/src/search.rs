@@ -126,14 +126,8 @@ impl Searcher {
         let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
         let handle = Arc::clone(table.handle());
         let _guard = StopOnDrop(Arc::clone(&handle.stop));
-        let shape = Shape {
-            filter,
-            behind,
-            order: &order,
-            scores: scored,
-            from: search.from,
-            size: search.size,
-        };
+        let shape =
+            Shape { filter, behind, order: &order, scores: scored, from: search.from, size: search.size };
         let logical = self.planner.logical(table, &shape)?;
         let physical = self.planner.physical(&logical).await?;
         failures.extend(std::mem::take(&mut *handle.failures.lock()));
@@ -180,17 +174,14 @@ impl Searcher {
     ) -> Result<Vec<Hit>> {
         let addresses = &found.rows.addresses;
         let rows = fetch::rows(snapshot, addresses, shown.source != SourceFilter::None).await?;
-        let mut matched =
-            fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
+        let mut matched = fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
         let mut hits = Vec::with_capacity(rows.len());
         for (at, row) in rows.into_iter().enumerate() {
             let address = addresses[at];
             let index = snapshot.segments[address.segment as usize].index;
             let score = found.rows.scores[at];
-            let sort = found
-                .order
-                .explicit
-                .then(|| found.order.render(&found.rows.keys, at, index, score, address));
+            let sort =
+                found.order.explicit.then(|| found.order.render(&found.rows.keys, at, index, score, address));
             hits.push(Hit {
                 index: snapshot.indices[index].meta.name.to_string(),
                 row,
@@ -213,10 +204,13 @@ impl Searcher {
         for index in &snapshot.indices {
             let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
             if slice.max > limit as u64 {
-                return Err(request_refused(&index.meta, format!(
-                    "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
-                    slice.max
-                )));
+                return Err(request_refused(
+                    &index.meta,
+                    format!(
+                        "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
+                        slice.max
+                    ),
+                ));
             }
         }
         let mut listed: HashMap<u32, RoaringBitmap> = HashMap::new();
@@ -318,14 +312,17 @@ pub(crate) fn window(body: &SearchBody, snapshot: &TableSnapshot, scroll: bool) 
     for index in &snapshot.indices {
         let limit = setting(&index.meta, "index.max_result_window", MAX_RESULT_WINDOW);
         if window > limit {
-            return Err(request_refused(&index.meta, match scroll {
-                true => format!(
-                    "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
-                ),
-                false => format!(
-                    "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{window}]. See the scroll api for a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index level setting."
-                ),
-            }));
+            return Err(request_refused(
+                &index.meta,
+                match scroll {
+                    true => format!(
+                        "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
+                    ),
+                    false => format!(
+                        "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{window}]. See the scroll api for a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index level setting."
+                    ),
+                },
+            ));
         }
     }
     Ok((from, size))

@@ -137,14 +137,9 @@ impl SearchService {
         let started_ms = self.now_ms();
         let request = SearchRequest::parse(path(expression, "_search"), params, body.as_ref())?;
         let searcher = self.searcher()?;
-        let mut snapshot = target::pin(
-            &self.engine,
-            principal,
-            expression,
-            &request.options,
-            request.routing.as_deref(),
-        )
-        .await?;
+        let mut snapshot =
+            target::pin(&self.engine, principal, expression, &request.options, request.routing.as_deref())
+                .await?;
         let everything = Query::match_all();
         let query = request.body.query.as_ref().unwrap_or(&everything);
         if let Some(slice) = request.body.slice {
@@ -245,8 +240,7 @@ impl SearchService {
             return Err(Error::Parsing("unknown query [query_string]".to_owned()));
         }
         params.finish()?;
-        let snapshot =
-            target::pin(&self.engine, principal, expression, &options, routing.as_deref()).await?;
+        let snapshot = target::pin(&self.engine, principal, expression, &options, routing.as_deref()).await?;
         let snapshot = Arc::new(snapshot);
         let search = Search {
             snapshot: Arc::clone(&snapshot),
@@ -313,9 +307,9 @@ impl SearchService {
                 )));
             }
         }
-        let id = id.filter(|id| !id.is_empty()).ok_or_else(|| {
-            Error::Validation("scrollId is missing".to_owned())
-        })?;
+        let id = id
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
         let keep_alive_ms = scroll.as_deref().map(keep_alive).transpose()?;
         let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
         let mut progress = context.progress.lock().await;

@@ -116,9 +116,8 @@ impl Aliases {
 
 /// Lists the shards that routing values leave.
 fn searched_shards(meta: &IndexMeta, asked: Option<&[String]>, aliases: &Aliases) -> Vec<u32> {
-    let named = |values: &[String]| -> Vec<u32> {
-        values.iter().map(|value| routing::shard(meta, value)).collect()
-    };
+    let named =
+        |values: &[String]| -> Vec<u32> { values.iter().map(|value| routing::shard(meta, value)).collect() };
     let asked = asked.map(named);
     let of_aliases = aliases.routing.as_deref().map(named);
     (0..meta.shards)

@@ -38,8 +38,6 @@ pub(crate) struct SearchBody {
     pub terminate_after: u64,
     /// Part of a sliced scroll.
     pub slice: Option<Slice>,
-    /// Documents that a by-query operation handles at most.
-    pub max_docs: Option<i64>,
 }
 
 /// How far hits are counted.
@@ -116,9 +114,9 @@ impl SearchBody {
 }
 
 fn top_level(value: &Value) -> Result<&Map<String, Value>> {
-    value.as_object().ok_or_else(|| {
-        Error::Parsing(format!("Expected [START_OBJECT] but found [{}]", json::token(value)))
-    })
+    value
+        .as_object()
+        .ok_or_else(|| Error::Parsing(format!("Expected [START_OBJECT] but found [{}]", json::token(value))))
 }
 
 fn unknown_key(key: &str, value: &Value) -> Error {
@@ -127,22 +125,19 @@ fn unknown_key(key: &str, value: &Value) -> Error {
 
 /// Checks `from`.
 pub(crate) fn from(value: i64) -> Result<usize> {
-    usize::try_from(value).map_err(|_| {
-        Error::IllegalArgument(format!("[from] parameter cannot be negative but was [{value}]"))
-    })
+    usize::try_from(value)
+        .map_err(|_| Error::IllegalArgument(format!("[from] parameter cannot be negative but was [{value}]")))
 }
 
 /// Checks `size`.
 pub(crate) fn size(value: i64) -> Result<usize> {
-    usize::try_from(value).map_err(|_| {
-        Error::IllegalArgument(format!("[size] parameter cannot be negative, found [{value}]"))
-    })
+    usize::try_from(value)
+        .map_err(|_| Error::IllegalArgument(format!("[size] parameter cannot be negative, found [{value}]")))
 }
 
 /// Checks `terminate_after`.
 pub(crate) fn terminate_after(value: i64) -> Result<u64> {
-    u64::try_from(value)
-        .map_err(|_| Error::IllegalArgument("terminateAfter must be > 0".to_owned()))
+    u64::try_from(value).map_err(|_| Error::IllegalArgument("terminateAfter must be > 0".to_owned()))
 }
 
 fn search_after(value: &Value) -> Result<Vec<Value>> {
@@ -196,9 +191,7 @@ impl StoredFields {
     pub(crate) fn new(names: Vec<String>) -> Result<Self> {
         if names.iter().any(|name| name == "_none_") {
             if names.len() > 1 {
-                return Err(Error::IllegalArgument(
-                    "cannot combine _none_ with other fields".to_owned(),
-                ));
+                return Err(Error::IllegalArgument("cannot combine _none_ with other fields".to_owned()));
             }
             return Ok(Self::None);
         }

@@ -159,7 +159,9 @@ pub(crate) fn parse_time(setting: &str, text: &str) -> Result<Option<u64>> {
     };
     let split = trimmed.find(|c: char| !c.is_ascii_digit()).ok_or_else(unknown)?;
     let number: u64 = trimmed[..split].parse().map_err(|_| {
-        Error::IllegalArgument(format!("failed to parse setting [{setting}] with value [{text}] as a time value"))
+        Error::IllegalArgument(format!(
+            "failed to parse setting [{setting}] with value [{text}] as a time value"
+        ))
     })?;
     let millis = match &trimmed[split..] {
         "nanos" => return Ok(Some(number / 1_000_000)),

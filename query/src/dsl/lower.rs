@@ -50,8 +50,7 @@ fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
     parts.extend(query.filter.iter().map(|clause| expression(clause, 1.0, false)));
     parts.extend(query.must_not.iter().map(|clause| not(expression(clause, 1.0, false))));
     let required = query.required_should();
-    let should: Vec<Expr> =
-        query.should.iter().map(|clause| expression(clause, boost, scored)).collect();
+    let should: Vec<Expr> = query.should.iter().map(|clause| expression(clause, boost, scored)).collect();
     match (required, should.len()) {
         (0, 0) => {}
         (0, _) if scored => parts.push(at_least(Combine::AtLeast(0), should)),

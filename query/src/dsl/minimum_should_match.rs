@@ -8,7 +8,6 @@ pub(crate) struct MinimumShouldMatch {
     /// `(n, rule)`: the last rule whose `n` is below the number of clauses applies; without any
     /// bound the one rule applies always.
     steps: Vec<(Option<i64>, Rule)>,
-    text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +33,7 @@ impl MinimumShouldMatch {
         } else {
             steps.push((None, rule_of(spec)?));
         }
-        Ok(Self { steps, text: spec.to_owned() })
+        Ok(Self { steps })
     }
 
     /// Computes how many of `clauses` optional clauses must match.
@@ -55,11 +54,6 @@ impl MinimumShouldMatch {
             required = required.max(0);
         }
         usize::try_from(required).unwrap_or(0)
-    }
-
-    /// Returns the specification as given.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
     }
 }
 

@@ -172,10 +172,7 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
         }
         Value::Object(options) => options,
         other => {
-            return Err(Error::Parsing(format!(
-                "[{name}] unknown token [{}] in sort",
-                json::token(other)
-            )));
+            return Err(Error::Parsing(format!("[{name}] unknown token [{}] in sort", json::token(other))));
         }
     };
     for (option, value) in options {
@@ -251,7 +248,8 @@ mod tests {
 
     #[test]
     fn forms_of_sort() {
-        let keys = parse(&json!(["a", {"b": "desc"}, {"c": {"order": "desc", "missing": "_first"}}, "_score"]));
+        let keys =
+            parse(&json!(["a", {"b": "desc"}, {"c": {"order": "desc", "missing": "_first"}}, "_score"]));
         let keys = keys.unwrap();
         assert!(!keys[0].descending && keys[1].descending && keys[2].descending && keys[3].descending);
         let SortBy::Field(field) = &keys[2].by else { panic!("not a field") };

@@ -42,9 +42,7 @@ impl SourceFilter {
             Value::Bool(true) => Ok(Self::All),
             Value::Bool(false) => Ok(Self::None),
             Value::String(one) => Self::fields(vec![one.clone()], Vec::new()),
-            Value::Array(_) => {
-                Self::fields(list("_source", value)?, Vec::new())
-            }
+            Value::Array(_) => Self::fields(list("_source", value)?, Vec::new()),
             Value::Object(options) => {
                 let (mut includes, mut excludes) = (Vec::new(), Vec::new());
                 for (key, value) in options {
@@ -86,9 +84,8 @@ impl SourceFilter {
 }
 
 fn list(key: &str, value: &Value) -> Result<Vec<String>> {
-    json::strings(value).ok_or_else(|| {
-        Error::Parsing(format!("Unknown key for a {} in [{key}].", json::token(value)))
-    })
+    json::strings(value)
+        .ok_or_else(|| Error::Parsing(format!("Unknown key for a {} in [{key}].", json::token(value))))
 }
 
 /// Patterns, each also standing for everything below what it names.
@@ -234,10 +231,7 @@ mod tests {
             json!({"include": {"field1": "v1"}})
         );
         assert_eq!(filtered(json!(["list.a"])), json!({"list": [{"a": 1}]}));
-        assert_eq!(
-            filtered(json!({"excludes": ["list", "include.*"]})),
-            json!({"include": {}, "count": 1})
-        );
+        assert_eq!(filtered(json!({"excludes": ["list", "include.*"]})), json!({"include": {}, "count": 1}));
         assert_eq!(filtered(json!("c*")), json!({"count": 1}));
         assert_eq!(filtered(json!("nothing")), json!({}));
     }

@@ -87,7 +87,8 @@ impl<'a> Disjunction<'a> {
             .map(|(at, part)| Reverse((part.doc(), at)))
             .collect();
         let required = required.max(1);
-        let mut disjunction = Self { here: Vec::with_capacity(parts.len()), parts, required, ahead, doc: END };
+        let mut disjunction =
+            Self { here: Vec::with_capacity(parts.len()), parts, required, ahead, doc: END };
         disjunction.settle();
         disjunction
     }

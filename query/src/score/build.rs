@@ -46,10 +46,9 @@ pub(crate) fn scorer<'a>(
             Box::new(Optional::new(Box::new(Everything::new(rows, 0.0)), extra))
         }
         Prepared::AtLeast(required, parts) => disjunction(parts, *required, inverted, rows)?,
-        Prepared::Not(part) => Box::new(Exclusion::new(
-            Box::new(Everything::new(rows, 0.0)),
-            scorer(part, inverted, rows)?,
-        )),
+        Prepared::Not(part) => {
+            Box::new(Exclusion::new(Box::new(Everything::new(rows, 0.0)), scorer(part, inverted, rows)?))
+        }
         Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
     })
 }
@@ -120,13 +119,9 @@ pub(crate) fn known_count(
             }
         }
         Prepared::AtLeast(0, _) => Some(u64::from(rows).saturating_sub(deleted.len())),
-        Prepared::AtLeast(1, parts) if parts.len() == 1 => {
-            known_count(&parts[0], inverted, rows, deleted)?
-        }
-        Prepared::Not(part) => match known_count(part, inverted, rows, deleted)? {
-            Some(matched) => Some((u64::from(rows) - deleted.len()).saturating_sub(matched)),
-            None => None,
-        },
+        Prepared::AtLeast(1, parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
+        Prepared::Not(part) => known_count(part, inverted, rows, deleted)?
+            .map(|matched| u64::from(rows).saturating_sub(deleted.len()).saturating_sub(matched)),
         _ if !deleted.is_empty() => None,
         Prepared::Exact { path, value, .. } => Some(inverted.exact_count(*path, value)?.into()),
         Prepared::Text { path, term, .. } => match inverted.text(*path) {

@@ -117,11 +117,6 @@ impl Totals {
         let matched = self.matched.load(Atomic::Relaxed);
         if matched > self.limit { (self.limit, true) } else { (matched, self.cut.load(Atomic::Relaxed)) }
     }
-
-    /// Returns the matches counted, beyond the limit too.
-    pub(crate) fn counted(&self) -> u64 {
-        self.matched.load(Atomic::Relaxed)
-    }
 }
 
 /// Matches that a shard may still have before it stops (`terminate_after`).
@@ -138,10 +133,8 @@ impl Budget {
     }
 
     fn take(&self) -> bool {
-        let took = self
-            .left
-            .fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1))
-            .is_ok();
+        let took =
+            self.left.fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1)).is_ok();
         if !took {
             self.spent.store(true, Atomic::Relaxed);
         }
@@ -237,25 +230,28 @@ impl Top {
     }
 }
 
-/// Counts the matches of a segment.
-pub(crate) fn count(pass: Pass<'_>) -> Result<()> {
+/// Counts the matches of a segment, and returns how many were counted.
+pub(crate) fn count(pass: Pass<'_>) -> Result<u64> {
     collect_top(pass, &mut Top::new(0, false, None), false)
 }
 
 /// Offers the matches of a segment to `top`, and counts them. `scores` tells whether to compute
-/// scores though they do not order.
-pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result<()> {
+/// scores though they do not order. Returns how many matches were counted.
+pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result<u64> {
     let scores = scores || top.by_score;
     let mut counting = !pass.totals.satisfied();
-    if counting && pass.budget.is_none()
+    let mut sum = 0;
+    if counting
+        && pass.budget.is_none()
         && let Some(known) = known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)?
     {
         pass.totals.add(known);
+        sum = known;
         counting = false;
     }
     let start = top.start(pass.segment);
     if !counting && pass.budget.is_none() && (start == END || !top.open_for(f32::INFINITY)) {
-        return Ok(());
+        return Ok(sum);
     }
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
@@ -263,6 +259,7 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
     let (mut counted, mut visited) = (0, 0);
     while doc != END {
         if visited % BLOCK == 0 {
+            sum += counted;
             pass.totals.add(std::mem::take(&mut counted));
             if pass.stop.requested() {
                 break;
@@ -271,10 +268,8 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
         }
         visited += 1;
         let collecting = top.open_for(max_score);
-        if !collecting && !counting {
-            if pass.budget.is_none() {
-                break;
-            }
+        if !collecting && !counting && pass.budget.is_none() {
+            break;
         }
         if !pass.deleted.contains(doc) {
             if let Some(budget) = pass.budget
@@ -291,7 +286,7 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
         doc = scorer.advance();
     }
     pass.totals.add(counted);
-    Ok(())
+    Ok(sum + counted)
 }
 
 /// Collects all matches of a segment: rows, their scores where asked, and the greatest score.

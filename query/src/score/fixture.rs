@@ -101,7 +101,11 @@ impl SegmentReader for Fixture {
     async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
         Ok(ids.iter().filter_map(|id| id.parse::<u32>().ok()).collect())
     }
-    fn scan(&self, columns: &[PathId], rows: Option<RoaringBitmap>) -> BoxStream<'static, Result<ColumnBatch>> {
+    fn scan(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+    ) -> BoxStream<'static, Result<ColumnBatch>> {
         let rows: Vec<u32> = rows.map_or_else(|| (0..self.rows()).collect(), |rows| rows.iter().collect());
         let numbers = Int64Array::from_iter_values(rows.iter().map(|row| self.numbers[*row as usize]));
         let numbers: arrow::array::ArrayRef = Arc::new(numbers);

@@ -71,10 +71,7 @@ async fn combinations_find_their_rows() {
     let not = |node| Node::Not(Box::new(node));
     assert_eq!(rows(Node::And(vec![text("disk", 0), text("full", 1)])).await, [0, 3]);
     assert_eq!(rows(Node::AtLeast(1, vec![text("full", 1), text("joined", 0)])).await, [0, 2, 3]);
-    assert_eq!(
-        rows(Node::AtLeast(2, vec![text("disk", 0), text("full", 1), text("node", 0)])).await,
-        [0, 3]
-    );
+    assert_eq!(rows(Node::AtLeast(2, vec![text("disk", 0), text("full", 1), text("node", 0)])).await, [0, 3]);
     assert_eq!(rows(Node::And(vec![keyword("info"), range(3, 9)])).await, [2, 4]);
     assert_eq!(rows(not(keyword("info"))).await, [0, 3]);
     assert_eq!(rows(Node::And(vec![not(keyword("error")), text("disk", 0)])).await, [1]);

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, Float64Array, Int64Array,
-    StringViewBuilder, UInt64Array,
+    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, Float64Array, Int64Array, StringViewBuilder,
+    UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -95,8 +95,6 @@ pub(crate) struct Key {
     pub name: String,
     /// Compared type.
     pub kind: KeyKind,
-    /// Whether greater values come first.
-    pub descending: bool,
     /// Whether rows without a value come first (strings and addresses).
     pub nulls_first: bool,
     /// Which of several values counts.
@@ -121,13 +119,13 @@ impl Key {
                 let mut own = Vec::new();
                 Ok(Arc::new(Int64Array::from_iter_values((0..rows).map(|row| {
                     own.clear();
-                    own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(|at| {
-                        match source.rescale {
+                    own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(
+                        |at| match source.rescale {
                             Rescale::None => values.value(at),
                             Rescale::MillisToNanos => values.value(at).saturating_mul(1_000_000),
                             Rescale::NanosToMillis => values.value(at).div_euclid(1_000_000),
-                        }
-                    }));
+                        },
+                    ));
                     reduce_i64(&mut own, self.mode).unwrap_or(fill)
                 }))))
             }
@@ -138,9 +136,7 @@ impl Key {
                 let mut own = Vec::new();
                 Ok(Arc::new(UInt64Array::from_iter_values((0..rows).map(|row| {
                     own.clear();
-                    own.extend(
-                        lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)),
-                    );
+                    own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)));
                     pick(&mut own, self.mode).unwrap_or(fill)
                 }))))
             }
@@ -151,9 +147,7 @@ impl Key {
                 let mut own = Vec::new();
                 Ok(Arc::new(Float64Array::from_iter_values((0..rows).map(|row| {
                     own.clear();
-                    own.extend(
-                        lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)),
-                    );
+                    own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)));
                     reduce_f64(&mut own, self.mode).unwrap_or(fill)
                 }))))
             }
@@ -256,11 +250,7 @@ fn reduce_f64(values: &mut [f64], mode: Mode) -> Option<f64> {
         (Mode::Median, _) => {
             values.sort_unstable_by(f64::total_cmp);
             let middle = count / 2;
-            Some(if count % 2 == 1 {
-                values[middle]
-            } else {
-                (values[middle - 1] + values[middle]) / 2.0
-            })
+            Some(if count % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 })
         }
         (Mode::Max, _) => values.iter().copied().max_by(f64::total_cmp),
         (Mode::Min, _) => values.iter().copied().min_by(f64::total_cmp),
@@ -363,22 +353,17 @@ mod tests {
             rescale: Rescale::None,
             single: false,
         };
-        Key {
-            name: "k".into(),
-            kind,
-            descending: false,
-            nulls_first: false,
-            mode,
-            fill,
-            sources: vec![Some(source), None],
-        }
+        Key { name: "k".into(), kind, nulls_first: false, mode, fill, sources: vec![Some(source), None] }
     }
 
     #[test]
     fn several_values_give_one_key() {
-        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(
-            vec![Some(vec![Some(3), Some(1), Some(2)]), None, Some(vec![Some(7), Some(8)])],
-        ));
+        let lists: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(vec![
+                Some(vec![Some(3), Some(1), Some(2)]),
+                None,
+                Some(vec![Some(7), Some(8)]),
+            ]));
         let keys = |mode| {
             let key = key(KeyKind::I64, mode, Fill::I64(i64::MAX), ColumnKind::Int(32));
             key.compute(0, Some(&lists), 3).unwrap().as_primitive::<Int64Type>().values().to_vec()

@@ -92,12 +92,7 @@ impl Resolver<'_> {
     /// Replaces the weight of a clause that scores by BM25.
     fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
         let Weight::Constant(boost) = weight else { return weight };
-        self.statistics.push(TermStatistics {
-            path: field.id,
-            field: Arc::clone(&field.path),
-            term,
-            boost,
-        });
+        self.statistics.push(TermStatistics { path: field.id, field: Arc::clone(&field.path), term, boost });
         Weight::Bm25(self.statistics.len() - 1)
     }
 
@@ -154,11 +149,7 @@ impl Resolver<'_> {
             FieldType::Ip => {
                 let (value, range) = values::ip_value(mapping, field, value, self.index.now_ms)?;
                 match value {
-                    Some(value) => self.exact_node(
-                        field,
-                        ExactValue { value, range: Some(range) },
-                        weight,
-                    ),
+                    Some(value) => self.exact_node(field, ExactValue { value, range: Some(range) }, weight),
                     None => self.ip_between(field, range, weight),
                 }
             }
@@ -191,10 +182,7 @@ impl Resolver<'_> {
     fn exact_value(&self, field: &Field, value: &Value) -> Result<Option<ExactValue>> {
         let mapping = self.index.mapping;
         match &field.field_type {
-            FieldType::Keyword
-            | FieldType::Wildcard
-            | FieldType::ConstantKeyword
-            | FieldType::FlatObject => {
+            FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword | FieldType::FlatObject => {
                 let string = values::keyword(mapping, field, value)?;
                 let bound = Some((string.clone(), true));
                 let range = Some(ValueRange::Str(bound.clone(), bound));
@@ -323,10 +311,8 @@ impl Resolver<'_> {
         while at < tokens.len() {
             let position = tokens[at].0;
             let end = at + tokens[at..].iter().take_while(|(p, _)| *p == position).count();
-            let mut same: Vec<Node> = tokens[at..end]
-                .iter()
-                .map(|(_, term)| self.text_term(field, term.clone(), weight))
-                .collect();
+            let mut same: Vec<Node> =
+                tokens[at..end].iter().map(|(_, term)| self.text_term(field, term.clone(), weight)).collect();
             clauses.push(if same.len() == 1 { same.remove(0) } else { Node::AtLeast(1, same) });
             at = end;
         }
@@ -343,10 +329,8 @@ impl Resolver<'_> {
     }
 
     fn range(&mut self, query: &RangeQuery, weight: Weight) -> Result<Node> {
-        if query.field == "_id" || query.field.starts_with('_') {
-            if self.index.mapping.field(&query.field).is_none() {
-                return Err(not_searchable(&query.field));
-            }
+        if query.field.starts_with('_') && self.index.mapping.field(&query.field).is_none() {
+            return Err(not_searchable(&query.field));
         }
         let mapping = self.index.mapping;
         let Some(field) = mapping.field(&query.field) else { return Ok(Node::None) };
@@ -398,10 +382,7 @@ impl Resolver<'_> {
                     false => Ok(Node::None),
                 }
             }
-            FieldType::Keyword
-            | FieldType::Wildcard
-            | FieldType::ConstantKeyword
-            | FieldType::FlatObject => {
+            FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword | FieldType::FlatObject => {
                 let edge = |bound: &Option<crate::dsl::query::Bound>| -> Result<Option<(String, bool)>> {
                     bound
                         .as_ref()

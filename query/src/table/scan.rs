@@ -126,11 +126,7 @@ impl IndexScanExec {
 }
 
 /// Cuts segments into runs of about as many rows.
-fn group(
-    segments: &[TableSegment],
-    resolved: &[Option<Resolved>],
-    partitions: usize,
-) -> Vec<Vec<u32>> {
+fn group(segments: &[TableSegment], resolved: &[Option<Resolved>], partitions: usize) -> Vec<Vec<u32>> {
     let rows: u64 = segments.iter().map(|segment| u64::from(segment.reader.rows())).sum();
     let partitions = (partitions as u64).min(rows / PARTITION_ROWS + 1).max(1);
     let share = rows / partitions + 1;
@@ -162,8 +158,7 @@ impl DisplayAs for IndexScanExec {
         }
         let segments: usize = shared.groups.iter().map(Vec::len).sum();
         write!(f, "], segments={segments}, predicate={}", shared.predicate)?;
-        let columns: Vec<&str> =
-            shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let columns: Vec<&str> = shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, ", columns=[{}]", columns.join(", "))?;
         if let Some(top) = self.top {
             write!(f, ", top={} by {}", top.limit, if top.by_score { SCORE } else { ROW })?;
@@ -207,11 +202,7 @@ impl ExecutionPlan for IndexScanExec {
         Ok(self)
     }
 
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> PlanResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let reservation = MemoryConsumer::new("IndexScanExec").register(context.memory_pool());
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
         let out = stream.tx();
@@ -310,11 +301,11 @@ impl PartitionTask {
             if self.stopped() {
                 break;
             }
-            let before = self.shared.table.handle.totals.counted();
-            if let Some((source, prepared)) = self.prepare(*number, false).await? {
-                self.pass(&source, &prepared, collect::count).await?;
+            if !self.shared.table.handle.totals.wants_more() {
+                break;
             }
-            let counted = self.shared.table.handle.totals.counted().saturating_sub(before);
+            let Some((source, prepared)) = self.prepare(*number, false).await? else { continue };
+            let counted = self.pass(&source, &prepared, collect::count).await?;
             let options = RecordBatchOptions::new().with_row_count(Some(counted as usize));
             let schema = Arc::clone(&self.shared.schema);
             let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
@@ -471,10 +462,9 @@ impl PartitionTask {
         let shared = &self.shared;
         let count = rows.len();
         let shards: Vec<u32> = match shared.columns.contains(&Column::Shard) {
-            true => segments
-                .iter()
-                .map(|number| shared.table.snapshot.segments[*number as usize].shard)
-                .collect(),
+            true => {
+                segments.iter().map(|number| shared.table.snapshot.segments[*number as usize].shard).collect()
+            }
             false => Vec::new(),
         };
         let (scores, segments): (ArrayRef, ArrayRef) =
@@ -498,3 +488,6 @@ impl PartitionTask {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&shared.schema), arrays, &options)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

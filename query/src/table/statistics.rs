@@ -59,12 +59,9 @@ impl Functions {
                         }
                     }
                 }
-                let function = |(sum, wanted): (&Statistics, &TermStatistics)| {
-                    Arc::new(Bm25::new(wanted.boost, *sum))
-                };
-                Ok::<_, Error>(Arc::new(
-                    sums.iter().zip(&own.statistics).map(function).collect::<Vec<_>>(),
-                ))
+                let function =
+                    |(sum, wanted): (&Statistics, &TermStatistics)| Arc::new(Bm25::new(wanted.boost, *sum));
+                Ok::<_, Error>(Arc::new(sums.iter().zip(&own.statistics).map(function).collect::<Vec<_>>()))
             })
             .await?;
         Ok(Arc::clone(functions))

@@ -65,8 +65,7 @@ fn order(expressions: &LexOrdering) -> Option<bool> {
         (Some(SCORE), true) => (true, keys.next()?),
         other => (false, other),
     };
-    let ascending = first == (Some(SEGMENT), false)
-        && keys.next()? == (Some(ROW), false)
-        && keys.next().is_none();
+    let ascending =
+        first == (Some(SEGMENT), false) && keys.next()? == (Some(ROW), false) && keys.next().is_none();
     ascending.then_some(by_score)
 }

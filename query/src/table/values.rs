@@ -59,12 +59,9 @@ fn limits(field: &Field) -> Option<(i128, i128, &'static str)> {
 
 fn in_limits(field: &Field, whole: i128, value: &Value) -> Result<i128> {
     match limits(field) {
-        Some((least, greatest, name)) if whole < least || whole > greatest => {
-            Err(Error::IllegalArgument(format!(
-                "Value [{}] is out of range for {name}",
-                text(value).unwrap_or_default()
-            )))
-        }
+        Some((least, greatest, name)) if whole < least || whole > greatest => Err(Error::IllegalArgument(
+            format!("Value [{}] is out of range for {name}", text(value).unwrap_or_default()),
+        )),
         _ => Ok(whole),
     }
 }
@@ -122,18 +119,14 @@ pub(crate) fn number_range(field: &Field, query: &RangeQuery) -> Result<Option<V
         let from = match &query.from {
             None => least,
             Some(bound) => match number(&bound.value)? {
-                Number::Whole(whole) => {
-                    in_limits(field, whole, &bound.value)? + i128::from(!bound.included)
-                }
+                Number::Whole(whole) => in_limits(field, whole, &bound.value)? + i128::from(!bound.included),
                 Number::Fraction(fraction) => in_limits(field, fraction.ceil() as i128, &bound.value)?,
             },
         };
         let to = match &query.to {
             None => greatest,
             Some(bound) => match number(&bound.value)? {
-                Number::Whole(whole) => {
-                    in_limits(field, whole, &bound.value)? - i128::from(!bound.included)
-                }
+                Number::Whole(whole) => in_limits(field, whole, &bound.value)? - i128::from(!bound.included),
                 Number::Fraction(fraction) => in_limits(field, fraction.floor() as i128, &bound.value)?,
             },
         };
@@ -174,9 +167,9 @@ pub(crate) fn date_range(
     let (mapping, field) = match &formatted {
         None => (mapping, field),
         Some(mapping) => {
-            let field = mapping.field("date").ok_or_else(|| {
-                Error::Execution("a mapping of one date field lost it".to_owned())
-            })?;
+            let field = mapping
+                .field("date")
+                .ok_or_else(|| Error::Execution("a mapping of one date field lost it".to_owned()))?;
             (mapping, field)
         }
     };
@@ -201,12 +194,7 @@ pub(crate) fn date_range(
 }
 
 /// Reads one exact date: the span that the text leaves open, such as a whole day.
-pub(crate) fn date_span(
-    mapping: &Mapping,
-    field: &Field,
-    value: &Value,
-    now_ms: i64,
-) -> Result<(i64, i64)> {
+pub(crate) fn date_span(mapping: &Mapping, field: &Field, value: &Value, now_ms: i64) -> Result<(i64, i64)> {
     let nanos = field.column_kind() == ColumnKind::DateNanos;
     let from = date_value(mapping, field, value, now_ms, false, None, nanos)?;
     let to = date_value(mapping, field, value, now_ms, true, None, nanos)?;
@@ -299,7 +287,9 @@ pub(crate) fn ip_value(
         return Ok((Some(Scalar::Ip(address)), ValueRange::Ip(address, address)));
     };
     let bad = || {
-        Error::IllegalArgument(format!("illegal prefix length in [{given}]. Must be 0-32 for IPv4 ranges, 0-128 for IPv6 ranges"))
+        Error::IllegalArgument(format!(
+            "illegal prefix length in [{given}]. Must be 0-32 for IPv4 ranges, 0-128 for IPv6 ranges"
+        ))
     };
     let bits: u32 = bits.parse().map_err(|_| bad())?;
     let v4 = address.contains('.') && !address.contains(':');
@@ -367,10 +357,7 @@ pub(crate) fn keyword(mapping: &Mapping, field: &Field, value: &Value) -> Result
     match &field.normalizer {
         None => Ok(given),
         Some(normalizer) => mapping.analyzers().normalize(normalizer, &given).ok_or_else(|| {
-            Error::IllegalArgument(format!(
-                "normalizer [{normalizer}] not found for field [{}]",
-                field.path
-            ))
+            Error::IllegalArgument(format!("normalizer [{normalizer}] not found for field [{}]", field.path))
         }),
     }
 }

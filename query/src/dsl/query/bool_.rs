@@ -59,9 +59,7 @@ impl BoolQuery {
     pub(crate) fn required_should(&self) -> usize {
         match &self.minimum_should_match {
             Some(spec) => spec.required(self.should.len()),
-            None => usize::from(
-                !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty(),
-            ),
+            None => usize::from(!self.should.is_empty() && self.must.is_empty() && self.filter.is_empty()),
         }
     }
 }

@@ -31,9 +31,7 @@ impl ConstantScoreQuery {
                 "filter" => filter = Some(parser.query(value)?),
                 _ if common.take("constant_score", key, value)? => {}
                 _ => {
-                    return Err(Error::Parsing(format!(
-                        "[constant_score] query does not support [{key}]"
-                    )));
+                    return Err(Error::Parsing(format!("[constant_score] query does not support [{key}]")));
                 }
             }
         }

@@ -68,9 +68,7 @@ impl MatchQuery {
                 }
             }
             Value::Array(_) => {
-                return Err(Error::Parsing(format!(
-                    "[match] unknown token [START_ARRAY] after [{field}]"
-                )));
+                return Err(Error::Parsing(format!("[match] unknown token [START_ARRAY] after [{field}]")));
             }
             scalar => query.query = scalar.clone(),
         }
@@ -109,9 +107,7 @@ impl MatchQuery {
                     "none" => ZeroTerms::None,
                     "all" => ZeroTerms::All,
                     _ => {
-                        return Err(Error::Parsing(format!(
-                            "Unsupported zero_terms_query value [{text}]"
-                        )));
+                        return Err(Error::Parsing(format!("Unsupported zero_terms_query value [{text}]")));
                     }
                 };
             }

@@ -79,10 +79,9 @@ impl RangeQuery {
 fn scalar(key: &str, value: &Value) -> Result<Option<Value>> {
     match value {
         Value::Null => Ok(None),
-        Value::Array(_) | Value::Object(_) => Err(Error::Parsing(format!(
-            "[range] unknown token [{}] after [{key}]",
-            json::token(value)
-        ))),
+        Value::Array(_) | Value::Object(_) => {
+            Err(Error::Parsing(format!("[range] unknown token [{}] after [{key}]", json::token(value))))
+        }
         scalar => Ok(Some(scalar.clone())),
     }
 }

@@ -1,0 +1,153 @@
+use std::collections::HashMap;
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::UInt32Type;
+use datafusion::common::config::ConfigOptions;
+use datafusion::physical_expr::expressions::col;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{collect as run, displayable};
+use millrace_storage::mapping::ColumnKind;
+
+use super::*;
+use crate::compute::Compute;
+use crate::dsl::sort::Mode;
+use crate::score::collect::Totals;
+use crate::score::fixture::{Fixture, NUMBER, TEXT};
+use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::node::{Node, StatisticsTerm, TermStatistics, Weight};
+use crate::table::top_k::TopKIntoScan;
+use crate::table::{IndexTable, ScanHandle, ScanOptions, TableSnapshot};
+
+fn snapshot() -> TableSnapshot {
+    let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
+    let second = Fixture::new(&[("disk disk", "a", 25), ("gone disk", "a", 99), ("ok", "b", 5)]);
+    let deleted: RoaringBitmap = [1].into_iter().collect();
+    let segment = |reader: Arc<Fixture>, deleted| TableSegment {
+        index: 0,
+        shard: 0,
+        reader,
+        deleted: Arc::new(deleted),
+    };
+    TableSnapshot {
+        segments: vec![segment(first, RoaringBitmap::new()), segment(second, deleted)],
+        shards: 1,
+        ..TableSnapshot::default()
+    }
+}
+
+fn number_key() -> Key {
+    let source = KeySource {
+        column: NUMBER,
+        kind: ColumnKind::Int(64),
+        ignore_above: None,
+        rescale: Rescale::None,
+        single: false,
+    };
+    Key {
+        name: "n".into(),
+        kind: KeyKind::I64,
+        nulls_first: false,
+        mode: Mode::Min,
+        fill: Fill::I64(i64::MAX),
+        sources: vec![Some(source)],
+    }
+}
+
+/// A scan for `disk`, of the named columns.
+fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
+    let options = ScanOptions {
+        now_ms: 0,
+        track: Some(track),
+        global_statistics: false,
+        cursor: None,
+        terminate_after: 0,
+    };
+    let table = IndexTable::new(Arc::new(snapshot()), vec![number_key()], options, Compute::new(1));
+    let handle = Arc::clone(table.handle());
+    let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
+    let statistics = vec![TermStatistics {
+        path: TEXT,
+        field: "message".into(),
+        term: StatisticsTerm::Text("disk".into()),
+        boost: 1.0,
+    }];
+    let resolved = vec![Some(Resolved { node, statistics })];
+    let projection = columns.iter().map(|name| table.schema.index_of(name).unwrap()).collect();
+    let scan =
+        IndexScanExec::new(Arc::clone(&table.state), &table.schema, Predicate::All, resolved, projection, 2)
+            .unwrap();
+    (scan, handle)
+}
+
+fn sorted(scan: IndexScanExec, keys: &[(&str, bool)], fetch: usize) -> Arc<dyn ExecutionPlan> {
+    let schema = scan.schema();
+    let expressions = keys.iter().map(|(name, descending)| {
+        let expr = PhysicalSortExpr::new_default(col(name, &schema).unwrap());
+        if *descending { expr.desc() } else { expr.asc() }
+    });
+    let order = LexOrdering::new(expressions).unwrap();
+    let sort = SortExec::new(order, Arc::new(scan)).with_fetch(Some(fetch));
+    TopKIntoScan.optimize(Arc::new(sort), &ConfigOptions::default()).unwrap()
+}
+
+async fn addresses(plan: Arc<dyn ExecutionPlan>) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
+    for batch in run(plan, Arc::new(TaskContext::default())).await.unwrap() {
+        let segments = batch.column_by_name(SEGMENT).unwrap().as_primitive::<UInt32Type>().clone();
+        let rows = batch.column_by_name(ROW).unwrap().as_primitive::<UInt32Type>().clone();
+        found.extend(segments.values().iter().copied().zip(rows.values().iter().copied()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_best_scores_are_found_inside_the_scan() {
+    let (scan, handle) = scan(&[SCORE, SEGMENT, ROW], u64::MAX);
+    let plan = sorted(scan, &[(SCORE, true), (SEGMENT, false), (ROW, false)], 2);
+    insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
+    SortExec: TopK(fetch=2), expr=[_score@0 DESC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[_score, _segment, _row], top=2 by _score
+    ");
+    assert_eq!(addresses(plan).await, [(1, 0), (0, 1)]);
+    assert_eq!(handle.totals.read(), (3, false));
+    assert!(handle.max_score() > 0.0);
+}
+
+#[tokio::test]
+async fn keys_are_sorted_above_the_scan() {
+    let (scan, handle) = scan(&["n", SEGMENT, ROW], 2);
+    let plan = sorted(scan, &[("n", false), (SEGMENT, false), (ROW, false)], 10);
+    insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
+    SortExec: TopK(fetch=10), expr=[n@0 ASC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row]
+    ");
+    assert_eq!(addresses(plan).await, [(0, 1), (1, 0), (0, 0)]);
+    assert_eq!(handle.totals.read(), (2, true));
+}
+
+#[tokio::test]
+async fn without_columns_a_scan_only_counts() {
+    let (scan, handle) = scan(&[], u64::MAX);
+    let batches = run(Arc::new(scan), Arc::new(TaskContext::default())).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+    assert_eq!(handle.totals.read(), (3, false));
+    assert!(Totals::new(None).read() == (0, false));
+}
+
+#[tokio::test]
+async fn slices_cut_a_segment_to_the_rows_listed() {
+    let listed: HashMap<u32, RoaringBitmap> = [(0, [0].into_iter().collect())].into();
+    let node = Node::Listed(Arc::new(listed));
+    let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
+    let source = Source {
+        number: 0,
+        inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).await.unwrap(),
+        reader,
+        functions: Arc::default(),
+        compute: Compute::new(1),
+    };
+    let Prepared::Rows(rows, _) = prepare(&node, &source, None).await.unwrap() else { panic!("rows") };
+    assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
+}

@@ -1,0 +1,87 @@
+//! A store in a temporary directory with a few documents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
+use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
+use serde_json::Value;
+
+/// A running store with a search service over it.
+pub(crate) struct Store {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) service: SearchService,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) principal: Principal,
+    _directory: tempfile::TempDir,
+}
+
+impl Store {
+    pub(crate) async fn open() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = millrace_storage::Config {
+            data_dir: directory.path().to_owned(),
+            ..millrace_storage::Config::default()
+        };
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let engine = Engine::open(config, Arc::clone(&clock) as SharedClock).await.unwrap();
+        let service = SearchService::new(Arc::clone(&engine), Config::default());
+        let principal = Principal::new("ann", vec!["admin".to_owned()]);
+        Self { engine, service, clock, principal, _directory: directory }
+    }
+
+    /// Indexes documents under ids 1, 2, … and makes them visible.
+    pub(crate) async fn index(&self, index: &str, documents: &[Value]) {
+        let ops = documents
+            .iter()
+            .enumerate()
+            .map(|(at, document)| WriteOp {
+                index: index.into(),
+                id: Some((at + 1).to_string()),
+                routing: None,
+                action: Action::Index(Bytes::from(document.to_string())),
+                version: None,
+                if_seq_no: None,
+                if_primary_term: None,
+                require_alias: false,
+                doc_type: "_doc".into(),
+            })
+            .collect();
+        let outcomes = self
+            .engine
+            .write(&self.principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10))
+            .await
+            .unwrap();
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+    }
+
+    pub(crate) async fn search(
+        &self,
+        index: &str,
+        params: &[(&str, &str)],
+        body: Value,
+    ) -> Result<Value, Error> {
+        let params = owned(params);
+        self.service.search(&self.principal, index, params, Some(body)).await.map(value)
+    }
+}
+
+pub(crate) fn owned(params: &[(&str, &str)]) -> Vec<(String, String)> {
+    params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+pub(crate) fn value(outcome: Outcome) -> Value {
+    match outcome.body {
+        OutcomeBody::Json(value) => value,
+        OutcomeBody::Raw(bytes) => serde_json::from_slice(&bytes).unwrap(),
+    }
+}
+
+/// The ids of the hits, in order.
+pub(crate) fn ids(answer: &Value) -> Vec<String> {
+    let hits = answer["hits"]["hits"].as_array().unwrap();
+    hits.iter().map(|hit| hit["_id"].as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,32 @@
+use serde_json::json;
+
+use crate::fixture::{Store, ids, owned, value};
+
+#[tokio::test]
+async fn pages_follow_one_snapshot() {
+    let store = Store::open().await;
+    let documents: Vec<_> = (0..5).map(|n| json!({"n": n})).collect();
+    store.index("numbers", &documents).await;
+    let body = json!({"size": 2, "sort": [{"n": "desc"}]});
+    let first = store.search("numbers", &[("scroll", "1m")], body).await.unwrap();
+    assert_eq!(ids(&first), ["5", "4"]);
+    store.index("numbers", &[json!({"n": 9})]).await;
+
+    let id = first["_scroll_id"].as_str().unwrap().to_owned();
+    let next = || {
+        let body = json!({"scroll_id": id, "scroll": "1m"});
+        store.service.scroll(&store.principal, "", Vec::new(), Some(body))
+    };
+    let second = value(next().await.unwrap());
+    assert_eq!(
+        (ids(&second), second["hits"]["total"]["value"].as_u64()),
+        (vec!["3".into(), "2".into()], Some(5))
+    );
+    assert_eq!(ids(&value(next().await.unwrap())), ["1"]);
+    assert!(ids(&value(next().await.unwrap())).is_empty());
+
+    store.clock.advance_ms(61_000);
+    assert_eq!(next().await.unwrap_err().status(), 404);
+    let cleared = store.service.clear_scroll(&store.principal, &id, owned(&[]), None).await.unwrap();
+    assert_eq!(cleared.status, 404);
+}
