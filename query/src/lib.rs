@@ -16,7 +16,6 @@ mod params;
 mod plan;
 mod request;
 mod response;
-mod routing;
 mod score;
 mod scroll;
 mod search;

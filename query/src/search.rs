@@ -19,9 +19,9 @@ use crate::fetch;
 use crate::order::{Order, Point};
 use crate::plan::{FoundRows, Planner, Shape};
 use crate::response::{Hit, Shown};
-use crate::routing;
 use crate::table::resolve::setting;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
+use millrace_storage::routing;
 
 /// Hits returned where the request does not say.
 const DEFAULT_SIZE: usize = 10;
@@ -263,7 +263,7 @@ impl Searcher {
 
 /// Returns the slice that a document belongs to.
 pub(crate) fn slice_of(id: &str, slices: u64) -> u64 {
-    i64::from(routing::hash(id)).rem_euclid(slices.max(1) as i64) as u64
+    i64::from(routing::murmur3_utf16(id)).rem_euclid(slices.max(1) as i64) as u64
 }
 
 /// A sort by score alone is no order of its own.

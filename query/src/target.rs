@@ -10,10 +10,10 @@ use crate::dsl::json::simple_match;
 use crate::dsl::lower;
 use crate::dsl::query;
 use crate::error::{Error, Result};
-use crate::routing;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
+use millrace_storage::routing;
 
 /// Resolves an expression and pins a snapshot of every index it stands for.
 pub(crate) async fn pin(
@@ -116,8 +116,9 @@ impl Aliases {
 
 /// Lists the shards that routing values leave.
 fn searched_shards(meta: &IndexMeta, asked: Option<&[String]>, aliases: &Aliases) -> Vec<u32> {
-    let named =
-        |values: &[String]| -> Vec<u32> { values.iter().map(|value| routing::shard(meta, value)).collect() };
+    let named = |values: &[String]| -> Vec<u32> {
+        values.iter().map(|value| routing::shard_in(meta, value)).collect()
+    };
     let asked = asked.map(named);
     let of_aliases = aliases.routing.as_deref().map(named);
     (0..meta.shards)

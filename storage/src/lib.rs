@@ -20,13 +20,13 @@ pub mod mapping;
 pub mod metadata;
 pub mod objects;
 mod principal;
-mod routing;
+pub mod routing;
 pub mod segment;
 mod shard;
 pub mod wal;
 
-pub use compute::{Compute, Lane};
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use compute::{Compute, Lane};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};

@@ -4,30 +4,44 @@
 //! A shard is `floor_mod(murmur3(routing), routing_shards) / routing_factor` with Murmur3 (x86, 32
 //! bit, seed 0) over the UTF-16LE form of the routing value, which is `_id` where none was given.
 
-/// Number of shards an index could be split into; fixes the factor of the formula.
-///
-/// OpenSearch's default: the largest `shards * 2^n` that stays at or below 1,024.
-pub(crate) fn routing_shards(shards: u32) -> u32 {
+use crate::metadata::IndexMeta;
+
+/// Number of shards that an index could be split into, which fixes the factor of the formula: its
+/// setting, else OpenSearch's default.
+pub(crate) fn routing_shards(meta: &IndexMeta) -> u32 {
+    meta.integer("index.number_of_routing_shards")
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| *n >= meta.shards && n.is_multiple_of(meta.shards.max(1)))
+        .unwrap_or_else(|| default_routing_shards(meta.shards))
+}
+
+/// The largest `shards * 2^n` that stays at or below 1,024, but at least a split into two.
+fn default_routing_shards(shards: u32) -> u32 {
     let log2_max = 10u32;
     let log2_shards = 32 - (shards.max(1) - 1).leading_zeros();
     let splits = log2_max.saturating_sub(log2_shards).max(1);
     shards.max(1) << splits.min(16)
 }
 
-/// Decides the shard of a routing value.
-pub(crate) fn shard_of(routing: &str, shards: u32) -> u32 {
+/// Decides the shard of a routing value in an index of `shards` shards that could be split into
+/// `routing_shards`.
+pub(crate) fn shard_of(routing: &str, shards: u32, routing_shards: u32) -> u32 {
     if shards <= 1 {
         return 0;
     }
-    let routing_shards = routing_shards(shards);
     let factor = (routing_shards / shards).max(1);
     let hash = murmur3_utf16(routing);
     let bucket = hash.rem_euclid(i32::try_from(routing_shards).unwrap_or(i32::MAX));
     u32::try_from(bucket).unwrap_or(0) / factor
 }
 
+/// Decides the shard of a routing value in an index.
+pub fn shard_in(meta: &IndexMeta, routing: &str) -> u32 {
+    shard_of(routing, meta.shards, routing_shards(meta))
+}
+
 /// Hashes the UTF-16LE form of a string with Murmur3 x86 32, seed 0.
-pub(crate) fn murmur3_utf16(text: &str) -> i32 {
+pub fn murmur3_utf16(text: &str) -> i32 {
     let mut hash = Murmur3::default();
     for unit in text.encode_utf16() {
         hash.push_u16(unit);
@@ -98,8 +112,8 @@ impl IdGenerator {
         Self { last_ms: 0, sequence: 0, random: seed | 1 }
     }
 
-    /// Makes the next id that routes to `shard` of `shards`; greater than every id made before.
-    pub(crate) fn next(&mut self, now_ms: i64, shard: u32, shards: u32) -> String {
+    /// Makes the next id for which `routes_here`; greater than every id made before.
+    pub(crate) fn next(&mut self, now_ms: i64, routes_here: impl Fn(&str) -> bool) -> String {
         if now_ms > self.last_ms {
             self.last_ms = now_ms;
             self.sequence = 0;
@@ -117,7 +131,7 @@ impl IdGenerator {
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
             let id = encode(head | u128::from(self.random & 0xffff_ffff_ffff));
-            if shard_of(&id, shards) == shard {
+            if routes_here(&id) {
                 return id;
             }
         }
@@ -158,10 +172,10 @@ mod tests {
 
     #[test]
     fn spreads_over_shards_by_the_split_factor() {
-        assert_eq!(routing_shards(1), 1024);
-        assert_eq!(routing_shards(5), 640);
-        assert_eq!(routing_shards(1000), 2000);
-        assert!((0..100).all(|i| shard_of(&format!("id{i}"), 5) < 5));
+        assert_eq!(default_routing_shards(1), 1024);
+        assert_eq!(default_routing_shards(5), 640);
+        assert_eq!(default_routing_shards(1000), 2000);
+        assert!((0..100).all(|i| shard_of(&format!("id{i}"), 5, 640) < 5));
     }
 
     #[test]
@@ -169,9 +183,10 @@ mod tests {
         let mut generator = IdGenerator::new(7);
         let mut last = String::new();
         for i in 0..10_000u32 {
-            let id = generator.next(1_700_000_000_000 + i64::from(i / 1000), i % 5, 5);
+            let id =
+                generator.next(1_700_000_000_000 + i64::from(i / 1000), |id| shard_of(id, 5, 640) == i % 5);
             assert!(id > last && looks_generated(&id));
-            assert_eq!(shard_of(&id, 5), i % 5);
+            assert_eq!(shard_of(&id, 5, 640), i % 5);
             last = id;
         }
     }

@@ -92,8 +92,7 @@ impl SqliteCatalog {
                 doc_type: row.try_get::<Option<&str>, _>(7)?.map(Arc::from),
             })
         };
-        let query =
-            "SELECT uuid, name, open, created_ms, shards, replicas, settings, doc_type FROM indices ORDER BY name";
+        let query = "SELECT uuid, name, open, created_ms, shards, replicas, settings, doc_type FROM indices ORDER BY name";
         let indices = self.rows(&mut *connection, "indices", query, read_index).await?;
         let read_template = |reader: Reader<'_>, row: &SqliteRow| {
             let (kind, name) = (row.try_get(0)?, row.try_get(1)?);

@@ -36,7 +36,8 @@ impl Budget {
 
     /// Gives bytes back.
     pub(super) fn free(&self, bytes: u64) {
-        let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |u| Some(u.saturating_sub(bytes)));
+        let before =
+            self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |u| Some(u.saturating_sub(bytes)));
         debug_assert!(before.is_ok_and(|before| before >= bytes), "more was freed than added");
         self.freed.notify_waiters();
     }
@@ -92,7 +93,8 @@ mod tests {
         budget.add(80);
         let error = budget.reserve(30, Duration::from_secs(1)).await.unwrap_err();
         assert!(matches!(error, Error::Rejected(_)), "{error}");
-        let (reserved, ()) = tokio::join!(budget.reserve(30, Duration::from_secs(1)), async { budget.free(50) });
+        let (reserved, ()) =
+            tokio::join!(budget.reserve(30, Duration::from_secs(1)), async { budget.free(50) });
         drop(reserved.unwrap());
         assert_eq!(budget.used(), 30);
         budget.free(30);

@@ -28,7 +28,10 @@ impl Leases {
     /// Least position that still holds the log; ends all leases when the log has grown too large.
     pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
         if wal.bytes() > config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS) && !self.positions.is_empty() {
-            tracing::warn!(readers = self.positions.len(), "change feed readers fell too far behind, their leases end");
+            tracing::warn!(
+                readers = self.positions.len(),
+                "change feed readers fell too far behind, their leases end"
+            );
             self.positions.clear();
         }
         self.positions.values().copied().min()
@@ -92,7 +95,8 @@ impl FeedReader {
             }
             wal.synced(self.next).await?;
             let from = self.next;
-            let frames = self.inner.env().compute.run(Lane::Foreground, move || wal.read(from, READ_BYTES)).await?;
+            let frames =
+                self.inner.env().compute.run(Lane::Foreground, move || wal.read(from, READ_BYTES)).await?;
             self.buffered.extend(frames);
         }
         match self.buffered.pop_front() {

@@ -11,7 +11,7 @@ use super::types::{IndexFigures, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
-use crate::routing::shard_of;
+use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
 use crate::shard::{RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
 use crate::{Error, Result, SharedClock};
@@ -29,6 +29,7 @@ pub struct Index {
     shards: Vec<Arc<Shard>>,
     last_search_ms: AtomicI64,
     next_shard: AtomicU64,
+    routing_shards: u32,
     env: Env,
     clock: SharedClock,
 }
@@ -59,6 +60,7 @@ impl Index {
                 Arc::new(Shard::new(meta.uuid, number, Arc::clone(&mapping), checkpoint, segments, env))
             })
             .collect();
+        let routing_shards = routing_shards(&meta);
         Self {
             meta: ArcSwap::new(meta),
             mapping,
@@ -66,6 +68,7 @@ impl Index {
             shards,
             last_search_ms: AtomicI64::new(i64::MIN / 2),
             next_shard: AtomicU64::new(0),
+            routing_shards,
             env: env.clone(),
             clock: Arc::clone(clock),
         }
@@ -100,11 +103,16 @@ impl Index {
         &self.shards
     }
 
+    /// Decides the shard of a routing value, as OpenSearch does.
+    pub(super) fn shard_of(&self, routing: &str) -> u32 {
+        shard_of(routing, self.shards.len() as u32, self.routing_shards)
+    }
+
     /// Shard of an operation: by its routing, else by its id, else the next one in turn.
     pub(super) fn shard_for(&self, id: Option<&str>, routing: Option<&str>) -> u32 {
         let shards = self.shards.len() as u32;
         match routing.or(id) {
-            Some(value) => shard_of(value, shards),
+            Some(value) => self.shard_of(value),
             None => (self.next_shard.fetch_add(1, Ordering::Relaxed) % u64::from(shards.max(1))) as u32,
         }
     }
@@ -169,13 +177,15 @@ impl Index {
 /// `index.refresh_interval` in milliseconds, negative for never, and whether a user set it.
 fn refresh_interval(meta: &IndexMeta) -> (i64, bool) {
     let explicit = meta.settings.contains_key("index.refresh_interval");
-    let interval = meta.duration("index.refresh_interval").or((!explicit).then_some(DEFAULT_REFRESH_INTERVAL));
+    let interval =
+        meta.duration("index.refresh_interval").or((!explicit).then_some(DEFAULT_REFRESH_INTERVAL));
     (interval.map_or(-1, |interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)), explicit)
 }
 
 /// Whether acknowledgements of the index wait for the fsync.
 pub(super) fn durable_acknowledgement(meta: &IndexMeta) -> bool {
-    meta.setting("index.translog.durability").is_none_or(|durability| !durability.eq_ignore_ascii_case("async"))
+    meta.setting("index.translog.durability")
+        .is_none_or(|durability| !durability.eq_ignore_ascii_case("async"))
 }
 
 /// How long tombstones are remembered, in milliseconds.

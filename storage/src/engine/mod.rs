@@ -13,8 +13,8 @@ mod upkeep;
 mod write;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -251,8 +251,10 @@ impl Engine {
         self.inner.wal()?.synced(frame).await?;
         // The log is cut by what shards have committed, which a mapping alone does not hold back.
         let meta = index.meta();
-        let commit =
-            crate::catalog::Commit { mappings: vec![(meta.uuid, index.mapping().encode())], ..Default::default() };
+        let commit = crate::catalog::Commit {
+            mappings: vec![(meta.uuid, index.mapping().encode())],
+            ..Default::default()
+        };
         self.inner.services.catalog.commit(&commit).await
     }
 

@@ -165,7 +165,9 @@ fn replay(inner: &Arc<Inner>, disk: &Arc<dyn Disk>, runtime: &Handle) -> Result<
 
 fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
     let shards: Vec<_> = inner.all_indices().iter().flat_map(|i| i.shards().to_vec()).collect();
-    let Some(largest) = shards.into_iter().max_by_key(|shard| shard.lock().unflushed().0) else { return Ok(()) };
+    let Some(largest) = shards.into_iter().max_by_key(|shard| shard.lock().unflushed().0) else {
+        return Ok(());
+    };
     runtime.block_on(inner.flush_shard(&largest))
 }
 
@@ -285,4 +287,3 @@ async fn collect_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<()>
     }
     Ok(())
 }
-

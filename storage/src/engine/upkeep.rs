@@ -63,8 +63,9 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
                 let (bytes, since_ms) = guard.unflushed();
                 (bytes, since_ms, guard.first_uncommitted_frame())
             };
-            let old = since_ms
-                .is_some_and(|since| now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000);
+            let old = since_ms.is_some_and(|since| {
+                now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000
+            });
             if bytes >= inner.config.flush_bytes || old {
                 spawn_flush(inner, shard);
             }

@@ -70,6 +70,7 @@ impl Engine {
         let mut indices: HashMap<(Arc<str>, bool), Result<Arc<Index>, Arc<Error>>> = HashMap::new();
         let mut round = Vec::with_capacity(ops.len());
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
+        let mut written = Written::default();
         let has_updates = ops.iter().any(|op| matches!(op.action, Action::Update(_)));
         for (item, op) in ops.into_iter().enumerate() {
             let key = (Arc::clone(&op.index), op.require_alias);
@@ -99,7 +100,7 @@ impl Engine {
             if let Action::Update(update) = &op.action {
                 let id = op.id.clone().unwrap_or_default();
                 if touched.contains(&(index.meta().name.clone(), id.clone())) {
-                    self.round(std::mem::take(&mut round), &mut results).await?;
+                    self.round(std::mem::take(&mut round), &mut results, &mut written).await?;
                     touched.clear();
                 }
                 match self.prepare_update(item, &index, &op, update).await {
@@ -112,9 +113,9 @@ impl Engine {
                 }
                 // Retries of a lost race need the update again, so it is executed by itself.
                 if update.retry_on_conflict > 0 {
-                    self.round(std::mem::take(&mut round), &mut results).await?;
+                    self.round(std::mem::take(&mut round), &mut results, &mut written).await?;
                     touched.clear();
-                    self.retry_update(item, &index, &op, update, &mut results).await?;
+                    self.retry_update(item, &index, &op, update, &mut results, &mut written).await?;
                 }
                 continue;
             }
@@ -123,20 +124,27 @@ impl Engine {
             }
             round.push(prepare(item, index, op));
         }
-        self.round(round, &mut results).await?;
-        self.after_write(&indices, refresh).await?;
+        self.round(round, &mut results, &mut written).await?;
+        self.after_write(&written, refresh).await?;
         Ok(results
             .into_iter()
             .map(|r| r.unwrap_or_else(|| Err(Error::Internal("operation was lost".to_owned()))))
             .collect())
     }
 
-    async fn index_for_write(&self, principal: &Principal, name: &Arc<str>, require_alias: bool) -> Result<Arc<Index>> {
+    async fn index_for_write(
+        &self,
+        principal: &Principal,
+        name: &Arc<str>,
+        require_alias: bool,
+    ) -> Result<Arc<Index>> {
         let now_ms = self.inner.clock.now_ms();
         let metadata = self.metadata();
         if require_alias && metadata.indices.contains_key(name) {
             return Err(Error::IndexNotFound {
-                index: format!("{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"),
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
             });
         }
         if let Some(meta) = metadata.write_index(name, now_ms)? {
@@ -144,7 +152,9 @@ impl Engine {
         }
         if require_alias {
             return Err(Error::IndexNotFound {
-                index: format!("{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"),
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
             });
         }
         metadata.auto_create_allowed(name)?;
@@ -165,9 +175,18 @@ impl Engine {
     }
 
     /// Executes a round and files its outcomes.
-    async fn round(&self, ops: Vec<Prepared>, results: &mut [Option<Result<WriteOutcome>>]) -> Result<()> {
+    async fn round(
+        &self,
+        ops: Vec<Prepared>,
+        results: &mut [Option<Result<WriteOutcome>>],
+        written: &mut Written,
+    ) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
+        }
+        for op in &ops {
+            let shard = op.index.shard(op.shard)?;
+            written.0.entry((shard.index, shard.number)).or_insert_with(|| Arc::clone(shard));
         }
         let inner = Arc::clone(&self.inner);
         let wait = ops.iter().any(|op| durable_acknowledgement(&op.index.meta()));
@@ -198,11 +217,18 @@ impl Engine {
         let shard = Arc::clone(index.shard(number)?);
         let lookup = id.clone();
         let found = self.inner.env().compute.run(Lane::Foreground, move || shard.get(&lookup, true)).await?;
-        let mut wanted = Wanted { delete: false, create: false, version: None, if_seq_no: op.if_seq_no, if_primary_term: op.if_primary_term };
+        let mut wanted = Wanted {
+            delete: false,
+            create: false,
+            version: None,
+            if_seq_no: op.if_seq_no,
+            if_primary_term: op.if_primary_term,
+        };
         let meta = index.meta();
         let (source, routing) = match found {
             None => {
-                let upsert = update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
+                let upsert =
+                    update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
                 let Some(upsert) = upsert else {
                     return Err(Error::DocumentMissing {
                         index: meta.name.to_string(),
@@ -253,7 +279,8 @@ impl Engine {
                 (next, op.routing.clone().or(found.routing))
             }
         };
-        let source = serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
+        let source =
+            serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
         Ok(Ok(Prepared {
             item,
             index: Arc::clone(index),
@@ -273,13 +300,14 @@ impl Engine {
         op: &WriteOp,
         update: &Update,
         results: &mut [Option<Result<WriteOutcome>>],
+        written: &mut Written,
     ) -> Result<()> {
         for _ in 0..update.retry_on_conflict {
             if !matches!(results[item], Some(Err(Error::VersionConflict { .. }))) {
                 break;
             }
             match self.prepare_update(item, index, op, update).await {
-                Ok(Ok(prepared)) => self.round(vec![prepared], results).await?,
+                Ok(Ok(prepared)) => self.round(vec![prepared], results, written).await?,
                 Ok(Err(noop)) => results[item] = Some(Ok(noop)),
                 Err(error) => results[item] = Some(Err(error)),
             }
@@ -287,30 +315,27 @@ impl Engine {
         Ok(())
     }
 
-    async fn after_write(
-        &self,
-        indices: &HashMap<(Arc<str>, bool), Result<Arc<Index>, Arc<Error>>>,
-        refresh: RefreshPolicy,
-    ) -> Result<()> {
-        let written = indices.values().filter_map(|r| r.as_ref().ok());
-        match refresh {
-            RefreshPolicy::None => {}
-            RefreshPolicy::Immediate => {
-                let written: Vec<_> = written.cloned().collect();
-                self.refresh(&written).await?;
-            }
-            RefreshPolicy::WaitFor => {
-                for index in written {
-                    for shard in index.shards() {
-                        self.inner.upkeep.notify_one();
-                        shard.wait_searchable(shard.next_seq_no()).await;
-                    }
+    /// Makes the shards that were written to searchable, as the request asks.
+    async fn after_write(&self, written: &Written, refresh: RefreshPolicy) -> Result<()> {
+        for shard in written.0.values() {
+            match refresh {
+                RefreshPolicy::None => {}
+                RefreshPolicy::Immediate => {
+                    shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await?
+                }
+                RefreshPolicy::WaitFor => {
+                    self.inner.upkeep.notify_one();
+                    shard.wait_searchable(shard.next_seq_no()).await;
                 }
             }
         }
         Ok(())
     }
 }
+
+/// The shards that a request has written to.
+#[derive(Default)]
+struct Written(BTreeMap<(uuid::Uuid, u32), Arc<Shard>>);
 
 fn op_bytes(op: &WriteOp) -> usize {
     match &op.action {
@@ -403,7 +428,13 @@ impl Inner {
         for ((uuid, number), ops) in by_shard {
             let Some(index) = ops.first().map(|op| Arc::clone(&op.index)) else { continue };
             let shard = Arc::clone(index.shard(number)?);
-            by_index.entry(uuid).or_default().push(Batch { index, shard, ops, rows: Vec::new(), builder: None });
+            by_index.entry(uuid).or_default().push(Batch {
+                index,
+                shard,
+                ops,
+                rows: Vec::new(),
+                builder: None,
+            });
         }
         let mut batches = Vec::new();
         for of_index in by_index.into_values() {
@@ -449,7 +480,11 @@ impl Inner {
     }
 
     /// Decides versions, appends the frame and applies it, under the locks of all shards concerned.
-    fn commit_round(&self, mut batches: Vec<Batch>, outcomes: &mut Vec<Outcome>) -> Result<Option<FrameNumber>> {
+    fn commit_round(
+        &self,
+        mut batches: Vec<Batch>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<Option<FrameNumber>> {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
@@ -520,7 +555,8 @@ impl Inner {
                     (found.map(|f| f.0), found.and_then(|f| f.1), id)
                 }
                 None => {
-                    let id = self.ids.lock().next(now_ms, batch.shard.number, meta.shards);
+                    let id =
+                        self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number);
                     (None, None, id)
                 }
             };
@@ -544,13 +580,8 @@ impl Inner {
                     }
                 }
                 Ok((version, result)) => {
-                    let applied = Applied {
-                        id: id.as_str().into(),
-                        seq_no,
-                        version,
-                        row: *row,
-                        replaces: location,
-                    };
+                    let applied =
+                        Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces: location };
                     guard.record(&applied, generated, now_ms);
                     if row.is_some() {
                         rows.push(&id, seq_no, version);
@@ -648,7 +679,11 @@ impl RowMeta {
 /// Documents refused while parsing: batch, operation, error.
 type Refused = Vec<(usize, usize, Error)>;
 
-fn parse_with(mut batches: Vec<Batch>, base: &Arc<Mapping>, refused: &mut Refused) -> (Vec<Batch>, Arc<Mapping>) {
+fn parse_with(
+    mut batches: Vec<Batch>,
+    base: &Arc<Mapping>,
+    refused: &mut Refused,
+) -> (Vec<Batch>, Arc<Mapping>) {
     let mut mapping = Arc::clone(base);
     for (at, batch) in batches.iter_mut().enumerate() {
         let bytes: usize = batch.ops.iter().filter_map(|op| op.source.as_ref()).map(Bytes::len).sum();

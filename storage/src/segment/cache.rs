@@ -51,7 +51,8 @@ impl FileCache {
         drop(bytes);
         // SAFETY: the file is private to this cache, never written again, and eviction unlinks it,
         // which leaves existing maps intact.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Error::io("map file", &local, error))?;
+        let map =
+            unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Error::io("map file", &local, error))?;
         Ok(Bytes::from_owner(map))
     }
 

@@ -215,8 +215,7 @@ mod tests {
         assert_eq!(decode_sums(&encode_sums(&sums)), Some(sums.clone()));
         let mut damaged = bytes.clone();
         damaged[BLOCK_BYTES + 5] ^= 1;
-        let checked =
-            CheckedBytes::new(Bytes::from(damaged), Arc::new(Verifier::new("f", sums))).unwrap();
+        let checked = CheckedBytes::new(Bytes::from(damaged), Arc::new(Verifier::new("f", sums))).unwrap();
         assert!(checked.slice(0..BLOCK_BYTES).is_ok());
         assert!(checked.slice(BLOCK_BYTES * 2..BLOCK_BYTES * 2 + 10).is_ok());
         let error = checked.slice(BLOCK_BYTES - 1..BLOCK_BYTES + 1).unwrap_err();

@@ -12,7 +12,9 @@ const MAGIC: &[u8; 8] = b"MRDEL\x00\x00\x01";
 pub(crate) fn encode(deleted: &RoaringBitmap) -> Result<Bytes> {
     let mut bytes = Vec::with_capacity(deleted.serialized_size() + 12);
     bytes.extend_from_slice(MAGIC);
-    deleted.serialize_into(&mut bytes).map_err(|error| Error::Internal(format!("encode deletes: {error}")))?;
+    deleted
+        .serialize_into(&mut bytes)
+        .map_err(|error| Error::Internal(format!("encode deletes: {error}")))?;
     let sum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     Ok(Bytes::from(bytes))
@@ -20,7 +22,8 @@ pub(crate) fn encode(deleted: &RoaringBitmap) -> Result<Bytes> {
 
 /// Decodes what [`encode`] made; `name` is the file for messages.
 pub(crate) fn decode(bytes: &[u8], name: &str) -> Result<RoaringBitmap> {
-    let corrupt = |reason: &str| Error::Corrupt { file: name.to_owned(), offset: 0, reason: reason.to_owned() };
+    let corrupt =
+        |reason: &str| Error::Corrupt { file: name.to_owned(), offset: 0, reason: reason.to_owned() };
     let body = bytes.len().checked_sub(4).ok_or_else(|| corrupt("shorter than its checksum"))?;
     let (body, sum) = bytes.split_at(body);
     let sum: [u8; 4] = sum.try_into().map_err(|_| corrupt("checksum"))?;

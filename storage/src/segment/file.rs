@@ -78,7 +78,8 @@ impl Remote {
             for (i, place) in found.iter_mut().enumerate().take(last + 1).skip(first) {
                 let block = blocks.start + i;
                 let at = self.block_range(block);
-                let local = usize::try_from(at.start - from).unwrap_or(0)..usize::try_from(at.end - from).unwrap_or(0);
+                let local = usize::try_from(at.start - from).unwrap_or(0)
+                    ..usize::try_from(at.end - from).unwrap_or(0);
                 let piece = Bytes::copy_from_slice(bytes.get(local).unwrap_or_default());
                 self.verifier.verify_block(block, &piece)?;
                 cache.put((self.segment, block), piece.clone());

@@ -118,7 +118,14 @@ impl IdsWriter {
         Ok(Self {
             len: 0,
             filter: vec![0; filter_blocks * 8],
-            columns: [column("fp")?, column("ver")?, column("term")?, column("seq")?, column("low")?, column("row")?],
+            columns: [
+                column("fp")?,
+                column("ver")?,
+                column("term")?,
+                column("seq")?,
+                column("low")?,
+                column("row")?,
+            ],
             constants: [Constant::Unset; 3],
             last: None,
         })
@@ -151,7 +158,8 @@ impl IdsWriter {
         header.extend_from_slice(&self.len.to_le_bytes());
         header.extend_from_slice(&(self.filter.len() as u64 / 8).to_le_bytes());
         let varies = self.constants.map(|c| matches!(c, Constant::Varies));
-        let flags = varies.iter().enumerate().fold(0u64, |flags, (i, &varies)| flags | u64::from(varies) << i);
+        let flags =
+            varies.iter().enumerate().fold(0u64, |flags, (i, &varies)| flags | u64::from(varies) << i);
         header.extend_from_slice(&flags.to_le_bytes());
         for constant in self.constants {
             let value = if let Constant::Always(value) = constant { value } else { 0 };
@@ -174,7 +182,14 @@ impl IdsWriter {
 /// Block of a fingerprint in the filter and the bits of its eight words (a split-block Bloom filter).
 fn filter_place(fingerprint: Fingerprint, blocks: usize) -> (usize, [u32; 8]) {
     const SALTS: [u32; 8] = [
-        0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31,
+        0x47b6_137b,
+        0x4497_4d91,
+        0x8824_ad5b,
+        0xa2b7_289d,
+        0x7054_95c7,
+        0x2df1_424b,
+        0x9efc_4947,
+        0x5c6b_fb31,
     ];
     let block = ((u128::from(fingerprint.high) * blocks as u128) >> 64) as usize;
     let key = fingerprint.low;
@@ -195,7 +210,8 @@ pub(crate) struct Ids {
 impl Ids {
     /// Opens a sidecar and checks that its columns fit its length.
     pub(crate) fn open(bytes: CheckedBytes, name: &str) -> Result<Self> {
-        let corrupt = |reason: &str| Error::Corrupt { file: name.to_owned(), offset: 0, reason: reason.to_owned() };
+        let corrupt =
+            |reason: &str| Error::Corrupt { file: name.to_owned(), offset: 0, reason: reason.to_owned() };
         if bytes.len() < HEADER_BYTES {
             return Err(corrupt("shorter than its header"));
         }
@@ -351,7 +367,10 @@ mod tests {
         let mut entries: Vec<_> = (0..10_000).map(|i| entry(i, 1, 500 + u64::from(i))).collect();
         let ids = open(&mut entries);
         for i in (0..10_000).step_by(7) {
-            assert_eq!(ids.find(Fingerprint::of(&format!("id-{i}"))).unwrap(), [entry(i, 1, 500 + u64::from(i))]);
+            assert_eq!(
+                ids.find(Fingerprint::of(&format!("id-{i}"))).unwrap(),
+                [entry(i, 1, 500 + u64::from(i))]
+            );
         }
         assert!((10_000..20_000).all(|i| ids.find(Fingerprint::of(&format!("id-{i}"))).unwrap().is_empty()));
     }

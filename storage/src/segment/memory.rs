@@ -73,7 +73,11 @@ impl Memory {
                     high = middle;
                 }
             }
-            return if low < ids.len() && ids.value(low) == id { vec![self.located(low as u32)] } else { Vec::new() };
+            return if low < ids.len() && ids.value(low) == id {
+                vec![self.located(low as u32)]
+            } else {
+                Vec::new()
+            };
         }
         (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
     }
@@ -84,7 +88,12 @@ impl Memory {
     }
 
     /// Finds the rows with a value in the range.
-    pub(crate) fn range_rows(&self, column: PathId, range: &ValueRange, among: Option<&RoaringBitmap>) -> RoaringBitmap {
+    pub(crate) fn range_rows(
+        &self,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> RoaringBitmap {
         let mut found = RoaringBitmap::new();
         if let Some(array) = self.rows.column(column) {
             range.matches(array, &mut |row| {
@@ -98,7 +107,11 @@ impl Memory {
     }
 
     /// Reads columns of the selected rows.
-    pub(crate) fn read(&self, columns: &[(PathId, DataType)], rows: Option<&RoaringBitmap>) -> Result<ColumnBatch> {
+    pub(crate) fn read(
+        &self,
+        columns: &[(PathId, DataType)],
+        rows: Option<&RoaringBitmap>,
+    ) -> Result<ColumnBatch> {
         let total = self.rows.batch.num_rows();
         let (numbers, indices) = match rows {
             None => ((0..total as u32).collect::<Vec<_>>(), None),
@@ -136,8 +149,14 @@ pub(crate) fn owned(bytes: &Bytes) -> tantivy::directory::OwnedBytes {
 }
 
 /// Reads one row out of a batch in the segment layout; `row` is its number in the segment.
-pub(crate) fn stored_row(batch: &arrow::array::RecordBatch, at: usize, row: u32, with_source: bool) -> StoredRow {
-    let number = |name: &str| batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at));
+pub(crate) fn stored_row(
+    batch: &arrow::array::RecordBatch,
+    at: usize,
+    row: u32,
+    with_source: bool,
+) -> StoredRow {
+    let number =
+        |name: &str| batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at));
     let text = |name: &str| {
         batch
             .column_by_name(name)
@@ -145,13 +164,17 @@ pub(crate) fn stored_row(batch: &arrow::array::RecordBatch, at: usize, row: u32,
             .filter(|a| a.is_valid(at))
             .map(|a| a.value(at).to_owned())
     };
-    let source = batch.column_by_name(layout::SOURCE).filter(|_| with_source).map_or_else(Bytes::new, |array| {
-        Bytes::copy_from_slice(array.as_string_view().value(at).as_bytes())
-    });
-    let ignored = batch.column_by_name(layout::IGNORED).map(|a| a.as_list::<i32>()).filter(|a| a.is_valid(at)).map_or_else(
-        Vec::new,
-        |array| array.value(at).as_string_view().iter().flatten().map(str::to_owned).collect(),
-    );
+    let source = batch
+        .column_by_name(layout::SOURCE)
+        .filter(|_| with_source)
+        .map_or_else(Bytes::new, |array| Bytes::copy_from_slice(array.as_string_view().value(at).as_bytes()));
+    let ignored = batch
+        .column_by_name(layout::IGNORED)
+        .map(|a| a.as_list::<i32>())
+        .filter(|a| a.is_valid(at))
+        .map_or_else(Vec::new, |array| {
+            array.value(at).as_string_view().iter().flatten().map(str::to_owned).collect()
+        });
     StoredRow {
         row,
         id: text(layout::ID).unwrap_or_default(),

@@ -98,7 +98,8 @@ pub(crate) fn merge(
     let (data, bundle_bytes) = std::thread::scope(|scope| {
         let bundle = scope.spawn(|| merge_bundles(inputs, &bases, rows, scratch, &bundle_file));
         let data = merge_rows(inputs, mapping, target.zstd_level, &data_file);
-        let bundle = bundle.join().unwrap_or_else(|_| Err(Error::Internal("merging postings panicked".to_owned())));
+        let bundle =
+            bundle.join().unwrap_or_else(|_| Err(Error::Internal("merging postings panicked".to_owned())));
         (data, bundle)
     });
     let (data, bundle_bytes) = (data?, bundle_bytes?);
@@ -156,7 +157,8 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
         file.write_all(&memory.bundle_bytes).map_err(|e| Error::io("write scratch file", out, e))?;
         return written(file);
     }
-    let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<Arc<Bundle>>>>()?;
+    let bundles =
+        inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<Arc<Bundle>>>>()?;
     let maps = inputs.iter().zip(bases).map(|(input, &base)| {
         if input.deleted.is_empty() {
             return RowMap::Offset(base);
@@ -257,7 +259,11 @@ fn merge_ids(
     if generated {
         return Ok(None);
     }
-    let mut sources = inputs.iter().zip(bases).map(|(input, &base)| Entries::open(input, base)).collect::<Result<Vec<_>>>()?;
+    let mut sources = inputs
+        .iter()
+        .zip(bases)
+        .map(|(input, &base)| Entries::open(input, base))
+        .collect::<Result<Vec<_>>>()?;
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
         if let Some(entry) = source.next()? {

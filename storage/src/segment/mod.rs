@@ -233,7 +233,9 @@ impl Segment {
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap> {
         let (this, range, among) = (self.clone(), range.clone(), among.cloned());
-        self.compute.run(Lane::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref())).await
+        self.compute
+            .run(Lane::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref()))
+            .await
     }
 
     /// Reads columns for the selected rows (all rows without a selection), in batches of about 8,192.
@@ -250,7 +252,9 @@ impl Segment {
             let compute = compute.clone();
             async move {
                 compute
-                    .run(Lane::Foreground, move || Ok(scan.next(&this)?.map(|(batch, scan)| (batch, (this, scan)))))
+                    .run(Lane::Foreground, move || {
+                        Ok(scan.next(&this)?.map(|(batch, scan)| (batch, (this, scan))))
+                    })
                     .await
             }
         })
@@ -316,7 +320,8 @@ impl Scan {
                     let mut wanted: Vec<usize> = roots.iter().copied().flatten().collect();
                     wanted.sort_unstable();
                     wanted.dedup();
-                    let places = roots.iter().map(|r| r.and_then(|r| wanted.binary_search(&r).ok())).collect();
+                    let places =
+                        roots.iter().map(|r| r.and_then(|r| wanted.binary_search(&r).ok())).collect();
                     let reader = Box::new(stored.reader(&wanted, rows.as_ref())?);
                     let total = stored.record.rows;
                     let numbers: Box<dyn Iterator<Item = u32> + Send> = match rows {

@@ -112,7 +112,11 @@ impl ValueRange {
             Self::Ip(low, high) => match (min.as_str(), max.as_str()) {
                 (Some(min), Some(max)) => {
                     let (low, high) = (to_hex(low), to_hex(high));
-                    if max < low.as_str() || min > high.as_str() { Relation::Disjoint } else { Relation::Overlaps }
+                    if max < low.as_str() || min > high.as_str() {
+                        Relation::Disjoint
+                    } else {
+                        Relation::Overlaps
+                    }
                 }
                 _ => Relation::Overlaps,
             },
@@ -145,7 +149,10 @@ impl ValueRange {
             let mut element = 0;
             let mut last = None;
             self.matches(list.values(), &mut |value| {
-                while offsets.get(element + 1).is_some_and(|&end| usize::try_from(end).is_ok_and(|end| end <= value)) {
+                while offsets
+                    .get(element + 1)
+                    .is_some_and(|&end| usize::try_from(end).is_ok_and(|end| end <= value))
+                {
                     element += 1;
                 }
                 if last != Some(element) && list.is_valid(element) {

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, ListBuilder, RecordBatch, StringViewArray, StringViewBuilder,
-    UInt64Array, make_view, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, ListBuilder, RecordBatch, StringViewArray,
+    StringViewBuilder, UInt64Array, make_view, new_null_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute;
 use arrow::datatypes::{
-    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit,
-    TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
+    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
+    TimeUnit, TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -66,8 +66,10 @@ impl MemChunk {
     /// Estimates the bytes held.
     pub(crate) fn heap_bytes(&self) -> u64 {
         let per_row = 8 + 8 + 4 + 4 + if self.routings.is_some() { 24 } else { 0 };
-        (self.chunk.heap_bytes() + self.ids.bytes.len() + self.sources.bytes.len() + self.ids.ends.len() * per_row)
-            as u64
+        (self.chunk.heap_bytes()
+            + self.ids.bytes.len()
+            + self.sources.bytes.len()
+            + self.ids.ends.len() * per_row) as u64
     }
 }
 
@@ -77,7 +79,8 @@ fn packed_array<'a>(parts: impl Iterator<Item = &'a Packed> + Clone) -> Result<S
     let mut views = Vec::with_capacity(rows);
     let mut buffers: Vec<Buffer> = Vec::new();
     for part in parts {
-        let block = u32::try_from(buffers.len()).map_err(|_| Error::Internal("too many buffers".to_owned()))?;
+        let block =
+            u32::try_from(buffers.len()).map_err(|_| Error::Internal("too many buffers".to_owned()))?;
         let mut start = 0u32;
         for &end in &part.ends {
             views.push(make_view(&part.bytes[start as usize..end as usize], block, start));
@@ -221,7 +224,13 @@ impl Statistics {
     pub(crate) fn new(columns: &[ColumnShape]) -> Self {
         let columns = columns
             .iter()
-            .map(|c| ColumnRecord { column: c.id.0, list: c.list, present: 0, min: Value::Null, max: Value::Null })
+            .map(|c| ColumnRecord {
+                column: c.id.0,
+                list: c.list,
+                present: 0,
+                min: Value::Null,
+                max: Value::Null,
+            })
             .collect();
         Self { columns }
     }

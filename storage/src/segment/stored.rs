@@ -9,7 +9,8 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection,
 };
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
 use parquet::file::metadata::PageIndexPolicy;
@@ -74,10 +75,12 @@ impl Drop for Stored {
 
 /// Checksums of a file as the catalog keeps them in a segment's `extra`.
 fn sums_of(record: &SegmentRecord, key: &str, file: &str) -> Result<Vec<u32>> {
-    record.extra.get(key).and_then(serde_json::Value::as_str).and_then(decode_sums).ok_or_else(|| Error::Corrupt {
-        file: file.to_owned(),
-        offset: 0,
-        reason: "its checksums are missing from the catalog".to_owned(),
+    record.extra.get(key).and_then(serde_json::Value::as_str).and_then(decode_sums).ok_or_else(|| {
+        Error::Corrupt {
+            file: file.to_owned(),
+            offset: 0,
+            reason: "its checksums are missing from the catalog".to_owned(),
+        }
     })
 }
 
@@ -174,8 +177,16 @@ impl Stored {
     fn roots(&self) -> Result<&HashMap<u32, usize>> {
         get_or_try_init(&self.roots, || {
             let (_, metadata) = self.data()?;
-            let field_id = |field: &arrow::datatypes::Field| field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok();
-            Ok(metadata.schema().fields().iter().enumerate().filter_map(|(i, f)| Some((field_id(f)?, i))).collect())
+            let field_id = |field: &arrow::datatypes::Field| {
+                field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok()
+            };
+            Ok(metadata
+                .schema()
+                .fields()
+                .iter()
+                .enumerate()
+                .filter_map(|(i, f)| Some((field_id(f)?, i)))
+                .collect())
         })
     }
 
@@ -199,7 +210,11 @@ impl Stored {
     }
 
     /// Opens a reader over root columns for the selected rows, all of them without a selection.
-    pub(crate) fn reader(&self, roots: &[usize], rows: Option<&RoaringBitmap>) -> Result<ParquetRecordBatchReader> {
+    pub(crate) fn reader(
+        &self,
+        roots: &[usize],
+        rows: Option<&RoaringBitmap>,
+    ) -> Result<ParquetRecordBatchReader> {
         let (file, metadata) = self.data()?;
         let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
@@ -220,8 +235,14 @@ impl Stored {
 
     /// Reads metadata (and the source) of a few rows, ascending and without repetition.
     pub(crate) fn fetch(&self, rows: &RoaringBitmap, with_source: bool) -> Result<Vec<StoredRow>> {
-        let mut names =
-            vec![layout::ID, layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM, layout::ROUTING, layout::IGNORED];
+        let mut names = vec![
+            layout::ID,
+            layout::SEQ_NO,
+            layout::VERSION,
+            layout::PRIMARY_TERM,
+            layout::ROUTING,
+            layout::IGNORED,
+        ];
         if with_source {
             names.push(layout::SOURCE);
         }
@@ -261,13 +282,15 @@ impl Stored {
     pub(crate) fn read_error(&self, error: arrow::error::ArrowError) -> Error {
         let name = self.data().map_or_else(|_| self.record.id.to_string(), |(file, _)| file.name());
         match error {
-            arrow::error::ArrowError::ExternalError(inner) => match inner.downcast::<parquet::errors::ParquetError>() {
-                Ok(inner) => reading(&name, *inner),
-                Err(inner) => match inner.downcast::<Error>() {
-                    Ok(error) => *error,
-                    Err(other) => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
-                },
-            },
+            arrow::error::ArrowError::ExternalError(inner) => {
+                match inner.downcast::<parquet::errors::ParquetError>() {
+                    Ok(inner) => reading(&name, *inner),
+                    Err(inner) => match inner.downcast::<Error>() {
+                        Ok(error) => *error,
+                        Err(other) => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
+                    },
+                }
+            }
             other => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
         }
     }
@@ -278,11 +301,18 @@ impl Stored {
             let entries = ids.find(fingerprint)?;
             return Ok(entries
                 .into_iter()
-                .map(|e| Located { row: e.row, version: e.version, seq_no: e.seq_no, primary_term: e.primary_term })
+                .map(|e| Located {
+                    row: e.row,
+                    version: e.version,
+                    seq_no: e.seq_no,
+                    primary_term: e.primary_term,
+                })
                 .collect());
         }
         match &self.record.generated_ids {
-            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => self.find_generated(id),
+            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => {
+                self.find_generated(id)
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -314,7 +344,9 @@ impl Stored {
         let mut located = Vec::new();
         let mut numbers = found.iter();
         self.read_named(&[layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM], Some(&found), |batch| {
-            let value = |name: &str, at| batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at));
+            let value = |name: &str, at| {
+                batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at))
+            };
             for at in 0..batch.num_rows() {
                 located.extend(numbers.next().map(|row| Located {
                     row,
@@ -330,7 +362,11 @@ impl Stored {
 
     /// Visits the pages of a root column that is a single leaf: rows, bounds, and whether every row
     /// has a value.
-    fn for_each_page(&self, root: usize, mut visit: impl FnMut(std::ops::Range<u32>, Bounds<'_>, bool)) -> Result<()> {
+    fn for_each_page(
+        &self,
+        root: usize,
+        mut visit: impl FnMut(std::ops::Range<u32>, Bounds<'_>, bool),
+    ) -> Result<()> {
         let (_, metadata) = self.data()?;
         let parquet = metadata.metadata();
         let leaf = (0..metadata.parquet_schema().num_columns())
@@ -340,7 +376,8 @@ impl Stored {
         let mut base = 0u32;
         for group in 0..parquet.num_row_groups() {
             let group_rows = u32::try_from(parquet.row_group(group).num_rows()).unwrap_or(u32::MAX - base);
-            let pages = parquet.offset_index().and_then(|i| i.get(group)?.get(leaf)).map(|i| i.page_locations());
+            let pages =
+                parquet.offset_index().and_then(|i| i.get(group)?.get(leaf)).map(|i| i.page_locations());
             let stats = parquet.column_index().and_then(|i| i.get(group)?.get(leaf));
             match pages {
                 None => visit(base..base + group_rows, Bounds::Unknown, false),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -67,7 +67,9 @@ fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
     for field in schema.fields() {
         let name = field.name().as_str();
         let path = match field.data_type() {
-            DataType::List(_) => ColumnPath::new(vec![name.to_owned(), "list".to_owned(), "element".to_owned()]),
+            DataType::List(_) => {
+                ColumnPath::new(vec![name.to_owned(), "list".to_owned(), "element".to_owned()])
+            }
             _ => ColumnPath::new(vec![name.to_owned()]),
         };
         let element = match field.data_type() {
@@ -140,14 +142,16 @@ impl<W: Write + Send> Writer<W> {
             None => self.group.insert(self.factory.create_column_writers(self.groups)?),
         };
         let mut writers = writers.iter_mut();
-        let mut next = || writers.next().ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()));
+        let mut next =
+            || writers.next().ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()));
         for (field, array) in self.schema.fields().iter().zip(batch.columns()) {
             if field.name() == layout::SOURCE {
                 let writer = next()?;
                 // A page is cut only between calls: hand over about a page's worth at a time.
                 let bytes = array.get_array_memory_size().max(1);
                 let view_bytes = batch.num_rows() * 16;
-                let average = source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
+                let average = source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes))
+                    / array.len().max(1);
                 let step = (SOURCE_PAGE_BYTES / 2 / average.max(1)).clamp(1, PAGE_ROWS);
                 for start in (0..array.len()).step_by(step) {
                     let slice = array.slice(start, step.min(array.len() - start));
@@ -182,7 +186,8 @@ impl<W: Write + Send> Writer<W> {
     /// Writes the footer.
     pub(crate) fn finish(mut self) -> Result<(W, Written)> {
         self.end_group()?;
-        let rows = u32::try_from(self.rows).map_err(|_| Error::Internal("segment over 2^32 rows".to_owned()))?;
+        let rows =
+            u32::try_from(self.rows).map_err(|_| Error::Internal("segment over 2^32 rows".to_owned()))?;
         let (out, bytes, sums) = self.file.into_inner()?.finish();
         Ok((out, Written { rows, bytes, sums, columns: self.statistics.finish() }))
     }

@@ -69,11 +69,7 @@ impl Shard {
 
     /// Runs one compaction if the shape asks for it; `max_segments` forces one down to a count.
     /// Returns whether it did anything.
-    pub(crate) async fn compact(
-        &self,
-        services: &Services,
-        max_segments: Option<usize>,
-    ) -> Result<bool> {
+    pub(crate) async fn compact(&self, services: &Services, max_segments: Option<usize>) -> Result<bool> {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.lock();
@@ -99,12 +95,7 @@ impl Shard {
     }
 
     /// Makes one segment of the captured ones and puts it in their place.
-    async fn replace(
-        &self,
-        services: &Services,
-        captured: Captured,
-        zstd_level: i32,
-    ) -> Result<()> {
+    async fn replace(&self, services: &Services, captured: Captured, zstd_level: i32) -> Result<()> {
         let mapping = self.mapping.load_full();
         let target = Target { index: self.index, shard: self.number, level: captured.level, zstd_level };
         let (inputs, mapping_of_job, scratch) =
@@ -123,12 +114,7 @@ impl Shard {
     }
 
     /// Commits the new segment and swaps it in.
-    async fn install(
-        &self,
-        services: &Services,
-        captured: &Captured,
-        output: Option<Output>,
-    ) -> Result<()> {
+    async fn install(&self, services: &Services, captured: &Captured, output: Option<Output>) -> Result<()> {
         let _commit = self.committing.lock().await;
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
         let mut commit = Commit::default();
@@ -210,11 +196,18 @@ impl Shard {
         let mut state = self.state.lock();
         let mut stale = Vec::new();
         for (record, bitmap) in deletes {
-            if let Some(segment) =
-                state.segments.iter_mut().find(|s| s.segment.as_stored().is_some_and(|s| s.record.id == record.id))
+            if let Some(segment) = state
+                .segments
+                .iter_mut()
+                .find(|s| s.segment.as_stored().is_some_and(|s| s.record.id == record.id))
             {
                 if segment.generation > 0 {
-                    stale.push(segment::deletes_path(record.index, record.shard, record.id, segment.generation));
+                    stale.push(segment::deletes_path(
+                        record.index,
+                        record.shard,
+                        record.id,
+                        segment.generation,
+                    ));
                 }
                 segment.generation = record.delete_generation;
                 segment.persisted = bitmap.len();
@@ -282,9 +275,10 @@ fn capture<'a>(
     let mut captured = Captured { inputs: Vec::new(), keys: Vec::new(), level, below };
     for segment in segments {
         captured.keys.push(segment.segment.key());
-        captured
-            .inputs
-            .push(Input { segment: Arc::clone(&segment.segment), deleted: segment.published.as_ref().clone() });
+        captured.inputs.push(Input {
+            segment: Arc::clone(&segment.segment),
+            deleted: segment.published.as_ref().clone(),
+        });
     }
     captured
 }
@@ -296,8 +290,9 @@ fn carried_over(state: &State, captured: &Captured, output: &Output) -> (Roaring
     for ((input, key), &base) in captured.inputs.iter().zip(&captured.keys).zip(&output.bases) {
         let Some(now) = state.segments.iter().find(|s| s.segment.key() == *key) else { continue };
         live.extend((&now.live - &input.deleted).iter().filter_map(|row| input.new_row(base, row)));
-        published
-            .extend((now.published.as_ref() - &input.deleted).iter().filter_map(|row| input.new_row(base, row)));
+        published.extend(
+            (now.published.as_ref() - &input.deleted).iter().filter_map(|row| input.new_row(base, row)),
+        );
     }
     (live, published)
 }

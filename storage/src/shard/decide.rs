@@ -52,14 +52,19 @@ pub(crate) fn decide(current: Option<Current>, wanted: &Wanted) -> Result<(u64, 
             ));
         }
         (Some((given, VersionType::ExternalGte)), Some(found)) if found.version > given => {
-            return Err(format!("current version [{}] is higher than the one provided [{given}]", found.version));
+            return Err(format!(
+                "current version [{}] is higher than the one provided [{given}]",
+                found.version
+            ));
         }
         (Some((given, VersionType::External | VersionType::ExternalGte)), _) => given,
         (Some((given, VersionType::Internal)), found) => {
             let found_version = found.filter(|c| c.live).map_or(0, |c| c.version);
             if found_version != given {
                 let current = if found_version == 0 { "-1".to_owned() } else { found_version.to_string() };
-                return Err(format!("current version [{current}] is different than the one provided [{given}]"));
+                return Err(format!(
+                    "current version [{current}] is different than the one provided [{given}]"
+                ));
             }
             given + 1
         }

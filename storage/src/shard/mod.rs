@@ -223,8 +223,11 @@ impl Shard {
                 .filter(|s| s.live.len() != s.published.len())
                 .map(|s| (s.segment.key(), Arc::new(s.live.clone())))
                 .collect();
-            let frozen: Vec<_> =
-                state.frozen.iter().map(|tail| (tail.key, tail.chunks.clone(), tail.deleted.clone())).collect();
+            let frozen: Vec<_> = state
+                .frozen
+                .iter()
+                .map(|tail| (tail.key, tail.chunks.clone(), tail.deleted.clone()))
+                .collect();
             (frozen, published, (state.next_seq_no, state.next_frame))
         };
         let mapping = self.mapping.load_full();

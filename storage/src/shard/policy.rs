@@ -28,8 +28,9 @@ const MAX_DELETED_SHARE: f64 = 0.33;
 /// row is rewritten about log8(size) times; neighbours only, so that rows stay in the order of
 /// their sequence numbers.
 pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<std::ops::Range<usize>> {
-    if let Some(at) =
-        segments.iter().position(|s| s.rows > 0 && f64::from(s.deleted) > f64::from(s.rows) * MAX_DELETED_SHARE)
+    if let Some(at) = segments
+        .iter()
+        .position(|s| s.rows > 0 && f64::from(s.deleted) > f64::from(s.rows) * MAX_DELETED_SHARE)
     {
         return Some(at..at + 1);
     }
@@ -53,7 +54,10 @@ pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<std::ops::Ra
 }
 
 /// Chooses what a force merge down to `max_segments` does next: the cheapest adjacent run.
-pub(crate) fn choose_force_merge(segments: &[SegmentSize], max_segments: usize) -> Option<std::ops::Range<usize>> {
+pub(crate) fn choose_force_merge(
+    segments: &[SegmentSize],
+    max_segments: usize,
+) -> Option<std::ops::Range<usize>> {
     let max_segments = max_segments.max(1);
     if segments.len() <= max_segments {
         return segments.iter().position(|s| s.deleted > 0).map(|at| at..at + 1);

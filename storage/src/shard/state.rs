@@ -243,14 +243,16 @@ impl State {
 
     /// Bytes of documents that are not in committed segments.
     pub(crate) fn unflushed_bytes(&self) -> u64 {
-        let memory: u64 = self.segments.iter().filter(|s| s.segment.as_memory().is_some()).map(|s| s.bytes).sum();
+        let memory: u64 =
+            self.segments.iter().filter(|s| s.segment.as_memory().is_some()).map(|s| s.bytes).sum();
         memory + self.frozen.iter().map(|t| t.bytes).sum::<u64>() + self.tail.bytes
     }
 
     /// When the oldest operation that is not in committed segments arrived.
     pub(crate) fn unflushed_since_ms(&self) -> Option<i64> {
         let memory = self.segments.iter().filter(|s| s.first_frame.is_some()).map(|s| s.since_ms);
-        let tails = self.frozen.iter().chain([&self.tail]).filter(|t| t.first_frame.is_some()).map(|t| t.since_ms);
+        let tails =
+            self.frozen.iter().chain([&self.tail]).filter(|t| t.first_frame.is_some()).map(|t| t.since_ms);
         memory.chain(tails).min()
     }
 

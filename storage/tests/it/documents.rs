@@ -115,7 +115,8 @@ async fn what_was_acknowledged_is_replayed_after_a_stop_without_flush() {
     let ops = (0..50).map(|i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{i}}}"#))).collect();
     assert!(write(&engine, ops).await.iter().all(Result::is_ok));
     engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
-    let ops = (25..75).map(|i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{},"new":"x"}}"#, i + 1000)));
+    let ops =
+        (25..75).map(|i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{},"new":"x"}}"#, i + 1000)));
     assert!(write(&engine, ops.collect()).await.iter().all(Result::is_ok));
     write(&engine, vec![op("a", Some("3"), Action::Delete)]).await.remove(0).unwrap();
     drop(engine); // no shutdown: the log has the rest
