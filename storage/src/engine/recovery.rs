@@ -82,6 +82,13 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
             .await
             .map_err(|e| Error::Internal(format!("replay stopped: {e}")))??
     };
+    {
+        // Ids made from now on sort behind all that are stored.
+        let mut ids = inner.ids.lock();
+        for (_, greatest) in state.segments.iter().filter_map(|s| s.generated_ids.as_ref()) {
+            ids.observe(greatest);
+        }
+    }
     if inner.services.wal.set(Arc::new(replayed)).is_err() {
         return Err(Error::Internal("the log was opened twice".to_owned()));
     }
@@ -234,6 +241,9 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
                 sources.extend_from_slice(source);
                 ends.push(sources.len() as u32);
                 rows.push(id, seq_no, op.version);
+                if op.generated {
+                    inner.ids.lock().observe(id);
+                }
                 routings.push(op.routing.clone());
                 Some(ends.len() as u32 - 1)
             }
