@@ -326,7 +326,7 @@ impl Engine {
                 self.inner.flush_shard(shard).await?;
             }
         }
-        self.inner.cut_log()
+        self.inner.cut_log().await
     }
 
     /// Compacts each shard to at most so many segments, after a flush.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Inner;
 use super::index::{Index, gc_deletes_ms};
 use crate::shard::Shard;
-use crate::{Error, Result};
+use crate::{Error, Lane, Result};
 
 /// Pause between two looks at the shards.
 const BEAT: Duration = Duration::from_millis(50);
@@ -52,17 +52,18 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
         for shard in index.shards() {
-            if index.refresh_due(shard, now_ms) {
+            // A shard that a writer holds is looked at on the next beat: this task must not block.
+            let Some(mut guard) = shard.try_lock() else { continue };
+            if clean_up {
+                guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
+            }
+            let refresh = index.refresh_due(&guard, now_ms);
+            let (bytes, since_ms) = guard.unflushed();
+            let first_frame = guard.first_uncommitted_frame();
+            drop(guard);
+            if refresh {
                 spawn_refresh(inner, &index, shard);
             }
-            let (bytes, since_ms, first_frame) = {
-                let mut guard = shard.lock();
-                if clean_up {
-                    guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
-                }
-                let (bytes, since_ms) = guard.unflushed();
-                (bytes, since_ms, guard.first_uncommitted_frame())
-            };
             let old = since_ms.is_some_and(|since| {
                 now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000
             });
@@ -125,7 +126,11 @@ fn spawn_flush(inner: &Arc<Inner>, shard: &Arc<Shard>) {
             Ok(_slot) => inner.flush_shard(&shard).await,
             Err(_) => return,
         };
-        match flushed.and_then(|()| inner.cut_log()) {
+        let cut = match flushed {
+            Ok(()) => inner.cut_log().await,
+            Err(error) => Err(error),
+        };
+        match cut {
             Ok(()) => spawn_compaction(&inner, &shard),
             Err(error) => {
                 tracing::error!(index = %shard.index, shard = shard.number, %error, "flush failed, it will be tried again");
@@ -167,7 +172,7 @@ impl Inner {
     }
 
     /// Removes log files that no shard, position or reader needs any more.
-    pub(super) fn cut_log(&self) -> Result<()> {
+    pub(super) async fn cut_log(&self) -> Result<()> {
         let Some(wal) = self.services.wal.get() else { return Ok(()) };
         let mut below = wal.durable_frame().map_or(0, |frame| frame + 1);
         for index in self.all_indices() {
@@ -178,7 +183,8 @@ impl Inner {
             }
         }
         below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
-        match wal.remove_below(below) {
+        let wal = Arc::clone(wal);
+        match self.env().compute.run(Lane::Background, move || wal.remove_below(below)).await {
             Err(error @ Error::Stopped(_)) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "cannot cut the log");

@@ -156,6 +156,11 @@ impl Shard {
         Guard { state: self.state.lock(), shard: self }
     }
 
+    /// Locks the state if that needs no waiting.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        Some(Guard { state: self.state.try_lock()?, shard: self })
+    }
+
     /// Returns the segments that searches see.
     pub(crate) fn view(&self) -> Arc<Vec<SegmentView>> {
         self.published.load_full()
@@ -278,15 +283,6 @@ impl Shard {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Facts for the decision about a refresh; the caller fills in the rest.
-    pub(crate) fn refresh_facts(&self, now_ms: i64) -> (bool, bool, i64) {
-        let dirty = {
-            let state = self.state.lock();
-            state.dirty() || state.frozen_below.0 < state.next_seq_no
-        };
-        let waited = self.waiting.load(Ordering::Relaxed) > 0;
-        (dirty, waited, now_ms - self.last_refresh_ms.load(Ordering::Relaxed))
-    }
 
     /// Counters and sizes.
     pub(crate) fn figures(&self) -> ShardFigures {
@@ -409,6 +405,17 @@ impl Guard<'_> {
         shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
         tail.chunks.push(Arc::new(chunk));
         bytes
+    }
+
+    /// Whether anything is unknown to searches.
+    pub(crate) fn dirty(&self) -> bool {
+        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
+    }
+
+    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
+        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
     }
 
     /// First frame that is not in committed segments, if any is.
