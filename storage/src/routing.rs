@@ -112,6 +112,19 @@ impl IdGenerator {
         Self { last_ms: 0, sequence: 0, random: seed | 1 }
     }
 
+    /// Lets all ids to come be greater than one that a generator made before.
+    pub(crate) fn follow(&mut self, id: &str) {
+        // The first eight characters are the milliseconds.
+        let ms = id.bytes().take(8).try_fold(0i64, |ms, byte| {
+            let digit = ALPHABET.iter().position(|b| *b == byte)?;
+            Some(ms << 6 | i64::try_from(digit).unwrap_or(0))
+        });
+        if let Some(ms) = ms.filter(|ms| looks_generated(id) && *ms >= self.last_ms) {
+            self.last_ms = ms;
+            self.sequence = 0x00ff_ffff;
+        }
+    }
+
     /// Makes the next id for which `routes_here`; greater than every id made before.
     pub(crate) fn next(&mut self, now_ms: i64, routes_here: impl Fn(&str) -> bool) -> String {
         if now_ms > self.last_ms {
@@ -176,6 +189,15 @@ mod tests {
         assert_eq!(default_routing_shards(5), 640);
         assert_eq!(default_routing_shards(1000), 2000);
         assert!((0..100).all(|i| shard_of(&format!("id{i}"), 5, 640) < 5));
+    }
+
+    #[test]
+    fn a_new_generator_follows_the_last_id_of_another_although_the_clock_went_back() {
+        let last = IdGenerator::new(7).next(1_700_000_000_000, |_| true);
+        let mut generator = IdGenerator::new(9);
+        generator.follow(&last);
+        generator.follow("not an id");
+        assert!(generator.next(1_600_000_000_000, |_| true) > last);
     }
 
     #[test]
