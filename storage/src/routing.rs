@@ -215,6 +215,7 @@ mod tests {
         let first = IdGenerator::new(u64::MAX).next(1_700_000_000_000, |_| true);
         let mut later = IdGenerator::new(1);
         later.observe(&first);
+        later.observe("not an id");
         assert!(later.next(1_600_000_000_000, |_| true) > first);
         assert_eq!(encode(decode(&first).unwrap()), first);
     }

@@ -26,6 +26,8 @@ pub struct Index {
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: Mutex<()>,
+    /// Version of the mapping that the catalog is known to have.
+    pub(super) saved_mapping: AtomicU64,
     shards: Vec<Arc<Shard>>,
     last_search_ms: AtomicI64,
     next_shard: AtomicU64,
@@ -46,6 +48,7 @@ impl Index {
         env: &Env,
         clock: &SharedClock,
     ) -> Self {
+        let saved_mapping = AtomicU64::new(mapping.version());
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
         for loaded in segments {
@@ -65,6 +68,7 @@ impl Index {
             meta: ArcSwap::new(meta),
             mapping,
             mapping_change: Mutex::new(()),
+            saved_mapping,
             shards,
             last_search_ms: AtomicI64::new(i64::MIN / 2),
             next_shard: AtomicU64::new(0),

@@ -161,6 +161,8 @@ pub(crate) struct State {
     pub(crate) versions: HashMap<Box<str>, VersionEntry, RandomState>,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
+    /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
+    pub(crate) closed: bool,
 }
 
 impl State {
@@ -196,10 +198,12 @@ impl State {
         let fingerprint = Fingerprint::of(id);
         for state in self.segments.iter().rev() {
             // Client-chosen ids in memory are all in `versions`.
-            if state.segment.as_memory().is_some_and(|m| !(generated && m.generated)) {
-                continue;
-            }
-            for located in state.segment.find(id, fingerprint)? {
+            let found = match state.segment.as_memory() {
+                Some(_) if !generated => continue,
+                Some(memory) => memory.find_generated(id).into_iter().collect(),
+                None => state.segment.find(id, fingerprint)?,
+            };
+            for located in found {
                 if !state.live.contains(located.row) {
                     return Ok(Some(Found {
                         current: Current {
