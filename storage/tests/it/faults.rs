@@ -43,7 +43,8 @@ fn flip(file: &Path, offset: u64) {
 async fn stored(dir: &Path, deleted: u32) {
     let engine = open(dir).await;
     for index in ["a", "b"] {
-        let ops = (0..100).map(|i| index_op(index, Some(&format!("{i}")), &format!(r#"{{"v":{i},"w":"x{i}"}}"#)));
+        let ops =
+            (0..100).map(|i| index_op(index, Some(&format!("{i}")), &format!(r#"{{"v":{i},"w":"x{i}"}}"#)));
         assert!(write(&engine, ops.collect()).await.iter().all(Result::is_ok));
         engine.flush(&[engine.index(index).unwrap()]).await.unwrap();
     }
@@ -93,7 +94,8 @@ async fn a_flipped_byte_in_a_segment_is_an_error_and_the_rest_goes_on() {
                 assert_corrupt(segment.id_rows(&["7".to_owned()]).await, &file);
                 assert_corrupt(get(&engine, "a", "7").await, &file);
                 // A write that must know whether the id exists is refused, alone in its request.
-                let ops = vec![index_op("a", Some("7"), r#"{"v":0}"#), index_op("b", Some("7"), r#"{"v":0}"#)];
+                let ops =
+                    vec![index_op("a", Some("7"), r#"{"v":0}"#), index_op("b", Some("7"), r#"{"v":0}"#)];
                 let mut outcomes = write(&engine, ops).await.into_iter();
                 assert_corrupt(outcomes.next().unwrap(), &file);
                 outcomes.next().unwrap().unwrap();
@@ -131,7 +133,10 @@ async fn a_flipped_byte_in_the_log_stops_the_start_and_a_torn_tail_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;
     for i in 0..20 {
-        write(&engine, vec![index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{i}}}"#))]).await.remove(0).unwrap();
+        write(&engine, vec![index_op("a", Some(&format!("{i}")), &format!(r#"{{"v":{i}}}"#))])
+            .await
+            .remove(0)
+            .unwrap();
     }
     drop(engine);
     drop(reopen(dir.path()).await);
@@ -169,7 +174,10 @@ async fn a_lost_log_stops_the_start() {
     let kept = dir.path().join("kept");
     std::fs::rename(&wal, &kept).unwrap();
     let error = Engine::open(config(dir.path()), Arc::new(SystemClock)).await.unwrap_err();
-    assert!(matches!(&error, Error::Corrupt { reason, .. } if reason.contains("log files are missing")), "{error}");
+    assert!(
+        matches!(&error, Error::Corrupt { reason, .. } if reason.contains("log files are missing")),
+        "{error}"
+    );
     std::fs::remove_dir_all(&wal).unwrap();
     std::fs::rename(&kept, &wal).unwrap();
     let engine = reopen(dir.path()).await;
@@ -184,7 +192,9 @@ async fn a_failed_sync_stops_writes_and_acknowledges_nothing() {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let open = async |disk: &SimulatedDisk, catalog: &Arc<MemoryCatalog>| {
         let config = Config { compute_threads: 1, ..config(dir.path()) };
-        Engine::open_with(config, clock.clone(), Arc::new(disk.clone()), Arc::clone(catalog) as _).await.unwrap()
+        Engine::open_with(config, clock.clone(), Arc::new(disk.clone()), Arc::clone(catalog) as _)
+            .await
+            .unwrap()
     };
     let engine = open(&disk, &catalog).await;
     write(&engine, vec![index_op("a", Some("1"), r#"{"v":1}"#)]).await.remove(0).unwrap();
