@@ -193,9 +193,6 @@ impl Engine {
                 };
                 mappings.push((meta.uuid, mapping.encode()));
                 let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), inner.env(), &inner.clock);
-                for shard in index.shards() {
-                    shard.lock().raise_term(1);
-                }
                 created.push(Arc::new(index));
             }
         }

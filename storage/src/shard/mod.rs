@@ -131,7 +131,8 @@ impl Shard {
         let below = checkpoint.map_or((0, 0), |c| (c.next_seq_no, c.next_frame));
         let state = State {
             next_seq_no: below.0,
-            primary_term: checkpoint.map_or(0, |c| c.primary_term),
+            // Without a checkpoint it is new, or was in its first term.
+            primary_term: checkpoint.map_or(1, |c| c.primary_term),
             next_frame: below.1,
             tail: Tail::new(next_key()),
             frozen: Vec::new(),
