@@ -172,7 +172,7 @@ impl Shard {
     }
 
     /// Asks the stored segments for ids, without holding the lock meanwhile. Blocks on their files.
-    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Result<Probed> {
+    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
         let segments: Vec<Arc<Segment>> = {
             let state = self.state.lock();
             state.segments.iter().map(|s| &s.segment).filter(|s| s.as_stored().is_some()).cloned().collect()
@@ -191,7 +191,7 @@ impl Shard {
         if !realtime {
             return self.get_published(id);
         }
-        let probed = self.probe(std::iter::once(id))?;
+        let probed = self.probe(std::iter::once(id));
         let (segment, row) = {
             let state = self.state.lock();
             let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else { return Ok(None) };
