@@ -141,6 +141,14 @@ impl Order {
         }
     }
 
+    /// Returns the sort value of a point by which rows are ordered first, if it is a key's.
+    pub(crate) fn first_key(&self, after: &Point) -> Option<ScalarValue> {
+        match after.values.first() {
+            Some(PointValue::Key(value)) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
     /// Returns the condition that a row comes behind a point.
     pub(crate) fn behind(&self, after: &Point) -> Expr {
         let mut alternatives: Option<Expr> = None;

@@ -188,9 +188,10 @@ mod tests {
             track: Some(10_000),
             global_statistics: false,
             cursor: None,
+            after_key: None,
             terminate_after: 0,
         };
-        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::new(1)));
+        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::single()));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()));
         let scores = order.by_score();
         let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size };

@@ -3,5 +3,6 @@
 
 mod delete_by_query;
 mod fixture;
+mod property;
 mod scroll;
 mod search;

@@ -255,7 +255,8 @@ impl Statistics {
             if !had_values || less(&min, &record.min) {
                 record.min = min;
             }
-            if !had_values || less(&record.max, &max) {
+            // A bound that is too long to keep is not known, whatever the one before was.
+            if !had_values || max.is_null() || less(&record.max, &max) {
                 record.max = max;
             }
         }
@@ -270,8 +271,9 @@ impl Statistics {
 fn less(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, _) => true,
-        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64()) {
-            (Some(x), Some(y)) => x < y,
+        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64(), x.as_u64(), y.as_u64()) {
+            (Some(x), Some(y), ..) => x < y,
+            (.., Some(x), Some(y)) => x < y,
             _ => x.as_f64() < y.as_f64(),
         },
         (Value::String(x), Value::String(y)) => x < y,
