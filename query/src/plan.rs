@@ -230,7 +230,7 @@ mod tests {
                 TableScan: documents
         ---
         SortExec: TopK(fetch=10), expr=[sort_0(size)@0 DESC NULLS LAST, _segment@1 ASC NULLS LAST, _row@2 ASC NULLS LAST], preserve_partitioning=[false]
-          IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[sort_0(size), _segment, _row]
+          IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[sort_0(size), _segment, _row], first=10 by sort_0(size)
         "#);
     }
 

@@ -124,7 +124,7 @@ async fn keys_are_sorted_above_the_scan() {
     let plan = sorted(scan, &[("n", false), (SEGMENT, false), (ROW, false)], 10);
     insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
     SortExec: TopK(fetch=10), expr=[n@0 ASC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
-      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row], first=10 by n
     ");
     assert_eq!(addresses(plan).await, [(0, 1), (1, 0), (0, 0)]);
     assert_eq!(handle.totals.read(), (2, true));
