@@ -49,6 +49,15 @@ impl Store {
 
     /// Indexes and deletes documents and makes that visible.
     pub(crate) async fn write(&self, index: &str, writes: Vec<(String, Option<Value>)>) {
+        self.write_with(index, writes, RefreshPolicy::Immediate).await;
+    }
+
+    /// Indexes and deletes documents; searches see that later.
+    pub(crate) async fn write_unseen(&self, index: &str, writes: Vec<(String, Option<Value>)>) {
+        self.write_with(index, writes, RefreshPolicy::None).await;
+    }
+
+    async fn write_with(&self, index: &str, writes: Vec<(String, Option<Value>)>, refresh: RefreshPolicy) {
         let ops = writes
             .into_iter()
             .map(|(id, document)| WriteOp {
@@ -66,11 +75,8 @@ impl Store {
                 doc_type: "_doc".into(),
             })
             .collect();
-        let outcomes = self
-            .engine
-            .write(&self.principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10))
-            .await
-            .unwrap();
+        let outcomes =
+            self.engine.write(&self.principal, ops, refresh, Duration::from_secs(10)).await.unwrap();
         for outcome in outcomes {
             outcome.unwrap();
         }
