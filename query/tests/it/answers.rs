@@ -283,3 +283,20 @@ async fn documents_that_changed_are_conflicts_of_a_deletion_by_query() {
     assert_eq!(ids(&left), ["2"]);
     assert_eq!(left["hits"]["hits"][0]["_source"], json!({"n": 9}));
 }
+
+#[tokio::test]
+async fn columns_without_an_index_are_ranged_over_whatever_their_bounds() {
+    let store = Store::open().await;
+    store
+        .create("bare", &json!({"mappings": {"properties": {"k": {"type": "keyword", "index": false}}}}))
+        .await;
+    let index = store.engine.index("bare").unwrap();
+    for (id, text) in [("1", "a".to_owned()), ("2", "z".repeat(100)), ("3", "b".to_owned())] {
+        store.write("bare", vec![(id.into(), Some(json!({"k": text})))]).await;
+        store.engine.flush(&[std::sync::Arc::clone(&index)]).await.unwrap();
+    }
+    let body = || json!({"query": {"range": {"k": {"gte": "b"}}}, "sort": ["_doc"]});
+    assert_eq!(ids(&store.search("bare", &[], body()).await.unwrap()), ["2", "3"]);
+    store.engine.force_merge(&[index], 1).await.unwrap();
+    assert_eq!(ids(&store.search("bare", &[], body()).await.unwrap()), ["2", "3"]);
+}
