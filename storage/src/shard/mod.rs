@@ -31,7 +31,7 @@ pub(crate) use self::state::{Location, Probed, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::segment::{Env, MemChunk, Memory, Segment, SegmentView, Stored};
+use crate::segment::{Env, MemChunk, Memory, RowParts, Segment, SegmentView, Stored};
 use crate::{Lane, Result, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
@@ -205,7 +205,7 @@ impl Shard {
             };
             (Arc::clone(&found.segment), location.row)
         };
-        Ok(segment.fetch_blocking(&[row], true)?.pop())
+        Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop())
     }
 
     fn get_published(&self, id: &str) -> Result<Option<crate::segment::StoredRow>> {
@@ -213,7 +213,7 @@ impl Shard {
         for view in self.view().iter().rev() {
             for located in view.segment.find(id, fingerprint)? {
                 if !view.deleted.contains(located.row) {
-                    return Ok(view.segment.fetch_blocking(&[located.row], true)?.pop());
+                    return Ok(view.segment.fetch_blocking(&[located.row], RowParts::ALL)?.pop());
                 }
             }
         }
