@@ -64,10 +64,10 @@ impl Node {
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
         let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
+        let data_dir = data.path().to_owned();
         let address = "127.0.0.1:9200".to_owned();
         let identity =
-            Identity::open(&Memory::default(), "node-1", "millrace", data.path().to_owned(), address);
-        let identity = identity.await.unwrap();
+            Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
         let api = Arc::new(Api::new(engine, search, authenticator, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, _data: data }
