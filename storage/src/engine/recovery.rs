@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
+use object_store::path::Path as ObjectPath;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
@@ -52,6 +53,8 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
     let metadata = Metadata::default().apply(&state.metadata);
     let indices = load_indices(&metadata, &state, &env, &clock).await?;
     let known: HashSet<Uuid> = state.segments.iter().map(|s| s.id).collect();
+    // Listed before anything is written: what replay or the first flush adds is no orphan.
+    let orphans = list_orphans(&objects, &known).await?;
     let services = Services {
         env,
         catalog: Arc::clone(&catalog),
@@ -92,12 +95,16 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
             guard.raise_term(term);
         }
     }
-    let orphans = Arc::clone(&objects);
-    tokio::spawn(async move {
-        if let Err(error) = collect_orphans(&orphans, &known).await {
-            tracing::warn!(%error, "cannot collect orphan files; the next start tries again");
-        }
-    });
+    if !orphans.is_empty() {
+        tokio::spawn(async move {
+            match delete_orphans(&objects, &orphans).await {
+                Ok(()) => tracing::info!(orphans = orphans.len(), "orphan files deleted"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
+                }
+            }
+        });
+    }
     Ok(inner)
 }
 
@@ -268,22 +275,23 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     Ok(recorded.len() as u64)
 }
 
-/// Deletes files of segments that the catalog does not know: what a crash left of an unfinished
+/// Lists the files of segments that the catalog does not know: what a crash left of an unfinished
 /// commit, or of a segment that was replaced.
-async fn collect_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<()> {
-    let mut orphans = 0u64;
+async fn list_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<Vec<ObjectPath>> {
+    let mut orphans = Vec::new();
     for object in objects.list(None).await? {
         let path = object.location;
         let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
-        if let Some(segment) = segment
-            && !known.contains(&segment)
-        {
-            objects.delete(&path).await?;
-            orphans += 1;
+        if segment.is_some_and(|segment| !known.contains(&segment)) {
+            orphans.push(path);
         }
     }
-    if orphans > 0 {
-        tracing::info!(orphans, "orphan files deleted");
+    Ok(orphans)
+}
+
+async fn delete_orphans(objects: &Objects, orphans: &[ObjectPath]) -> Result<()> {
+    for path in orphans {
+        objects.delete(path).await?;
     }
     Ok(())
 }

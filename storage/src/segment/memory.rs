@@ -1,5 +1,6 @@
 //! In-memory segments: what a refresh makes of the memtable's tail.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, UInt32Array};
@@ -24,8 +25,10 @@ pub(crate) struct Memory {
     pub(crate) bundle: Arc<Bundle>,
     /// The bundle's bytes, which a flush of this segment alone writes as they are.
     pub(crate) bundle_bytes: Bytes,
-    /// Whether all ids were generated here; then they ascend.
+    /// Whether all ids were generated here.
     pub(crate) generated: bool,
+    /// Rows of chunks whose ids were generated here: ids ascend within each range.
+    generated_rows: Vec<Range<u32>>,
     pub(crate) heap_bytes: u64,
 }
 
@@ -40,7 +43,8 @@ impl Memory {
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
         let generated = chunks.iter().all(|c| c.generated);
-        Ok(Self { rows, bundle, bundle_bytes, generated, heap_bytes })
+        let generated_rows = generated_rows(chunks);
+        Ok(Self { rows, bundle, bundle_bytes, generated, generated_rows, heap_bytes })
     }
 
     fn u64_at(&self, column: &str, row: usize) -> u64 {
@@ -58,28 +62,35 @@ impl Memory {
         }
     }
 
-    /// Finds the rows of an id.
+    /// Finds the rows of an id, whoever chose it.
     pub(crate) fn find(&self, id: &str) -> Vec<Located> {
+        if let Some(located) = self.find_generated(id) {
+            return vec![located];
+        }
         let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
         let ids = ids.as_string_view();
-        if self.generated {
-            let mut low = 0;
-            let mut high = ids.len();
+        (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+    }
+
+    /// Finds the row of an id that was generated here. Ids that clients chose are in the shard's
+    /// versions as long as their rows are in memory.
+    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+        let ids = self.rows.metadata(layout::ID)?.as_string_view();
+        self.generated_rows.iter().find_map(|rows| {
+            let (mut low, mut high) = (rows.start, rows.end);
+            if ids.value(low as usize) > id || ids.value(high as usize - 1) < id {
+                return None;
+            }
             while low < high {
                 let middle = low + (high - low) / 2;
-                if ids.value(middle) < id {
+                if ids.value(middle as usize) < id {
                     low = middle + 1;
                 } else {
                     high = middle;
                 }
             }
-            return if low < ids.len() && ids.value(low) == id {
-                vec![self.located(low as u32)]
-            } else {
-                Vec::new()
-            };
-        }
-        (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+            (low < rows.end && ids.value(low as usize) == id).then(|| self.located(low))
+        })
     }
 
     /// Returns rows with their metadata and, where asked, source.
@@ -131,6 +142,27 @@ impl Memory {
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnBatch { rows: numbers, columns })
     }
+}
+
+/// Rows of generated ids; neighbouring chunks join as long as the ids go on ascending, which a clock
+/// that was set back interrupts.
+fn generated_rows(chunks: &[Arc<MemChunk>]) -> Vec<Range<u32>> {
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    let mut base = 0;
+    let mut last: Option<&[u8]> = None;
+    for chunk in chunks {
+        let end = base + chunk.rows();
+        if chunk.generated && chunk.rows() > 0 {
+            let ascends = last.is_some_and(|last| last < chunk.ids.borrow(0));
+            match ranges.last_mut() {
+                Some(range) if range.end == base && ascends => range.end = end,
+                _ => ranges.push(base..end),
+            }
+            last = Some(chunk.ids.borrow(chunk.rows() as usize - 1));
+        }
+        base = end;
+    }
+    ranges
 }
 
 /// Makes tantivy's view of a buffer without copying it.
