@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
+use object_store::path::Path as ObjectPath;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
@@ -52,6 +53,8 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
     let metadata = Metadata::default().apply(&state.metadata);
     let indices = load_indices(&metadata, &state, &env, &clock).await?;
     let known: HashSet<Uuid> = state.segments.iter().map(|s| s.id).collect();
+    // Listed before anything can write a segment: replay flushes, too, when memory runs out.
+    let orphans = find_orphans(&objects, &known).await;
     let services = Services {
         env,
         catalog: Arc::clone(&catalog),
@@ -92,9 +95,12 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
             guard.raise_term(term);
         }
     }
-    let orphans = Arc::clone(&objects);
     tokio::spawn(async move {
-        if let Err(error) = collect_orphans(&orphans, &known).await {
+        let collected = match orphans {
+            Ok(orphans) => delete_orphans(&objects, &orphans).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = collected {
             tracing::warn!(%error, "cannot collect orphan files; the next start tries again");
         }
     });
@@ -268,22 +274,24 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     Ok(recorded.len() as u64)
 }
 
-/// Deletes files of segments that the catalog does not know: what a crash left of an unfinished
+/// Finds files of segments that the catalog does not know: what a crash left of an unfinished
 /// commit, or of a segment that was replaced.
-async fn collect_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<()> {
-    let mut orphans = 0u64;
-    for object in objects.list(None).await? {
-        let path = object.location;
-        let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
-        if let Some(segment) = segment
-            && !known.contains(&segment)
-        {
-            objects.delete(&path).await?;
-            orphans += 1;
-        }
+async fn find_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<Vec<ObjectPath>> {
+    let segment_of = |path: &ObjectPath| Uuid::try_parse(path.parts().nth(2)?.as_ref()).ok();
+    let listed = objects.list(None).await?;
+    Ok(listed
+        .into_iter()
+        .map(|object| object.location)
+        .filter(|path| segment_of(path).is_some_and(|segment| !known.contains(&segment)))
+        .collect())
+}
+
+async fn delete_orphans(objects: &Objects, orphans: &[ObjectPath]) -> Result<()> {
+    for path in orphans {
+        objects.delete(path).await?;
     }
-    if orphans > 0 {
-        tracing::info!(orphans, "orphan files deleted");
+    if !orphans.is_empty() {
+        tracing::info!(orphans = orphans.len(), "orphan files deleted");
     }
     Ok(())
 }

@@ -249,7 +249,9 @@ impl Statistics {
                 continue;
             }
             let (min, max) = bounds(&values);
-            if had_values && (record.min.is_null() || record.max.is_null()) {
+            let known = !had_values || !(record.min.is_null() || record.max.is_null());
+            if !known || min.is_null() || max.is_null() {
+                (record.min, record.max) = (Value::Null, Value::Null);
                 continue;
             }
             if !had_values || less(&min, &record.min) {
@@ -269,9 +271,9 @@ impl Statistics {
 
 fn less(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Null, _) => true,
-        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64()) {
-            (Some(x), Some(y)) => x < y,
+        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64(), x.as_u64(), y.as_u64()) {
+            (Some(x), Some(y), ..) => x < y,
+            (_, _, Some(x), Some(y)) => x < y,
             _ => x.as_f64() < y.as_f64(),
         },
         (Value::String(x), Value::String(y)) => x < y,
@@ -321,4 +323,40 @@ fn bounds(values: &ArrayRef) -> (Value, Value) {
 /// Lower-case hexadecimal digits of bytes; keeps their order.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Schema;
+
+    use super::*;
+
+    fn recorded(batches: Vec<ArrayRef>) -> (Value, Value) {
+        let field = Field::new("f", batches[0].data_type().clone(), true);
+        let schema = Arc::new(Schema::new(vec![field]));
+        let mut statistics = Statistics::new(&[ColumnShape { id: PathId(1), list: false }]);
+        for array in batches {
+            statistics.update(&RecordBatch::try_new(Arc::clone(&schema), vec![array]).unwrap(), 0);
+        }
+        let record = statistics.finish().remove(0);
+        (record.min, record.max)
+    }
+
+    #[test]
+    fn a_value_too_long_for_a_bound_leaves_both_unknown() {
+        let strings = |values: Vec<&str>| Arc::new(StringViewArray::from(values)) as ArrayRef;
+        assert_eq!(recorded(vec![strings(vec!["b"]), strings(vec!["a", "m"])]), (json!("a"), json!("m")));
+        let long = "z".repeat(MAX_BOUND_BYTES + 1);
+        let unknown = (Value::Null, Value::Null);
+        assert_eq!(recorded(vec![strings(vec!["a"]), strings(vec!["b", &long])]), unknown);
+        assert_eq!(recorded(vec![strings(vec![&long]), strings(vec!["a"])]), unknown);
+    }
+
+    #[test]
+    fn bounds_of_large_unsigned_numbers_are_exact() {
+        let numbers = |value: u64| Arc::new(UInt64Array::from(vec![value])) as ArrayRef;
+        let (a, b) = (u64::MAX - 1, u64::MAX);
+        assert_eq!(recorded(vec![numbers(b), numbers(a)]), (json!(a), json!(b)));
+        assert_eq!(recorded(vec![numbers(7), numbers(b), numbers(a)]), (json!(7), json!(b)));
+    }
 }

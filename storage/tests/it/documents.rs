@@ -129,3 +129,33 @@ async fn what_was_acknowledged_is_replayed_after_a_stop_without_flush() {
     assert_eq!(live(&engine, "a").await, 74);
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_that_replay_flushes_are_not_taken_for_orphans() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    for round in 0..8 {
+        let text = format!(r#"{{"n":{round},"msg":"{}"}}"#, "x".repeat(2_000));
+        let ops = (0..50).map(|i| index_op("logs", Some(&format!("{round}-{i}")), &text)).collect();
+        assert!(write(&engine, ops).await.iter().all(Result::is_ok));
+    }
+    drop(engine);
+    // So little memory that replay has to flush.
+    let small = Config { memtable_max_bytes: 200 << 10, ..config(dir.path()) };
+    let engine = loop {
+        match Engine::open(small.clone(), Arc::new(SystemClock)).await {
+            Err(Error::Locked(_)) => tokio::task::yield_now().await,
+            other => break other.unwrap(),
+        }
+    };
+    let segments = dir.path().join("segments");
+    assert!(std::fs::read_dir(&segments).is_ok_and(|mut dirs| dirs.next().is_some()), "replay flushed");
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    let engine = reopen(dir.path()).await;
+    for round in 0..8 {
+        for i in 0..50 {
+            assert!(source(&engine, "logs", &format!("{round}-{i}")).await.is_some(), "{round}-{i}");
+        }
+    }
+}
