@@ -1,5 +1,6 @@
 //! In-memory segments: what a refresh makes of the memtable's tail.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, UInt32Array};
@@ -26,6 +27,8 @@ pub(crate) struct Memory {
     pub(crate) bundle_bytes: Bytes,
     /// Whether all ids were generated here; then they ascend.
     pub(crate) generated: bool,
+    /// Runs of rows whose ids were generated here; the ids of a run ascend.
+    generated_runs: Vec<Range<u32>>,
     pub(crate) heap_bytes: u64,
 }
 
@@ -40,7 +43,8 @@ impl Memory {
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
         let generated = chunks.iter().all(|c| c.generated);
-        Ok(Self { rows, bundle, bundle_bytes, generated, heap_bytes })
+        let generated_runs = generated_runs(chunks);
+        Ok(Self { rows, bundle, bundle_bytes, generated, generated_runs, heap_bytes })
     }
 
     fn u64_at(&self, column: &str, row: usize) -> u64 {
@@ -60,11 +64,19 @@ impl Memory {
 
     /// Finds the rows of an id.
     pub(crate) fn find(&self, id: &str) -> Vec<Located> {
+        if self.generated {
+            return self.find_generated(id).into_iter().collect();
+        }
         let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
         let ids = ids.as_string_view();
-        if self.generated {
-            let mut low = 0;
-            let mut high = ids.len();
+        (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+    }
+
+    /// Finds the row of an id that was generated here; rows with ids of clients are not looked at.
+    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+        let ids = self.rows.metadata(layout::ID)?.as_string_view();
+        self.generated_runs.iter().find_map(|run| {
+            let (mut low, mut high) = (run.start as usize, run.end as usize);
             while low < high {
                 let middle = low + (high - low) / 2;
                 if ids.value(middle) < id {
@@ -73,13 +85,8 @@ impl Memory {
                     high = middle;
                 }
             }
-            return if low < ids.len() && ids.value(low) == id {
-                vec![self.located(low as u32)]
-            } else {
-                Vec::new()
-            };
-        }
-        (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+            (low < run.end as usize && ids.value(low) == id).then(|| self.located(low as u32))
+        })
     }
 
     /// Returns rows with their metadata and, where asked, source.
@@ -131,6 +138,22 @@ impl Memory {
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnBatch { rows: numbers, columns })
     }
+}
+
+/// Rows of neighbouring chunks whose ids were all generated: ids ascend from chunk to chunk.
+fn generated_runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<u32>> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    let mut start = 0;
+    for chunk in chunks {
+        let rows = start..start + chunk.rows();
+        start = rows.end;
+        match runs.last_mut() {
+            _ if !chunk.generated => {}
+            Some(run) if run.end == rows.start => run.end = rows.end,
+            _ => runs.push(rows),
+        }
+    }
+    runs
 }
 
 /// Makes tantivy's view of a buffer without copying it.

@@ -195,11 +195,13 @@ impl State {
         }
         let fingerprint = Fingerprint::of(id);
         for state in self.segments.iter().rev() {
-            // Client-chosen ids in memory are all in `versions`.
-            if state.segment.as_memory().is_some_and(|m| !(generated && m.generated)) {
-                continue;
-            }
-            for located in state.segment.find(id, fingerprint)? {
+            let found = match state.segment.as_memory() {
+                // Client-chosen ids in memory are all in `versions`.
+                Some(memory) if generated => memory.find_generated(id).into_iter().collect(),
+                Some(_) => continue,
+                None => state.segment.find(id, fingerprint)?,
+            };
+            for located in found {
                 if !state.live.contains(located.row) {
                     return Ok(Some(Found {
                         current: Current {

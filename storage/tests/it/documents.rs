@@ -159,3 +159,34 @@ async fn segments_that_replay_flushes_are_not_taken_for_orphans() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_ids_are_found_beside_ids_of_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let mut generated = Vec::new();
+    for round in 0..3 {
+        for n in 0..3 {
+            let ops = vec![index_op("logs", None, &format!(r#"{{"n":{n}}}"#))];
+            generated.push(write(&engine, ops).await.remove(0).unwrap().id);
+            let ops = vec![index_op("logs", Some(&format!("{round}-{n}")), r#"{"n":0}"#)];
+            write(&engine, ops).await.remove(0).unwrap();
+        }
+        // In the memtable's tail, in a segment in memory, in a stored one.
+        let index = engine.index("logs").unwrap();
+        match round {
+            0 => engine.flush(&[index]).await.unwrap(),
+            1 => engine.refresh(&[index]).await.unwrap(),
+            _ => {}
+        }
+    }
+    for id in &generated {
+        assert!(source(&engine, "logs", id).await.is_some_and(|(version, _)| version == 1), "{id}");
+    }
+    for id in &generated {
+        let outcome = write(&engine, vec![index_op("logs", Some(id), r#"{"n":9}"#)]).await.remove(0).unwrap();
+        assert_eq!((outcome.version, outcome.result), (2, DocResult::Updated), "{id}");
+    }
+    engine.refresh(&[engine.index("logs").unwrap()]).await.unwrap();
+    assert_eq!(live(&engine, "logs").await, 18);
+}
