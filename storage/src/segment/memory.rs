@@ -140,18 +140,24 @@ impl Memory {
     }
 }
 
-/// Rows of neighbouring chunks whose ids were all generated: ids ascend from chunk to chunk.
+/// Rows of neighbouring chunks whose ids were all generated and ascend from chunk to chunk, which they
+/// always do unless the clock went back over a restart.
 fn generated_runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     let mut start = 0;
+    let mut greatest: &[u8] = &[];
     for chunk in chunks {
         let rows = start..start + chunk.rows();
         start = rows.end;
+        if !chunk.generated || rows.is_empty() {
+            continue;
+        }
+        let (first, last) = (chunk.ids.borrow(0), chunk.ids.borrow(rows.len() - 1));
         match runs.last_mut() {
-            _ if !chunk.generated => {}
-            Some(run) if run.end == rows.start => run.end = rows.end,
+            Some(run) if run.end == rows.start && greatest < first => run.end = rows.end,
             _ => runs.push(rows),
         }
+        greatest = last;
     }
     runs
 }
