@@ -19,7 +19,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::BlockLevel;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Guard, Shard, Wanted, decide};
+use crate::shard::{Applied, Current, Guard, Location, Shard, Wanted, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
 use crate::{Error, Lane, Principal, Result};
 
@@ -47,6 +47,16 @@ struct Batch {
 }
 
 type Outcome = (usize, Result<WriteOutcome>);
+
+/// What a document was before an operation, and where.
+type Stood = (Current, Option<Location>);
+
+impl Batch {
+    /// Finds the documents of the operations; nothing for those without an id.
+    fn find(&self, guard: &Guard<'_>) -> Result<Vec<Option<Stood>>> {
+        self.ops.iter().map(|op| op.id.as_deref().map_or(Ok(None), |id| guard.find(id))).collect()
+    }
+}
 
 impl Engine {
     /// Executes operations in order and acknowledges those that are durable: one result an
@@ -488,10 +498,12 @@ impl Inner {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
+        // Looked up before anything is recorded: a segment that cannot be read refuses the whole round.
+        let found = batches.iter().zip(&guards).map(|(b, g)| b.find(g)).collect::<Result<Vec<_>>>()?;
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for (batch, guard) in batches.iter_mut().zip(&mut guards) {
-            let one = self.decide_batch(batch, guard, now_ms, outcomes)?;
+        for ((batch, guard), found) in batches.iter_mut().zip(&mut guards).zip(found) {
+            let one = self.decide_batch(batch, guard, found, now_ms, outcomes);
             if let Some(ops) = one.ops {
                 frame.entries.push(Entry::Ops(ops));
             }
@@ -533,9 +545,10 @@ impl Inner {
         &self,
         batch: &mut Batch,
         guard: &mut Guard<'_>,
+        found: Vec<Option<Stood>>,
         now_ms: i64,
         outcomes: &mut Vec<Outcome>,
-    ) -> Result<Decided> {
+    ) -> Decided {
         let meta = batch.index.meta();
         let term = guard.primary_term();
         let generated = batch.ops.iter().all(|op| op.id.is_none());
@@ -545,13 +558,14 @@ impl Inner {
         let first_seq_no = guard.next_seq_no();
         let mut routings: Vec<Option<String>> = Vec::new();
         let mut any_routing = false;
-        for (op, row) in batch.ops.iter_mut().zip(&batch.rows) {
+        for ((op, row), found) in batch.ops.iter_mut().zip(&batch.rows).zip(found) {
             if op.source.is_some() && row.is_none() {
                 continue; // refused by the parser
             }
             let (current, location, id) = match op.id.take() {
                 Some(id) => {
-                    let found = guard.find(&id)?;
+                    // An operation before it in the batch may have changed what was found.
+                    let found = guard.recorded(&id).or(found);
                     (found.map(|f| f.0), found.and_then(|f| f.1), id)
                 }
                 None => {
@@ -623,7 +637,7 @@ impl Inner {
             ops,
         });
         let rows = (total > 0).then(|| rows.finish());
-        Ok(Decided { ops, rows, any })
+        Decided { ops, rows, any }
     }
 }
 

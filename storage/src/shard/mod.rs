@@ -342,6 +342,11 @@ impl Guard<'_> {
         Ok(self.state.find(id)?.map(|found| (found.current, found.location)))
     }
 
+    /// Returns what was recorded of a document and is in no stored segment yet.
+    pub(crate) fn recorded(&self, id: &str) -> Option<(Current, Option<Location>)> {
+        self.state.recorded(id).map(|found| (found.current, found.location))
+    }
+
     /// Sequence number for the next operation.
     pub(crate) fn next_seq_no(&self) -> u64 {
         self.state.next_seq_no

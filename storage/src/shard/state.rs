@@ -164,16 +164,22 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Returns what the map of versions has on an id, which comes before everything else.
+    pub(crate) fn recorded(&self, id: &str) -> Option<Found> {
+        let entry = self.versions.get(id)?;
+        let current = Current {
+            live: entry.location.is_some(),
+            version: entry.version,
+            seq_no: entry.seq_no,
+            primary_term: entry.primary_term,
+        };
+        Some(Found { current, location: entry.location })
+    }
+
     /// Finds the current state of a document; may block on a remote sidecar.
     pub(crate) fn find(&self, id: &str) -> Result<Option<Found>> {
-        if let Some(entry) = self.versions.get(id) {
-            let current = Current {
-                live: entry.location.is_some(),
-                version: entry.version,
-                seq_no: entry.seq_no,
-                primary_term: entry.primary_term,
-            };
-            return Ok(Some(Found { current, location: entry.location }));
+        if let Some(found) = self.recorded(id) {
+            return Ok(Some(found));
         }
         let generated = looks_generated(id);
         if generated {

@@ -190,3 +190,36 @@ async fn generated_ids_are_found_beside_ids_of_clients() {
     engine.refresh(&[engine.index("logs").unwrap()]).await.unwrap();
     assert_eq!(live(&engine, "logs").await, 18);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_meets_damage_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    write(&engine, vec![index_op("logs", Some("a"), r#"{"n":0}"#)]).await.remove(0).unwrap();
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    let ids = files(&dir.path().join("segments")).into_iter().find(|path| path.ends_with("ids")).unwrap();
+    let mut bytes = std::fs::read(&ids).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&ids, bytes).unwrap();
+
+    let engine = reopen(dir.path()).await;
+    let ops = vec![index_op("logs", None, r#"{"n":1}"#), index_op("logs", Some("a"), r#"{"n":2}"#)];
+    let refused = engine
+        .write(&Principal::system(), ops, RefreshPolicy::None, Duration::from_secs(5))
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+    let next = write(&engine, vec![index_op("logs", None, r#"{"n":3}"#)]).await.remove(0).unwrap();
+    assert_eq!(next.seq_no, 1, "the refused operation left no trace");
+}
+
+fn files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
