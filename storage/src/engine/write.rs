@@ -6,10 +6,12 @@
 //! expects the document unchanged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hashbrown::{HashTable, hash_table};
 use serde_json::Value;
 
 use super::index::{Index, durable_acknowledgement};
@@ -47,16 +49,6 @@ struct Batch {
 }
 
 type Outcome = (usize, Result<WriteOutcome>);
-
-/// What a document was before an operation, and where.
-type Stood = (Current, Option<Location>);
-
-impl Batch {
-    /// Finds the documents of the operations; nothing for those without an id.
-    fn find(&self, guard: &Guard<'_>) -> Result<Vec<Option<Stood>>> {
-        self.ops.iter().map(|op| op.id.as_deref().map_or(Ok(None), |id| guard.find(id))).collect()
-    }
-}
 
 impl Engine {
     /// Executes operations in order and acknowledges those that are durable: one result an
@@ -498,26 +490,26 @@ impl Inner {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
-        // Looked up before anything is recorded: a segment that cannot be read refuses the whole round.
-        let found = batches.iter().zip(&guards).map(|(b, g)| b.find(g)).collect::<Result<Vec<_>>>()?;
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for ((batch, guard), found) in batches.iter_mut().zip(&mut guards).zip(found) {
-            let one = self.decide_batch(batch, guard, found, now_ms, outcomes);
-            if let Some(ops) = one.ops {
-                frame.entries.push(Entry::Ops(ops));
-            }
-            decided.push((one.rows, one.any));
+        for (batch, guard) in batches.iter_mut().zip(&guards) {
+            let mut one = self.decide_batch(batch, guard, now_ms, outcomes);
+            frame.entries.extend(one.ops.take().map(Entry::Ops));
+            decided.push(one);
         }
         if frame.entries.is_empty() {
             return Ok(None);
         }
+        // Up to here nothing has changed; from here on nothing fails.
         let number = self.wal()?.append(&frame)?;
-        for (((rows, any), batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
-            if !any {
+        for ((decided, batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
+            if decided.applied.is_empty() {
                 continue;
             }
-            let chunk = match (batch.builder, rows) {
+            for applied in decided.applied {
+                guard.record(applied, decided.generated, now_ms);
+            }
+            let chunk = match (batch.builder, decided.rows) {
                 (Some((chunk, sources)), Some(rows)) => {
                     let mem = MemChunk {
                         chunk,
@@ -541,11 +533,11 @@ impl Inner {
         Ok(Some(number))
     }
 
+    /// Decides the operations of one shard, in order, changing nothing.
     fn decide_batch(
         &self,
         batch: &mut Batch,
-        guard: &mut Guard<'_>,
-        found: Vec<Option<Stood>>,
+        guard: &Guard<'_>,
         now_ms: i64,
         outcomes: &mut Vec<Outcome>,
     ) -> Decided {
@@ -558,78 +550,79 @@ impl Inner {
         let first_seq_no = guard.next_seq_no();
         let mut routings: Vec<Option<String>> = Vec::new();
         let mut any_routing = false;
-        for ((op, row), found) in batch.ops.iter_mut().zip(&batch.rows).zip(found) {
+        let mut earlier = Earlier::default();
+        for (op, row) in batch.ops.iter_mut().zip(&batch.rows) {
             if op.source.is_some() && row.is_none() {
                 continue; // refused by the parser
             }
-            let (current, location, id) = match op.id.take() {
-                Some(id) => {
-                    // An operation before it in the batch may have changed what was found.
-                    let found = guard.recorded(&id).or(found);
-                    (found.map(|f| f.0), found.and_then(|f| f.1), id)
-                }
-                None => {
-                    let id =
-                        self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number);
-                    (None, None, id)
-                }
+            let seq_no = first_seq_no + earlier.applied.len() as u64;
+            let given = op.id.take();
+            let found = match &given {
+                _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
+                Some(id) => match earlier.find(id, term, guard) {
+                    Some(found) => Ok(Some(found)),
+                    None => guard.find(id),
+                },
+                None => Ok(None),
             };
-            let seq_no = guard.next_seq_no();
-            match decide(current, &op.wanted) {
-                Err(reason) => {
-                    outcomes.push((
-                        op.item,
-                        Err(Error::VersionConflict {
-                            index: meta.name.to_string(),
-                            index_uuid: meta.uuid_text(),
-                            shard: batch.shard.number,
-                            id: id.clone(),
-                            reason,
-                        }),
-                    ));
+            let decision = found.and_then(|found| match decide(found.map(|f| f.0), &op.wanted) {
+                Ok(decision) => Ok((decision, found.and_then(|f| f.1))),
+                Err(reason) => Err(Error::VersionConflict {
+                    index: meta.name.to_string(),
+                    index_uuid: meta.uuid_text(),
+                    shard: batch.shard.number,
+                    id: given.clone().unwrap_or_default(),
+                    reason,
+                }),
+            });
+            let ((version, result), replaces) = match decision {
+                Ok(decision) => decision,
+                Err(error) => {
+                    outcomes.push((op.item, Err(error)));
                     if let Some(row) = row {
-                        rows.push(&id, seq_no.saturating_sub(1), 0);
+                        rows.push(given.as_deref().unwrap_or_default(), seq_no.saturating_sub(1), 0);
                         rows.unused.push(*row);
                         routings.push(None);
                     }
+                    continue;
                 }
-                Ok((version, result)) => {
-                    let applied =
-                        Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces: location };
-                    guard.record(&applied, generated, now_ms);
-                    if row.is_some() {
-                        rows.push(&id, seq_no, version);
-                        any_routing |= op.routing.is_some();
-                        routings.push(op.routing.clone());
-                    } else {
-                        batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    ops.push(Op {
-                        id: Bytes::copy_from_slice(id.as_bytes()),
-                        generated,
-                        version,
-                        routing: op.routing.take(),
-                        source: op.source.clone(),
-                    });
-                    outcomes.push((
-                        op.item,
-                        Ok(WriteOutcome {
-                            index: Arc::clone(&meta.name),
-                            id,
-                            version,
-                            seq_no,
-                            primary_term: term,
-                            result,
-                            shard_copies: meta.replicas + 1,
-                            source: op.source.take(),
-                        }),
-                    ));
-                }
+            };
+            let is_generated = given.is_none();
+            let id = given.unwrap_or_else(|| {
+                self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number)
+            });
+            if row.is_some() {
+                rows.push(&id, seq_no, version);
+                any_routing |= op.routing.is_some();
+                routings.push(op.routing.clone());
+            } else {
+                batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
+            earlier
+                .push(Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces }, is_generated);
+            ops.push(Op {
+                id: Bytes::copy_from_slice(id.as_bytes()),
+                generated: is_generated,
+                version,
+                routing: op.routing.take(),
+                source: op.source.clone(),
+            });
+            outcomes.push((
+                op.item,
+                Ok(WriteOutcome {
+                    index: Arc::clone(&meta.name),
+                    id,
+                    version,
+                    seq_no,
+                    primary_term: term,
+                    result,
+                    shard_copies: meta.replicas + 1,
+                    source: op.source.take(),
+                }),
+            ));
         }
-        let any = !ops.is_empty();
         rows.routings = any_routing.then_some(routings);
-        let ops = any.then(|| ShardOps {
+        let ops = (!ops.is_empty()).then(|| ShardOps {
             index: meta.uuid,
             shard: batch.shard.number,
             primary_term: term,
@@ -637,7 +630,7 @@ impl Inner {
             ops,
         });
         let rows = (total > 0).then(|| rows.finish());
-        Decided { ops, rows, any }
+        Decided { ops, rows, applied: earlier.applied, generated }
     }
 }
 
@@ -645,7 +638,48 @@ impl Inner {
 struct Decided {
     ops: Option<ShardOps>,
     rows: Option<RowMeta>,
-    any: bool,
+    applied: Vec<Applied>,
+    /// Whether all its ids are generated.
+    generated: bool,
+}
+
+/// The operations of a batch that were decided so far: the shard does not know of them yet, but the
+/// ones behind them follow on them.
+#[derive(Default)]
+struct Earlier {
+    applied: Vec<Applied>,
+    /// Last operation of each id that was not generated, by the id's hash.
+    last: HashTable<usize>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Earlier {
+    fn push(&mut self, applied: Applied, generated: bool) {
+        let at = self.applied.len();
+        self.applied.push(applied);
+        if generated {
+            return;
+        }
+        let (operations, hasher) = (&self.applied, &self.hasher);
+        let hash = |at: &usize| hasher.hash_one(&*operations[*at].id);
+        let same = |other: &usize| operations[*other].id == operations[at].id;
+        match self.last.entry(hash(&at), same, hash) {
+            hash_table::Entry::Occupied(mut last) => *last.get_mut() = at,
+            hash_table::Entry::Vacant(place) => {
+                place.insert(at);
+            }
+        }
+    }
+
+    fn find(&self, id: &str, term: u64, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
+        if self.last.is_empty() {
+            return None;
+        }
+        let at = self.last.find(self.hasher.hash_one(id), |at| &*self.applied[*at].id == id)?;
+        let Applied { seq_no, version, row, .. } = self.applied[*at];
+        let current = Current { live: row.is_some(), version, seq_no, primary_term: term };
+        Some((current, row.map(|row| guard.location_of(row))))
+    }
 }
 
 /// Metadata of a chunk's rows in the making.

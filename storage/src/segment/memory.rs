@@ -25,10 +25,10 @@ pub(crate) struct Memory {
     pub(crate) bundle: Arc<Bundle>,
     /// The bundle's bytes, which a flush of this segment alone writes as they are.
     pub(crate) bundle_bytes: Bytes,
-    /// Whether all ids were generated here; then they ascend.
+    /// Whether all ids were generated here and ascend.
     pub(crate) generated: bool,
-    /// Runs of rows whose ids were generated here; the ids of a run ascend.
-    generated_runs: Vec<Range<u32>>,
+    /// Rows with generated ids, in runs in which they ascend.
+    runs: Vec<Range<usize>>,
     pub(crate) heap_bytes: u64,
 }
 
@@ -42,9 +42,26 @@ impl Memory {
         drop(merged);
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
-        let generated = chunks.iter().all(|c| c.generated);
-        let generated_runs = generated_runs(chunks);
-        Ok(Self { rows, bundle, bundle_bytes, generated, generated_runs, heap_bytes })
+        let runs = runs(chunks);
+        let generated = chunks.iter().all(|c| c.generated) && runs.len() <= 1;
+        Ok(Self { rows, bundle, bundle_bytes, generated, runs, heap_bytes })
+    }
+
+    /// Finds the row of an id that was generated here.
+    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+        let ids = self.rows.metadata(layout::ID)?.as_string_view();
+        self.runs.iter().find_map(|run| {
+            let (mut low, mut high) = (run.start, run.end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if ids.value(middle) < id {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            (low < run.end && ids.value(low) == id).then(|| self.located(low as u32))
+        })
     }
 
     fn u64_at(&self, column: &str, row: usize) -> u64 {
@@ -64,29 +81,12 @@ impl Memory {
 
     /// Finds the rows of an id.
     pub(crate) fn find(&self, id: &str) -> Vec<Located> {
+        let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
+        let ids = ids.as_string_view();
         if self.generated {
             return self.find_generated(id).into_iter().collect();
         }
-        let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
-        let ids = ids.as_string_view();
         (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
-    }
-
-    /// Finds the row of an id that was generated here; rows with ids of clients are not looked at.
-    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
-        let ids = self.rows.metadata(layout::ID)?.as_string_view();
-        self.generated_runs.iter().find_map(|run| {
-            let (mut low, mut high) = (run.start as usize, run.end as usize);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if ids.value(middle) < id {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            (low < run.end as usize && ids.value(low) == id).then(|| self.located(low as u32))
-        })
     }
 
     /// Returns rows with their metadata and, where asked, source.
@@ -140,24 +140,22 @@ impl Memory {
     }
 }
 
-/// Rows of neighbouring chunks whose ids were all generated and ascend from chunk to chunk, which they
-/// always do unless the clock went back over a restart.
-fn generated_runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<u32>> {
-    let mut runs: Vec<Range<u32>> = Vec::new();
-    let mut start = 0;
-    let mut greatest: &[u8] = &[];
+/// Rows of the chunks whose ids were generated, in runs in which the ids ascend.
+fn runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let (mut base, mut last) = (0usize, None);
     for chunk in chunks {
-        let rows = start..start + chunk.rows();
-        start = rows.end;
-        if !chunk.generated || rows.is_empty() {
-            continue;
+        let rows = chunk.rows() as usize;
+        if chunk.generated && rows > 0 {
+            match runs.last_mut() {
+                Some(run) if run.end == base && last.is_some_and(|last| last < chunk.ids.borrow(0)) => {
+                    run.end += rows;
+                }
+                _ => runs.push(base..base + rows),
+            }
+            last = Some(chunk.ids.borrow(rows - 1));
         }
-        let (first, last) = (chunk.ids.borrow(0), chunk.ids.borrow(rows.len() - 1));
-        match runs.last_mut() {
-            Some(run) if run.end == rows.start && greatest < first => run.end = rows.end,
-            _ => runs.push(rows),
-        }
-        greatest = last;
+        base += rows;
     }
     runs
 }

@@ -42,6 +42,9 @@ impl Packed {
     }
 }
 
+/// Bytes that the map of versions takes for an id, its load factor included.
+const VERSION_ENTRY_BYTES: usize = 128;
+
 /// One applied batch of operations of a shard, as the memtable keeps it.
 #[derive(Debug)]
 pub(crate) struct MemChunk {
@@ -65,7 +68,10 @@ impl MemChunk {
 
     /// Estimates the bytes held.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let per_row = 8 + 8 + 4 + 4 + if self.routings.is_some() { 24 } else { 0 };
+        // Client-chosen ids are in the map of versions, too.
+        let per_row = 24
+            + if self.routings.is_some() { 24 } else { 0 }
+            + if self.generated { 0 } else { VERSION_ENTRY_BYTES };
         (self.chunk.heap_bytes()
             + self.ids.bytes.len()
             + self.sources.bytes.len()

@@ -67,6 +67,8 @@ pub(crate) struct Shard {
     /// One flush at a time; one compaction at a time; both may run at once.
     flushing: AsyncMutex<()>,
     compacting: AsyncMutex<()>,
+    /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
+    doubtful: Mutex<Option<Vec<Uuid>>>,
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
@@ -133,6 +135,7 @@ impl Shard {
             segments,
             versions: hashbrown::HashMap::default(),
             dirty_deletes: false,
+            closed: false,
         };
         Self {
             index,
@@ -145,6 +148,7 @@ impl Shard {
             refreshing: AsyncMutex::new(()),
             flushing: AsyncMutex::new(()),
             compacting: AsyncMutex::new(()),
+            doubtful: Mutex::new(None),
             waiting: AtomicU64::new(0),
             last_refresh_ms: AtomicI64::new(0),
             counters: Counters::default(),
@@ -154,6 +158,11 @@ impl Shard {
     /// Locks the state. Blocks; never held over an await.
     pub(crate) fn lock(&self) -> Guard<'_> {
         Guard { state: self.state.lock(), shard: self }
+    }
+
+    /// Locks the state if that needs no waiting.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        Some(Guard { state: self.state.try_lock()?, shard: self })
     }
 
     /// Returns the segments that searches see.
@@ -208,7 +217,7 @@ impl Shard {
             self.last_refresh_ms.store(now_ms, Ordering::Relaxed);
             if !state.dirty() {
                 state.frozen_below = (state.next_seq_no, state.next_frame);
-                self.searchable.send_replace(state.next_seq_no);
+                self.now_searchable(state.next_seq_no);
                 return Ok(());
             }
             if state.tail.rows > 0 {
@@ -261,8 +270,23 @@ impl Shard {
         self.publish(&state);
         drop(state);
         self.counters.refresh.fetch_add(1, Ordering::Relaxed);
-        self.searchable.send_replace(below.0);
+        self.now_searchable(below.0);
         Ok(())
+    }
+
+    fn now_searchable(&self, below: u64) {
+        // It only grows; a deleted index stays at the end of all waiting.
+        self.searchable.send_if_modified(|now| below > std::mem::replace(now, below.max(*now)));
+    }
+
+    fn checkpoint(&self, state: &State, below: (u64, u64)) -> ShardCheckpoint {
+        ShardCheckpoint {
+            index: self.index,
+            shard: self.number,
+            primary_term: state.primary_term,
+            next_seq_no: below.0,
+            next_frame: below.1,
+        }
     }
 
     fn publish(&self, state: &State) {
@@ -276,16 +300,6 @@ impl Shard {
         // The sender lives in `self`, so it cannot be gone.
         let _ = searchable.wait_for(|below| *below >= seq_no).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Facts for the decision about a refresh; the caller fills in the rest.
-    pub(crate) fn refresh_facts(&self, now_ms: i64) -> (bool, bool, i64) {
-        let dirty = {
-            let state = self.state.lock();
-            state.dirty() || state.frozen_below.0 < state.next_seq_no
-        };
-        let waited = self.waiting.load(Ordering::Relaxed) > 0;
-        (dirty, waited, now_ms - self.last_refresh_ms.load(Ordering::Relaxed))
     }
 
     /// Counters and sizes.
@@ -342,11 +356,6 @@ impl Guard<'_> {
         Ok(self.state.find(id)?.map(|found| (found.current, found.location)))
     }
 
-    /// Returns what was recorded of a document and is in no stored segment yet.
-    pub(crate) fn recorded(&self, id: &str) -> Option<(Current, Option<Location>)> {
-        self.state.recorded(id).map(|found| (found.current, found.location))
-    }
-
     /// Sequence number for the next operation.
     pub(crate) fn next_seq_no(&self) -> u64 {
         self.state.next_seq_no
@@ -367,6 +376,11 @@ impl Guard<'_> {
         self.state.committed_below.0
     }
 
+    /// What the catalog is to know of how far the shard's operations are in segments.
+    pub(crate) fn checkpoint(&self) -> ShardCheckpoint {
+        self.shard.checkpoint(&self.state, self.state.committed_below)
+    }
+
     /// Location that a row of the chunk to be applied next will have.
     pub(crate) fn location_of(&self, row: u32) -> Location {
         Location { segment: self.state.tail.key, row: self.state.tail.rows + row }
@@ -374,7 +388,7 @@ impl Guard<'_> {
 
     /// Records one operation's effect on the versions and on the row that it replaces. Called for
     /// each operation in order, before [`Guard::apply`] adds the batch's rows.
-    pub(crate) fn record(&mut self, op: &Applied, generated: bool, now_ms: i64) {
+    pub(crate) fn record(&mut self, op: Applied, generated: bool, now_ms: i64) {
         self.state.next_seq_no = op.seq_no + 1;
         if let Some(location) = op.replaces {
             self.state.delete(location);
@@ -390,7 +404,7 @@ impl Guard<'_> {
             location,
             deleted_at_ms: now_ms,
         };
-        self.state.versions.insert(op.id.clone(), entry);
+        self.state.versions.insert(op.id, entry);
     }
 
     /// Adds the rows of a batch whose operations were recorded. `unused` rows never became
@@ -414,6 +428,22 @@ impl Guard<'_> {
         shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
         tail.chunks.push(Arc::new(chunk));
         bytes
+    }
+
+    /// Whether anything is unknown to searches.
+    pub(crate) fn dirty(&self) -> bool {
+        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
+    }
+
+    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
+        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether the index was deleted: its operations go nowhere.
+    pub(crate) fn closed(&self) -> bool {
+        self.state.closed
     }
 
     /// First frame that is not in committed segments, if any is.

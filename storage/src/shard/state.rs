@@ -161,25 +161,21 @@ pub(crate) struct State {
     pub(crate) versions: HashMap<Box<str>, VersionEntry, RandomState>,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
+    /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
+    pub(crate) closed: bool,
 }
 
 impl State {
-    /// Returns what the map of versions has on an id, which comes before everything else.
-    pub(crate) fn recorded(&self, id: &str) -> Option<Found> {
-        let entry = self.versions.get(id)?;
-        let current = Current {
-            live: entry.location.is_some(),
-            version: entry.version,
-            seq_no: entry.seq_no,
-            primary_term: entry.primary_term,
-        };
-        Some(Found { current, location: entry.location })
-    }
-
     /// Finds the current state of a document; may block on a remote sidecar.
     pub(crate) fn find(&self, id: &str) -> Result<Option<Found>> {
-        if let Some(found) = self.recorded(id) {
-            return Ok(Some(found));
+        if let Some(entry) = self.versions.get(id) {
+            let current = Current {
+                live: entry.location.is_some(),
+                version: entry.version,
+                seq_no: entry.seq_no,
+                primary_term: entry.primary_term,
+            };
+            return Ok(Some(Found { current, location: entry.location }));
         }
         let generated = looks_generated(id);
         if generated {
@@ -201,10 +197,10 @@ impl State {
         }
         let fingerprint = Fingerprint::of(id);
         for state in self.segments.iter().rev() {
+            // Client-chosen ids in memory are all in `versions`.
             let found = match state.segment.as_memory() {
-                // Client-chosen ids in memory are all in `versions`.
-                Some(memory) if generated => memory.find_generated(id).into_iter().collect(),
-                Some(_) => continue,
+                Some(_) if !generated => continue,
+                Some(memory) => memory.find_generated(id).into_iter().collect(),
                 None => state.segment.find(id, fingerprint)?,
             };
             for located in found {
