@@ -19,6 +19,8 @@ use crate::{Error, Result};
 const BEAT: Duration = Duration::from_millis(50);
 /// Pause after a failed flush or compaction before the next try.
 const BACK_OFF: Duration = Duration::from_secs(2);
+/// Size of the log below which it is never a reason to flush.
+const MIN_LOG_BYTES: u64 = 1 << 20;
 /// Beats between two clean-ups of tombstones.
 const BEATS_A_CLEANUP: u64 = 200;
 
@@ -47,8 +49,10 @@ pub(super) async fn run(inner: Arc<Inner>) {
 
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
-    let pressed = inner.budget.used() > inner.budget.max() / 2;
-    let log_full = inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes);
+    let pressed = inner.budget.used() > inner.budget.max() / 2 || inner.budget.waiting();
+    // A log that readers hold is not made shorter by flushing.
+    let log_full = inner.leases.lock().is_empty()
+        && inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes.max(MIN_LOG_BYTES));
     let mut largest: Option<(u64, Arc<Shard>)> = None;
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
@@ -61,14 +65,15 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
             let refresh = index.refresh_due(&guard, now_ms);
             let (bytes, since_ms) = guard.unflushed();
             let first_frame = guard.first_uncommitted_frame();
+            let crowded = guard.crowded();
             drop(guard);
             if refresh {
                 spawn_refresh(inner, &index, shard);
             }
-            let old = since_ms.is_some_and(|since| {
-                now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000
-            });
-            if bytes >= inner.config.flush_bytes || old {
+            let max_age_ms =
+                i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+            let old = since_ms.is_some_and(|since| now_ms.saturating_sub(since) > max_age_ms);
+            if (bytes > 0 && bytes >= inner.config.flush_bytes) || old || crowded {
                 spawn_flush(inner, shard);
             }
             if bytes > 0 && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {

@@ -279,7 +279,7 @@ fn less(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64(), x.as_u64(), y.as_u64()) {
             (Some(x), Some(y), ..) => x < y,
-            (_, _, Some(x), Some(y)) => x < y,
+            (.., Some(x), Some(y)) => x < y,
             _ => x.as_f64() < y.as_f64(),
         },
         (Value::String(x), Value::String(y)) => x < y,
