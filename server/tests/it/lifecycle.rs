@@ -129,7 +129,7 @@ async fn a_second_signal_ends_the_drain() {
 
 #[test]
 fn the_demo_answers_its_questions() {
-    let (code, text, errors) = run(millrace(&["demo", "--total", "4000", "--rate", "0", "--exit"]));
+    let (code, text, errors) = run(&mut millrace(&["demo", "--total", "4000", "--rate", "0", "--exit"]));
     assert_eq!(code, Some(0), "{errors}");
     assert!(text.starts_with("fed 4000 events") && text.contains(", 0 errors"), "{text}");
     assert_eq!(text.matches("\ncurl -s ").count(), 6, "{text}");

@@ -288,7 +288,8 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             }
         };
         // Looked up one by one: an operation may replace a row of this very frame.
-        let replaces = if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
+        let replaces =
+            if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
         let applied = Applied { id: id.into(), seq_no, version: op.version, row, replaces };
         guard.record(applied, generated, now_ms);
     }

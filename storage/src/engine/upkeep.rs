@@ -70,7 +70,8 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
             if refresh {
                 spawn_refresh(inner, &index, shard);
             }
-            let max_age_ms = i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+            let max_age_ms =
+                i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
             let old = since_ms.is_some_and(|since| now_ms.saturating_sub(since) > max_age_ms);
             if (bytes > 0 && bytes >= inner.config.flush_bytes) || old || crowded {
                 spawn_flush(inner, shard);

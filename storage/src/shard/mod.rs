@@ -196,7 +196,9 @@ impl Shard {
         let probed = self.probe(std::iter::once(id));
         let (segment, row) = {
             let state = self.state.lock();
-            let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else { return Ok(None) };
+            let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else {
+                return Ok(None);
+            };
             if let Some(tail) =
                 state.frozen.iter().chain([&state.tail]).find(|tail| tail.key == location.segment)
             {
@@ -325,7 +327,6 @@ impl Shard {
         // The sender lives in `self`, so it cannot be gone.
         let _ = searchable.wait_for(|below| *below >= seq_no).await;
     }
-
 
     /// Sizes of the segments that searches see, in order.
     pub(crate) fn segment_figures(&self) -> Vec<SegmentFigures> {

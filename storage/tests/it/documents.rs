@@ -171,7 +171,8 @@ async fn replay_that_flushes_keeps_its_segments() {
     let engine = open(dir.path()).await;
     let text = "x".repeat(20_000);
     for n in 0..60 {
-        write(&engine, vec![index_op("logs", Some(&n.to_string()), &format!(r#"{{"text":"{text}"}}"#))]).await;
+        write(&engine, vec![index_op("logs", Some(&n.to_string()), &format!(r#"{{"text":"{text}"}}"#))])
+            .await;
     }
     drop(engine); // nothing was flushed
     let small = Config { memtable_max_bytes: 200_000, ..config(dir.path()) };
