@@ -1,5 +1,6 @@
 //! In-memory segments: what a refresh makes of the memtable's tail.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, UInt32Array};
@@ -24,8 +25,10 @@ pub(crate) struct Memory {
     pub(crate) bundle: Arc<Bundle>,
     /// The bundle's bytes, which a flush of this segment alone writes as they are.
     pub(crate) bundle_bytes: Bytes,
-    /// Whether all ids were generated here; then they ascend.
+    /// Whether all ids were generated here and ascend.
     pub(crate) generated: bool,
+    /// Rows with generated ids, in runs in which they ascend.
+    runs: Vec<Range<usize>>,
     pub(crate) heap_bytes: u64,
 }
 
@@ -39,8 +42,26 @@ impl Memory {
         drop(merged);
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
-        let generated = chunks.iter().all(|c| c.generated);
-        Ok(Self { rows, bundle, bundle_bytes, generated, heap_bytes })
+        let runs = runs(chunks);
+        let generated = chunks.iter().all(|c| c.generated) && runs.len() <= 1;
+        Ok(Self { rows, bundle, bundle_bytes, generated, runs, heap_bytes })
+    }
+
+    /// Finds the row of an id that was generated here.
+    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+        let ids = self.rows.metadata(layout::ID)?.as_string_view();
+        self.runs.iter().find_map(|run| {
+            let (mut low, mut high) = (run.start, run.end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if ids.value(middle) < id {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            (low < run.end && ids.value(low) == id).then(|| self.located(low as u32))
+        })
     }
 
     fn u64_at(&self, column: &str, row: usize) -> u64 {
@@ -63,21 +84,7 @@ impl Memory {
         let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
         let ids = ids.as_string_view();
         if self.generated {
-            let mut low = 0;
-            let mut high = ids.len();
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if ids.value(middle) < id {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            return if low < ids.len() && ids.value(low) == id {
-                vec![self.located(low as u32)]
-            } else {
-                Vec::new()
-            };
+            return self.find_generated(id).into_iter().collect();
         }
         (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
     }
@@ -131,6 +138,26 @@ impl Memory {
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnBatch { rows: numbers, columns })
     }
+}
+
+/// Rows of the chunks whose ids were generated, in runs in which the ids ascend.
+fn runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let (mut base, mut last) = (0usize, None);
+    for chunk in chunks {
+        let rows = chunk.rows() as usize;
+        if chunk.generated && rows > 0 {
+            match runs.last_mut() {
+                Some(run) if run.end == base && last.is_some_and(|last| last < chunk.ids.borrow(0)) => {
+                    run.end += rows;
+                }
+                _ => runs.push(base..base + rows),
+            }
+            last = Some(chunk.ids.borrow(rows - 1));
+        }
+        base += rows;
+    }
+    runs
 }
 
 /// Makes tantivy's view of a buffer without copying it.

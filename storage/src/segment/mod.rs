@@ -34,6 +34,8 @@ pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_delete
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::deletes as deletes_path;
+pub(crate) use self::layout::directory as directory_path;
+pub(crate) use self::layout::is_deletes_file;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};
 pub use self::range::{NumberBounds, PageBounds, ValueRange};
@@ -71,7 +73,7 @@ pub struct Segment {
 #[derive(Debug)]
 enum Kind {
     Memory(Memory),
-    Stored(Stored),
+    Stored(Box<Stored>),
 }
 
 /// Rows of some columns. `rows[i]` is the row number of element `i` of every column.
@@ -134,7 +136,7 @@ impl Segment {
     }
 
     pub(crate) fn stored(key: u64, compute: Compute, stored: Stored) -> Self {
-        Self { key, compute, kind: Arc::new(Kind::Stored(stored)) }
+        Self { key, compute, kind: Arc::new(Kind::Stored(Box::new(stored))) }
     }
 
     pub(crate) fn key(&self) -> u64 {

@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::layout;
 use super::range::{Bounds, NumberBounds, PageBounds, Relation, ValueRange};
-use super::stored::{BATCH_ROWS, Stored, get_or_try_init};
+use super::stored::{Stored, get_or_try_init};
 use crate::Result;
 use crate::mapping::PathId;
 
@@ -135,7 +135,7 @@ impl Stored {
         }
         if !straddling.is_empty() {
             let mut numbers = straddling.iter();
-            let mut batch_rows = Vec::with_capacity(BATCH_ROWS);
+            let mut batch_rows = Vec::with_capacity(self.batch_rows());
             for batch in self.reader(&[root], Some(&straddling))? {
                 let batch = batch.map_err(|e| self.read_error(e))?;
                 batch_rows.clear();
