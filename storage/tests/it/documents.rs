@@ -191,3 +191,66 @@ async fn replay_that_flushes_keeps_its_segments() {
         assert!(source(&engine, "logs", &n.to_string()).await.is_some(), "{n}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_ids_are_found_beside_ids_of_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let mut generated = Vec::new();
+    for round in 0..3 {
+        for n in 0..3 {
+            let ops = vec![index_op("logs", None, &format!(r#"{{"n":{n}}}"#))];
+            generated.push(write(&engine, ops).await.remove(0).unwrap().id);
+            let ops = vec![index_op("logs", Some(&format!("{round}-{n}")), r#"{"n":0}"#)];
+            write(&engine, ops).await.remove(0).unwrap();
+        }
+        // In the memtable's tail, in a segment in memory, in a stored one.
+        let index = engine.index("logs").unwrap();
+        match round {
+            0 => engine.flush(&[index]).await.unwrap(),
+            1 => engine.refresh(&[index]).await.unwrap(),
+            _ => {}
+        }
+    }
+    for id in &generated {
+        assert!(source(&engine, "logs", id).await.is_some_and(|(version, _)| version == 1), "{id}");
+    }
+    for id in &generated {
+        let outcome = write(&engine, vec![index_op("logs", Some(id), r#"{"n":9}"#)]).await.remove(0).unwrap();
+        assert_eq!((outcome.version, outcome.result), (2, DocResult::Updated), "{id}");
+    }
+    engine.refresh(&[engine.index("logs").unwrap()]).await.unwrap();
+    assert_eq!(live(&engine, "logs").await, 18);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_meets_damage_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    write(&engine, vec![index_op("logs", Some("a"), r#"{"n":0}"#)]).await.remove(0).unwrap();
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    let ids = files(&dir.path().join("segments")).into_iter().find(|path| path.ends_with("ids")).unwrap();
+    let mut bytes = std::fs::read(&ids).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&ids, bytes).unwrap();
+
+    let engine = reopen(dir.path()).await;
+    let generated = |n: u32| index_op("logs", None, &format!(r#"{{"n":{n}}}"#));
+    let ops = vec![generated(1), index_op("logs", Some("a"), r#"{"n":2}"#), generated(3)];
+    let outcomes = write(&engine, ops).await;
+    assert!(matches!(outcomes[1], Err(Error::Corrupt { .. })), "{:?}", outcomes[1]);
+    let seq_nos = [&outcomes[0], &outcomes[2]].map(|outcome| outcome.as_ref().unwrap().seq_no);
+    let next = write(&engine, vec![generated(4)]).await.remove(0).unwrap();
+    assert_eq!((seq_nos, next.seq_no), ([1, 2], 3));
+}
+
+fn files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
