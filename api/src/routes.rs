@@ -133,10 +133,11 @@ pub(crate) async fn run(api: &Api, request: &mut Request, uri: &str) -> Result<R
     run_here(api, request, &path, uri).await
 }
 
-/// Makes the refusal of a path that is none: one segment is taken for the name of an index.
+/// Makes the refusal of a path that is none: who creates or deletes what one segment names means an
+/// index.
 fn unknown(request: &Request, path: &[String], uri: &str) -> Error {
     match path {
-        [name] if Route::Index.methods().contains(&request.method) => Error::invalid_index_name(
+        [name] if matches!(request.method, Method::PUT | Method::DELETE) => Error::invalid_index_name(
             name,
             format!("Invalid index name [{name}], must not start with '_', '-', or '+'"),
         ),

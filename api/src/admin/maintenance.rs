@@ -93,7 +93,7 @@ pub(super) async fn force_merge(api: &Api, request: &mut Request, index: &str) -
 
 /// `_cache/clear`: no cache is kept per index, so that none holds anything when this returns.
 pub(super) fn clear_cache(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
-    for kind in ["fielddata", "query", "request"] {
+    for kind in ["fielddata", "file", "query", "request"] {
         request.params.take_bool(kind)?;
     }
     request.params.take("fields");

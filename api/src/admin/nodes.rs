@@ -162,7 +162,7 @@ fn statistics(
     metrics: Option<&str>,
     index_metrics: Option<&str>,
 ) -> Result<Response, Error> {
-    for fields in ["fields", "fielddata_fields", "completion_fields"] {
+    for fields in ["fields", "fielddata_fields", "completion_fields", "groups"] {
         request.params.take(fields);
     }
     let file_sizes = options::flag(&mut request.params, "include_segment_file_sizes")?;

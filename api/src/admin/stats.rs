@@ -194,8 +194,9 @@ pub(super) fn get(
             )));
         }
     };
-    // There is no fielddata and no completion field, so that there is nothing to break down.
-    for fields in ["fields", "fielddata_fields", "completion_fields"] {
+    // There is no fielddata, no completion field and no group of searches, so that there is nothing to
+    // break down.
+    for fields in ["fields", "fielddata_fields", "completion_fields", "groups"] {
         request.params.take(fields);
     }
     let file_sizes = options::flag(&mut request.params, "include_segment_file_sizes")?;
