@@ -289,7 +289,14 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
         };
         // Looked up one by one: an operation may replace a row of this very frame.
         let replaces = if op.generated { None } else { guard.find(id)?.and_then(|found| found.1) };
-        let applied = Applied { id: id.into(), seq_no, version: op.version, row, replaces };
+        let applied = Applied {
+            id: id.into(),
+            seq_no,
+            primary_term: ops.primary_term,
+            version: op.version,
+            row,
+            replaces,
+        };
         guard.record(applied, generated, now_ms);
     }
     let (chunk, mapping) = builder.finish();

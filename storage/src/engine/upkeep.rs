@@ -47,7 +47,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
 
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
-    let pressed = inner.budget.used() > inner.budget.max() / 2;
+    let pressed = inner.budget.is_pressed();
     let log_full = inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes);
     let mut largest: Option<(u64, Arc<Shard>)> = None;
     let mut oldest: Option<(u64, Arc<Shard>)> = None;

@@ -81,6 +81,8 @@ pub(crate) struct Shard {
 pub(crate) struct Applied {
     pub(crate) id: Box<str>,
     pub(crate) seq_no: u64,
+    /// Term that it was decided in, which in a replay is an earlier one than the shard's.
+    pub(crate) primary_term: u64,
     pub(crate) version: u64,
     /// Row of the batch's chunk; `None` for a delete.
     pub(crate) row: Option<u32>,
@@ -406,7 +408,7 @@ impl Guard<'_> {
         let entry = VersionEntry {
             version: op.version,
             seq_no: op.seq_no,
-            primary_term: self.state.primary_term,
+            primary_term: op.primary_term,
             location,
             deleted_at_ms: now_ms,
         };
