@@ -1,6 +1,7 @@
 //! The store through its public interface.
 
 mod changes;
+mod commits;
 mod crash;
 mod documents;
 mod faults;

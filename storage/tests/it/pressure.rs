@@ -3,11 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::catalog::MemoryCatalog;
-use millrace_storage::disk::SimulatedDisk;
-use millrace_storage::{
-    Config, Engine, Error, ManualClock, Principal, RefreshPolicy, Result, SystemClock, WriteOp,
-};
+use millrace_storage::{Config, Engine, Principal, RefreshPolicy, Result, SystemClock, WriteOp};
 
 use crate::documents::{config, index_op, write};
 
@@ -64,34 +60,6 @@ async fn requests_of_every_size_get_through_a_tiny_memory() {
 
 fn all(engine: &Engine) -> Vec<Arc<millrace_storage::Index>> {
     engine.metadata().indices.keys().map(|name| engine.index(name).unwrap()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn while_nothing_can_be_flushed_writers_wait_and_are_then_refused() {
-    let disk = SimulatedDisk::new(3);
-    let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-    let config = Config { memtable_max_bytes: 100 << 10, ..config(dir.path()) };
-    let engine = Engine::open_with(config, clock, Arc::new(disk.clone()), catalog).await.unwrap();
-    // Every import of a segment's file fails: its first append is the next but few.
-    let mut refused = 0;
-    for _ in 0..40 {
-        (0..12).for_each(|n| disk.fail_sync(n * 7 + 5));
-        let ops = batch("a", 5, 1_000);
-        let wait = Duration::from_millis(20);
-        match engine.write(&Principal::system(), ops, RefreshPolicy::None, wait).await {
-            Ok(written) => assert!(written.iter().all(Result::is_ok)),
-            Err(Error::Rejected(reason)) => {
-                assert!(reason.contains("memtable_max_bytes"), "{reason}");
-                refused += 1;
-            }
-            // A sync of the log was among those that failed.
-            Err(Error::Stopped(_)) => return,
-            Err(other) => panic!("{other}"),
-        }
-    }
-    assert!(refused > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
