@@ -62,7 +62,9 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
                     guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
                 }
                 let (bytes, since_ms) = guard.unflushed();
-                (bytes, since_ms, guard.first_uncommitted_frame())
+                // A damaged shard has nothing that a flush could write.
+                let usable = guard.check().is_ok();
+                (bytes, since_ms, guard.first_uncommitted_frame().filter(|_| usable))
             };
             let old = since_ms.is_some_and(|since| {
                 now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000

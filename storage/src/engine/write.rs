@@ -559,6 +559,7 @@ impl Inner {
             let given = op.id.take();
             let found = match &given {
                 _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
+                _ if guard.check().is_err() => guard.check().map(|()| None),
                 Some(id) => match earlier.find(id, guard) {
                     Some(found) => Ok(Some(found)),
                     None => guard.find(id),

@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub(crate) use self::commit::Services;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
-pub(crate) use self::state::{Location, State};
+pub(crate) use self::state::{Damage, Location, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
@@ -139,6 +139,7 @@ impl Shard {
             versions: hashbrown::HashMap::default(),
             dirty_deletes: false,
             closed: false,
+            damage: None,
         };
         Self {
             index,
@@ -158,6 +159,23 @@ impl Shard {
         }
     }
 
+    /// Puts the shard out of use from the start.
+    pub(crate) fn damaged(&self, damage: Damage) {
+        let mut state = self.state.lock();
+        state.damage = Some(damage);
+        // A segment without its deletions is not to be seen.
+        state.segments.clear();
+        self.publish(&state);
+    }
+
+    /// Refuses the use of a damaged shard.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] names the file.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.lock().check()
+    }
+
     /// Locks the state. Blocks; never held over an await.
     pub(crate) fn lock(&self) -> Guard<'_> {
         Guard { state: self.state.lock(), shard: self }
@@ -171,6 +189,7 @@ impl Shard {
     /// Reads a document; `realtime` sees unrefreshed writes. Blocks, so compute threads call it.
     pub(crate) fn get(&self, id: &str, realtime: bool) -> Result<Option<crate::segment::StoredRow>> {
         self.counters.get.fetch_add(1, Ordering::Relaxed);
+        self.check()?;
         if !realtime {
             return self.get_published(id);
         }
@@ -436,6 +455,11 @@ impl Guard<'_> {
         shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
         tail.chunks.push(Arc::new(chunk));
         bytes
+    }
+
+    /// Refuses the use of a damaged shard.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.check()
     }
 
     /// Whether the index was deleted: its operations go nowhere.
