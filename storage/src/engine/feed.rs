@@ -25,6 +25,11 @@ pub(super) struct Leases {
 }
 
 impl Leases {
+    /// Whether nobody reads.
+    pub(super) fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
     /// Least position that still holds the log; ends all leases when the log has grown too large.
     pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
         if wal.bytes() > config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS) && !self.positions.is_empty() {

@@ -172,6 +172,15 @@ impl Engine {
         if changes.is_empty() {
             return Ok(());
         }
+        for change in &changes {
+            // Settings that the mapping cannot live with are refused before they are stored.
+            if let MetadataChange::PutIndex { meta, .. } = change
+                && let Ok(index) = self.index(&meta.name)
+                && index.meta().uuid == meta.uuid
+            {
+                index.mapping().with_settings(&meta.settings)?;
+            }
+        }
         let mut created: Vec<Arc<Index>> = Vec::new();
         let mut mappings = Vec::new();
         for change in &changes {

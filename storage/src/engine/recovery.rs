@@ -31,7 +31,7 @@ use crate::routing::IdGenerator;
 use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
-use crate::shard::{Applied, Damage, Services};
+use crate::shard::{Applied, Damage, Probed, Services};
 use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
@@ -68,7 +68,7 @@ pub(super) async fn open(
     let known_frames = state.checkpoints.iter().map(|c| c.next_frame).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
     for (_, greatest) in state.segments.iter().filter_map(|s| s.generated_ids.as_ref()) {
-        ids.follow(greatest);
+        ids.observe(greatest);
     }
     let services = Services {
         env,
@@ -309,7 +309,8 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             }
         };
         // Looked up one by one: an operation may replace a row of this very frame.
-        let replaces = if op.generated { None } else { guard.find(id)?.and_then(|found| found.1) };
+        let replaces =
+            if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
         let applied = Applied {
             id: id.into(),
             seq_no,
@@ -343,7 +344,7 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     inner.budget.add(bytes);
     if let Some(id) = ops.ops.iter().rfind(|op| op.generated).and_then(|op| std::str::from_utf8(&op.id).ok())
     {
-        inner.ids.lock().follow(id);
+        inner.ids.lock().observe(id);
     }
     Ok(ops.ops.len() as u64)
 }

@@ -19,6 +19,8 @@ use crate::{Error, Result};
 const BEAT: Duration = Duration::from_millis(50);
 /// Pause after a failed flush or compaction before the next try.
 const BACK_OFF: Duration = Duration::from_secs(2);
+/// Size of the log below which it is never a reason to flush.
+const MIN_LOG_BYTES: u64 = 1 << 20;
 /// Beats between two clean-ups of tombstones.
 const BEATS_A_CLEANUP: u64 = 200;
 
@@ -48,28 +50,31 @@ pub(super) async fn run(inner: Arc<Inner>) {
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
     let pressed = inner.budget.is_pressed();
-    let log_full = inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes);
+    // A log that readers hold is not made shorter by flushing.
+    let log_full = inner.leases.lock().is_empty()
+        && inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes.max(MIN_LOG_BYTES));
     let mut largest: Option<(u64, Arc<Shard>)> = None;
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
         for shard in index.shards() {
-            if index.refresh_due(shard, now_ms) {
+            // A shard that a writer holds is looked at on the next beat: this task must not block.
+            let Some(mut guard) = shard.try_lock() else { continue };
+            if clean_up {
+                guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
+            }
+            let refresh = index.refresh_due(&guard, now_ms);
+            let (bytes, since_ms) = guard.unflushed();
+            // A damaged shard holds back the log, but has nothing that a flush could write.
+            let first_frame = guard.first_uncommitted_frame().filter(|_| guard.check().is_ok());
+            let crowded = guard.crowded();
+            drop(guard);
+            if refresh {
                 spawn_refresh(inner, &index, shard);
             }
-            let (bytes, since_ms, first_frame) = {
-                let mut guard = shard.lock();
-                if clean_up {
-                    guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
-                }
-                let (bytes, since_ms) = guard.unflushed();
-                // A damaged shard has nothing that a flush could write.
-                let usable = guard.check().is_ok();
-                (bytes, since_ms, guard.first_uncommitted_frame().filter(|_| usable))
-            };
-            let old = since_ms.is_some_and(|since| {
-                now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000
-            });
-            if bytes >= inner.config.flush_bytes || old {
+            let max_age_ms =
+                i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+            let old = since_ms.is_some_and(|since| now_ms.saturating_sub(since) > max_age_ms);
+            if (bytes > 0 && bytes >= inner.config.flush_bytes) || old || crowded {
                 spawn_flush(inner, shard);
             }
             if bytes > 0 && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {

@@ -21,7 +21,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::BlockLevel;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Current, Guard, Location, Shard, Wanted, decide};
+use crate::shard::{Applied, Current, Guard, Location, Probed, Shard, Wanted, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
 use crate::{Error, Lane, Principal, Result};
 
@@ -67,7 +67,7 @@ impl Engine {
         inner.check_accepting()?;
         let bytes = ops.iter().map(|op| op_bytes(op) as u64).sum::<u64>();
         inner.wal()?.admit(bytes)?;
-        let _reserved = inner.budget.reserve(bytes, timeout).await?;
+        let reserved = inner.budget.reserve(bytes, timeout).await?;
         let mut results: Vec<Option<Result<WriteOutcome>>> = ops.iter().map(|_| None).collect();
         let mut indices: HashMap<(Arc<str>, bool), Result<Arc<Index>, Arc<Error>>> = HashMap::new();
         let mut round = Vec::with_capacity(ops.len());
@@ -127,6 +127,7 @@ impl Engine {
             round.push(prepare(item, index, op));
         }
         self.round(round, &mut results, &mut written).await?;
+        drop(reserved);
         self.after_write(&written, refresh).await?;
         Ok(results
             .into_iter()
@@ -323,7 +324,11 @@ impl Engine {
             match refresh {
                 RefreshPolicy::None => {}
                 RefreshPolicy::Immediate => {
-                    shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await?
+                    let refreshed = shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await;
+                    // What was written is durable: an error now would have the client write it again.
+                    if let Err(error) = refreshed {
+                        tracing::error!(index = %shard.index, shard = shard.number, %error, "refresh failed");
+                    }
                 }
                 RefreshPolicy::WaitFor => {
                     self.inner.upkeep.notify_one();
@@ -489,11 +494,15 @@ impl Inner {
     ) -> Result<Option<FrameNumber>> {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
+        let probed = batches
+            .iter()
+            .map(|batch| batch.shard.probe(batch.ops.iter().filter_map(|op| op.id.as_deref())))
+            .collect::<Result<Vec<Probed>>>()?;
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for (batch, guard) in batches.iter_mut().zip(&guards) {
-            let mut one = self.decide_batch(batch, guard, now_ms, outcomes);
+        for ((batch, guard), probed) in batches.iter_mut().zip(&guards).zip(&probed) {
+            let mut one = self.decide_batch(batch, guard, probed, now_ms, outcomes);
             frame.entries.extend(one.ops.take().map(Entry::Ops));
             decided.push(one);
         }
@@ -538,6 +547,7 @@ impl Inner {
         &self,
         batch: &mut Batch,
         guard: &Guard<'_>,
+        probed: &Probed,
         now_ms: i64,
         outcomes: &mut Vec<Outcome>,
     ) -> Decided {
@@ -562,7 +572,7 @@ impl Inner {
                 _ if guard.check().is_err() => guard.check().map(|()| None),
                 Some(id) => match earlier.find(id, guard) {
                     Some(found) => Ok(Some(found)),
-                    None => guard.find(id),
+                    None => guard.find(id, probed),
                 },
                 None => Ok(None),
             };

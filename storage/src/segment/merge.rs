@@ -202,7 +202,7 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
 }
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
-fn union(inputs: &[Input]) -> (Vec<ColumnShape>, Optional) {
+fn union(inputs: &[Input]) -> Result<(Vec<ColumnShape>, Optional)> {
     let mut columns: BTreeMap<PathId, bool> = BTreeMap::new();
     let mut optional = Optional::default();
     let mut add = |id: PathId, list: bool| *columns.entry(id).or_insert(false) |= list;
@@ -215,16 +215,16 @@ fn union(inputs: &[Input]) -> (Vec<ColumnShape>, Optional) {
             }
             Kind::Stored(stored) => {
                 stored.record.columns.iter().for_each(|c| add(PathId(c.column), c.list));
-                optional.routing |= stored.has_column(layout::ROUTING);
-                optional.ignored |= stored.has_column(layout::IGNORED);
+                optional.routing |= stored.has_column(layout::ROUTING)?;
+                optional.ignored |= stored.has_column(layout::IGNORED)?;
             }
         }
     }
-    (columns.into_iter().map(|(id, list)| ColumnShape { id, list }).collect(), optional)
+    Ok((columns.into_iter().map(|(id, list)| ColumnShape { id, list }).collect(), optional))
 }
 
 fn merge_rows(inputs: &[Input], mapping: &Mapping, zstd_level: i32, out: &Path) -> Result<Written> {
-    let (columns, optional) = union(inputs);
+    let (columns, optional) = union(inputs)?;
     let schema = layout::schema(mapping, &columns, optional);
     let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &columns, zstd_level)?;
     for input in inputs {

@@ -32,7 +32,9 @@ use crate::objects::Objects;
 use crate::{Compute, Error, Result};
 
 /// Rows decoded at a time.
-pub(crate) const BATCH_ROWS: usize = 8_192;
+const BATCH_ROWS: usize = 8_192;
+/// Bytes decoded at a time, about.
+const BATCH_BYTES: u64 = 32 << 20;
 
 /// What stored segments share: where files come from and who decodes them.
 #[derive(Clone, Debug)]
@@ -199,9 +201,9 @@ impl Stored {
         Ok(self.data()?.1.schema().index_of(name).ok())
     }
 
-    /// Whether the file has a metadata column, as far as it can be opened.
-    pub(crate) fn has_column(&self, name: &str) -> bool {
-        self.named_root(name).is_ok_and(|root| root.is_some())
+    /// Whether the file has a metadata column.
+    pub(crate) fn has_column(&self, name: &str) -> Result<bool> {
+        Ok(self.named_root(name)?.is_some())
     }
 
     /// Counts the root columns.
@@ -219,12 +221,18 @@ impl Stored {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
-            .with_batch_size(BATCH_ROWS);
+            .with_batch_size(self.batch_rows());
         if let Some(rows) = rows {
             let (groups, selection) = select(metadata, rows);
             builder = builder.with_row_groups(groups).with_row_selection(selection);
         }
         builder.build().map_err(|e| reading(&file.name(), e))
+    }
+
+    /// Rows decoded at a time: fewer where documents are large.
+    fn batch_rows(&self) -> usize {
+        let row_bytes = self.record.data_bytes.saturating_mul(8) / u64::from(self.record.rows.max(1));
+        usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS)
     }
 
     /// Maps requested columns to root columns of the file; `None` where it lacks one.
@@ -435,7 +443,7 @@ impl Stored {
         }
         if !straddling.is_empty() {
             let mut numbers = straddling.iter();
-            let mut batch_rows = Vec::with_capacity(BATCH_ROWS);
+            let mut batch_rows = Vec::with_capacity(self.batch_rows());
             for batch in self.reader(&[root], Some(&straddling))? {
                 let batch = batch.map_err(|e| self.read_error(e))?;
                 batch_rows.clear();

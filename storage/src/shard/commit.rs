@@ -297,8 +297,10 @@ impl Shard {
         }
         if let Some(below) = captured.below {
             state.committed_below = below;
-            if state.tail.rows == 0 && state.next_seq_no == below.0 {
+            if state.next_frame <= below.1 {
                 state.tail.first_frame = None;
+            } else if let Some(first) = &mut state.tail.first_frame {
+                *first = (*first).max(below.1);
             }
             // Ids of the flushed rows are found in the new segment's sidecar from now on.
             state.versions.retain(|_, entry| {

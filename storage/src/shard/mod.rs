@@ -27,12 +27,17 @@ use uuid::Uuid;
 pub(crate) use self::commit::Services;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
-pub(crate) use self::state::{Damage, Location, State};
+pub(crate) use self::state::{Damage, Location, Probed, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::segment::{Env, MemChunk, Memory, Segment, SegmentView, Stored};
 use crate::{Lane, Result, ShardFigures};
+
+/// In-memory segments of a shard beyond which it is flushed.
+const MAX_MEMORY_SEGMENTS: usize = 64;
+/// Versions of ids in memory beyond which a shard is flushed.
+const MAX_VERSIONS: usize = 1_000_000;
 
 /// Keys of segments are unique in the process.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -181,6 +186,20 @@ impl Shard {
         Guard { state: self.state.lock(), shard: self }
     }
 
+    /// Locks the state if that needs no waiting.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        Some(Guard { state: self.state.try_lock()?, shard: self })
+    }
+
+    /// Asks the stored segments for ids, without holding the lock meanwhile. Blocks on their files.
+    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Result<Probed> {
+        let segments: Vec<Arc<Segment>> = {
+            let state = self.state.lock();
+            state.segments.iter().map(|s| &s.segment).filter(|s| s.as_stored().is_some()).cloned().collect()
+        };
+        Probed::ask(&segments, ids)
+    }
+
     /// Returns the segments that searches see.
     pub(crate) fn view(&self) -> Arc<Vec<SegmentView>> {
         self.published.load_full()
@@ -193,9 +212,12 @@ impl Shard {
         if !realtime {
             return self.get_published(id);
         }
+        let probed = self.probe(std::iter::once(id))?;
         let (segment, row) = {
             let state = self.state.lock();
-            let Some(location) = state.find(id)?.and_then(|found| found.location) else { return Ok(None) };
+            let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else {
+                return Ok(None);
+            };
             if let Some(tail) =
                 state.frozen.iter().chain([&state.tail]).find(|tail| tail.key == location.segment)
             {
@@ -312,21 +334,17 @@ impl Shard {
 
     /// Waits until everything below `seq_no` is searchable.
     pub(crate) async fn wait_searchable(&self, seq_no: u64) {
+        struct Waiting<'a>(&'a AtomicU64);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
         let mut searchable = self.searchable.subscribe();
         // The sender lives in `self`, so it cannot be gone.
         let _ = searchable.wait_for(|below| *below >= seq_no).await;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Facts for the decision about a refresh; the caller fills in the rest.
-    pub(crate) fn refresh_facts(&self, now_ms: i64) -> (bool, bool, i64) {
-        let dirty = {
-            let state = self.state.lock();
-            state.dirty() || state.frozen_below.0 < state.next_seq_no
-        };
-        let waited = self.waiting.load(Ordering::Relaxed) > 0;
-        (dirty, waited, now_ms - self.last_refresh_ms.load(Ordering::Relaxed))
     }
 
     /// Counters and sizes.
@@ -378,9 +396,9 @@ fn tail_row(chunk: &MemChunk, row: u32) -> crate::segment::StoredRow {
 }
 
 impl Guard<'_> {
-    /// Finds the current state of a document; may block on a remote sidecar.
-    pub(crate) fn find(&self, id: &str) -> Result<Option<(Current, Option<Location>)>> {
-        Ok(self.state.find(id)?.map(|found| (found.current, found.location)))
+    /// Finds the current state of a document.
+    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<(Current, Option<Location>)>> {
+        Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
     }
 
     /// Sequence number for the next operation.
@@ -450,9 +468,10 @@ impl Guard<'_> {
             tail.deleted.insert(tail.rows + row);
         }
         let bytes = chunk.heap_bytes();
-        tail.rows += chunk.rows();
         tail.bytes += bytes;
         shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
+        tail.bases.push(tail.rows);
+        tail.rows += chunk.rows();
         tail.chunks.push(Arc::new(chunk));
         bytes
     }
@@ -460,6 +479,17 @@ impl Guard<'_> {
     /// Refuses the use of a damaged shard.
     pub(crate) fn check(&self) -> Result<()> {
         self.state.check()
+    }
+
+    /// Whether anything is unknown to searches.
+    pub(crate) fn dirty(&self) -> bool {
+        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
+    }
+
+    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
+        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
     }
 
     /// Whether the index was deleted: its operations go nowhere.
@@ -470,6 +500,13 @@ impl Guard<'_> {
     /// First frame that is not in committed segments, if any is.
     pub(crate) fn first_uncommitted_frame(&self) -> Option<u64> {
         self.state.first_uncommitted_frame()
+    }
+
+    /// Whether there is too much besides bytes: segments that every search visits, or ids whose
+    /// versions are kept in memory.
+    pub(crate) fn crowded(&self) -> bool {
+        self.state.memory_segments() >= MAX_MEMORY_SEGMENTS
+            || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
     }
 
     /// Bytes of documents that are not in committed segments, and since when.
