@@ -34,7 +34,7 @@ const MAX_CLEARED: usize = 10_000;
 pub struct Config {
     /// Bytes that all running queries may hold together; a query beyond is refused.
     pub memory_bytes: usize,
-    /// Threads that evaluate queries; 0 means one a core.
+    /// Compute threads that one query may use at a time; 0 means all.
     pub threads: usize,
     /// Scrolls that may be open at the same time.
     pub max_open_scrolls: usize,
@@ -104,12 +104,13 @@ struct Progress {
 impl SearchService {
     /// Makes the service over an engine.
     pub fn new(engine: Arc<Engine>, config: Config) -> Self {
-        let cores = match config.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
+        let compute = Compute::new(engine.compute().clone());
+        let partitions = match config.threads {
+            0 => compute.threads(),
+            threads => threads.min(compute.threads()),
         };
-        let searcher = Planner::new(cores, config.memory_bytes)
-            .map(|planner| Searcher { planner, compute: Compute::new(cores) })
+        let searcher = Planner::new(partitions, config.memory_bytes)
+            .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
         let clock = Arc::clone(engine.clock());
         Self { engine, searcher, scrolls: Scrolls::new(clock, config.max_open_scrolls) }

@@ -497,7 +497,7 @@ impl Inner {
         let probed = batches
             .iter()
             .map(|batch| batch.shard.probe(batch.ops.iter().filter_map(|op| op.id.as_deref())))
-            .collect::<Result<Vec<Probed>>>()?;
+            .collect::<Vec<Probed>>();
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());

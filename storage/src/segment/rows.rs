@@ -261,6 +261,7 @@ impl Statistics {
             if !had_values || min.is_null() || less(&min, &record.min) {
                 record.min = min;
             }
+            // A bound that is too long to keep is not known, whatever the one before was.
             if !had_values || max.is_null() || less(&record.max, &max) {
                 record.max = max;
             }

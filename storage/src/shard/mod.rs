@@ -31,7 +31,7 @@ pub(crate) use self::state::{Damage, Location, Probed, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::segment::{Env, MemChunk, Memory, Segment, SegmentView, Stored};
+use crate::segment::{Env, MemChunk, Memory, RowParts, Segment, SegmentView, Stored};
 use crate::{Lane, Result, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
@@ -192,7 +192,7 @@ impl Shard {
     }
 
     /// Asks the stored segments for ids, without holding the lock meanwhile. Blocks on their files.
-    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Result<Probed> {
+    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
         let segments: Vec<Arc<Segment>> = {
             let state = self.state.lock();
             state.segments.iter().map(|s| &s.segment).filter(|s| s.as_stored().is_some()).cloned().collect()
@@ -212,7 +212,7 @@ impl Shard {
         if !realtime {
             return self.get_published(id);
         }
-        let probed = self.probe(std::iter::once(id))?;
+        let probed = self.probe(std::iter::once(id));
         let (segment, row) = {
             let state = self.state.lock();
             let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else {
@@ -228,7 +228,7 @@ impl Shard {
             };
             (Arc::clone(&found.segment), location.row)
         };
-        Ok(segment.fetch_blocking(&[row], true)?.pop())
+        Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop())
     }
 
     fn get_published(&self, id: &str) -> Result<Option<crate::segment::StoredRow>> {
@@ -236,7 +236,7 @@ impl Shard {
         for view in self.view().iter().rev() {
             for located in view.segment.find(id, fingerprint)? {
                 if !view.deleted.contains(located.row) {
-                    return Ok(view.segment.fetch_blocking(&[located.row], true)?.pop());
+                    return Ok(view.segment.fetch_blocking(&[located.row], RowParts::ALL)?.pop());
                 }
             }
         }

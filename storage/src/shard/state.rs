@@ -145,23 +145,27 @@ pub(crate) struct Probed {
 }
 
 impl Probed {
-    /// Asks segments for ids. Blocks.
-    pub(crate) fn ask<'a>(segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) -> Result<Self> {
+    /// Asks segments for ids. Blocks. A segment that cannot answer counts as not asked: whoever looks
+    /// an id up in it gets its error.
+    pub(crate) fn ask<'a>(segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) -> Self {
         let mut probed = Self { keys: segments.iter().map(|s| s.key()).collect(), found: HashMap::default() };
         if segments.is_empty() {
-            return Ok(probed);
+            return probed;
         }
         for id in ids {
             let fingerprint = Fingerprint::of(id);
             for segment in segments {
-                let rows = segment.find(id, fingerprint)?;
-                if !rows.is_empty() {
-                    let found = probed.found.entry(id.into()).or_default();
-                    found.extend(rows.into_iter().map(|located| (segment.key(), located)));
+                match segment.find(id, fingerprint) {
+                    Ok(rows) if rows.is_empty() => {}
+                    Ok(rows) => {
+                        let found = probed.found.entry(id.into()).or_default();
+                        found.extend(rows.into_iter().map(|located| (segment.key(), located)));
+                    }
+                    Err(_) => probed.keys.retain(|key| *key != segment.key()),
                 }
             }
         }
-        Ok(probed)
+        probed
     }
 
     /// Rows of an id in a segment; `None` where the segment was not asked.
