@@ -101,7 +101,7 @@ async fn check(engine: &Engine, rounds: u64) {
     let mut found = Vec::new();
     for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
         let rows: Vec<u32> = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).collect();
-        found.extend(view.segment.fetch(&rows, false).await.unwrap());
+        found.extend(view.segment.fetch(&rows, millrace_storage::segment::RowParts::ALL).await.unwrap());
     }
     found.sort_by(|a, b| a.id.cmp(&b.id));
     let ids: Vec<&str> = found.iter().map(|row| row.id.as_str()).collect();

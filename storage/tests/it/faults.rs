@@ -86,7 +86,10 @@ async fn a_flipped_byte_in_a_segment_is_an_error_and_the_rest_goes_on() {
         let segment = &snapshot.shards[0].segments[0].segment;
         match end {
             "data.parquet" => {
-                assert_corrupt(segment.fetch(&[1, 50], true).await, &file);
+                assert_corrupt(
+                    segment.fetch(&[1, 50], millrace_storage::segment::RowParts::ALL).await,
+                    &file,
+                );
                 assert_corrupt(get(&engine, "a", "7").await, &file);
             }
             "index.bundle" => assert_corrupt(segment.bundle().await, &file),

@@ -15,7 +15,7 @@ async fn searched(engine: &Engine) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
         let rows: Vec<u32> = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).collect();
-        for row in view.segment.fetch(&rows, false).await.unwrap() {
+        for row in view.segment.fetch(&rows, millrace_storage::segment::RowParts::ALL).await.unwrap() {
             assert!(found.insert(row.id.clone(), row.version).is_none(), "[{}] twice", row.id);
         }
     }

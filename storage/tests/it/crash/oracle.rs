@@ -57,7 +57,7 @@ async fn searched(engine: &Engine, index: &str) -> BTreeMap<String, Doc> {
             assert_eq!(live.len(), u64::from(view.live_rows()));
             let rows: Vec<u32> = live.iter().collect();
             let mut numbers = BTreeMap::new();
-            for row in view.segment.fetch(&rows, true).await.unwrap() {
+            for row in view.segment.fetch(&rows, millrace_storage::segment::RowParts::ALL).await.unwrap() {
                 let source = String::from_utf8(row.source.to_vec()).unwrap();
                 numbers.insert(row.row, source.clone());
                 assert!(seq_nos.insert(row.seq_no), "sequence number {} twice", row.seq_no);
