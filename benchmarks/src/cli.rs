@@ -146,8 +146,8 @@ Examples:
 Examples:
   cargo build --release && target/release/millrace-benchmarks report --out report
   millrace-benchmarks report --peer http://127.0.0.1:9201 --out benchmarks/reports/two-cores
-  millrace-benchmarks report --http-logs-docs 100000 --big5-docs 20000 --update-docs 100000 \\
-      --recovery-docs 100000 --mapping-docs 50000 --out quick
+  millrace-benchmarks report --docs 100000 --out quick
+  millrace-benchmarks report --docs 1000000 --update-docs 0 --recovery-docs 0
 
 Starts the server itself, on directories of its own. A peer is any running server with the OpenSearch
 API; it gets the same documents and searches, in turns. Its indices named bench-… are made anew.
@@ -238,21 +238,25 @@ struct ReportArgs {
     /// Where to write, without the extension
     #[arg(long, default_value = "target/benchmarks/report")]
     out: PathBuf,
-    /// Documents of the http_logs shape; 0 leaves it out
+    /// Scale of everything: documents of the http_logs shape and ids of the update workload; a fifth of
+    /// it for big5, 35 % for the recovery (512 MB of JSON at the default), a tenth for wide mappings
     #[arg(long, default_value_t = 10_000_000)]
-    http_logs_docs: u64,
-    /// Documents of the big5 shape; 0 leaves it out
-    #[arg(long, default_value_t = 2_000_000)]
-    big5_docs: u64,
-    /// Ids, and as many overwrites, of the update workload; 0 leaves it out
-    #[arg(long, default_value_t = 10_000_000)]
-    update_docs: u64,
-    /// Documents in the log of the recovery; 0 leaves it out
-    #[arg(long, default_value_t = 3_500_000)]
-    recovery_docs: u64,
-    /// Documents of the wide mapping, and of the narrow one; 0 leaves it out
-    #[arg(long, default_value_t = 1_000_000)]
-    mapping_docs: u64,
+    docs: u64,
+    /// Documents of the http_logs shape instead; 0 leaves it out
+    #[arg(long)]
+    http_logs_docs: Option<u64>,
+    /// Documents of the big5 shape instead; 0 leaves it out
+    #[arg(long)]
+    big5_docs: Option<u64>,
+    /// Ids, and as many overwrites, of the update workload instead; 0 leaves it out
+    #[arg(long)]
+    update_docs: Option<u64>,
+    /// Documents in the log of the recovery instead; 0 leaves it out
+    #[arg(long)]
+    recovery_docs: Option<u64>,
+    /// Documents of the wide mapping, and of the narrow one, instead; 0 leaves it out
+    #[arg(long)]
+    mapping_docs: Option<u64>,
     /// Bulk clients
     #[arg(long, default_value_t = 8)]
     clients: usize,
@@ -380,11 +384,11 @@ impl ReportArgs {
             server: self.server.unwrap_or_else(default_binary),
             peer,
             directory: self.directory,
-            http_logs_docs: self.http_logs_docs,
-            big5_docs: self.big5_docs,
-            update_docs: self.update_docs,
-            recovery_docs: self.recovery_docs,
-            mapping_docs: self.mapping_docs,
+            http_logs_docs: self.http_logs_docs.unwrap_or(self.docs),
+            big5_docs: self.big5_docs.unwrap_or(self.docs / 5),
+            update_docs: self.update_docs.unwrap_or(self.docs),
+            recovery_docs: self.recovery_docs.unwrap_or(self.docs / 20 * 7),
+            mapping_docs: self.mapping_docs.unwrap_or(self.docs / 10),
             clients: self.clients,
             get_rate: self.get_rate,
             effort: self.effort.effort(),

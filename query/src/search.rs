@@ -282,7 +282,7 @@ fn implied(sort: &[SortKey]) -> &[SortKey] {
 
 fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
     let Some(index) = snapshot.indices.get(place) else { return Vec::new() };
-    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid.to_string(), 0);
+    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
     index.shards.iter().map(|shard| ShardFailure { shard: *shard, ..failure.clone() }).collect()
 }
 
@@ -301,7 +301,7 @@ fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
 
 /// Makes the error of a request that every shard of an index refuses.
 fn request_refused(meta: &IndexMeta, reason: String) -> Error {
-    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid.to_string(), 0);
+    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid_text(), 0);
     Error::SearchPhase { failures: vec![failure] }
 }
 

@@ -1,5 +1,6 @@
 """Other engines read the Parquet files that the server wrote, and find what the server finds."""
 
+import base64
 import glob
 import json
 import os
@@ -23,9 +24,10 @@ for action in ["_refresh", "_flush", "_forcemerge?max_num_segments=1"]:
 
 _, settings = call("GET", f"/{INDEX}/_settings")
 uuid = settings[INDEX]["settings"]["index"]["uuid"]
+directory = base64.urlsafe_b64decode(uuid + "==").hex()
 data = os.environ["CLIENT_DATA"]
-files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{uuid}/" in path]
-assert files, f"no data.parquet of {uuid} below {data}"
+files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{directory}/" in path]
+assert files, f"no data.parquet of {uuid} ({directory}) below {data}"
 
 # Compaction may leave files behind for a while: the newest holds everything, as it was one segment.
 files.sort(key=os.path.getmtime)

@@ -45,6 +45,9 @@ pub(crate) fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<
     Ok(Resolved { node, statistics: resolver.statistics })
 }
 
+/// A bound of a range of strings, and whether it is included.
+type StringBound = Option<(String, bool)>;
+
 /// A field that a clause names, perhaps a place inside of it.
 #[derive(Debug)]
 struct Target<'a> {
@@ -64,7 +67,7 @@ impl Target<'_> {
     }
 
     /// Returns the bounds of a range that is open at an end: all values of the place.
-    fn open_range(&self) -> (Option<(String, bool)>, Option<(String, bool)>) {
+    fn open_range(&self) -> (StringBound, StringBound) {
         let Some(inside) = &self.inside else { return (None, None) };
         // `>` is the letter after `=`.
         let end = format!("{}>", inside.trim_end_matches('='));

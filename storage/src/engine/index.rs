@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::types::{IndexFigures, ShardSnapshot, Snapshot};
+use super::types::{IndexFigures, SegmentFigures, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
@@ -171,6 +171,11 @@ impl Index {
             since_refresh_ms,
             since_search_ms: now_ms - self.last_search_ms.load(Ordering::Relaxed),
         })
+    }
+
+    /// Lists the sizes of the segments that searches see, shard by shard.
+    pub fn segments(&self) -> Vec<Vec<SegmentFigures>> {
+        self.shards.iter().map(|shard| shard.segment_figures()).collect()
     }
 
     /// Counts live documents, deleted rows and bytes.

@@ -130,7 +130,13 @@ fn spawn_flush(inner: &Arc<Inner>, shard: &Arc<Shard>) {
     tokio::spawn(async move {
         let _running = running;
         let flushed = match inner.flushes.acquire().await {
-            Ok(_slot) => inner.flush_shard(&shard).await,
+            Ok(_slot) => {
+                let flushed = inner.flush_shard(&shard).await;
+                if flushed.is_ok() {
+                    shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
+                }
+                flushed
+            }
             Err(_) => return,
         };
         let cut = match flushed {

@@ -5,6 +5,7 @@
 //! and goes into the round after the last one that touches the same id, as an index operation that
 //! expects the document unchanged.
 
+use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -69,31 +70,38 @@ impl Engine {
         inner.wal()?.admit(bytes)?;
         let reserved = inner.budget.reserve(bytes, timeout).await?;
         let mut results: Vec<Option<Result<WriteOutcome>>> = ops.iter().map(|_| None).collect();
-        let mut indices: HashMap<(Arc<str>, bool), Result<Arc<Index>, Arc<Error>>> = HashMap::new();
+        let mut targets: HashMap<(Arc<str>, bool), Result<Target>> = HashMap::new();
+        // An index comes into being by an operation that can leave something in it, wherever that
+        // operation stands in the request; mere deletions do not create one.
+        let creating: Option<HashSet<Arc<str>>> = ops
+            .iter()
+            .any(|op| !may_create(op))
+            .then(|| ops.iter().filter(|op| may_create(op)).map(|op| Arc::clone(&op.index)).collect());
         let mut round = Vec::with_capacity(ops.len());
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
         let mut written = Written::default();
         let has_updates = ops.iter().any(|op| matches!(op.action, Action::Update(_)));
-        for (item, op) in ops.into_iter().enumerate() {
+        for (item, mut op) in ops.into_iter().enumerate() {
             let key = (Arc::clone(&op.index), op.require_alias);
-            let index = match indices.get(&key) {
-                Some(Ok(index)) => Arc::clone(index),
-                Some(Err(error)) => {
-                    results[item] = Some(Err(again(error)));
-                    continue;
+            let target = match targets.entry(key) {
+                Place::Occupied(known) => known.into_mut(),
+                Place::Vacant(place) => {
+                    let create = creating.as_ref().is_none_or(|names| names.contains(&op.index));
+                    place.insert(self.target(principal, &op.index, op.require_alias, create).await)
                 }
-                None => match self.index_for_write(principal, &op.index, op.require_alias).await {
-                    Ok(index) => {
-                        indices.insert(key, Ok(Arc::clone(&index)));
-                        index
-                    }
+            };
+            let index = match target {
+                Ok(target) => match target.route(&mut op) {
+                    Ok(()) => Arc::clone(&target.index),
                     Err(error) => {
-                        let error = Arc::new(error);
-                        results[item] = Some(Err(again(&error)));
-                        indices.insert(key, Err(error));
+                        results[item] = Some(Err(error));
                         continue;
                     }
                 },
+                Err(error) => {
+                    results[item] = Some(Err(again(error)));
+                    continue;
+                }
             };
             if let Err(error) = check_op(&index, &op) {
                 results[item] = Some(Err(error));
@@ -135,12 +143,14 @@ impl Engine {
             .collect())
     }
 
-    async fn index_for_write(
+    /// Finds the index that writes to a name go to; `create`: a missing one is created.
+    async fn target(
         &self,
         principal: &Principal,
         name: &Arc<str>,
         require_alias: bool,
-    ) -> Result<Arc<Index>> {
+        create: bool,
+    ) -> Result<Target> {
         let now_ms = self.inner.clock.now_ms();
         let metadata = self.metadata();
         if require_alias && metadata.indices.contains_key(name) {
@@ -151,7 +161,7 @@ impl Engine {
             });
         }
         if let Some(meta) = metadata.write_index(name, now_ms)? {
-            return self.index(&meta.name);
+            return Ok(Target::new(self.index(&meta.name)?, name));
         }
         if require_alias {
             return Err(Error::IndexNotFound {
@@ -159,6 +169,9 @@ impl Engine {
                     "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
                 ),
             });
+        }
+        if !create {
+            return Err(Error::IndexNotFound { index: name.to_string() });
         }
         metadata.auto_create_allowed(name)?;
         let created = self
@@ -172,7 +185,7 @@ impl Engine {
             .await;
         created?;
         match self.metadata().write_index(name, now_ms)? {
-            Some(meta) => self.index(&meta.name),
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name)),
             None => Err(Error::IndexNotFound { index: name.to_string() }),
         }
     }
@@ -235,6 +248,8 @@ impl Engine {
                 let Some(upsert) = upsert else {
                     return Err(Error::DocumentMissing {
                         index: meta.name.to_string(),
+                        index_uuid: meta.uuid_text(),
+                        shard: number,
                         doc_type: op.doc_type.to_string(),
                         id,
                     });
@@ -344,6 +359,44 @@ impl Engine {
 #[derive(Default)]
 struct Written(BTreeMap<(uuid::Uuid, u32), Arc<Shard>>);
 
+/// Where writes to a name go.
+struct Target {
+    index: Arc<Index>,
+    /// The alias and the routing that it gives to every write.
+    routing: Option<(Arc<str>, String)>,
+}
+
+impl Target {
+    fn new(index: Arc<Index>, name: &Arc<str>) -> Self {
+        let meta = index.meta();
+        let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
+        let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
+        Self { index, routing }
+    }
+
+    /// Gives an operation the routing of the alias.
+    fn route(&self, op: &mut WriteOp) -> Result<()> {
+        let Some((alias, routing)) = &self.routing else { return Ok(()) };
+        match &op.routing {
+            Some(given) if given != routing => Err(Error::IllegalArgument(format!(
+                "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
+                 value [{given}], rejecting operation"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                op.routing = Some(routing.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether an operation creates the index that it names: a deletion leaves something only by an
+/// external version.
+fn may_create(op: &WriteOp) -> bool {
+    !matches!(op.action, Action::Delete) || op.version.is_some()
+}
+
 fn op_bytes(op: &WriteOp) -> usize {
     match &op.action {
         Action::Index(source) | Action::Create(source) => source.len(),
@@ -360,9 +413,21 @@ fn again(error: &Error) -> Error {
         Error::InvalidIndexName { index, reason } => {
             Error::InvalidIndexName { index: index.clone(), reason: reason.clone() }
         }
+        Error::AutoCreateRefused { index, reason } => {
+            Error::AutoCreateRefused { index: index.clone(), reason: reason.clone() }
+        }
+        Error::InvalidAliasName { alias, reason } => {
+            Error::InvalidAliasName { alias: alias.clone(), reason: reason.clone() }
+        }
         Error::Blocked { index, reason } => Error::Blocked { index: index.clone(), reason: reason.clone() },
+        Error::MapperParsing { reason, caused_by } => {
+            Error::MapperParsing { reason: reason.clone(), caused_by: caused_by.clone() }
+        }
         Error::Validation(text) => Error::Validation(text.clone()),
-        other => Error::IllegalArgument(other.to_string()),
+        Error::IllegalArgument(text) => Error::IllegalArgument(text.clone()),
+        Error::Rejected(text) => Error::Rejected(text.clone()),
+        Error::Stopped(text) => Error::Stopped(text.clone()),
+        other => Error::Internal(other.to_string()),
     }
 }
 

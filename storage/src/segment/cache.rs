@@ -56,6 +56,20 @@ impl FileCache {
         Ok(Bytes::from_owner(map))
     }
 
+    /// Removes a file of a segment that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut entries = self.entries.lock();
+        let Some(at) = entries.iter().position(|(other, _)| other == name) else { return };
+        let (name, _) = entries.remove(at);
+        self.remove(&name);
+    }
+
+    fn remove(&self, name: &str) {
+        if let Err(error) = fs::remove_file(self.dir.join(name)) {
+            tracing::warn!(file = name, %error, "cannot remove a cached file");
+        }
+    }
+
     fn admit(&self, name: &str, bytes: u64) {
         let mut entries = self.entries.lock();
         entries.retain(|(other, _)| other != name);
@@ -64,9 +78,7 @@ impl FileCache {
         while total > self.max_bytes && entries.len() > 1 {
             let (evicted, bytes) = entries.remove(0);
             total -= bytes;
-            if let Err(error) = fs::remove_file(self.dir.join(&evicted)) {
-                tracing::warn!(file = evicted, %error, "cannot remove a cached file");
-            }
+            self.remove(&evicted);
         }
     }
 }

@@ -35,6 +35,14 @@ const BATCH_ROWS: usize = 8_192;
 /// Bytes decoded at a time, about.
 const BATCH_BYTES: u64 = 32 << 20;
 
+const BUNDLE: &str = "bundle";
+const IDS: &str = "ids";
+
+/// Name of a segment's file in the local cache.
+fn cached(segment: uuid::Uuid, kind: &str) -> String {
+    format!("{}-{kind}", segment.simple())
+}
+
 /// What stored segments share: where files come from and who decodes them.
 #[derive(Clone, Debug)]
 pub(crate) struct Env {
@@ -66,6 +74,9 @@ impl Drop for Stored {
             return;
         }
         let (index, shard, id) = self.place();
+        for kind in [BUNDLE, IDS] {
+            self.env.files.forget(&cached(id, kind));
+        }
         let directory = layout::directory(index, shard, id);
         let objects = Arc::clone(&self.env.objects);
         self.env.runtime.spawn(async move {
@@ -149,7 +160,7 @@ impl Stored {
         get_or_try_init(&self.bundle, || {
             let (index, shard, id) = self.place();
             let path = layout::bundle(index, shard, id);
-            let bytes = self.whole_file(&path, id, "bundle")?;
+            let bytes = self.whole_file(&path, id, BUNDLE)?;
             Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref(), true)?))
         })
     }
@@ -157,7 +168,7 @@ impl Stored {
     fn whole_file(&self, path: &object_store::path::Path, id: uuid::Uuid, kind: &str) -> Result<Bytes> {
         match self.env.objects.map_local(path)? {
             Some(bytes) => Ok(bytes),
-            None => self.env.files.get(&self.env, path, &format!("{}-{kind}", id.simple())),
+            None => self.env.files.get(&self.env, path, &cached(id, kind)),
         }
     }
 
@@ -171,7 +182,7 @@ impl Stored {
             let path = layout::ids(index, shard, id);
             let name = path.to_string();
             let verifier = Verifier::new(name.clone(), sums_of(&self.record, "ids_sums", &name)?);
-            let bytes = self.whole_file(&path, id, "ids")?;
+            let bytes = self.whole_file(&path, id, IDS)?;
             Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)
         })
         .map(Some)

@@ -32,7 +32,7 @@ use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::segment::{Env, MemChunk, Memory, RowParts, Segment, SegmentView, Stored};
-use crate::{Lane, Result, ShardFigures};
+use crate::{Lane, Result, SegmentFigures, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
 const MAX_MEMORY_SEGMENTS: usize = 64;
@@ -54,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) get: AtomicU64,
     pub(crate) refresh: AtomicU64,
     pub(crate) flush: AtomicU64,
+    /// Flushes that nobody asked for, among those.
+    pub(crate) periodic_flush: AtomicU64,
     pub(crate) merge: AtomicU64,
     pub(crate) query: AtomicU64,
 }
@@ -347,6 +349,24 @@ impl Shard {
         let _ = searchable.wait_for(|below| *below >= seq_no).await;
     }
 
+    /// Sizes of the segments that searches see, in order.
+    pub(crate) fn segment_figures(&self) -> Vec<SegmentFigures> {
+        self.view()
+            .iter()
+            .map(|view| {
+                let stored = view.segment.as_stored().map(|s| &s.record);
+                SegmentFigures {
+                    number: view.segment.key(),
+                    docs: u64::from(view.live_rows()),
+                    deleted: view.deleted.len(),
+                    store_bytes: stored.map_or(0, |r| r.data_bytes + r.bundle_bytes + r.ids_bytes),
+                    memory_bytes: view.segment.as_memory().map_or(0, |m| m.heap_bytes),
+                    committed: stored.is_some(),
+                }
+            })
+            .collect()
+    }
+
     /// Counters and sizes.
     pub(crate) fn figures(&self) -> ShardFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -369,6 +389,10 @@ impl Shard {
             get_total: count(&self.counters.get),
             refresh_total: count(&self.counters.refresh),
             flush_total: count(&self.counters.flush),
+            periodic_flushes: count(&self.counters.periodic_flush),
+            log_operations: state.next_seq_no.saturating_sub(state.committed_below.0),
+            log_bytes: state.unflushed_bytes(),
+            log_since_ms: state.unflushed_since_ms(),
             merge_total: count(&self.counters.merge),
             query_total: count(&self.counters.query),
         }

@@ -42,9 +42,13 @@ pub(super) fn recover(
             let reason = format!("begins with frame {}, expected {}", header.first, recovered.next);
             return Err(corrupt(path, 0, format!("{reason}; a log file is missing")));
         }
-        let file = scan(path, &bytes, header, last, replay)?;
         if last {
-            // Also what is intact may so far be in the page cache only.
+            // What is intact may so far be in the page cache only, and what is replayed may be
+            // committed before all of it is.
+            disk.sync_file(path)?;
+        }
+        let file = scan(path, &bytes, header, last, replay)?;
+        if last && file.len < bytes.len() as u64 {
             disk.truncate(path, file.len)?;
         }
         recovered.next = file.next;

@@ -129,3 +129,65 @@ async fn what_was_acknowledged_is_replayed_after_a_stop_without_flush() {
     assert_eq!(live(&engine, "a").await, 74);
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generated_id_is_found_beside_chosen_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let chosen = |id: &str| vec![index_op("logs", Some(id), r#"{"n":1}"#)];
+    let mut generated = Vec::new();
+    for round in 0..4 {
+        write(&engine, chosen(&format!("chosen-{round}"))).await;
+        for outcome in write(&engine, vec![index_op("logs", None, r#"{"n":2}"#); 3]).await {
+            generated.push(outcome.unwrap().id);
+        }
+        write(&engine, chosen("again")).await;
+        if round == 1 {
+            engine.refresh(&[engine.index("logs").unwrap()]).await.unwrap();
+        }
+    }
+    let indices = [engine.index("logs").unwrap()];
+    engine.refresh(&indices).await.unwrap();
+    for id in &generated {
+        assert!(source(&engine, "logs", id).await.is_some(), "{id}");
+    }
+    let outcome = write(&engine, vec![op("logs", Some(&generated[4]), Action::Delete)]).await.remove(0);
+    assert_eq!(outcome.unwrap().result, DocResult::Deleted);
+    let outcome = write(&engine, vec![index_op("logs", Some(&generated[7]), r#"{"n":3}"#)]).await.remove(0);
+    assert_eq!(outcome.unwrap().version, 2);
+    for flushed in [false, true] {
+        if flushed {
+            engine.flush(&indices).await.unwrap();
+        }
+        assert_eq!(source(&engine, "logs", &generated[4]).await, None);
+        assert_eq!(source(&engine, "logs", &generated[7]).await, Some((2, r#"{"n":3}"#.to_owned())));
+        assert_eq!(live(&engine, "logs").await, 4 + 12 + 1 - 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replay_that_flushes_keeps_its_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let text = "x".repeat(20_000);
+    for n in 0..60 {
+        write(&engine, vec![index_op("logs", Some(&n.to_string()), &format!(r#"{{"text":"{text}"}}"#))])
+            .await;
+    }
+    drop(engine); // nothing was flushed
+    let small = Config { memtable_max_bytes: 200_000, ..config(dir.path()) };
+    let engine = loop {
+        match Engine::open(small.clone(), Arc::new(SystemClock)).await {
+            Err(Error::Locked(_)) => tokio::task::yield_now().await,
+            other => break other.unwrap(),
+        }
+    };
+    engine.flush(&[engine.index("logs").unwrap()]).await.unwrap();
+    assert_eq!(live(&engine, "logs").await, 60);
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    let engine = reopen(dir.path()).await;
+    for n in 0..60 {
+        assert!(source(&engine, "logs", &n.to_string()).await.is_some(), "{n}");
+    }
+}

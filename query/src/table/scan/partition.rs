@@ -268,13 +268,11 @@ impl Shared {
     }
 }
 
+/// Takes row numbers and the arrays of the columns read for them.
+type TakeRows<'a> = dyn FnMut(Vec<u32>, &[ArrayRef]) -> Result<()> + 'a;
+
 /// Reads columns of rows batch by batch.
-fn read(
-    source: &Source,
-    columns: &[PathId],
-    rows: RoaringBitmap,
-    take: &mut dyn FnMut(Vec<u32>, &[ArrayRef]) -> Result<()>,
-) -> Result<()> {
+fn read(source: &Source, columns: &[PathId], rows: RoaringBitmap, take: &mut TakeRows<'_>) -> Result<()> {
     let mut done = Ok(());
     source.reader.read(columns, Some(rows), &mut |batch| {
         done = take(batch.rows, &batch.columns);
