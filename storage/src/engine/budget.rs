@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 use crate::{Error, Result};
 
@@ -14,13 +14,20 @@ pub(super) struct Budget {
     max: u64,
     used: AtomicU64,
     freed: Notify,
-    /// Requests that wait.
+    /// Held by the request that is next, so that a large one is not overtaken for ever.
+    turn: Mutex<()>,
     waiting: AtomicU64,
 }
 
 impl Budget {
     pub(super) fn new(max: u64) -> Self {
-        Self { max, used: AtomicU64::new(0), freed: Notify::new(), waiting: AtomicU64::new(0) }
+        Self {
+            max,
+            used: AtomicU64::new(0),
+            freed: Notify::new(),
+            turn: Mutex::new(()),
+            waiting: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -31,9 +38,9 @@ impl Budget {
         self.max
     }
 
-    /// Whether requests wait for memory.
-    pub(super) fn waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+    /// Whether memory should be freed: half of it is used, or somebody waits for it.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.used() > self.max / 2 || self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Adds bytes that are held from now on.
@@ -55,7 +62,20 @@ impl Budget {
     /// # Errors
     /// [`Error::Rejected`] when it does not fit within `timeout`.
     pub(super) async fn reserve(&self, bytes: u64, timeout: Duration) -> Result<Reservation<'_>> {
-        let deadline = tokio::time::Instant::now() + timeout;
+        let waiting = Waiting(&self.waiting);
+        waiting.0.fetch_add(1, Ordering::Relaxed);
+        match tokio::time::timeout(timeout, self.take(bytes)).await {
+            Ok(()) => Ok(Reservation { budget: self, bytes }),
+            Err(_) => Err(Error::Rejected(format!(
+                "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
+                self.max,
+                self.used()
+            ))),
+        }
+    }
+
+    async fn take(&self, bytes: u64) {
+        let _turn = self.turn.lock().await;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -64,31 +84,15 @@ impl Budget {
                 (used == 0 || used + bytes <= self.max).then_some(used + bytes)
             });
             if taken.is_ok() {
-                return Ok(Reservation { budget: self, bytes });
+                return;
             }
-            let waiting = Waiting::new(&self.waiting);
-            let waited = tokio::time::timeout_at(deadline, freed).await;
-            drop(waiting);
-            if waited.is_err() {
-                return Err(Error::Rejected(format!(
-                    "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
-                    self.max,
-                    self.used()
-                )));
-            }
+            freed.await;
         }
     }
 }
 
-/// Counts a request that waits, also one that is given up.
+/// Counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicU64);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {

@@ -136,6 +136,7 @@ impl Index {
         if !meta.open {
             return Err(Error::IndexClosed { index: meta.name.to_string() });
         }
+        self.shards.iter().try_for_each(|shard| shard.check())?;
         let now = self.clock.now_ms();
         let idle = now - self.last_search_ms.swap(now, Ordering::Relaxed) >= SEARCH_IDLE_MS;
         let (interval_ms, explicit) = refresh_interval(&meta);

@@ -26,12 +26,12 @@ use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
-use crate::objects::Objects;
+use crate::objects::{Objects, is_missing};
 use crate::routing::IdGenerator;
 use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
-use crate::shard::{Applied, Probed, Services};
+use crate::shard::{Applied, Damage, Probed, Services};
 use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
@@ -159,20 +159,41 @@ async fn load_indices(
             None => Mapping::empty(&meta.settings),
         };
         let mut segments: Vec<LoadedSegment> = Vec::new();
+        let mut damaged = Vec::new();
         for record in by_index.remove(&meta.uuid).unwrap_or_default() {
-            let deleted = match record.delete_generation {
-                0 => roaring::RoaringBitmap::new(),
-                generation => {
-                    let path = deletes_path(record.index, record.shard, record.id, generation);
-                    decode_deletes(&env.objects.get(&path).await?, path.as_ref())?
+            let deleted = match load_deletes(record, env).await {
+                Ok(deleted) => deleted,
+                Err(Error::Corrupt { file, offset, reason }) => {
+                    tracing::error!(index = %meta.name, shard = record.shard, file, offset, reason, "shard is damaged");
+                    damaged.push((record.shard, Damage { file, offset, reason }));
+                    continue;
                 }
+                Err(error) => return Err(error),
             };
             segments.push((record.clone(), deleted));
         }
         let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock);
+        for (shard, damage) in damaged {
+            index.shard(shard)?.damaged(damage);
+        }
         indices.insert(Arc::clone(&meta.name), Arc::new(index));
     }
     Ok(indices)
+}
+
+/// Reads which rows of a segment are deleted. A missing file is a damaged one.
+async fn load_deletes(record: &SegmentRecord, env: &Env) -> Result<roaring::RoaringBitmap> {
+    if record.delete_generation == 0 {
+        return Ok(roaring::RoaringBitmap::new());
+    }
+    let path = deletes_path(record.index, record.shard, record.id, record.delete_generation);
+    match env.objects.get(&path).await {
+        Ok(bytes) => decode_deletes(&bytes, path.as_ref()),
+        Err(error) if is_missing(&error) => {
+            Err(Error::Corrupt { file: path.to_string(), offset: 0, reason: "it is missing".to_owned() })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens the log and applies what is not in segments yet. Blocks.
@@ -242,7 +263,7 @@ fn apply_frame(
 fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -> Result<u64> {
     let shard = index.shard(ops.shard)?;
     let mut guard = shard.lock();
-    if ops.first_seq_no < guard.committed_below() {
+    if ops.first_seq_no < guard.committed_below() || guard.check().is_err() {
         return Ok(0);
     }
     if ops.first_seq_no != guard.next_seq_no() {
@@ -290,7 +311,14 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
         // Looked up one by one: an operation may replace a row of this very frame.
         let replaces =
             if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
-        let applied = Applied { id: id.into(), seq_no, version: op.version, row, replaces };
+        let applied = Applied {
+            id: id.into(),
+            seq_no,
+            primary_term: ops.primary_term,
+            version: op.version,
+            row,
+            replaces,
+        };
         guard.record(applied, generated, now_ms);
     }
     let (chunk, mapping) = builder.finish();

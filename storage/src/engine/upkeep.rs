@@ -49,7 +49,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
 
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
-    let pressed = inner.budget.used() > inner.budget.max() / 2 || inner.budget.waiting();
+    let pressed = inner.budget.is_pressed();
     // A log that readers hold is not made shorter by flushing.
     let log_full = inner.leases.lock().is_empty()
         && inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes.max(MIN_LOG_BYTES));
@@ -64,7 +64,8 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
             }
             let refresh = index.refresh_due(&guard, now_ms);
             let (bytes, since_ms) = guard.unflushed();
-            let first_frame = guard.first_uncommitted_frame();
+            // A damaged shard holds back the log, but has nothing that a flush could write.
+            let first_frame = guard.first_uncommitted_frame().filter(|_| guard.check().is_ok());
             let crowded = guard.crowded();
             drop(guard);
             if refresh {

@@ -634,7 +634,8 @@ impl Inner {
             let given = op.id.take();
             let found = match &given {
                 _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
-                Some(id) => match earlier.find(id, term, guard) {
+                _ if guard.check().is_err() => guard.check().map(|()| None),
+                Some(id) => match earlier.find(id, guard) {
                     Some(found) => Ok(Some(found)),
                     None => guard.find(id, probed),
                 },
@@ -673,8 +674,10 @@ impl Inner {
             } else {
                 batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
-            earlier
-                .push(Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces }, is_generated);
+            earlier.push(
+                Applied { id: id.as_str().into(), seq_no, primary_term: term, version, row: *row, replaces },
+                is_generated,
+            );
             ops.push(Op {
                 id: Bytes::copy_from_slice(id.as_bytes()),
                 generated: is_generated,
@@ -746,13 +749,13 @@ impl Earlier {
         }
     }
 
-    fn find(&self, id: &str, term: u64, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
+    fn find(&self, id: &str, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
         if self.last.is_empty() {
             return None;
         }
         let at = self.last.find(self.hasher.hash_one(id), |at| &*self.applied[*at].id == id)?;
-        let Applied { seq_no, version, row, .. } = self.applied[*at];
-        let current = Current { live: row.is_some(), version, seq_no, primary_term: term };
+        let Applied { seq_no, primary_term, version, row, .. } = self.applied[*at];
+        let current = Current { live: row.is_some(), version, seq_no, primary_term };
         Some((current, row.map(|row| guard.location_of(row))))
     }
 }

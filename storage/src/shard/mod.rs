@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub(crate) use self::commit::Services;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
-pub(crate) use self::state::{Location, Probed, State};
+pub(crate) use self::state::{Damage, Location, Probed, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
@@ -88,6 +88,8 @@ pub(crate) struct Shard {
 pub(crate) struct Applied {
     pub(crate) id: Box<str>,
     pub(crate) seq_no: u64,
+    /// Term that it was decided in, which in a replay is an earlier one than the shard's.
+    pub(crate) primary_term: u64,
     pub(crate) version: u64,
     /// Row of the batch's chunk; `None` for a delete.
     pub(crate) row: Option<u32>,
@@ -144,6 +146,7 @@ impl Shard {
             versions: hashbrown::HashMap::default(),
             dirty_deletes: false,
             closed: false,
+            damage: None,
         };
         Self {
             index,
@@ -161,6 +164,23 @@ impl Shard {
             last_refresh_ms: AtomicI64::new(0),
             counters: Counters::default(),
         }
+    }
+
+    /// Puts the shard out of use from the start.
+    pub(crate) fn damaged(&self, damage: Damage) {
+        let mut state = self.state.lock();
+        state.damage = Some(damage);
+        // A segment without its deletions is not to be seen.
+        state.segments.clear();
+        self.publish(&state);
+    }
+
+    /// Refuses the use of a damaged shard.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] names the file.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.lock().check()
     }
 
     /// Locks the state. Blocks; never held over an await.
@@ -190,6 +210,7 @@ impl Shard {
     /// Reads a document; `realtime` sees unrefreshed writes. Blocks, so compute threads call it.
     pub(crate) fn get(&self, id: &str, realtime: bool) -> Result<Option<crate::segment::StoredRow>> {
         self.counters.get.fetch_add(1, Ordering::Relaxed);
+        self.check()?;
         if !realtime {
             return self.get_published(id);
         }
@@ -448,7 +469,7 @@ impl Guard<'_> {
         let entry = VersionEntry {
             version: op.version,
             seq_no: op.seq_no,
-            primary_term: self.state.primary_term,
+            primary_term: op.primary_term,
             location,
             deleted_at_ms: now_ms,
         };
@@ -477,6 +498,11 @@ impl Guard<'_> {
         tail.rows += chunk.rows();
         tail.chunks.push(Arc::new(chunk));
         bytes
+    }
+
+    /// Refuses the use of a damaged shard.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.check()
     }
 
     /// Whether anything is unknown to searches.

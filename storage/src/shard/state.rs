@@ -9,9 +9,9 @@ use roaring::RoaringBitmap;
 
 use super::decide::Current;
 use super::policy::SegmentSize;
-use crate::Result;
 use crate::routing::looks_generated;
 use crate::segment::{Fingerprint, Located, MemChunk, Segment, SegmentView};
+use crate::{Error, Result};
 
 /// Where a row is: a segment (or a tail that will become one) and a row number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +177,14 @@ impl Probed {
     }
 }
 
+/// A file without which a shard would hide or revive documents.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) reason: String,
+}
+
 /// A document found by id.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -204,12 +212,24 @@ pub(crate) struct State {
     pub(crate) dirty_deletes: bool,
     /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
     pub(crate) closed: bool,
+    /// What is damaged in a shard that cannot be used: it answers nothing, takes nothing, and keeps
+    /// its part of the log for the day when the file is restored.
+    pub(crate) damage: Option<Damage>,
 }
 
 impl State {
+    /// Refuses the use of a damaged shard.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.damage.clone() {
+            None => Ok(()),
+            Some(Damage { file, offset, reason }) => Err(Error::Corrupt { file, offset, reason }),
+        }
+    }
+
     /// Finds the current state of a document. Asks segments that were not probed itself: those that
     /// came into being since.
     pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
+        self.check()?;
         if let Some(entry) = self.versions.get(id) {
             let current = Current {
                 live: entry.location.is_some(),
@@ -284,6 +304,9 @@ impl State {
 
     /// First frame that is not in committed segments, if any is.
     pub(crate) fn first_uncommitted_frame(&self) -> Option<u64> {
+        if self.damage.is_some() && !self.closed {
+            return Some(self.committed_below.1);
+        }
         let memory = self.segments.iter().filter_map(|s| s.first_frame);
         let tails = self.frozen.iter().chain([&self.tail]).filter_map(|t| t.first_frame);
         let deletes = (self.committed_below.0 < self.frozen_below.0).then_some(self.committed_below.1);

@@ -118,17 +118,41 @@ async fn a_flipped_byte_in_a_segment_is_an_error_and_the_rest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_that_would_hide_or_revive_documents_stops_the_start() {
+async fn a_damaged_file_of_deletions_puts_its_shard_out_of_use_until_it_is_restored() {
     let dir = tempfile::tempdir().unwrap();
     stored(dir.path(), 10).await;
+    let engine = reopen(dir.path()).await;
+    write(&engine, vec![index_op("a", Some("200"), r#"{"v":200}"#)]).await.remove(0).unwrap();
+    drop(engine);
     let [deletes] = files(dir.path(), ".roaring").try_into().unwrap();
-    flip(&deletes, 20);
-    let opened = Engine::open(config(dir.path()), Arc::new(SystemClock)).await;
-    assert_corrupt(opened, &deletes);
-    flip(&deletes, 20);
+    let bytes = std::fs::read(&deletes).unwrap();
+    for missing in [false, true] {
+        if missing {
+            std::fs::remove_file(&deletes).unwrap();
+        } else {
+            flip(&deletes, 20);
+        }
+        let engine = reopen(dir.path()).await;
+        let a = engine.index("a").unwrap();
+        assert_corrupt(get(&engine, "a", "9").await, &deletes);
+        assert_corrupt(get(&engine, "a", "10").await, &deletes);
+        assert_corrupt(a.snapshot().await, &deletes);
+        let ops = vec![index_op("a", None, r#"{"v":0}"#), index_op("b", Some("7"), r#"{"v":0}"#)];
+        let mut outcomes = write(&engine, ops).await.into_iter();
+        assert_corrupt(outcomes.next().unwrap(), &deletes);
+        outcomes.next().unwrap().unwrap();
+        engine.refresh(&[Arc::clone(&a)]).await.unwrap();
+        engine.force_merge(&[a, engine.index("b").unwrap()], 1).await.unwrap();
+        assert!(get(&engine, "b", "99").await.unwrap().is_some());
+        engine.shutdown().await.unwrap();
+    }
+    std::fs::create_dir_all(deletes.parent().unwrap()).unwrap();
+    std::fs::write(&deletes, bytes).unwrap();
     let engine = reopen(dir.path()).await;
     assert_eq!(get(&engine, "a", "9").await.unwrap(), None);
     assert!(get(&engine, "a", "10").await.unwrap().is_some());
+    assert!(get(&engine, "a", "200").await.unwrap().is_some(), "what was only in the log is still there");
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
