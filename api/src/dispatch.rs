@@ -58,7 +58,7 @@ impl Service {
     async fn answer<B>(
         &self,
         parts: http::request::Parts,
-        body: B,
+        mut body: B,
         style: &mut Style,
     ) -> Result<Response, Error>
     where
@@ -74,7 +74,15 @@ impl Service {
                 return Err(error);
             }
         };
-        let held = self.limits.read(&parts.headers, body).await?;
+        let held = match self.limits.read(&parts.headers, &mut body).await {
+            Ok(held) => held,
+            Err(error) => {
+                if matches!(error.status(), 413 | 429) {
+                    self.limits.discard(body).await;
+                }
+                return Err(error);
+            }
+        };
         let Held { bytes, .. } = &held;
         let bytes = body_or_source(&parts.headers, bytes, &mut params)?;
         let request = Request { principal, method: parts.method, path, params, body: bytes };

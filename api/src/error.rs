@@ -90,6 +90,10 @@ impl Error {
             .with("index", index)
     }
 
+    pub(crate) fn invalid_index_name(index: &str, reason: String) -> Self {
+        Self::new(400, "invalid_index_name_exception", reason).with("index", index).with("index_uuid", "_na_")
+    }
+
     /// Makes a 404 `resource_not_found_exception`.
     pub fn resource_not_found(reason: impl Into<String>) -> Self {
         Self::new(404, "resource_not_found_exception", reason)
@@ -248,9 +252,7 @@ impl Error {
             S::IndexClosed { index } => {
                 Self::new(400, "index_closed_exception", reason).with("index", index.as_str())
             }
-            S::InvalidIndexName { index, .. } => Self::new(400, "invalid_index_name_exception", reason)
-                .with("index", index.as_str())
-                .with("index_uuid", "_na_"),
+            S::InvalidIndexName { index, .. } => Self::invalid_index_name(index, reason),
             S::InvalidAliasName { .. } => Self::new(400, "invalid_alias_name_exception", reason),
             S::AliasesNotFound { aliases } => Self::new(404, "aliases_not_found_exception", reason)
                 .with("resource.type", "aliases")
@@ -272,8 +274,15 @@ impl Error {
                     .with("shard", shard.to_string())
                     .with("index", index.as_str())
             }
-            S::DocumentMissing { index, .. } => {
-                Self::new(404, "document_missing_exception", reason).with("index", index.as_str())
+            S::DocumentMissing { index, index_uuid, shard, .. } => {
+                Self::new(404, "document_missing_exception", reason)
+                    .with("index_uuid", index_uuid.as_str())
+                    .with("shard", shard.to_string())
+                    .with("index", index.as_str())
+            }
+            // Blocks that go away by themselves ask for another try, unless one beside them stays.
+            S::Blocked { reason: blocks, .. } if !blocks.contains("FORBIDDEN/") => {
+                Self::new(429, "cluster_block_exception", reason)
             }
             S::Blocked { .. } => Self::new(403, "cluster_block_exception", reason),
             S::TooLarge(_) => Self::new(413, "content_too_long_exception", reason),

@@ -133,8 +133,19 @@ pub(crate) async fn run(api: &Api, request: &mut Request, uri: &str) -> Result<R
     run_here(api, request, &path, uri).await
 }
 
+/// Makes the refusal of a path that is none: one segment is taken for the name of an index.
+fn unknown(request: &Request, path: &[String], uri: &str) -> Error {
+    match path {
+        [name] if Route::Index.methods().contains(&request.method) => Error::invalid_index_name(
+            name,
+            format!("Invalid index name [{name}], must not start with '_', '-', or '+'"),
+        ),
+        _ => Error::no_handler(uri, &request.method),
+    }
+}
+
 async fn run_here(api: &Api, request: &mut Request, path: &[String], uri: &str) -> Result<Response, Error> {
-    let Some(route) = Route::of(path) else { return Err(Error::no_handler(uri, &request.method)) };
+    let Some(route) = Route::of(path) else { return Err(unknown(request, path, uri)) };
     let allowed = route.methods();
     if request.method == Method::OPTIONS {
         let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(",");

@@ -1,42 +1,45 @@
-//! Where work that keeps a core busy is done: off the asynchronous runtime, a few at a time.
+//! Where work that keeps a core busy is done: on the store's compute threads, off the asynchronous
+//! runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use tokio::sync::Semaphore;
+use millrace_storage::Lane;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// Runs closures on blocking threads, at most so many at once. Those beyond wait.
+/// Runs closures on the threads for short jobs. Those beyond the number of threads wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Compute {
-    permits: Arc<Semaphore>,
-}
+pub(crate) struct Compute(millrace_storage::Compute);
 
 impl Compute {
-    /// Makes a pool of `cores` threads.
-    pub(crate) fn new(cores: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(cores.max(1))) }
+    /// Wraps the store's pool.
+    pub(crate) fn new(pool: millrace_storage::Compute) -> Self {
+        Self(pool)
+    }
+
+    /// Counts the threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.0.threads()
     }
 
     /// Runs `work` and waits for it.
     ///
-    /// Dropping the future does not interrupt `work` once it has started; long work looks at a
-    /// [`Stop`].
+    /// Dropping the future does not interrupt `work`; long work looks at a [`Stop`].
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
+        F: FnOnce() -> Result<T> + Send + 'static,
     {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| Error::Rejected("the query pool is shut down".to_owned()))?;
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        });
-        task.await.map_err(|error| Error::Execution(format!("query task failed: {error}")))
+        self.0.run(Lane::Foreground, move || Ok(work())).await?
+    }
+}
+
+#[cfg(test)]
+impl Compute {
+    /// Starts a pool of one thread.
+    pub(crate) fn single() -> Self {
+        Self(millrace_storage::Compute::start(1).unwrap())
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_storage::segment::RowParts;
 use millrace_storage::{Action, DocResult, Error as StorageError, Principal, RefreshPolicy, WriteOp};
 use serde_json::{Map, Value, json};
 
@@ -277,7 +278,9 @@ pub(crate) async fn run(
         }
         let addresses = &found.rows.addresses;
         let Some(last) = addresses.len().checked_sub(1) else { break };
-        let rows = fetch::rows(&snapshot, addresses, false).await?;
+        let rows =
+            fetch::rows(&snapshot, addresses, RowParts { source: false, versions: true }, &searcher.compute)
+                .await?;
         let mut ops = Vec::with_capacity(rows.len());
         let mut owners = Vec::with_capacity(rows.len());
         for (address, row) in addresses.iter().zip(rows) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use millrace_storage::segment::StoredRow;
+use millrace_storage::segment::{RowParts, StoredRow};
 
 use crate::compute::Compute;
 use crate::dsl::lower;
@@ -24,18 +24,19 @@ const CONCURRENT_SEGMENTS: usize = 8;
 pub(crate) async fn rows(
     snapshot: &TableSnapshot,
     addresses: &[Address],
-    with_source: bool,
+    parts: RowParts,
+    compute: &Compute,
 ) -> Result<Vec<StoredRow>> {
     let by_segment = grouped(addresses);
     let fetched: Vec<(Vec<usize>, Vec<StoredRow>)> = stream::iter(by_segment)
         .map(|(number, (places, rows))| async move {
-            let segment = segment(snapshot, number)?;
-            let stored = segment.reader.fetch(&rows, with_source).await?;
-            if stored.len() != rows.len() {
+            let reader = Arc::clone(&segment(snapshot, number)?.reader);
+            let wanted = rows.len();
+            let stored = compute.run(move || Ok(reader.fetch(&rows, parts)?)).await?;
+            if stored.len() != wanted {
                 return Err(Error::Execution(format!(
-                    "segment {number} returned {} of {} rows",
-                    stored.len(),
-                    rows.len()
+                    "segment {number} returned {} of {wanted} rows",
+                    stored.len()
                 )));
             }
             Ok((places, stored))
@@ -81,25 +82,29 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let source = Source {
-            number,
-            reader: Arc::clone(&segment.reader),
-            inverted: segment.reader.inverted().await?,
-            functions: Arc::default(),
-            compute: compute.clone(),
-        };
+        let reader = Arc::clone(&segment.reader);
+        let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
+        let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
-            let Some(predicate) = Predicate::from_expr(expr) else { continue };
-            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
-            let resolved = resolve(&predicate, context)?;
-            let prepared = prepare(&resolved.node, &source, None).await?;
-            let (inverted, all, rows) = (Arc::clone(&source.inverted), source.reader.rows(), rows.clone());
-            let hits =
-                compute.run(move || collect::matching(&prepared, inverted.as_ref(), all, &rows)).await??;
-            for (place, hit) in places.iter().zip(hits) {
-                if hit {
-                    matched[*place].push(name.clone());
-                }
+            if let Some(predicate) = Predicate::from_expr(expr) {
+                resolved.push((name, resolve(&predicate, context)?.node));
+            }
+        }
+        let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        let hits = compute
+            .run(move || {
+                let inverted = reader.inverted()?;
+                let source = Source { number, reader, inverted, functions: Arc::default() };
+                let rows_of = |node| {
+                    let prepared = prepare(node, &source, None)?;
+                    collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
+                };
+                nodes.iter().map(rows_of).collect::<Result<Vec<_>>>()
+            })
+            .await?;
+        for (name, hits) in names.into_iter().zip(hits) {
+            for (place, _) in places.iter().zip(hits).filter(|(_, hit)| *hit) {
+                matched[*place].push(name.clone());
             }
         }
     }

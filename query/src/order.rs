@@ -4,20 +4,22 @@
 //! indices that cannot be sorted so are reported as failed. Ties are broken by address, so every
 //! order is total and any search can be continued exactly.
 
-use std::net::Ipv6Addr;
+mod key;
+mod render;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
-use datafusion::arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
-use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
-use crate::dsl::json::{integer, text};
-use crate::dsl::sort::{FieldSort, Missing, Mode, NumericType, SortBy, SortKey};
+use self::key::{field_key, key_value};
+pub(crate) use self::render::number;
+use self::render::{DateFormat, render_key};
+use crate::dsl::json::integer;
+use crate::dsl::sort::{SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::score::collect::{Address, Cursor};
-use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::keys::Key;
 use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 
 /// What one sort key compares.
@@ -27,14 +29,6 @@ enum Part {
     Doc,
     /// Number of the key in the table, and how dates print.
     Key(usize, Option<DateFormat>),
-}
-
-/// How sort values of dates are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DateFormat {
-    Millis,
-    Iso,
-    IsoNanos,
 }
 
 /// The order of a search.
@@ -137,6 +131,14 @@ impl Order {
         match (by_score, after.values.first()?) {
             (true, PointValue::Score(score)) => Some(Cursor { score: Some(*score), address: after.address }),
             (false, PointValue::Doc(address)) => Some(Cursor { score: None, address: Some(*address) }),
+            _ => None,
+        }
+    }
+
+    /// Returns the sort value of a point by which rows are ordered first, if it is a key's.
+    pub(crate) fn first_key(&self, after: &Point) -> Option<ScalarValue> {
+        match after.values.first() {
+            Some(PointValue::Key(value)) => Some(value.clone()),
             _ => None,
         }
     }
@@ -294,345 +296,9 @@ impl Order {
     }
 }
 
-fn render_key(
-    key: &Key,
-    source: Option<&KeySource>,
-    format: Option<DateFormat>,
-    array: &ArrayRef,
-    at: usize,
-) -> Value {
-    if array.is_null(at) {
-        return Value::Null;
-    }
-    match key.kind {
-        KeyKind::I64 => {
-            let value = array.as_primitive::<Int64Type>().value(at);
-            let kind = source.map(|source| (source.kind, source.rescale));
-            let nanos = match kind {
-                Some(
-                    (ColumnKind::DateMs, Rescale::None) | (ColumnKind::DateNanos, Rescale::NanosToMillis),
-                ) => Some(false),
-                Some(
-                    (ColumnKind::DateNanos, Rescale::None) | (ColumnKind::DateMs, Rescale::MillisToNanos),
-                ) => Some(true),
-                _ => None,
-            };
-            match (format, nanos) {
-                (Some(format), Some(nanos)) if value != i64::MAX && value != i64::MIN => {
-                    format.render(value, nanos)
-                }
-                _ => json!(value),
-            }
-        }
-        KeyKind::U64 => json!(array.as_primitive::<UInt64Type>().value(at)),
-        KeyKind::F64 => {
-            let single = source.is_some_and(|source| source.single);
-            number(array.as_primitive::<Float64Type>().value(at), single)
-        }
-        KeyKind::Str => json!(array.as_string_view().value(at)),
-        KeyKind::Ip => match <[u8; 16]>::try_from(array.as_fixed_size_binary().value(at)) {
-            Ok(bytes) => json!(render_ip(bytes)),
-            Err(_) => Value::Null,
-        },
-    }
-}
-
-/// Renders a floating point number; what JSON has no number for becomes a string, as in OpenSearch.
-pub(crate) fn number(value: f64, single: bool) -> Value {
-    if value.is_infinite() {
-        return json!(if value > 0.0 { "Infinity" } else { "-Infinity" });
-    }
-    if single {
-        // The shortest text that gives the same single-precision number.
-        return serde_json::from_str(&format!("{:?}", value as f32)).unwrap_or(Value::Null);
-    }
-    Number::from_f64(value).map_or(Value::Null, Value::Number)
-}
-
-/// Renders an address; IPv4 where it is mapped.
-fn render_ip(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string())
-}
-
-impl DateFormat {
-    fn parse(text: &str) -> Result<Self> {
-        match text {
-            "epoch_millis" => Ok(Self::Millis),
-            "strict_date_optional_time" | "date_optional_time" | "iso8601" => Ok(Self::Iso),
-            "strict_date_optional_time_nanos" => Ok(Self::IsoNanos),
-            _ => Err(Error::IllegalArgument(format!(
-                "sort format [{text}] is not supported, use [strict_date_optional_time], [strict_date_optional_time_nanos] or [epoch_millis]"
-            ))),
-        }
-    }
-
-    fn render(self, value: i64, nanos: bool) -> Value {
-        let unit = if nanos { 1_000_000_000 } else { 1_000 };
-        let (seconds, fraction) = (value.div_euclid(unit), value.rem_euclid(unit));
-        let fraction = if nanos { fraction } else { fraction * 1_000_000 };
-        if self == Self::Millis {
-            return json!((seconds * 1_000 + fraction / 1_000_000).to_string());
-        }
-        let (year, month, day) = civil(seconds.div_euclid(86_400));
-        let second = seconds.rem_euclid(86_400);
-        let clock = format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60);
-        let fraction = match self {
-            Self::IsoNanos => format!("{fraction:09}"),
-            _ => format!("{:03}", fraction / 1_000_000),
-        };
-        json!(format!("{year:04}-{month:02}-{day:02}T{clock}.{fraction}Z"))
-    }
-}
-
-/// Converts days since the epoch to a date of the proleptic Gregorian calendar
-/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-fn key_value(
-    key: &Key,
-    field: Option<(&std::sync::Arc<Mapping>, &Field)>,
-    value: &Value,
-    now_ms: i64,
-) -> Option<ScalarValue> {
-    let date = field.filter(|(_, f)| matches!(f.field_type, FieldType::Date | FieldType::DateNanos));
-    Some(match key.kind {
-        KeyKind::I64 => match (value, date) {
-            (Value::String(_), Some((mapping, field))) => {
-                match mapping.parse_value(field, value, now_ms, false).ok()? {
-                    Scalar::I64(instant) => ScalarValue::Int64(Some(instant)),
-                    _ => return None,
-                }
-            }
-            (Value::Bool(flag), _) => ScalarValue::Int64(Some(i64::from(*flag))),
-            (Value::Number(number), _) if number.as_i64().is_some() => ScalarValue::Int64(number.as_i64()),
-            _ => ScalarValue::Int64(Some(integer(value).ok()?)),
-        },
-        KeyKind::U64 => ScalarValue::UInt64(Some(match value {
-            Value::Number(number) => number.as_u64()?,
-            other => text(other)?.parse().ok()?,
-        })),
-        KeyKind::F64 => ScalarValue::Float64(Some(match value {
-            Value::Number(number) => number.as_f64()?,
-            Value::String(text) => match text.as_str() {
-                "Infinity" => f64::INFINITY,
-                "-Infinity" => f64::NEG_INFINITY,
-                other => other.parse().ok()?,
-            },
-            _ => return None,
-        })),
-        KeyKind::Str => match value {
-            Value::Null => ScalarValue::Utf8View(None),
-            other => ScalarValue::Utf8View(Some(text(other)?)),
-        },
-        KeyKind::Ip => match value {
-            Value::Null => ScalarValue::FixedSizeBinary(16, None),
-            other => ScalarValue::FixedSizeBinary(16, Some(parse_ip(&text(other)?)?.to_vec())),
-        },
-    })
-}
-
-fn parse_ip(text: &str) -> Option<[u8; 16]> {
-    match text.parse().ok()? {
-        std::net::IpAddr::V4(v4) => Some(v4.to_ipv6_mapped().octets()),
-        std::net::IpAddr::V6(v6) => Some(v6.octets()),
-    }
-}
-
-/// Makes the key of a field over all indices; failures of single indices go to `failed`.
-fn field_key(
-    sort: &FieldSort,
-    descending: bool,
-    number: usize,
-    snapshot: &TableSnapshot,
-    now_ms: i64,
-    failed: &mut Vec<(usize, Error)>,
-) -> Result<Key> {
-    let mut kind: Option<KeyKind> = None;
-    let mut sources = Vec::with_capacity(snapshot.indices.len());
-    let mut first = None;
-    for (at, index) in snapshot.indices.iter().enumerate() {
-        let found = index.mapping.field(&sort.field);
-        let own = match found {
-            Some(field) => source(sort, field).map(|(kind, source)| (Some(kind), Some(source))),
-            None => match &sort.unmapped_type {
-                Some(name) => unmapped_kind(name).map(|kind| (Some(kind), None)),
-                None if sort.field == "_id" => Err(Error::IllegalArgument(
-                    "Fielddata access on the _id field is disallowed, you can re-enable it by updating the dynamic cluster setting: indices.id_field_data.enabled".to_owned(),
-                )),
-                None => Err(Error::QueryShard {
-                    reason: format!("No mapping found for [{}] in order to sort on", sort.field),
-                    caused_by: None,
-                }),
-            },
-        };
-        match own {
-            Ok((own, source)) => {
-                if first.is_none() {
-                    first = found.map(|field| (&index.mapping, field));
-                }
-                kind = match (kind, own) {
-                    (Some(a), Some(b)) => Some(joined(&sort.field, a, b)?),
-                    (a, b) => a.or(b),
-                };
-                sources.push(source);
-            }
-            Err(error) => {
-                if !failed.iter().any(|(index, _)| *index == at) {
-                    failed.push((at, error));
-                }
-                sources.push(None);
-            }
-        }
-    }
-    let kind = kind.unwrap_or(KeyKind::I64);
-    let numeric = !matches!(kind, KeyKind::Str | KeyKind::Ip);
-    if !numeric && matches!(sort.mode, Some(Mode::Sum | Mode::Avg | Mode::Median)) {
-        return Err(Error::IllegalArgument(
-            "we only support AVG, MEDIAN and SUM on number based fields".to_owned(),
-        ));
-    }
-    let mut key = Key {
-        name: format!("sort_{number}({})", sort.field),
-        kind,
-        nulls_first: sort.missing == Missing::First,
-        mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
-        fill: Fill::Null,
-        sources,
-    };
-    // Last when ascending and first when descending is where the greatest value is.
-    let greatest = (sort.missing == Missing::First) == descending;
-    key.fill = match (&sort.missing, kind) {
-        (Missing::Value(value), _) => {
-            let value = key_value(&key, first, value, now_ms).ok_or_else(|| {
-                Error::IllegalArgument(format!(
-                    "missing value [{}] does not fit the sort field [{}]",
-                    text(value).unwrap_or_default(),
-                    sort.field
-                ))
-            })?;
-            fill_of(value)
-        }
-        (_, KeyKind::I64) => Fill::I64(if greatest { i64::MAX } else { i64::MIN }),
-        (_, KeyKind::U64) => Fill::U64(if greatest { u64::MAX } else { 0 }),
-        (_, KeyKind::F64) => Fill::F64(if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
-        _ => Fill::Null,
-    };
-    Ok(key)
-}
-
-fn fill_of(value: ScalarValue) -> Fill {
-    match value {
-        ScalarValue::Int64(Some(value)) => Fill::I64(value),
-        ScalarValue::UInt64(Some(value)) => Fill::U64(value),
-        ScalarValue::Float64(Some(value)) => Fill::F64(value),
-        ScalarValue::Utf8View(Some(value)) => Fill::Str(value),
-        ScalarValue::FixedSizeBinary(_, Some(bytes)) => {
-            <[u8; 16]>::try_from(bytes.as_slice()).map_or(Fill::Null, Fill::Ip)
-        }
-        _ => Fill::Null,
-    }
-}
-
-fn joined(field: &str, a: KeyKind, b: KeyKind) -> Result<KeyKind> {
-    match (a, b) {
-        (a, b) if a == b => Ok(a),
-        (KeyKind::I64, KeyKind::F64) | (KeyKind::F64, KeyKind::I64) => Ok(KeyKind::F64),
-        (a, b) => Err(Error::IllegalArgument(format!(
-            "Can't sort on field [{field}]; the field has incompatible sort types: [{}] and [{}] across shards!",
-            a.name(),
-            b.name()
-        ))),
-    }
-}
-
-fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
-    if matches!(field.field_type, FieldType::Text | FieldType::MatchOnlyText) {
-        return Err(Error::IllegalArgument(format!(
-            "Text fields are not optimised for operations that require per-document field data like aggregations and sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set fielddata=true on [{}] in order to load field data by uninverting the inverted index. Note that this can use significant memory.",
-            field.path
-        )));
-    }
-    let column = field.column_kind();
-    let kind = match column {
-        ColumnKind::Int(_) | ColumnKind::Bool | ColumnKind::DateMs | ColumnKind::DateNanos => KeyKind::I64,
-        ColumnKind::U64 => KeyKind::U64,
-        ColumnKind::F32 | ColumnKind::F64 => KeyKind::F64,
-        ColumnKind::Str if field.field_type != FieldType::Binary => KeyKind::Str,
-        ColumnKind::Ip => KeyKind::Ip,
-        ColumnKind::Str | ColumnKind::GeoPoint => {
-            return Err(Error::IllegalArgument(format!(
-                "can't sort on {} field without using specific sorting feature, like geo_distance",
-                field.type_name()
-            )));
-        }
-    };
-    if !field.doc_values {
-        return Err(Error::IllegalArgument(format!(
-            "Can't load fielddata on [{}] because fielddata is unsupported on fields of type [{}]. Use doc values instead.",
-            field.path,
-            field.type_name()
-        )));
-    }
-    let (kind, rescale) = match (sort.numeric_type, kind, column) {
-        (None, kind, _) => (kind, Rescale::None),
-        (Some(_), KeyKind::Str | KeyKind::Ip, _) => {
-            return Err(Error::IllegalArgument(format!(
-                "[numeric_type] option cannot be set on a non-numeric field, got {}",
-                field.type_name()
-            )));
-        }
-        (Some(NumericType::Double), _, _) => (KeyKind::F64, Rescale::None),
-        (Some(NumericType::Date), _, ColumnKind::DateNanos) => (KeyKind::I64, Rescale::NanosToMillis),
-        (Some(NumericType::DateNanos), _, ColumnKind::DateMs) => (KeyKind::I64, Rescale::MillisToNanos),
-        (Some(_), _, _) => (KeyKind::I64, Rescale::None),
-    };
-    let source = KeySource {
-        column: field.column,
-        kind: column,
-        ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
-        rescale,
-        single: column == ColumnKind::F32 && sort.numeric_type.is_none(),
-    };
-    Ok((kind, source))
-}
-
-fn unmapped_kind(name: &str) -> Result<KeyKind> {
-    match name {
-        "byte" | "short" | "integer" | "long" | "boolean" | "date" | "date_nanos" => Ok(KeyKind::I64),
-        "unsigned_long" => Ok(KeyKind::U64),
-        "half_float" | "float" | "double" | "scaled_float" => Ok(KeyKind::F64),
-        "keyword" | "wildcard" | "constant_keyword" => Ok(KeyKind::Str),
-        "ip" => Ok(KeyKind::Ip),
-        _ => Err(Error::IllegalArgument(format!("No mapper found for type [{name}]"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sort_values_print_as_opensearch_prints_them() {
-        assert_eq!(number(1.1_f32.into(), true).to_string(), "1.1");
-        assert_eq!(number(f64::INFINITY, false), json!("Infinity"));
-        assert_eq!(render_ip(parse_ip("10.0.0.1").unwrap()), "10.0.0.1");
-        assert_eq!(DateFormat::Iso.render(1_571_646_604_828, false), json!("2019-10-21T08:30:04.828Z"));
-        assert_eq!(
-            DateFormat::IsoNanos.render(1_571_646_604_828_733_000, true),
-            json!("2019-10-21T08:30:04.828733000Z")
-        );
-    }
 
     #[test]
     fn scores_continue_in_the_scan_and_keys_above_it() {

@@ -188,9 +188,10 @@ mod tests {
             track: Some(10_000),
             global_statistics: false,
             cursor: None,
+            after_key: None,
             terminate_after: 0,
         };
-        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::new(1)));
+        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::single()));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()));
         let scores = order.by_score();
         let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size };
@@ -229,7 +230,7 @@ mod tests {
                 TableScan: documents
         ---
         SortExec: TopK(fetch=10), expr=[sort_0(size)@0 DESC NULLS LAST, _segment@1 ASC NULLS LAST, _row@2 ASC NULLS LAST], preserve_partitioning=[false]
-          IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[sort_0(size), _segment, _row]
+          IndexScanExec: indices=[], segments=0, predicate=term(status = 404), columns=[sort_0(size), _segment, _row], first=10 by sort_0(size)
         "#);
     }
 

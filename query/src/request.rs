@@ -12,8 +12,31 @@ use crate::params::Params;
 
 /// Hits counted exactly where the request does not say.
 const TRACKED_HITS: u64 = 10_000;
-/// Longest that a scroll may be kept alive, as `search.max_keep_alive` has it by default.
-const MAX_KEEP_ALIVE_MS: u64 = 86_400_000;
+/// Longest that a scroll may be kept alive: `search.max_keep_alive`.
+#[derive(Clone, Debug)]
+pub(crate) struct LongestScroll {
+    ms: u64,
+    /// As the setting has it.
+    text: String,
+}
+
+impl Default for LongestScroll {
+    fn default() -> Self {
+        Self { ms: 86_400_000, text: "1d".to_owned() }
+    }
+}
+
+impl LongestScroll {
+    /// Reads the setting; `None` and what is no time value stand for the default.
+    pub(crate) fn of(setting: Option<&Value>) -> Self {
+        let text = setting.and_then(Value::as_str).filter(|text| *text != "24h");
+        let ms = text.and_then(|text| json::parse_time("search.max_keep_alive", text).ok().flatten());
+        match (text, ms) {
+            (Some(text), Some(ms)) => Self { ms, text: text.to_owned() },
+            _ => Self::default(),
+        }
+    }
+}
 
 /// A parsed search request.
 #[derive(Clone, Debug)]
@@ -36,7 +59,12 @@ pub(crate) struct SearchRequest {
 
 impl SearchRequest {
     /// Parses a request to `path`.
-    pub(crate) fn parse(path: String, given: Vec<(String, String)>, body: Option<&Value>) -> Result<Self> {
+    pub(crate) fn parse(
+        path: String,
+        given: Vec<(String, String)>,
+        body: Option<&Value>,
+        longest: &LongestScroll,
+    ) -> Result<Self> {
         let mut params = Params::new(path, given);
         let from_param = params.source()?;
         let mut body = match body.or(from_param.as_ref()) {
@@ -54,7 +82,7 @@ impl SearchRequest {
             }
         };
         let totals_as_int = params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
-        let scroll_ms = params.take("scroll").map(|text| keep_alive(&text)).transpose()?;
+        let scroll_ms = params.take("scroll").map(|text| keep_alive(&text, longest)).transpose()?;
         let request_cache = params.boolean("request_cache")?;
         let allow_partial = params.boolean("allow_partial_search_results")?.unwrap_or(true);
         // How work is spread over nodes and shards; here one node has it all.
@@ -189,14 +217,15 @@ fn positive(params: &mut Params, name: &'static str, least: i64) -> Result<()> {
 }
 
 /// Parses how long a scroll is kept alive.
-pub(crate) fn keep_alive(text: &str) -> Result<u64> {
+pub(crate) fn keep_alive(text: &str, longest: &LongestScroll) -> Result<u64> {
     let time = json::parse_time("scroll", text)?.unwrap_or(0);
     if time == 0 {
         return Err(Error::IllegalArgument(format!("[scroll] must be greater than 0, found [{text}]")));
     }
-    if time > MAX_KEEP_ALIVE_MS {
+    if time > longest.ms {
         return Err(Error::IllegalArgument(format!(
-            "Keep alive for request ({text}) is too large. It must be less than (1d). This limit can be set by changing the [search.max_keep_alive] cluster level setting."
+            "Keep alive for request ({text}) is too large. It must be less than ({}). This limit can be set by changing the [search.max_keep_alive] cluster level setting.",
+            longest.text
         )));
     }
     Ok(time)
@@ -210,7 +239,7 @@ mod tests {
 
     fn parse(params: &[(&str, &str)], body: Value) -> Result<SearchRequest> {
         let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        SearchRequest::parse("/_search".to_owned(), params, Some(&body))
+        SearchRequest::parse("/_search".to_owned(), params, Some(&body), &LongestScroll::default())
     }
 
     #[test]

@@ -20,7 +20,6 @@ const ID_BYTES: usize = 24;
 #[derive(Debug)]
 pub(crate) struct Scrolls<T> {
     clock: SharedClock,
-    limit: usize,
     open: Mutex<HashMap<String, Entry<T>>>,
 }
 
@@ -33,13 +32,19 @@ struct Entry<T> {
 }
 
 impl<T> Scrolls<T> {
-    /// Makes a registry of at most `limit` contexts.
-    pub(crate) fn new(clock: SharedClock, limit: usize) -> Self {
-        Self { clock, limit, open: Mutex::default() }
+    /// Makes an empty registry.
+    pub(crate) fn new(clock: SharedClock) -> Self {
+        Self { clock, open: Mutex::default() }
     }
 
-    /// Opens a context and returns its id.
-    pub(crate) fn open(&self, owner: &Principal, context: T, keep_alive_ms: u64) -> Result<String> {
+    /// Opens a context beside less than `limit` others and returns its id.
+    pub(crate) fn open(
+        &self,
+        owner: &Principal,
+        context: T,
+        keep_alive_ms: u64,
+        limit: usize,
+    ) -> Result<String> {
         let mut bytes = [0_u8; ID_BYTES];
         rand::rng().fill_bytes(&mut bytes);
         let mut id = String::with_capacity(2 * ID_BYTES);
@@ -48,10 +53,10 @@ impl<T> Scrolls<T> {
             let _ = write!(id, "{byte:02x}");
         }
         let mut open = self.alive();
-        if open.len() >= self.limit {
+        if open.len() >= limit {
             return Err(Error::Rejected(format!(
                 "Trying to create too many scroll contexts. Must be less than or equal to: [{}]. This limit can be set by changing the [search.max_open_scroll_context] setting.",
-                self.limit
+                limit
             )));
         }
         let entry = Entry {
@@ -121,9 +126,9 @@ mod tests {
     #[test]
     fn contexts_expire_unless_asked_for() {
         let clock = Arc::new(ManualClock::new(0));
-        let scrolls = Scrolls::new(Arc::clone(&clock) as SharedClock, 10);
+        let scrolls = Scrolls::new(Arc::clone(&clock) as SharedClock);
         let ann = principal("ann");
-        let id = scrolls.open(&ann, 1, 1_000).unwrap();
+        let id = scrolls.open(&ann, 1, 1_000, 10).unwrap();
         clock.advance_ms(900);
         assert_eq!(*scrolls.get(&id, &ann, None).unwrap(), 1);
         clock.advance_ms(900);
@@ -137,11 +142,11 @@ mod tests {
 
     #[test]
     fn contexts_are_bounded_and_belong_to_their_caller() {
-        let scrolls = Scrolls::new(Arc::new(ManualClock::new(0)), 2);
+        let scrolls = Scrolls::new(Arc::new(ManualClock::new(0)));
         let (ann, bob) = (principal("ann"), principal("bob"));
-        let id = scrolls.open(&ann, (), 1_000).unwrap();
-        scrolls.open(&bob, (), 1_000).unwrap();
-        assert_eq!(scrolls.open(&ann, (), 1_000).unwrap_err().status(), 429);
+        let id = scrolls.open(&ann, (), 1_000, 2).unwrap();
+        scrolls.open(&bob, (), 1_000, 2).unwrap();
+        assert_eq!(scrolls.open(&ann, (), 1_000, 2).unwrap_err().status(), 429);
         assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
         assert_eq!(scrolls.close_all(&ann), 1);
         assert!(!scrolls.close(&id, &ann));

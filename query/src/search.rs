@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use datafusion::physical_plan::displayable;
 use millrace_storage::metadata::IndexMeta;
+use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
 use crate::compute::{Compute, StopOnDrop};
@@ -120,6 +121,7 @@ impl Searcher {
             track: search.track,
             global_statistics: search.global_statistics,
             cursor,
+            after_key: behind.as_ref().and_then(|_| order.first_key(search.after.as_ref()?)),
             terminate_after: search.terminate_after,
         };
         let keys = order.keys.clone();
@@ -173,7 +175,9 @@ impl Searcher {
         now_ms: i64,
     ) -> Result<Vec<Hit>> {
         let addresses = &found.rows.addresses;
-        let rows = fetch::rows(snapshot, addresses, shown.source != SourceFilter::None).await?;
+        let parts =
+            RowParts { source: shown.source != SourceFilter::None, versions: shown.version || shown.seq_no };
+        let rows = fetch::rows(snapshot, addresses, parts, &self.compute).await?;
         let mut matched = fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
         let mut hits = Vec::with_capacity(rows.len());
         for (at, row) in rows.into_iter().enumerate() {
@@ -244,7 +248,9 @@ impl Searcher {
             };
             let found = self.find(search).await?;
             let addresses = &found.rows.addresses;
-            let rows = fetch::rows(&whole, addresses, false).await?;
+            let rows =
+                fetch::rows(&whole, addresses, RowParts { source: false, versions: false }, &self.compute)
+                    .await?;
             for (address, row) in addresses.iter().zip(&rows) {
                 if slice_of(&row.id, slice.max) == slice.id {
                     listed.entry(address.segment).or_default().insert(address.row);
@@ -276,7 +282,7 @@ fn implied(sort: &[SortKey]) -> &[SortKey] {
 
 fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
     let Some(index) = snapshot.indices.get(place) else { return Vec::new() };
-    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid.to_string(), 0);
+    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
     index.shards.iter().map(|shard| ShardFailure { shard: *shard, ..failure.clone() }).collect()
 }
 
@@ -295,7 +301,7 @@ fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
 
 /// Makes the error of a request that every shard of an index refuses.
 fn request_refused(meta: &IndexMeta, reason: String) -> Error {
-    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid.to_string(), 0);
+    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid_text(), 0);
     Error::SearchPhase { failures: vec![failure] }
 }
 

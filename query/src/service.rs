@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::order::{Order, Point};
 use crate::params::Params;
 use crate::plan::Planner;
-use crate::request::{SearchRequest, keep_alive};
+use crate::request::{LongestScroll, SearchRequest, keep_alive};
 use crate::response::{Answer, Shown, shards_json};
 use crate::scroll::Scrolls;
 use crate::search::{Found, Search, Searcher, shown, window};
@@ -34,7 +34,7 @@ const MAX_CLEARED: usize = 10_000;
 pub struct Config {
     /// Bytes that all running queries may hold together; a query beyond is refused.
     pub memory_bytes: usize,
-    /// Threads that evaluate queries; 0 means one a core.
+    /// Compute threads that one query may use at a time; 0 means all.
     pub threads: usize,
     /// Scrolls that may be open at the same time.
     pub max_open_scrolls: usize,
@@ -76,6 +76,7 @@ pub struct SearchService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) searcher: Result<Searcher, String>,
     scrolls: Scrolls<Scroll>,
+    max_scrolls: usize,
 }
 
 /// What a scroll keeps between pages.
@@ -104,15 +105,16 @@ struct Progress {
 impl SearchService {
     /// Makes the service over an engine.
     pub fn new(engine: Arc<Engine>, config: Config) -> Self {
-        let cores = match config.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
+        let compute = Compute::new(engine.compute().clone());
+        let partitions = match config.threads {
+            0 => compute.threads(),
+            threads => threads.min(compute.threads()),
         };
-        let searcher = Planner::new(cores, config.memory_bytes)
-            .map(|planner| Searcher { planner, compute: Compute::new(cores) })
+        let searcher = Planner::new(partitions, config.memory_bytes)
+            .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
         let clock = Arc::clone(engine.clock());
-        Self { engine, searcher, scrolls: Scrolls::new(clock, config.max_open_scrolls) }
+        Self { engine, searcher, scrolls: Scrolls::new(clock), max_scrolls: config.max_open_scrolls }
     }
 
     pub(crate) fn searcher(&self) -> Result<&Searcher> {
@@ -121,6 +123,17 @@ impl SearchService {
 
     pub(crate) fn now_ms(&self) -> i64 {
         self.engine.clock().now_ms()
+    }
+
+    fn longest_scroll(&self) -> LongestScroll {
+        LongestScroll::of(self.engine.metadata().cluster_setting("search.max_keep_alive").as_ref())
+    }
+
+    /// Most scrolls open at once: what the configuration allows, or less by `search.max_open_scroll_context`.
+    fn most_scrolls(&self) -> usize {
+        let setting = self.engine.metadata().cluster_setting("search.max_open_scroll_context");
+        let wanted = setting.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
+        wanted.map_or(self.max_scrolls, |wanted: usize| wanted.min(self.max_scrolls))
     }
 
     /// Answers `_search`.
@@ -135,7 +148,8 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome> {
         let started_ms = self.now_ms();
-        let request = SearchRequest::parse(path(expression, "_search"), params, body.as_ref())?;
+        let request =
+            SearchRequest::parse(path(expression, "_search"), params, body.as_ref(), &self.longest_scroll())?;
         let searcher = self.searcher()?;
         let mut snapshot =
             target::pin(&self.engine, principal, expression, &request.options, request.routing.as_deref())
@@ -192,7 +206,7 @@ impl SearchService {
                     now_ms: started_ms,
                     progress: Mutex::new(progress),
                 };
-                Some(self.scrolls.open(principal, scroll, keep_alive_ms)?)
+                Some(self.scrolls.open(principal, scroll, keep_alive_ms, self.most_scrolls())?)
             }
         };
         let answer = Answer {
@@ -310,7 +324,8 @@ impl SearchService {
         let id = id
             .filter(|id| !id.is_empty())
             .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
-        let keep_alive_ms = scroll.as_deref().map(keep_alive).transpose()?;
+        let keep_alive_ms =
+            scroll.as_deref().map(|text| keep_alive(text, &self.longest_scroll())).transpose()?;
         let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
         let mut progress = context.progress.lock().await;
         let mut answer = Answer {

@@ -17,6 +17,9 @@ use crate::{Error, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Background threads at least: one flush, one compaction, and a refresh that waits for neither.
+const MIN_BACKGROUND: usize = 3;
+
 /// Which threads run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -94,10 +97,11 @@ impl Compute {
         };
         let foreground = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
-        for n in 0..threads {
-            for (lane, name, queue) in
-                [(Lane::Foreground, "compute", &foreground), (Lane::Background, "maintain", &background)]
-            {
+        for (lane, name, queue, count) in [
+            (Lane::Foreground, "compute", &foreground, threads),
+            (Lane::Background, "maintain", &background, threads.max(MIN_BACKGROUND)),
+        ] {
+            for n in 0..count {
                 let queue = Arc::clone(queue);
                 thread::Builder::new()
                     .name(format!("{name}-{n}"))

@@ -31,8 +31,8 @@ impl Default for Config {
         Self {
             data_dir: PathBuf::from("data"),
             object_store: ObjectStoreConfig::Local,
-            memtable_max_bytes: 256 << 20,
-            flush_bytes: 64 << 20,
+            memtable_max_bytes: 128 << 20,
+            flush_bytes: 32 << 20,
             flush_age_secs: 600,
             wal_max_bytes: 512 << 20,
             cache_bytes: 8 << 30,

@@ -143,6 +143,10 @@ pub enum Error {
     DocumentMissing {
         /// Index of the document.
         index: String,
+        /// Uuid of that index.
+        index_uuid: String,
+        /// Shard that the document would be in.
+        shard: u32,
         /// Type segment that the request named, `_doc` otherwise.
         doc_type: String,
         /// Id of the document.

@@ -226,7 +226,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     let mut indices =
         json!({ "count": state.indices.len(), "shards": { "total": shards, "primaries": shards } });
     if let Value::Object(members) = &mut indices {
-        let mut sections = stats::render(&sums, &Sections::all());
+        let mut sections = stats::render(&sums, &Sections::all(), api.engine.clock().now_ms());
         for name in ["docs", "store", "fielddata", "query_cache", "completion", "segments"] {
             if let Some(section) = sections.remove(name) {
                 members.insert(name.to_owned(), section);

@@ -6,7 +6,7 @@ use millrace_storage::metadata::{
 };
 use serde_json::{Map, Value, json};
 
-use super::options;
+use super::{options, settings};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -67,7 +67,7 @@ fn get_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, 
         let mut shown = json!({
             "aliases": aliases,
             "mappings": super::mappings::render(api, &meta, include_type_name)?,
-            "settings": render_settings(&meta.settings, flat),
+            "settings": settings::render(&meta.settings, flat, request.params.human),
         });
         if include_defaults {
             shown["defaults"] = render_settings(&index_setting_defaults(&meta.settings), flat);

@@ -19,6 +19,7 @@ mod node;
 mod nodes;
 mod options;
 mod process;
+mod segments;
 mod settings;
 mod stats;
 mod tasks;
@@ -44,11 +45,22 @@ const NOT_ADMIN: [&str; 10] = [
     "_delete_by_query",
 ];
 
+/// Whether the path is that of a mapping with a type name, which may be `_doc` too. A document of
+/// the id `_mapping` is told from it by the parameter that such a request has.
+fn names_type_of_mapping(request: &Request) -> bool {
+    let mapping = |segment: &str| matches!(segment, "_mapping" | "_mappings");
+    match request.path.as_slice() {
+        [first, _] => mapping(first),
+        [_, _, last] => mapping(last) && request.params.peek("include_type_name").is_some(),
+        _ => false,
+    }
+}
+
 /// Routes a request to its handler; `None` where the path is none of these.
 pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, Error>> {
     let second = request.path.get(1).map(String::as_str).unwrap_or_default();
     let first = request.path.first().map(String::as_str)?;
-    if NOT_ADMIN.contains(&first) || NOT_ADMIN.contains(&second) {
+    if !names_type_of_mapping(request) && (NOT_ADMIN.contains(&first) || NOT_ADMIN.contains(&second)) {
         return None;
     }
     let index_alone = request.path.len() == 1 && (!first.starts_with('_') || first == "_all");
@@ -97,6 +109,7 @@ pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, 
         (_, [index, doc_type, "_mapping" | "_mappings"]) => {
             return mappings::route(api, request, Some(index), &[doc_type]).await;
         }
+        ("POST", ["_open" | "_close"]) => Err(Error::validation(&["index is missing"])),
         ("POST", [index, "_open"]) => indices::open(api, request, index).await,
         ("POST", [index, "_close"]) => indices::close(api, request, index).await,
         ("GET" | "POST", ["_refresh"]) => maintenance::refresh(api, request, "_all").await,
@@ -109,6 +122,8 @@ pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, 
         ("POST", [index, "_forcemerge"]) => maintenance::force_merge(api, request, index).await,
         ("POST", ["_cache", "clear"]) => maintenance::clear_cache(api, request, "_all"),
         ("POST", [index, "_cache", "clear"]) => maintenance::clear_cache(api, request, index),
+        ("GET", ["_segments"]) => segments::get(api, request, "_all"),
+        ("GET", [index, "_segments"]) => segments::get(api, request, index),
         ("GET", ["_stats"]) => stats::get(api, request, "_all", None),
         ("GET", ["_stats", metrics]) => stats::get(api, request, "_all", Some(metrics)),
         ("GET", [index, "_stats"]) => stats::get(api, request, index, None),

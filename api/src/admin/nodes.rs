@@ -215,6 +215,7 @@ fn statistics(
 }
 
 fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
+    let now_ms = api.engine.clock().now_ms();
     let state = api.engine.metadata();
     let counted: Vec<_> = state
         .indices
@@ -222,12 +223,13 @@ fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
         .filter(|meta| meta.open)
         .map(|meta| (meta, stats::figures(api, meta)))
         .collect();
-    let mut shown = stats::render(&stats::sum(counted.iter().flat_map(|(_, shards)| shards)), sections);
+    let mut shown =
+        stats::render(&stats::sum(counted.iter().flat_map(|(_, shards)| shards)), sections, now_ms);
     if level == "indices" {
         let indices: Map<String, Value> = counted
             .iter()
             .map(|(meta, shards)| {
-                (meta.name.to_string(), stats::render(&stats::sum(shards), sections).into())
+                (meta.name.to_string(), stats::render(&stats::sum(shards), sections, now_ms).into())
             })
             .collect();
         shown.insert("indices".into(), indices.into());
@@ -238,7 +240,7 @@ fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
                 let shards: Vec<Value> = shards
                     .iter()
                     .enumerate()
-                    .map(|(number, shard)| json!({ number.to_string(): stats::render(shard, sections) }))
+                    .map(|(number, shard)| json!({ number.to_string(): stats::render(shard, sections, now_ms) }))
                     .collect();
                 (meta.name.to_string(), shards.into())
             })

@@ -5,6 +5,7 @@ use millrace_storage::metadata::{
 };
 use serde_json::{Map, Value, json};
 
+use super::cat::moment;
 use super::options;
 use crate::Api;
 use crate::error::Error;
@@ -25,6 +26,25 @@ pub(super) async fn route(
     })
 }
 
+/// Renders the settings of an index; for people with moments and versions that they can read.
+pub(super) fn render(settings: &Map<String, Value>, flat: bool, human: bool) -> Value {
+    if !human {
+        return render_settings(settings, flat);
+    }
+    let mut settings = settings.clone();
+    let number = |key: &str| settings.get(key).and_then(Value::as_str).and_then(|text| text.parse().ok());
+    let created: Option<i64> = number("index.creation_date");
+    let version: Option<i64> = number("index.version.created");
+    if let Some(ms) = created {
+        settings.insert("index.creation_date_string".into(), moment(ms).into());
+    }
+    if let Some(id) = version {
+        let text = format!("{}.{}.{}", id / 1_000_000, id / 10_000 % 100, id / 100 % 100);
+        settings.insert("index.version.created_string".into(), text.into());
+    }
+    render_settings(&settings, flat)
+}
+
 fn get(api: &Api, request: &mut Request, index: &str, names: Option<&str>) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     let include_defaults = options::flag(&mut request.params, "include_defaults")?;
@@ -40,12 +60,19 @@ fn get(api: &Api, request: &mut Request, index: &str, names: Option<&str>) -> Re
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
+    let human = request.params.human;
     let mut answer = Map::new();
     for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
-        let mut shown = json!({ "settings": render_settings(&selected(&meta.settings), flat) });
-        if include_defaults {
-            shown["defaults"] = render_settings(&selected(&index_setting_defaults(&meta.settings)), flat);
+        let settings = selected(&meta.settings);
+        let defaults = include_defaults.then(|| selected(&index_setting_defaults(&meta.settings)));
+        // An index without any of the settings that were asked for is left out.
+        if settings.is_empty() && defaults.as_ref().is_none_or(Map::is_empty) {
+            continue;
+        }
+        let mut shown = json!({ "settings": render(&settings, flat, human) });
+        if let Some(defaults) = defaults {
+            shown["defaults"] = render_settings(&defaults, flat);
         }
         answer.insert(meta.name.to_string(), shown);
     }

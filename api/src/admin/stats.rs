@@ -81,8 +81,13 @@ pub(super) fn unrecognized_metric<'a>(uri: &str, asked: &str, known: impl Iterat
 
 /// Returns the counters of an index: nothing is counted for a closed one.
 pub(super) fn figures(api: &Api, meta: &IndexMeta) -> Vec<ShardFigures> {
+    counted(api, meta, false)
+}
+
+/// Returns the counters of an index; those of a closed one where `unloaded` asks for them.
+fn counted(api: &Api, meta: &IndexMeta, unloaded: bool) -> Vec<ShardFigures> {
     let shards = match api.engine.index(&meta.name) {
-        Ok(index) if meta.open => index.figures().shards,
+        Ok(index) if meta.open || unloaded => index.figures().shards,
         _ => Vec::new(),
     };
     if shards.is_empty() { vec![ShardFigures::default(); meta.shards as usize] } else { shards }
@@ -102,6 +107,13 @@ pub(super) fn sum<'f>(figures: impl IntoIterator<Item = &'f ShardFigures>) -> Sh
         sum.get_total += shard.get_total;
         sum.refresh_total += shard.refresh_total;
         sum.flush_total += shard.flush_total;
+        sum.periodic_flushes += shard.periodic_flushes;
+        sum.log_operations += shard.log_operations;
+        sum.log_bytes += shard.log_bytes;
+        sum.log_since_ms = match (sum.log_since_ms, shard.log_since_ms) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
         sum.merge_total += shard.merge_total;
         sum.query_total += shard.query_total;
     }
@@ -109,7 +121,7 @@ pub(super) fn sum<'f>(figures: impl IntoIterator<Item = &'f ShardFigures>) -> Sh
 }
 
 /// Renders counters as the sections that were asked for.
-pub(super) fn render(figures: &ShardFigures, sections: &Sections) -> Map<String, Value> {
+pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -> Map<String, Value> {
     let mut rendered = Map::new();
     for name in &sections.shown {
         let section = match *name {
@@ -124,7 +136,7 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections) -> Map<String,
             "search" => json!({ "query_total": figures.query_total }),
             "merges" => json!({ "total": figures.merge_total }),
             "refresh" => json!({ "total": figures.refresh_total }),
-            "flush" => json!({ "total": figures.flush_total }),
+            "flush" => json!({ "total": figures.flush_total, "periodic": figures.periodic_flushes }),
             "warmer" => json!({ "current": 0, "total": 0, "total_time_in_millis": 0 }),
             "query_cache" => json!({
                 "memory_size_in_bytes": 0, "total_count": 0, "hit_count": 0, "miss_count": 0, "cache_size": 0,
@@ -140,7 +152,14 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections) -> Map<String,
                 }
                 segments
             }
-            "translog" => json!({ "memory_in_bytes": figures.memory_bytes }),
+            // What is flushed is not kept: all of the log is uncommitted.
+            "translog" => json!({
+                "operations": figures.log_operations,
+                "size_in_bytes": figures.log_bytes,
+                "uncommitted_operations": figures.log_operations,
+                "uncommitted_size_in_bytes": figures.log_bytes,
+                "earliest_last_modified_age": figures.log_since_ms.map_or(0, |since| (now_ms - since).max(0)),
+            }),
             "request_cache" => {
                 json!({ "memory_size_in_bytes": 0, "evictions": 0, "hit_count": 0, "miss_count": 0 })
             }
@@ -180,7 +199,7 @@ pub(super) fn get(
         request.params.take(fields);
     }
     let file_sizes = options::flag(&mut request.params, "include_segment_file_sizes")?;
-    options::flag(&mut request.params, "include_unloaded_segments")?;
+    let unloaded = options::flag(&mut request.params, "include_unloaded_segments")?;
     let forbid_closed = request.params.take_bool("forbid_closed_indices")?.unwrap_or(true);
     let mut options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     options.forbid_closed &= forbid_closed;
@@ -188,9 +207,10 @@ pub(super) fn get(
     request.finish()?;
 
     let metas = api.engine.metadata().resolve(expression, &options, api.engine.clock().now_ms())?;
+    let now_ms = api.engine.clock().now_ms();
     let counted: Vec<(&Arc<IndexMeta>, Vec<ShardFigures>)> =
-        metas.iter().map(|meta| (meta, figures(api, meta))).collect();
-    let all = render(&sum(counted.iter().flat_map(|(_, shards)| shards)), &sections);
+        metas.iter().map(|meta| (meta, counted(api, meta, unloaded))).collect();
+    let all = render(&sum(counted.iter().flat_map(|(_, shards)| shards)), &sections, now_ms);
     let mut answer = json!({
         "_shards": maintenance::shards_header(&metas),
         "_all": { "primaries": all, "total": all },
@@ -199,10 +219,10 @@ pub(super) fn get(
         let indices: Map<String, Value> = counted
             .iter()
             .map(|(meta, shards)| {
-                let sums = render(&sum(shards), &sections);
+                let sums = render(&sum(shards), &sections, now_ms);
                 let mut shown = json!({ "uuid": meta.uuid_text(), "primaries": sums, "total": sums });
                 if level == Level::Shards {
-                    shown["shards"] = by_shard(api, shards, &sections);
+                    shown["shards"] = by_shard(api, shards, &sections, now_ms);
                 }
                 (meta.name.to_string(), shown)
             })
@@ -212,7 +232,7 @@ pub(super) fn get(
     Ok(Response::json(200, answer))
 }
 
-fn by_shard(api: &Api, shards: &[ShardFigures], sections: &Sections) -> Value {
+fn by_shard(api: &Api, shards: &[ShardFigures], sections: &Sections, now_ms: i64) -> Value {
     let shards: Map<String, Value> = shards
         .iter()
         .enumerate()
@@ -222,7 +242,7 @@ fn by_shard(api: &Api, shards: &[ShardFigures], sections: &Sections) -> Value {
                 "routing".into(),
                 json!({ "state": "STARTED", "primary": true, "node": node::id(api), "relocating_node": null }),
             );
-            copy.extend(render(shard, sections));
+            copy.extend(render(shard, sections, now_ms));
             copy.insert(
                 "seq_no".into(),
                 json!({

@@ -47,7 +47,7 @@ impl Limits {
     }
 
     /// Reads and decompresses a body.
-    pub(crate) async fn read<B>(&self, headers: &HeaderMap, mut body: B) -> Result<Held, Error>
+    pub(crate) async fn read<B>(&self, headers: &HeaderMap, body: &mut B) -> Result<Held, Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -95,12 +95,12 @@ impl Limits {
         Ok(held)
     }
 
-    /// Reads a body for nothing, within the bounds of one and [`DISCARD_TIMEOUT`].
+    /// Reads a body for nothing, within twice the bound on one and [`DISCARD_TIMEOUT`].
     pub(crate) async fn discard<B>(&self, mut body: B)
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let mut left = self.max_content_length;
+        let mut left = self.max_content_length.saturating_mul(2);
         let drained = async {
             while let Some(Ok(frame)) = body.frame().await {
                 let Ok(data) = frame.into_data() else { continue };
@@ -216,24 +216,26 @@ mod tests {
     #[tokio::test]
     async fn gzip_and_chunks() {
         let text = b"{\"a\":1}\n".repeat(1000);
-        let held = limits(1 << 20).read(&gzip_headers(), Full::new(gzip(&text))).await.unwrap();
+        let held = limits(1 << 20).read(&gzip_headers(), &mut Full::new(gzip(&text))).await.unwrap();
         assert_eq!(held.bytes, text);
         let chunks =
             ["ab", "cd", "e"].map(|part| Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from(part))));
-        let body = StreamBody::new(futures::stream::iter(chunks));
-        assert_eq!(limits(100).read(&HeaderMap::new(), body).await.unwrap().bytes, "abcde");
+        let mut body = StreamBody::new(futures::stream::iter(chunks));
+        assert_eq!(limits(100).read(&HeaderMap::new(), &mut body).await.unwrap().bytes, "abcde");
     }
 
     #[tokio::test]
     async fn a_bomb_is_cut_short() {
         let bomb = gzip(&vec![b' '; 20 << 20]);
-        let error = limits(1 << 20).read(&gzip_headers(), Full::new(bomb)).await.unwrap_err();
+        let error = limits(1 << 20).read(&gzip_headers(), &mut Full::new(bomb)).await.unwrap_err();
         assert_eq!(error.status(), 413);
         let error =
-            limits(100).read(&HeaderMap::new(), Full::new(Bytes::from(vec![0; 101]))).await.unwrap_err();
+            limits(100).read(&HeaderMap::new(), &mut Full::new(Bytes::from(vec![0; 101]))).await.unwrap_err();
         assert_eq!(error.status(), 413);
-        let error =
-            limits(100).read(&gzip_headers(), Full::new(Bytes::from_static(b"no gzip"))).await.unwrap_err();
+        let error = limits(100)
+            .read(&gzip_headers(), &mut Full::new(Bytes::from_static(b"no gzip")))
+            .await
+            .unwrap_err();
         assert_eq!(error.status(), 400);
     }
 
@@ -241,12 +243,12 @@ mod tests {
     async fn the_sum_is_bounded() {
         let limits = limits(100 * UNIT);
         let body = || Full::new(Bytes::from(vec![b'x'; 90 * UNIT as usize]));
-        let held = limits.read(&HeaderMap::new(), body()).await.unwrap();
-        let _other = limits.read(&HeaderMap::new(), body()).await.unwrap();
-        let error = limits.read(&HeaderMap::new(), body()).await.unwrap_err();
+        let held = limits.read(&HeaderMap::new(), &mut body()).await.unwrap();
+        let _other = limits.read(&HeaderMap::new(), &mut body()).await.unwrap();
+        let error = limits.read(&HeaderMap::new(), &mut body()).await.unwrap_err();
         assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
         drop(held);
-        limits.read(&HeaderMap::new(), body()).await.unwrap();
+        limits.read(&HeaderMap::new(), &mut body()).await.unwrap();
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Params {
     values: Vec<(String, String)>,
     /// Names that were asked for while others were left: candidates for "did you mean".
     known: Vec<String>,
+    /// Whether the answer is for people: `human`, which every endpoint has.
+    pub(crate) human: bool,
 }
 
 impl Params {

@@ -66,6 +66,7 @@ impl Style {
         }
         self.pretty = params.take_bool("pretty")?.unwrap_or(false);
         self.human = params.take_bool("human")?.unwrap_or(false);
+        params.human = self.human;
         self.error_trace = params.take_bool("error_trace")?.unwrap_or(false);
         if let Some(text) = params.take("filter_path") {
             self.filter = FilterPath::parse(&text)?;

@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod administration;
+mod bad_input;
 mod bulk;
 mod documents;
 mod protocol;
 mod server;
 mod support;
+mod writes;

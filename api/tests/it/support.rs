@@ -63,8 +63,11 @@ impl Node {
         let data = tempfile::tempdir().unwrap();
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
-        let search = SearchService::new(engine.clone(), millrace_query::Config::default());
-        let identity = Identity::open(&Memory::default(), "node-1", "millrace").await.unwrap();
+        let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
+        let data_dir = data.path().to_owned();
+        let address = "127.0.0.1:9200".to_owned();
+        let identity =
+            Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
         let api = Arc::new(Api::new(engine, search, authenticator, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, _data: data }
@@ -92,5 +95,33 @@ impl Node {
         let answer = self.send(line, &[], body.to_owned()).await;
         assert_eq!(answer.status, status, "{line}: {}", answer.text());
         if answer.bytes.is_empty() { Value::Null } else { answer.json() }
+    }
+}
+
+/// A request with what its answer must be.
+pub(crate) struct Step {
+    line: String,
+    body: Value,
+    status: u16,
+    expected: Vec<(&'static str, Value)>,
+}
+
+impl Step {
+    /// Makes one; a null body is none. `expected` are JSON pointers into the answer with the values
+    /// there, null for nothing.
+    pub(crate) fn new(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]) -> Self {
+        Self { line: line.to_owned(), body, status, expected: expected.to_vec() }
+    }
+}
+
+/// Sends requests one after the other and checks their answers.
+pub(crate) async fn play(node: &Node, steps: Vec<Step>) {
+    for step in steps {
+        let body = if step.body.is_null() { String::new() } else { step.body.to_string() };
+        let answer = node.ask(&step.line, &body, step.status).await;
+        for (pointer, expected) in &step.expected {
+            let found = answer.pointer(pointer).unwrap_or(&Value::Null);
+            assert_eq!(found, expected, "{} {body}: {pointer} of {answer}", step.line);
+        }
     }
 }

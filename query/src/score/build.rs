@@ -133,6 +133,35 @@ pub(crate) fn known_count(
     })
 }
 
+/// Returns the matching rows, deleted ones included, where they need not be visited one by one.
+pub(crate) fn row_set(
+    prepared: &Prepared,
+    inverted: &dyn Inverted,
+    rows: u32,
+) -> Result<Option<RoaringBitmap>> {
+    let drained = |postings: Option<Box<dyn Postings>>| {
+        postings.map_or_else(RoaringBitmap::new, |mut postings| drain(postings.as_mut()))
+    };
+    Ok(match prepared {
+        Prepared::All(_) => {
+            let mut all = RoaringBitmap::new();
+            all.insert_range(0..rows);
+            Some(all)
+        }
+        Prepared::None => Some(RoaringBitmap::new()),
+        Prepared::Rows(found, _) => Some(found.as_ref().clone()),
+        Prepared::Exact { path, value, .. } => Some(drained(inverted.exact(*path, value)?)),
+        Prepared::Exists { path, .. } => Some(drained(inverted.exists(*path)?)),
+        Prepared::Text { path, term, .. } => match inverted.text(*path) {
+            Some(text) => Some(drained(text.postings(term)?)),
+            None => Some(RoaringBitmap::new()),
+        },
+        Prepared::Constant(_, part) => row_set(part, inverted, rows)?,
+        Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,
+        _ => None,
+    })
+}
+
 /// Collects the matching rows if there are at most `limit`; `None` beyond.
 pub(crate) fn few_rows(
     prepared: &Prepared,

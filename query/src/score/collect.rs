@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
 use roaring::RoaringBitmap;
 
-use super::build::{known_count, scorer};
+use super::build::{known_count, row_set, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
 use super::{END, Scorer};
@@ -256,6 +256,7 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
     let mut doc = if counting || pass.budget.is_some() { scorer.doc() } else { scorer.seek(start) };
+    let has_deleted = !pass.deleted.is_empty();
     let (mut counted, mut visited) = (0, 0);
     while doc != END {
         if visited % BLOCK == 0 {
@@ -271,7 +272,7 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
         if !collecting && !counting && pass.budget.is_none() {
             break;
         }
-        if !pass.deleted.contains(doc) {
+        if !(has_deleted && pass.deleted.contains(doc)) {
             if let Some(budget) = pass.budget
                 && !budget.take()
             {
@@ -293,11 +294,13 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
 pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
     let mut found = RoaringBitmap::new();
     let mut scored = Vec::new();
-    if let (Prepared::All(_), false, None) = (pass.prepared, scores, pass.budget) {
-        found.insert_range(0..pass.rows);
-        found -= pass.deleted;
-        pass.totals.add(found.len());
-        return Ok((found, scored));
+    if !scores
+        && pass.budget.is_none()
+        && let Some(mut rows) = row_set(pass.prepared, pass.inverted, pass.rows)?
+    {
+        rows -= pass.deleted;
+        pass.totals.add(rows.len());
+        return Ok((rows, scored));
     }
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let (mut doc, mut visited) = (scorer.doc(), 0);

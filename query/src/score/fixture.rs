@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::Int64Array;
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, StoredRow, ValueRange};
+use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
@@ -63,6 +62,13 @@ impl Fixture {
         })
     }
 
+    fn batch(&self, columns: &[PathId], rows: Option<RoaringBitmap>) -> ColumnBatch {
+        let rows: Vec<u32> = rows.map_or_else(|| (0..self.rows()).collect(), |rows| rows.iter().collect());
+        let numbers = Int64Array::from_iter_values(rows.iter().map(|row| self.numbers[*row as usize]));
+        let numbers: arrow::array::ArrayRef = Arc::new(numbers);
+        ColumnBatch { rows, columns: columns.iter().map(|_| Arc::clone(&numbers)).collect() }
+    }
+
     fn keyword_rows(&self, matches: impl Fn(&str) -> bool) -> Vec<(u32, u32)> {
         let rows = self.keywords.iter().enumerate().filter(|(_, keyword)| matches(keyword));
         rows.map(|(row, _)| (row as u32, 1)).collect()
@@ -77,15 +83,14 @@ fn bitmap(rows: &[(u32, u32)]) -> RoaringBitmap {
     rows.iter().map(|(row, _)| *row).collect()
 }
 
-#[async_trait]
 impl SegmentReader for Fixture {
     fn rows(&self) -> u32 {
         self.keywords.len() as u32
     }
-    async fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
         Ok(Arc::new(self.clone()))
     }
-    async fn range_rows(
+    fn range_rows(
         &self,
         _column: PathId,
         range: &ValueRange,
@@ -98,21 +103,39 @@ impl SegmentReader for Fixture {
         });
         Ok(rows.map(|(row, _)| row as u32).collect())
     }
-    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+    fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
         Ok(ids.iter().filter_map(|id| id.parse::<u32>().ok()).collect())
+    }
+    fn read(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+        sink: &mut dyn FnMut(ColumnBatch) -> bool,
+    ) -> Result<()> {
+        sink(self.batch(columns, rows));
+        Ok(())
     }
     fn scan(
         &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>> {
-        let rows: Vec<u32> = rows.map_or_else(|| (0..self.rows()).collect(), |rows| rows.iter().collect());
-        let numbers = Int64Array::from_iter_values(rows.iter().map(|row| self.numbers[*row as usize]));
-        let numbers: arrow::array::ArrayRef = Arc::new(numbers);
-        let columns = columns.iter().map(|_| Arc::clone(&numbers)).collect();
-        futures::stream::once(async move { Ok(ColumnBatch { rows, columns }) }).boxed()
+        let batch = self.batch(columns, rows);
+        futures::stream::once(async move { Ok(batch) }).boxed()
     }
-    async fn fetch(&self, rows: &[u32], _with_source: bool) -> Result<Vec<StoredRow>> {
+    fn bounds(&self, column: PathId) -> PageBounds {
+        let rows = 0..self.rows();
+        match (column, self.numbers.iter().min(), self.numbers.iter().max()) {
+            (NUMBER, Some(min), Some(max)) => {
+                PageBounds { rows, values: NumberBounds::I64(*min, *max), full: true }
+            }
+            _ => PageBounds { rows, values: NumberBounds::Unknown, full: false },
+        }
+    }
+    fn pages(&self, column: PathId) -> Result<Vec<PageBounds>> {
+        Ok(vec![self.bounds(column)])
+    }
+    fn fetch(&self, rows: &[u32], _wanted: RowParts) -> Result<Vec<StoredRow>> {
         let stored = |row: &u32| StoredRow {
             row: *row,
             id: row.to_string(),

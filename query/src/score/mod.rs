@@ -1,7 +1,7 @@
 //! Finding and scoring rows of one segment, a document at a time.
 //!
 //! [`prepare`](prepare::prepare) turns a [`crate::table::node::Node`] into a [`prepare::Prepared`]
-//! for one segment (this part reads columns and awaits); [`build::scorer`] opens postings over it,
+//! for one segment (this part reads columns); [`build::scorer`] opens postings over it,
 //! and [`collect`] drives the scorer. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 

@@ -1,21 +1,19 @@
-//! A predicate made ready for one segment: whatever has to be awaited is done here, and what
-//! remains is postings and row sets.
+//! A predicate made ready for one segment: columns, ids and prefixes are looked up here, and what
+//! remains is postings and row sets. Runs on a compute thread, where reading may block.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use arrow::array::ArrayRef;
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_storage::segment::{ColumnBatch, ValueRange};
 use roaring::RoaringBitmap;
 
 use super::bm25::Bm25;
 use super::build;
 use super::reader::{Inverted, SegmentReader};
-use crate::compute::Compute;
 use crate::error::Result;
-use crate::table::keys::for_each_string;
+use crate::table::keys::{for_each_number, for_each_string};
 use crate::table::node::{ExactValue, Node, Weight};
 
 /// Values of a `terms` clause that are opened as posting lists side by side; more are united first.
@@ -87,106 +85,93 @@ pub(crate) struct Source {
     pub inverted: Arc<dyn Inverted>,
     /// Scoring functions of the shard, in the order of [`Weight::Bm25`].
     pub functions: Arc<Vec<Arc<Bm25>>>,
-    /// Where work that does not wait is done.
-    pub compute: Compute,
 }
 
 /// Prepares a predicate. `among` are the only rows that matter, where known.
-pub(crate) fn prepare<'a>(
-    node: &'a Node,
-    source: &'a Source,
-    among: Option<&'a RoaringBitmap>,
-) -> BoxFuture<'a, Result<Prepared>> {
-    async move {
-        Ok(match node {
-            Node::All(weight) => Prepared::All(flat(*weight)),
-            Node::None => Prepared::None,
-            Node::Exact { path, column, value, weight } => {
-                let score = match weight {
-                    Weight::Bm25(slot) => source.functions.get(*slot).map_or(0.0, |f| f.exact_score()),
-                    other => flat(*other),
-                };
-                if is_term(source, *path, value) {
-                    Prepared::Exact { path: *path, value: value.value.clone(), score }
-                } else {
-                    column_rows(source, *column, value.range.as_ref(), among, score).await?
-                }
+pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> Result<Prepared> {
+    Ok(match node {
+        Node::All(weight) => Prepared::All(flat(*weight)),
+        Node::None => Prepared::None,
+        Node::Exact { path, column, value, weight } => {
+            let score = match weight {
+                Weight::Bm25(slot) => source.functions.get(*slot).map_or(0.0, |f| f.exact_score()),
+                other => flat(*other),
+            };
+            if is_term(source, *path, value) {
+                Prepared::Exact { path: *path, value: value.value.clone(), score }
+            } else {
+                column_rows(source, *column, value.range.as_ref(), among, score)?
             }
-            Node::AnyExact { path, column, values, weight } => {
-                any_exact(source, *path, *column, values, flat(*weight), among).await?
-            }
-            Node::Text { path, term, weight } => {
-                let score = match weight {
-                    Weight::Bm25(slot) => match source.functions.get(*slot) {
-                        Some(function) => LeafScore::Bm25(Arc::clone(function)),
-                        None => LeafScore::Flat(0.0),
-                    },
-                    other => LeafScore::Flat(flat(*other)),
-                };
-                Prepared::Text { path: *path, term: term.clone(), score }
-            }
-            Node::RawRange { path, column, from, to, range, weight } => {
-                let is_string = matches!(range, ValueRange::Str(..));
-                if is_string || source.inverted.has_exact(*path) {
-                    let (inverted, path) = (Arc::clone(&source.inverted), *path);
-                    let (from, to) = (from.clone(), to.clone());
-                    let rows = source.compute.run(move || inverted.range_rows(path, &from, &to)).await??;
-                    Prepared::Rows(Arc::new(rows), flat(*weight))
-                } else {
-                    column_rows(source, *column, Some(range), among, flat(*weight)).await?
-                }
-            }
-            Node::ColumnRange { column, range, weight } => {
-                column_rows(source, *column, Some(range), among, flat(*weight)).await?
-            }
-            Node::Prefix { path, prefixes, text, weight } => {
-                let rows = prefix_rows(source, *path, prefixes.clone(), *text).await?;
+        }
+        Node::AnyExact { path, column, values, weight } => {
+            any_exact(source, *path, *column, values, flat(*weight), among)?
+        }
+        Node::Text { path, term, weight } => {
+            let score = match weight {
+                Weight::Bm25(slot) => match source.functions.get(*slot) {
+                    Some(function) => LeafScore::Bm25(Arc::clone(function)),
+                    None => LeafScore::Flat(0.0),
+                },
+                other => LeafScore::Flat(flat(*other)),
+            };
+            Prepared::Text { path: *path, term: term.clone(), score }
+        }
+        Node::RawRange { path, column, from, to, range, weight } => {
+            let is_string = matches!(range, ValueRange::Str(..));
+            if is_string || source.inverted.has_exact(*path) {
+                let rows = source.inverted.range_rows(*path, from, to)?;
                 Prepared::Rows(Arc::new(rows), flat(*weight))
+            } else {
+                column_rows(source, *column, Some(range), among, flat(*weight))?
             }
-            Node::Folded { path, column, prefixes, value, whole, ignore_above, weight } => {
-                let mut rows = prefix_rows(source, *path, prefixes.clone(), false).await?;
-                if let Some(among) = among {
-                    rows &= among;
+        }
+        Node::ColumnRange { column, range, weight } => {
+            column_rows(source, *column, Some(range), among, flat(*weight))?
+        }
+        Node::Prefix { path, prefixes, text, weight } => {
+            let rows = prefix_rows(source, *path, prefixes, *text)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::Folded { path, column, prefixes, value, whole, ignore_above, weight } => {
+            let mut rows = prefix_rows(source, *path, prefixes, false)?;
+            if let Some(among) = among {
+                rows &= among;
+            }
+            let rows = folded_rows(source, *column, rows, value, *whole, *ignore_above)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::Exists { paths, weight } => {
+            let score = flat(*weight);
+            let mut parts: Vec<Prepared> =
+                paths.iter().map(|path| Prepared::Exists { path: *path, score: 0.0 }).collect();
+            match (parts.len(), parts.pop()) {
+                (1, Some(Prepared::Exists { path, .. })) => Prepared::Exists { path, score },
+                (_, None) => Prepared::None,
+                (_, Some(last)) => {
+                    parts.push(last);
+                    Prepared::Constant(score, Box::new(Prepared::AtLeast(1, parts)))
                 }
-                let rows = folded_rows(source, *column, rows, value, *whole, *ignore_above).await?;
-                Prepared::Rows(Arc::new(rows), flat(*weight))
             }
-            Node::Exists { paths, weight } => {
-                let score = flat(*weight);
-                let mut parts: Vec<Prepared> =
-                    paths.iter().map(|path| Prepared::Exists { path: *path, score: 0.0 }).collect();
-                match (parts.len(), parts.pop()) {
-                    (1, Some(Prepared::Exists { path, .. })) => Prepared::Exists { path, score },
-                    (_, None) => Prepared::None,
-                    (_, Some(last)) => {
-                        parts.push(last);
-                        Prepared::Constant(score, Box::new(Prepared::AtLeast(1, parts)))
-                    }
-                }
+        }
+        Node::Ids { values, weight } => {
+            let rows = source.reader.id_rows(values)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::Listed(lists) => match lists.get(&source.number) {
+            Some(rows) => Prepared::Rows(Arc::new(rows.clone()), 0.0),
+            None => Prepared::None,
+        },
+        Node::And(parts) => and(parts, source, among)?,
+        Node::AtLeast(required, parts) => {
+            let mut prepared = Vec::with_capacity(parts.len());
+            for part in parts {
+                prepared.push(prepare(part, source, among)?);
             }
-            Node::Ids { values, weight } => {
-                let rows = source.reader.id_rows(values).await?;
-                Prepared::Rows(Arc::new(rows), flat(*weight))
-            }
-            Node::Listed(lists) => match lists.get(&source.number) {
-                Some(rows) => Prepared::Rows(Arc::new(rows.clone()), 0.0),
-                None => Prepared::None,
-            },
-            Node::And(parts) => and(parts, source, among).await?,
-            Node::AtLeast(required, parts) => {
-                let mut prepared = Vec::with_capacity(parts.len());
-                for part in parts {
-                    prepared.push(prepare(part, source, among).await?);
-                }
-                Prepared::AtLeast(*required, prepared)
-            }
-            Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among).await?)),
-            Node::Constant(score, part) => {
-                Prepared::Constant(*score, Box::new(prepare(part, source, among).await?))
-            }
-        })
-    }
-    .boxed()
+            Prepared::AtLeast(*required, prepared)
+        }
+        Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among)?)),
+        Node::Constant(score, part) => Prepared::Constant(*score, Box::new(prepare(part, source, among)?)),
+    })
 }
 
 fn flat(weight: Weight) -> f32 {
@@ -205,10 +190,10 @@ fn is_term(source: &Source, path: PathId, value: &ExactValue) -> bool {
 
 /// Prepares the parts of a conjunction: those that need the inverted index only come first, and
 /// where they leave few rows, columns are read for these alone.
-async fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Prepared> {
+fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Prepared> {
     let mut prepared = Vec::with_capacity(parts.len());
     for part in parts.iter().filter(|part| !part.reads_columns()) {
-        prepared.push(prepare(part, source, among).await?);
+        prepared.push(prepare(part, source, among)?);
     }
     let columns: Vec<&Node> = parts.iter().filter(|part| part.reads_columns()).collect();
     if columns.is_empty() {
@@ -217,15 +202,12 @@ async fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> 
     let mut narrowed: Option<RoaringBitmap> = None;
     if !prepared.is_empty() {
         let found = Prepared::And(prepared.clone());
-        let (inverted, rows) = (Arc::clone(&source.inverted), source.reader.rows());
-        narrowed = source
-            .compute
-            .run(move || build::few_rows(&found, inverted.as_ref(), rows, u64::from(rows) / 8))
-            .await??;
+        let rows = source.reader.rows();
+        narrowed = build::few_rows(&found, source.inverted.as_ref(), rows, u64::from(rows) / 8)?;
     }
     for part in columns {
         let among = narrowed.as_ref().or(among);
-        let part = prepare(part, source, among).await?;
+        let part = prepare(part, source, among)?;
         // Ranges may come one after another: each leaves less to read for the next.
         if let Prepared::Rows(rows, _) = &part
             && rows.len() < u64::from(source.reader.rows()) / 8
@@ -240,7 +222,7 @@ async fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> 
     Ok(Prepared::And(prepared))
 }
 
-async fn column_rows(
+fn column_rows(
     source: &Source,
     column: PathId,
     range: Option<&ValueRange>,
@@ -248,11 +230,11 @@ async fn column_rows(
     score: f32,
 ) -> Result<Prepared> {
     let Some(range) = range else { return Ok(Prepared::None) };
-    let rows = source.reader.range_rows(column, range, among).await?;
+    let rows = source.reader.range_rows(column, range, among)?;
     Ok(Prepared::Rows(Arc::new(rows), score))
 }
 
-async fn any_exact(
+fn any_exact(
     source: &Source,
     path: PathId,
     column: PathId,
@@ -269,39 +251,29 @@ async fn any_exact(
         return Ok(Prepared::Constant(score, Box::new(Prepared::AtLeast(1, parts))));
     }
     if terms {
-        let (inverted, values) = (Arc::clone(&source.inverted), Arc::clone(values));
-        let rows = source
-            .compute
-            .run(move || -> Result<RoaringBitmap> {
-                let mut rows = RoaringBitmap::new();
-                for value in values.iter() {
-                    if let Some(mut postings) = inverted.exact(path, &value.value)? {
-                        rows |= build::drain(postings.as_mut());
-                    }
-                }
-                Ok(rows)
-            })
-            .await??;
+        let mut rows = RoaringBitmap::new();
+        for value in values.iter() {
+            if let Some(mut postings) = source.inverted.exact(path, &value.value)? {
+                rows |= build::drain(postings.as_mut());
+            }
+        }
         return Ok(Prepared::Rows(Arc::new(rows), score));
     }
     let mut rows = RoaringBitmap::new();
     if values.len() <= OPEN_RANGES {
         for range in values.iter().filter_map(|value| value.range.as_ref()) {
-            rows |= source.reader.range_rows(column, range, among).await?;
+            rows |= source.reader.range_rows(column, range, among)?;
         }
         return Ok(Prepared::Rows(Arc::new(rows), score));
     }
     let wanted: HashSet<u64> = values.iter().filter_map(|value| bits(&value.value)).collect();
-    let mut batches = source.reader.scan(&[column], among.cloned());
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        let Some(array) = batch.columns.first() else { continue };
-        crate::table::keys::for_each_number(array, &mut |at, number| {
+    visit(source, column, among.cloned(), &mut |batch, array| {
+        for_each_number(array, &mut |at, number| {
             if wanted.contains(&number) {
                 rows.insert(batch.rows[at]);
             }
-        })?;
-    }
+        })
+    })?;
     Ok(Prepared::Rows(Arc::new(rows), score))
 }
 
@@ -315,32 +287,38 @@ fn bits(value: &Scalar) -> Option<u64> {
     }
 }
 
-async fn prefix_rows(
-    source: &Source,
-    path: PathId,
-    prefixes: Vec<String>,
-    text: bool,
-) -> Result<RoaringBitmap> {
-    let inverted = Arc::clone(&source.inverted);
-    source
-        .compute
-        .run(move || -> Result<RoaringBitmap> {
-            let mut rows = RoaringBitmap::new();
-            for prefix in &prefixes {
-                rows |= match text {
-                    false => inverted.prefix_rows(path, prefix)?,
-                    true => match inverted.text(path) {
-                        Some(text) => text.prefix_rows(prefix)?,
-                        None => RoaringBitmap::new(),
-                    },
-                };
-            }
-            Ok(rows)
-        })
-        .await?
+fn prefix_rows(source: &Source, path: PathId, prefixes: &[String], text: bool) -> Result<RoaringBitmap> {
+    let mut rows = RoaringBitmap::new();
+    for prefix in prefixes {
+        rows |= match text {
+            false => source.inverted.prefix_rows(path, prefix)?,
+            true => match source.inverted.text(path) {
+                Some(text) => text.prefix_rows(prefix)?,
+                None => RoaringBitmap::new(),
+            },
+        };
+    }
+    Ok(rows)
 }
 
-async fn folded_rows(
+/// Calls `each` with the batches of one column.
+fn visit(
+    source: &Source,
+    column: PathId,
+    rows: Option<RoaringBitmap>,
+    each: &mut dyn FnMut(&ColumnBatch, &ArrayRef) -> Result<()>,
+) -> Result<()> {
+    let mut done = Ok(());
+    source.reader.read(&[column], rows, &mut |batch| {
+        if let Some(array) = batch.columns.first() {
+            done = each(&batch, array);
+        }
+        done.is_ok()
+    })?;
+    done
+}
+
+fn folded_rows(
     source: &Source,
     column: PathId,
     candidates: RoaringBitmap,
@@ -352,16 +330,13 @@ async fn folded_rows(
     if candidates.is_empty() {
         return Ok(rows);
     }
-    let mut batches = source.reader.scan(&[column], Some(candidates));
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        let Some(array) = batch.columns.first() else { continue };
+    visit(source, column, Some(candidates), &mut |batch, array| {
         for_each_string(array, ignore_above, &mut |at, found| {
             let found = found.to_lowercase();
             if if whole { found == value } else { found.starts_with(value) } {
                 rows.insert(batch.rows[at]);
             }
-        })?;
-    }
+        })
+    })?;
     Ok(rows)
 }

@@ -4,41 +4,51 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, TextIndex};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, Segment, StoredRow, ValueRange};
+use millrace_storage::segment::{ColumnBatch, PageBounds, RowParts, Segment, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 
 use crate::table::node::RawBound;
 
-/// A segment as a search reads it.
-#[async_trait]
+/// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote
+/// store, so they are made on compute threads; [`SegmentReader::scan`] hops there itself.
 pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     /// Counts rows, deleted ones included.
     fn rows(&self) -> u32;
     /// Returns the inverted index.
-    async fn inverted(&self) -> Result<Arc<dyn Inverted>>;
+    fn inverted(&self) -> Result<Arc<dyn Inverted>>;
     /// Finds the rows with a value of a column in a range.
-    async fn range_rows(
+    fn range_rows(
         &self,
         column: PathId,
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap>;
     /// Finds the rows of document ids.
-    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap>;
-    /// Reads columns.
+    fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap>;
+    /// Reads columns, batch by batch until `sink` returns false.
+    fn read(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+        sink: &mut dyn FnMut(ColumnBatch) -> bool,
+    ) -> Result<()>;
+    /// Reads columns as a stream.
     fn scan(
         &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>>;
-    /// Reads metadata and source of a few rows.
-    async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>>;
+    /// Returns the bounds of a column over the whole segment, as far as they are known without reading.
+    fn bounds(&self, column: PathId) -> PageBounds;
+    /// Returns the bounds of a column over runs of rows that cover the segment in order.
+    fn pages(&self, column: PathId) -> Result<Vec<PageBounds>>;
+    /// Reads metadata and, where asked, sources of a few rows.
+    fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>>;
 }
 
 /// An inverted index as a search reads it.
@@ -79,28 +89,35 @@ pub(crate) trait TextReader: Send + Sync {
     fn norm(&self, row: u32) -> u32;
 }
 
-#[async_trait]
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
     }
 
-    async fn inverted(&self) -> Result<Arc<dyn Inverted>> {
-        let bundle = self.bundle().await?;
-        Ok(bundle)
+    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+        Ok(self.bundle_blocking()?)
     }
 
-    async fn range_rows(
+    fn range_rows(
         &self,
         column: PathId,
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap> {
-        Segment::range_rows(self, column, range, among).await
+        self.range_rows_blocking(column, range, among)
     }
 
-    async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
-        Segment::id_rows(self, ids).await
+    fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        self.id_rows_blocking(ids)
+    }
+
+    fn read(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+        sink: &mut dyn FnMut(ColumnBatch) -> bool,
+    ) -> Result<()> {
+        self.scan_blocking(columns, rows, sink)
     }
 
     fn scan(
@@ -111,8 +128,16 @@ impl SegmentReader for Segment {
         Segment::scan(self, columns, rows)
     }
 
-    async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
-        Segment::fetch(self, rows, with_source).await
+    fn bounds(&self, column: PathId) -> PageBounds {
+        self.column_bounds(column)
+    }
+
+    fn pages(&self, column: PathId) -> Result<Vec<PageBounds>> {
+        self.pages_blocking(column)
+    }
+
+    fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
+        self.fetch_blocking(rows, wanted)
     }
 }
 
@@ -151,7 +176,7 @@ impl Inverted for Bundle {
     }
 
     fn exists_count(&self, path: PathId) -> Result<u32> {
-        Ok(Bundle::exists(self, path)?.map_or(0, |postings| postings.doc_freq()))
+        Bundle::exists_count(self, path)
     }
 
     fn text(&self, path: PathId) -> Option<&dyn TextReader> {

@@ -10,7 +10,7 @@ use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use super::prepare::{Prepared, Source, prepare};
 use super::reader::SegmentReader;
 use super::{END, build};
-use crate::compute::{Compute, Stop};
+use crate::compute::Stop;
 use crate::table::node::{ExactValue, Node, Weight};
 
 fn fixture() -> Arc<Fixture> {
@@ -42,21 +42,16 @@ fn functions() -> Vec<Arc<Bm25>> {
     vec![of(3), of(2)]
 }
 
-async fn prepared(node: &Node) -> (Source, Prepared) {
+fn prepared(node: &Node) -> (Source, Prepared) {
     let reader = fixture();
-    let source = Source {
-        number: 0,
-        inverted: reader.inverted().await.unwrap(),
-        reader,
-        functions: Arc::new(functions()),
-        compute: Compute::new(1),
-    };
-    let prepared = prepare(node, &source, None).await.unwrap();
+    let source =
+        Source { number: 0, inverted: reader.inverted().unwrap(), reader, functions: Arc::new(functions()) };
+    let prepared = prepare(node, &source, None).unwrap();
     (source, prepared)
 }
 
-async fn rows(node: Node) -> Vec<u32> {
-    let (source, prepared) = prepared(&node).await;
+fn rows(node: Node) -> Vec<u32> {
+    let (source, prepared) = prepared(&node);
     let mut scorer = build::scorer(&prepared, source.inverted.as_ref(), 5).unwrap();
     let mut rows = Vec::new();
     while scorer.doc() != END {
@@ -66,26 +61,23 @@ async fn rows(node: Node) -> Vec<u32> {
     rows
 }
 
-#[tokio::test]
-async fn combinations_find_their_rows() {
+#[test]
+fn combinations_find_their_rows() {
     let not = |node| Node::Not(Box::new(node));
-    assert_eq!(rows(Node::And(vec![text("disk", 0), text("full", 1)])).await, [0, 3]);
-    assert_eq!(rows(Node::AtLeast(1, vec![text("full", 1), text("joined", 0)])).await, [0, 2, 3]);
-    assert_eq!(rows(Node::AtLeast(2, vec![text("disk", 0), text("full", 1), text("node", 0)])).await, [0, 3]);
-    assert_eq!(rows(Node::And(vec![keyword("info"), range(3, 9)])).await, [2, 4]);
-    assert_eq!(rows(not(keyword("info"))).await, [0, 3]);
-    assert_eq!(rows(Node::And(vec![not(keyword("error")), text("disk", 0)])).await, [1]);
-    assert_eq!(
-        rows(Node::And(vec![keyword("info"), Node::AtLeast(0, vec![text("disk", 0)])])).await,
-        [1, 2, 4]
-    );
-    assert_eq!(rows(Node::AtLeast(0, vec![text("disk", 0)])).await, [0, 1, 2, 3, 4]);
+    assert_eq!(rows(Node::And(vec![text("disk", 0), text("full", 1)])), [0, 3]);
+    assert_eq!(rows(Node::AtLeast(1, vec![text("full", 1), text("joined", 0)])), [0, 2, 3]);
+    assert_eq!(rows(Node::AtLeast(2, vec![text("disk", 0), text("full", 1), text("node", 0)])), [0, 3]);
+    assert_eq!(rows(Node::And(vec![keyword("info"), range(3, 9)])), [2, 4]);
+    assert_eq!(rows(not(keyword("info"))), [0, 3]);
+    assert_eq!(rows(Node::And(vec![not(keyword("error")), text("disk", 0)])), [1]);
+    assert_eq!(rows(Node::And(vec![keyword("info"), Node::AtLeast(0, vec![text("disk", 0)])])), [1, 2, 4]);
+    assert_eq!(rows(Node::AtLeast(0, vec![text("disk", 0)])), [0, 1, 2, 3, 4]);
     let ids: Arc<[String]> = vec!["1".to_owned(), "4".to_owned()].into();
-    assert_eq!(rows(Node::Ids { values: ids, weight: Weight::None }).await, [1, 4]);
+    assert_eq!(rows(Node::Ids { values: ids, weight: Weight::None }), [1, 4]);
 }
 
-async fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u64) {
-    let (source, prepared) = prepared(&node).await;
+fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u64) {
+    let (source, prepared) = prepared(&node);
     let (totals, stop, deleted) = (Totals::new(Some(u64::MAX)), Stop::default(), RoaringBitmap::new());
     let mut top = Top::new(limit, true, cursor);
     let pass = Pass {
@@ -103,10 +95,10 @@ async fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32
     (found, totals.read().0)
 }
 
-#[tokio::test]
-async fn scores_add_up_and_order() {
+#[test]
+fn scores_add_up_and_order() {
     let node = Node::AtLeast(1, vec![text("disk", 0), text("full", 1)]);
-    let (found, total) = top(node, 2, None).await;
+    let (found, total) = top(node, 2, None);
     assert_eq!(total, 3);
     assert_eq!(found.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [3, 0]);
     // Row 3: "disk" twice and "full" once in three tokens, 2.6 on average.
@@ -115,33 +107,33 @@ async fn scores_add_up_and_order() {
     assert!((found[0].1 - expected).abs() < 1e-5, "{} is not {expected}", found[0].1);
 }
 
-#[tokio::test]
-async fn filters_do_not_score_and_optional_clauses_do() {
-    let (found, _) = top(Node::And(vec![keyword("error"), range(0, 9)]), 10, None).await;
+#[test]
+fn filters_do_not_score_and_optional_clauses_do() {
+    let (found, _) = top(Node::And(vec![keyword("error"), range(0, 9)]), 10, None);
     assert_eq!(found, [(0, 0.0), (3, 0.0)]);
     let optional = Node::AtLeast(0, vec![text("disk", 0)]);
-    let (found, _) = top(Node::And(vec![keyword("info"), optional]), 10, None).await;
+    let (found, _) = top(Node::And(vec![keyword("info"), optional]), 10, None);
     assert_eq!(found.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2, 4]);
     assert!(found[0].1 > 0.0 && found[1].1 == 0.0);
     let constant = Node::Constant(3.0, Box::new(keyword("error")));
-    assert_eq!(top(constant, 10, None).await.0, [(0, 3.0), (3, 3.0)]);
+    assert_eq!(top(constant, 10, None).0, [(0, 3.0), (3, 3.0)]);
 }
 
-#[tokio::test]
-async fn a_cursor_goes_on_behind_ties() {
+#[test]
+fn a_cursor_goes_on_behind_ties() {
     let all = || Node::All(Weight::Constant(1.0));
-    let (found, _) = top(all(), 2, None).await;
+    let (found, _) = top(all(), 2, None);
     assert_eq!(found, [(0, 1.0), (1, 1.0)]);
     let address = Some(Address { segment: 0, row: 1 });
-    let (found, total) = top(all(), 2, Some(Cursor { score: Some(1.0), address })).await;
+    let (found, total) = top(all(), 2, Some(Cursor { score: Some(1.0), address }));
     assert_eq!((found, total), (vec![(2, 1.0), (3, 1.0)], 5));
-    let (found, _) = top(all(), 2, Some(Cursor { score: Some(1.0), address: None })).await;
+    let (found, _) = top(all(), 2, Some(Cursor { score: Some(1.0), address: None }));
     assert!(found.is_empty());
 }
 
-#[tokio::test]
-async fn counts_come_from_the_index_where_nothing_is_deleted() {
-    let (source, prepared) = prepared(&keyword("info")).await;
+#[test]
+fn counts_come_from_the_index_where_nothing_is_deleted() {
+    let (source, prepared) = prepared(&keyword("info"));
     let inverted = source.inverted.as_ref();
     let none = RoaringBitmap::new();
     assert_eq!(build::known_count(&prepared, inverted, 5, &none).unwrap(), Some(3));
@@ -150,10 +142,10 @@ async fn counts_come_from_the_index_where_nothing_is_deleted() {
     assert_eq!(build::known_count(&Prepared::All(1.0), inverted, 5, &some).unwrap(), Some(4));
 }
 
-#[tokio::test]
-async fn totals_stop_beyond_what_is_tracked() {
+#[test]
+fn totals_stop_beyond_what_is_tracked() {
     let totals = Totals::new(Some(2));
-    let (source, prepared) = prepared(&Node::All(Weight::None)).await;
+    let (source, prepared) = prepared(&Node::All(Weight::None));
     let (stop, deleted) = (Stop::default(), RoaringBitmap::new());
     let pass = Pass {
         segment: 0,

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use millrace_storage::mapping::Mapping;
@@ -99,6 +99,9 @@ pub(crate) struct ScanOptions {
     pub global_statistics: bool,
     /// Where a continued search goes on, where the order is by score or address.
     pub cursor: Option<Cursor>,
+    /// First sort value of the point where a continued search goes on, where the order is by a key
+    /// and a filter above the scan leaves out what is before the point.
+    pub after_key: Option<ScalarValue>,
     /// Matches after which a shard stops; 0 is without bound.
     pub terminate_after: u64,
 }

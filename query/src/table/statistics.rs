@@ -1,30 +1,28 @@
 //! Statistics of scored terms: looked up once a shard, shared by the partitions of a scan.
 
-use std::sync::Arc;
-
-use tokio::sync::OnceCell;
+use std::sync::{Arc, OnceLock};
 
 use super::TableSnapshot;
 use super::node::{Resolved, StatisticsTerm, TermStatistics};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::score::bm25::{Bm25, Statistics};
 use crate::score::reader::Inverted;
 
 /// The scoring functions of each shard.
 #[derive(Debug)]
 pub(crate) struct Functions {
-    shards: Vec<OnceCell<Arc<Vec<Arc<Bm25>>>>>,
+    shards: Vec<OnceLock<Arc<Vec<Arc<Bm25>>>>>,
     global: bool,
 }
 
 impl Functions {
     /// Makes the functions of so many shards; `global` joins the statistics of all of them.
     pub(crate) fn new(shards: u32, global: bool) -> Self {
-        Self { shards: (0..shards).map(|_| OnceCell::new()).collect(), global }
+        Self { shards: (0..shards).map(|_| OnceLock::new()).collect(), global }
     }
 
     /// Returns the functions of a shard of an index.
-    pub(crate) async fn of(
+    pub(crate) fn of(
         &self,
         snapshot: &TableSnapshot,
         resolved: &[Option<Resolved>],
@@ -36,35 +34,35 @@ impl Functions {
             return Ok(Arc::default());
         }
         let Some(cell) = self.shards.get(shard as usize) else { return Ok(Arc::default()) };
-        let functions = cell
-            .get_or_try_init(|| async {
-                let mut sums = vec![Statistics::default(); own.statistics.len()];
-                for segment in &snapshot.segments {
-                    if !self.global && segment.shard != shard {
-                        continue;
-                    }
-                    let Some(Some(theirs)) = resolved.get(segment.index) else { continue };
-                    let inverted = segment.reader.inverted().await?;
-                    for (sum, wanted) in sums.iter_mut().zip(&own.statistics) {
-                        let found = match segment.index == index {
-                            true => Some(wanted),
-                            // Another index numbers its paths otherwise: names join them.
-                            false => theirs
-                                .statistics
-                                .iter()
-                                .find(|other| other.field == wanted.field && other.term == wanted.term),
-                        };
-                        if let Some(found) = found {
-                            add(sum, found, inverted.as_ref())?;
-                        }
-                    }
+        if let Some(functions) = cell.get() {
+            return Ok(Arc::clone(functions));
+        }
+        let mut sums = vec![Statistics::default(); own.statistics.len()];
+        for segment in &snapshot.segments {
+            if !self.global && segment.shard != shard {
+                continue;
+            }
+            let Some(Some(theirs)) = resolved.get(segment.index) else { continue };
+            let inverted = segment.reader.inverted()?;
+            for (sum, wanted) in sums.iter_mut().zip(&own.statistics) {
+                let found = match segment.index == index {
+                    true => Some(wanted),
+                    // Another index numbers its paths otherwise: names join them.
+                    false => theirs
+                        .statistics
+                        .iter()
+                        .find(|other| other.field == wanted.field && other.term == wanted.term),
+                };
+                if let Some(found) = found {
+                    add(sum, found, inverted.as_ref())?;
                 }
-                let function =
-                    |(sum, wanted): (&Statistics, &TermStatistics)| Arc::new(Bm25::new(wanted.boost, *sum));
-                Ok::<_, Error>(Arc::new(sums.iter().zip(&own.statistics).map(function).collect::<Vec<_>>()))
-            })
-            .await?;
-        Ok(Arc::clone(functions))
+            }
+        }
+        let function =
+            |(sum, wanted): (&Statistics, &TermStatistics)| Arc::new(Bm25::new(wanted.boost, *sum));
+        let functions = Arc::new(sums.iter().zip(&own.statistics).map(function).collect::<Vec<_>>());
+        // Partitions that came here together computed the same.
+        Ok(Arc::clone(cell.get_or_init(|| functions)))
     }
 }
 

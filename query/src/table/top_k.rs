@@ -1,7 +1,9 @@
-//! The rule that lets a scan keep the best rows only.
+//! The rule that lets a scan leave out rows that cannot be among the first.
 //!
 //! `SortExec` with a fetch, by score or by address, directly over a scan needs no more of each
-//! partition than the fetch: the scan then keeps a bounded heap and may end early.
+//! partition than the fetch: the scan then keeps a bounded heap and may end early. By a number, the
+//! scan compares what it knows of segments and pages with the rows it has met. The filter of a
+//! continued search may lie between.
 
 use std::sync::Arc;
 
@@ -12,9 +14,11 @@ use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-use super::scan::{IndexScanExec, TopRows};
+use super::scan::IndexScanExec;
 use super::{ROW, SCORE, SEGMENT};
 
 /// The rule.
@@ -29,18 +33,12 @@ impl PhysicalOptimizerRule for TopKIntoScan {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
-            let (Some(limit), Some(scan)) = (sort.fetch(), sort.input().downcast_ref::<IndexScanExec>())
-            else {
+            let Some(input) = sort.fetch().and_then(|limit| narrowed(sort, limit)) else {
                 return Ok(Transformed::no(node));
             };
-            let Some(by_score) = order(sort.expr()) else { return Ok(Transformed::no(node)) };
-            if !scan.is_keyless() {
-                return Ok(Transformed::no(node));
-            }
-            let scan = Arc::new(scan.with_top(TopRows { limit, by_score }));
-            let sort = SortExec::new(sort.expr().clone(), scan)
+            let sort = SortExec::new(sort.expr().clone(), input?)
                 .with_preserve_partitioning(sort.preserve_partitioning())
-                .with_fetch(Some(limit));
+                .with_fetch(sort.fetch());
             Ok(Transformed::yes(Arc::new(sort) as Arc<dyn ExecutionPlan>))
         })
         .data()
@@ -53,6 +51,32 @@ impl PhysicalOptimizerRule for TopKIntoScan {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The input of a sort, with a scan that knows how much of it is wanted.
+fn narrowed(sort: &SortExec, limit: usize) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+    if let Some(scan) = sort.input().downcast_ref::<IndexScanExec>() {
+        let scan = match order(sort.expr()) {
+            Some(by_score) => scan.with_best(limit, by_score),
+            None => by_key(scan, sort.expr(), limit, false),
+        };
+        return Some(Ok(Arc::new(scan?)));
+    }
+    let filter = sort.input().downcast_ref::<FilterExec>()?;
+    let scan = by_key(filter.input().downcast_ref()?, sort.expr(), limit, true)?;
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+    Some(Arc::clone(sort.input()).replace_children(vec![Arc::new(scan)], options))
+}
+
+fn by_key(
+    scan: &IndexScanExec,
+    expressions: &LexOrdering,
+    limit: usize,
+    continued: bool,
+) -> Option<IndexScanExec> {
+    let first = expressions.first();
+    let column = first.expr.downcast_ref::<Column>()?;
+    scan.with_first(column.name(), first.options.descending, limit, continued)
 }
 
 /// Whether an order is by score (`true`) or by address alone (`false`).

@@ -31,16 +31,43 @@ impl Store {
         Self { engine, service, clock, principal, _directory: directory }
     }
 
+    /// Creates an index of the given body.
+    pub(crate) async fn create(&self, index: &str, body: &Value) {
+        let now_ms = self.engine.clock().now_ms();
+        let decide = |metadata: &millrace_storage::metadata::Metadata| {
+            metadata.create_index(index, body, now_ms, uuid::Uuid::new_v4())
+        };
+        self.engine.change(&self.principal, decide).await.unwrap();
+    }
+
     /// Indexes documents under ids 1, 2, … and makes them visible.
     pub(crate) async fn index(&self, index: &str, documents: &[Value]) {
-        let ops = documents
-            .iter()
-            .enumerate()
-            .map(|(at, document)| WriteOp {
+        let numbered = documents.iter().enumerate();
+        let writes = numbered.map(|(at, document)| ((at + 1).to_string(), Some(document.clone())));
+        self.write(index, writes.collect()).await;
+    }
+
+    /// Indexes and deletes documents and makes that visible.
+    pub(crate) async fn write(&self, index: &str, writes: Vec<(String, Option<Value>)>) {
+        self.write_with(index, writes, RefreshPolicy::Immediate).await;
+    }
+
+    /// Indexes and deletes documents; searches see that later.
+    pub(crate) async fn write_unseen(&self, index: &str, writes: Vec<(String, Option<Value>)>) {
+        self.write_with(index, writes, RefreshPolicy::None).await;
+    }
+
+    async fn write_with(&self, index: &str, writes: Vec<(String, Option<Value>)>, refresh: RefreshPolicy) {
+        let ops = writes
+            .into_iter()
+            .map(|(id, document)| WriteOp {
                 index: index.into(),
-                id: Some((at + 1).to_string()),
+                id: Some(id),
                 routing: None,
-                action: Action::Index(Bytes::from(document.to_string())),
+                action: match document {
+                    Some(document) => Action::Index(Bytes::from(document.to_string())),
+                    None => Action::Delete,
+                },
                 version: None,
                 if_seq_no: None,
                 if_primary_term: None,
@@ -48,11 +75,8 @@ impl Store {
                 doc_type: "_doc".into(),
             })
             .collect();
-        let outcomes = self
-            .engine
-            .write(&self.principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10))
-            .await
-            .unwrap();
+        let outcomes =
+            self.engine.write(&self.principal, ops, refresh, Duration::from_secs(10)).await.unwrap();
         for outcome in outcomes {
             outcome.unwrap();
         }

@@ -1,7 +1,10 @@
 //! Searches over a real store.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod answers;
 mod delete_by_query;
 mod fixture;
+mod property;
+mod robustness;
 mod scroll;
 mod search;

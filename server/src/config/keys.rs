@@ -59,13 +59,13 @@ pub(crate) static KEYS: &[Key] = &[
     key(
         "storage.memtable_max_bytes",
         Kind::Bytes(MB),
-        "256MB",
+        "128MB",
         "unflushed documents over all shards; beyond it writers wait, then are refused with 429",
     ),
     key(
         "storage.flush_bytes",
         Kind::Bytes(KB),
-        "64MB",
+        "32MB",
         "documents in one shard's memtable that start a flush",
     ),
     key(

@@ -15,9 +15,11 @@ use crate::{Error, Result};
 
 /// Builds the bundle of freshly written rows.
 ///
+/// A value too long for a term is left out: documents are checked with
+/// [`check_term`](super::check_term) before they are acknowledged.
+///
 /// # Errors
-/// A term over 32,766 bytes is an invalid-input error that names the field (documents are checked
-/// with [`check_term`](super::check_term) before they are acknowledged).
+/// An analyzer that the mapping names is missing.
 pub fn build(mapping: &Mapping, chunk: &Chunk) -> Result<Vec<u8>> {
     build_fields(&fields::of_mapping(mapping)?, chunk)
 }

@@ -4,7 +4,8 @@
 //! remove, and the sync of a directory. [`SystemDisk`] is the operating system's file system.
 //! [`SimulatedDisk`] keeps files in memory and, on a simulated power loss, drops or keeps in part
 //! whatever was not synced, so that "what is acknowledged survives" is a test. The write-ahead log
-//! ([`crate::wal`]) and the local object store ([`crate::objects`]) write through it.
+//! ([`crate::wal`]) and the local object store ([`crate::objects`]) write through it. Files under
+//! construction, which no crash needs to keep, are ordinary files until [`Disk::import`] takes them.
 //!
 //! What a caller may rely on, and no more:
 //! - a file's contents are durable up to what was appended before its last successful sync;
@@ -63,6 +64,9 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn sync_file(&self, path: &Path) -> Result<()>;
     /// Renames within a file system, replacing an existing target.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Moves a finished file of the local file system, a *scratch file* that was not written through
+    /// this trait, to the new name `to`, and makes its contents durable. The name is not synced.
+    fn import(&self, scratch: &Path, to: &Path) -> Result<()>;
     /// Gives a file a second name; an existing target is an error.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file; a missing one is no error.

@@ -31,7 +31,8 @@ use crate::{Error, Result};
 /// An in-memory disk with power loss, kill and injected faults. Clones share one disk.
 ///
 /// Every mutating call (create, append, sync, rename, link, remove, mkdir, sync of a directory) is
-/// one operation; [`Disk::truncate`] is two.
+/// one operation; [`Disk::truncate`] is two, [`Disk::import`] (of a simulated file, or of one of the
+/// real file system) as many as the calls that it stands for.
 #[derive(Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -281,6 +282,18 @@ impl Disk for SimulatedDisk {
             Ok(())
         };
         self.state.lock().operate(rename).map_err(|error| Error::io("rename", from, error))
+    }
+
+    fn import(&self, scratch: &Path, to: &Path) -> Result<()> {
+        if self.metadata(scratch).is_ok() {
+            self.sync_file(scratch)?;
+            return self.rename(scratch, to);
+        }
+        let bytes = std::fs::read(scratch).map_err(|error| Error::io("read", scratch, error))?;
+        let mut file = self.create(to)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        std::fs::remove_file(scratch).map_err(|error| Error::io("remove", scratch, error))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {

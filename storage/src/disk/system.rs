@@ -104,6 +104,20 @@ impl Disk for SystemDisk {
         std::fs::rename(from, to).map_err(|error| Error::io("rename", from, error))
     }
 
+    fn import(&self, scratch: &Path, to: &Path) -> Result<()> {
+        match std::fs::rename(scratch, to) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                std::fs::copy(scratch, to).map_err(|error| Error::io("copy", scratch, error))?;
+                self.sync_file(to)?;
+                self.remove(scratch)
+            }
+            other => {
+                other.map_err(|error| Error::io("rename", scratch, error))?;
+                self.sync_file(to)
+            }
+        }
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
         std::fs::hard_link(from, to).map_err(|error| Error::io("link", to, error))
     }

@@ -215,7 +215,12 @@ fn store(
                 match &field.normalizer {
                     None => columns.push_str(id, text.as_bytes())?,
                     Some(normalizer) => match mapping.analyzers().normalize(normalizer, text) {
-                        Some(normalized) => columns.push_str(id, normalized.as_bytes())?,
+                        Some(normalized) => {
+                            if field.index {
+                                check_term(&field.path, normalized.as_bytes())?;
+                            }
+                            columns.push_str(id, normalized.as_bytes())?;
+                        }
                         None => {
                             return Err(Cause::argument(format!(
                                 "normalizer [{normalizer}] not found for field [{}]",

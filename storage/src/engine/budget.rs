@@ -14,11 +14,13 @@ pub(super) struct Budget {
     max: u64,
     used: AtomicU64,
     freed: Notify,
+    /// Requests that wait.
+    waiting: AtomicU64,
 }
 
 impl Budget {
     pub(super) fn new(max: u64) -> Self {
-        Self { max, used: AtomicU64::new(0), freed: Notify::new() }
+        Self { max, used: AtomicU64::new(0), freed: Notify::new(), waiting: AtomicU64::new(0) }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -27,6 +29,11 @@ impl Budget {
 
     pub(super) fn max(&self) -> u64 {
         self.max
+    }
+
+    /// Whether requests wait for memory.
+    pub(super) fn waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Adds bytes that are held from now on.
@@ -59,7 +66,10 @@ impl Budget {
             if taken.is_ok() {
                 return Ok(Reservation { budget: self, bytes });
             }
-            if tokio::time::timeout_at(deadline, freed).await.is_err() {
+            let waiting = Waiting::new(&self.waiting);
+            let waited = tokio::time::timeout_at(deadline, freed).await;
+            drop(waiting);
+            if waited.is_err() {
                 return Err(Error::Rejected(format!(
                     "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
                     self.max,
@@ -67,6 +77,22 @@ impl Budget {
                 )));
             }
         }
+    }
+}
+
+/// Counts a request that waits, also one that is given up.
+struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

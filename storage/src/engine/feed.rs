@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Engine, Inner};
 use crate::wal::{Frame, FrameNumber, Wal};
-use crate::{Config, Lane, Result};
+use crate::{Config, Error, Lane, Result};
 
 /// Size of the log, in multiples of its ordinary bound, beyond which leases end.
 const MAX_LEASE_LOGS: u64 = 8;
@@ -25,6 +25,11 @@ pub(super) struct Leases {
 }
 
 impl Leases {
+    /// Whether nobody reads.
+    pub(super) fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
     /// Least position that still holds the log; ends all leases when the log has grown too large.
     pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
         if wal.bytes() > config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS) && !self.positions.is_empty() {
@@ -85,7 +90,7 @@ impl FeedReader {
     /// # Errors
     /// The log has stopped or cannot be read.
     pub async fn next(&mut self) -> Result<FeedItem> {
-        if self.buffered.is_empty() {
+        while self.buffered.is_empty() {
             let wal = Arc::clone(self.inner.wal()?);
             let first = wal.first_frame();
             if self.next < first {
@@ -95,22 +100,24 @@ impl FeedReader {
             }
             wal.synced(self.next).await?;
             let from = self.next;
-            let frames =
-                self.inner.env().compute.run(Lane::Foreground, move || wal.read(from, READ_BYTES)).await?;
-            self.buffered.extend(frames);
+            let log = Arc::clone(&wal);
+            let read =
+                self.inner.env().compute.run(Lane::Foreground, move || log.read(from, READ_BYTES)).await;
+            match read {
+                Ok(frames) if !frames.is_empty() => self.buffered.extend(frames),
+                Ok(_) => return Err(Error::Internal(format!("frame {from} is durable but was not read"))),
+                // The log was cut after the lease had ended: the next look tells the gap.
+                Err(Error::IllegalArgument(_)) if from < wal.first_frame() => {}
+                Err(error) => return Err(error),
+            }
         }
         match self.buffered.pop_front() {
             Some((number, frame)) if number == self.next => {
                 self.advance(number + 1);
                 Ok(FeedItem::Frame(number, frame))
             }
-            Some((number, frame)) => {
-                let gap = FeedItem::Gap { from: self.next, to: number };
-                self.buffered.push_front((number, frame));
-                self.advance(number);
-                Ok(gap)
-            }
-            None => Err(crate::Error::Internal(format!("frame {} is durable but was not read", self.next))),
+            Some((number, _)) => Err(Error::Internal(format!("frame {number} was read for {}", self.next))),
+            None => Err(Error::Internal(format!("frame {} is durable but was not read", self.next))),
         }
     }
 
@@ -121,9 +128,8 @@ impl FeedReader {
 
     fn advance(&mut self, next: FrameNumber) {
         self.next = next;
-        if let Some(position) = self.inner.leases.lock().positions.get_mut(&self.lease) {
-            *position = next;
-        }
+        // Also where the lease has ended: a reader that goes on has a new one from here.
+        self.inner.leases.lock().positions.insert(self.lease, next);
     }
 }
 

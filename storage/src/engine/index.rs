@@ -7,13 +7,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::types::{IndexFigures, ShardSnapshot, Snapshot};
+use super::types::{IndexFigures, SegmentFigures, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
-use crate::shard::{RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
+use crate::shard::{Guard, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
 use crate::{Error, Result, SharedClock};
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,6 +26,8 @@ pub struct Index {
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: Mutex<()>,
+    /// Version of the mapping that the catalog is known to have.
+    pub(super) saved_mapping: AtomicU64,
     shards: Vec<Arc<Shard>>,
     last_search_ms: AtomicI64,
     next_shard: AtomicU64,
@@ -46,6 +48,7 @@ impl Index {
         env: &Env,
         clock: &SharedClock,
     ) -> Self {
+        let saved_mapping = AtomicU64::new(mapping.version());
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
         for loaded in segments {
@@ -65,6 +68,7 @@ impl Index {
             meta: ArcSwap::new(meta),
             mapping,
             mapping_change: Mutex::new(()),
+            saved_mapping,
             shards,
             last_search_ms: AtomicI64::new(i64::MIN / 2),
             next_shard: AtomicU64::new(0),
@@ -137,7 +141,7 @@ impl Index {
         let (interval_ms, explicit) = refresh_interval(&meta);
         if idle && !explicit && interval_ms >= 0 {
             for shard in &self.shards {
-                if shard.refresh_facts(now).0 {
+                if shard.lock().dirty() {
                     shard.refresh(&self.env, now).await?;
                 }
             }
@@ -155,17 +159,22 @@ impl Index {
     }
 
     /// Whether a shard's refresh is due now.
-    pub(super) fn refresh_due(&self, shard: &Shard, now_ms: i64) -> bool {
+    pub(super) fn refresh_due(&self, shard: &Guard<'_>, now_ms: i64) -> bool {
         let (interval_ms, explicit) = refresh_interval(&self.meta());
-        let (dirty, waited_for, since_refresh_ms) = shard.refresh_facts(now_ms);
+        let (waited_for, since_refresh_ms) = shard.refresh_wanted(now_ms);
         refresh_due(&RefreshFacts {
-            dirty,
+            dirty: shard.dirty(),
             waited_for,
             interval_ms,
             explicit,
             since_refresh_ms,
             since_search_ms: now_ms - self.last_search_ms.load(Ordering::Relaxed),
         })
+    }
+
+    /// Lists the sizes of the segments that searches see, shard by shard.
+    pub fn segments(&self) -> Vec<Vec<SegmentFigures>> {
+        self.shards.iter().map(|shard| shard.segment_figures()).collect()
     }
 
     /// Counts live documents, deleted rows and bytes.

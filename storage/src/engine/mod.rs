@@ -26,6 +26,7 @@ use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::types::*;
+use crate::catalog::Catalog;
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
@@ -50,7 +51,7 @@ struct Inner {
     services: Services,
     metadata: ArcSwap<Metadata>,
     /// Held while the metadata changes.
-    metadata_change: AsyncMutex<()>,
+    metadata_change: Arc<AsyncMutex<()>>,
     indices: RwLock<HashMap<Arc<str>, Arc<Index>>>,
     budget: Budget,
     ids: Mutex<IdGenerator>,
@@ -93,15 +94,25 @@ impl Engine {
     /// The directory is locked or cannot be written, the log or the catalog is corrupt, the object
     /// store cannot be reached.
     pub async fn open(config: Config, clock: SharedClock) -> Result<Arc<Self>> {
-        Self::open_on(config, clock, Arc::new(SystemDisk)).await
+        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None).await?)
     }
 
-    /// Opens the store on a given disk; the simulated one makes power loss a test.
+    /// Opens the store on a given disk and catalog; simulated ones make power loss a test. Files
+    /// under construction and the cache of remote files are of no value after a crash, and lie in the
+    /// real directory `data_dir` all the same.
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub async fn open_on(config: Config, clock: SharedClock, disk: Arc<dyn Disk>) -> Result<Arc<Self>> {
-        let inner = recovery::open(config, clock, disk).await?;
+    pub async fn open_with(
+        config: Config,
+        clock: SharedClock,
+        disk: Arc<dyn Disk>,
+        catalog: Arc<dyn Catalog>,
+    ) -> Result<Arc<Self>> {
+        Self::start(recovery::open(config, clock, disk, Some(catalog)).await?)
+    }
+
+    fn start(inner: Arc<Inner>) -> Result<Arc<Self>> {
         let upkeep = tokio::spawn(upkeep::run(Arc::clone(&inner)));
         Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)) }))
     }
@@ -155,11 +166,20 @@ impl Engine {
     {
         let inner = &self.inner;
         inner.check_accepting()?;
-        let _one = inner.metadata_change.lock().await;
+        let one = Arc::clone(&inner.metadata_change).lock_owned().await;
         let current = inner.metadata.load_full();
         let changes = decide(&current)?;
         if changes.is_empty() {
             return Ok(());
+        }
+        for change in &changes {
+            // Settings that the mapping cannot live with are refused before they are stored.
+            if let MetadataChange::PutIndex { meta, .. } = change
+                && let Ok(index) = self.index(&meta.name)
+                && index.meta().uuid == meta.uuid
+            {
+                index.mapping().with_settings(&meta.settings)?;
+            }
         }
         let mut created: Vec<Arc<Index>> = Vec::new();
         let mut mappings = Vec::new();
@@ -173,48 +193,20 @@ impl Engine {
                 };
                 mappings.push((meta.uuid, mapping.encode()));
                 let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), inner.env(), &inner.clock);
-                for shard in index.shards() {
-                    shard.lock().raise_term(1);
-                }
                 created.push(Arc::new(index));
             }
         }
-        inner.services.catalog.change(&changes, &mappings).await?;
-        tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changed");
-        let mut closed = Vec::new();
-        {
-            let mut indices = inner.indices.write();
-            for change in &changes {
-                match change {
-                    MetadataChange::PutIndex { meta, .. } => {
-                        if let Some(index) = created.iter().find(|index| index.meta().uuid == meta.uuid) {
-                            indices.insert(Arc::clone(&meta.name), Arc::clone(index));
-                        }
-                        if let Some(index) = indices.get(&meta.name) {
-                            if !meta.open && index.meta().open {
-                                closed.push(Arc::clone(index));
-                            }
-                            index.set_meta(Arc::clone(meta))?;
-                        }
-                    }
-                    MetadataChange::DeleteIndex { name, uuid } => {
-                        if indices.get(name).is_some_and(|index| index.meta().uuid == *uuid)
-                            && let Some(index) = indices.remove(name)
-                        {
-                            inner.forget(&index);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            inner.metadata.store(Arc::new(current.apply(&changes)));
-        }
-        for index in closed {
-            self.flush(&[index]).await?;
-        }
-        Ok(())
+        tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
+        // A task of its own: a caller that goes away must not part the catalog from the memory.
+        let inner = Arc::clone(inner);
+        let applied = tokio::spawn(async move {
+            let _one = one;
+            inner.services.catalog.change(&changes, &mappings).await?;
+            inner.apply_change(&current, &changes, &created)
+        });
+        let closed = applied.await.unwrap_or_else(|e| Err(Error::Internal(format!("change ended: {e}"))))?;
+        self.flush(&closed).await
     }
-
     /// Returns a running index by its concrete name.
     ///
     /// # Errors
@@ -248,14 +240,8 @@ impl Engine {
             }
             self.inner.log_mapping(&index, &merged)?
         };
-        self.inner.wal()?.synced(frame).await?;
-        // The log is cut by what shards have committed, which a mapping alone does not hold back.
-        let meta = index.meta();
-        let commit = crate::catalog::Commit {
-            mappings: vec![(meta.uuid, index.mapping().encode())],
-            ..Default::default()
-        };
-        self.inner.services.catalog.commit(&commit).await
+        // The catalog learns of it before the log is cut.
+        self.inner.wal()?.synced(frame).await
     }
 
     /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
@@ -326,7 +312,7 @@ impl Engine {
                 self.inner.flush_shard(shard).await?;
             }
         }
-        self.inner.cut_log()
+        self.inner.cut_log().await
     }
 
     /// Compacts each shard to at most so many segments, after a flush.
@@ -337,7 +323,7 @@ impl Engine {
         self.flush(indices).await?;
         for index in indices {
             for shard in index.shards() {
-                while shard.compact(&self.inner.services, Some(max_segments)).await? {}
+                while self.inner.compact_shard(shard, Some(max_segments)).await? {}
             }
         }
         Ok(())
@@ -374,12 +360,46 @@ impl Drop for Engine {
 }
 
 impl Inner {
+    /// Makes what the catalog has accepted true in memory; returns the indices that were closed by it.
+    fn apply_change(
+        &self,
+        current: &Metadata,
+        changes: &[MetadataChange],
+        created: &[Arc<Index>],
+    ) -> Result<Vec<Arc<Index>>> {
+        let mut closed = Vec::new();
+        let mut indices = self.indices.write();
+        for change in changes {
+            match change {
+                MetadataChange::PutIndex { meta, .. } => {
+                    if let Some(index) = created.iter().find(|index| index.meta().uuid == meta.uuid) {
+                        indices.insert(Arc::clone(&meta.name), Arc::clone(index));
+                    }
+                    if let Some(index) = indices.get(&meta.name) {
+                        if !meta.open && index.meta().open {
+                            closed.push(Arc::clone(index));
+                        }
+                        index.set_meta(Arc::clone(meta))?;
+                    }
+                }
+                MetadataChange::DeleteIndex { name, uuid } => {
+                    if indices.get(name).is_some_and(|index| index.meta().uuid == *uuid)
+                        && let Some(index) = indices.remove(name)
+                    {
+                        self.forget(&index);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.metadata.store(Arc::new(current.apply(changes)));
+        Ok(closed)
+    }
+
     /// Lets go of a deleted index: its memory now, its files with their last user.
     fn forget(&self, index: &Index) {
         for shard in index.shards() {
-            let (bytes, _) = shard.lock().unflushed();
-            self.budget.free(bytes);
-            shard.discard();
+            self.budget.free(shard.close());
         }
     }
 }

@@ -4,14 +4,14 @@
 //! log has the rest. Replay parses logged documents by the mapping that was current when they were
 //! logged (mapping changes are in the log, in order) and keeps the versions that were decided then.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path as FilePath;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
-use object_store::path::Path as ObjectPath;
+use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
@@ -21,27 +21,38 @@ use super::budget::Budget;
 use super::index::{Index, LoadedSegment};
 use super::write::RowMeta;
 use super::{Inner, feed, upkeep};
-use crate::catalog::{SegmentRecord, open_sqlite};
+use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
 use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
 use crate::objects::Objects;
 use crate::routing::IdGenerator;
-use crate::segment::{BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path};
-use crate::shard::{Applied, Services};
+use crate::segment::{
+    BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
+};
+use crate::shard::{Applied, Probed, Services};
 use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
-pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>) -> Result<Arc<Inner>> {
+/// Opens everything below the data directory; `catalog` is the SQLite file there where none is given.
+pub(super) async fn open(
+    config: Config,
+    clock: SharedClock,
+    disk: Arc<dyn Disk>,
+    catalog: Option<Arc<dyn Catalog>>,
+) -> Result<Arc<Inner>> {
     let dir = config.data_dir.clone();
-    std::fs::create_dir_all(&dir).map_err(|e| Error::io("create data directory", &dir, e))?;
+    disk.create_dir_all(&dir)?;
     let lock = disk.lock(&dir.join("lock"))?;
     let scratch = dir.join("scratch");
     clear_scratch(&scratch)?;
     let compute = Compute::start(config.compute_threads)?;
     let objects = Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?);
-    let catalog = open_sqlite(&dir.join("catalog.sqlite")).await?;
+    let catalog = match catalog {
+        Some(catalog) => catalog,
+        None => open_sqlite(&dir.join("catalog.sqlite")).await?,
+    };
     let env = Env {
         objects: Arc::clone(&objects),
         compute,
@@ -52,22 +63,27 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
     let state = catalog.load().await?;
     let metadata = Metadata::default().apply(&state.metadata);
     let indices = load_indices(&metadata, &state, &env, &clock).await?;
-    let known: HashSet<Uuid> = state.segments.iter().map(|s| s.id).collect();
-    // Listed before anything is written: what replay or the first flush adds is no orphan.
-    let orphans = list_orphans(&objects, &known).await?;
+    // Listed before anything is written: a file that is made from here on is no orphan.
+    let orphans = find_orphans(&objects, &state.segments).await?;
+    let known_frames = state.checkpoints.iter().map(|c| c.next_frame).max().unwrap_or(0);
+    let mut ids = IdGenerator::new(rand::random());
+    for (_, greatest) in state.segments.iter().filter_map(|s| s.generated_ids.as_ref()) {
+        ids.observe(greatest);
+    }
     let services = Services {
         env,
         catalog: Arc::clone(&catalog),
         wal: Arc::new(OnceLock::new()),
+        commits: Arc::new(AsyncMutex::new(())),
         scratch: Arc::from(scratch.as_path()),
     };
     let inner = Arc::new(Inner {
         budget: Budget::new(config.memtable_max_bytes),
         clock,
         metadata: ArcSwap::from_pointee(metadata),
-        metadata_change: AsyncMutex::new(()),
+        metadata_change: Arc::new(AsyncMutex::new(())),
         indices: RwLock::new(indices),
-        ids: Mutex::new(IdGenerator::new(rand::random())),
+        ids: Mutex::new(ids),
         upkeep: Notify::new(),
         flushes: Semaphore::new(1),
         compactions: Semaphore::new(1),
@@ -81,34 +97,43 @@ pub(super) async fn open(config: Config, clock: SharedClock, disk: Arc<dyn Disk>
     let replayed = {
         let inner = Arc::clone(&inner);
         let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || replay(&inner, &disk, &runtime))
+        tokio::task::spawn_blocking(move || replay(&inner, &disk, known_frames, &runtime))
             .await
             .map_err(|e| Error::Internal(format!("replay stopped: {e}")))??
     };
     if inner.services.wal.set(Arc::new(replayed)).is_err() {
         return Err(Error::Internal("the log was opened twice".to_owned()));
     }
+    raise_terms(&inner).await;
+    tokio::spawn(async move {
+        if let Err(error) = delete_orphans(&objects, orphans).await {
+            tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
+        }
+    });
+    Ok(inner)
+}
+
+/// Begins a new primary term in every shard, durably: what an earlier process showed and lost may
+/// have the sequence numbers of what this one writes, but not their term.
+async fn raise_terms(inner: &Inner) {
+    let mut commit = Commit::default();
     for index in inner.all_indices() {
         for shard in index.shards() {
             let mut guard = shard.lock();
             let term = guard.primary_term() + 1;
             guard.raise_term(term);
+            commit.checkpoints.push(guard.checkpoint());
         }
     }
-    if !orphans.is_empty() {
-        tokio::spawn(async move {
-            match delete_orphans(&objects, &orphans).await {
-                Ok(()) => tracing::info!(orphans = orphans.len(), "orphan files deleted"),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
-                }
-            }
-        });
+    if !commit.checkpoints.is_empty()
+        && let Err(error) = inner.services.catalog.commit(&commit).await
+    {
+        // A full disk is no reason not to serve reads.
+        tracing::warn!(%error, "cannot store the new primary terms; the next flushes will");
     }
-    Ok(inner)
 }
 
-fn clear_scratch(scratch: &Path) -> Result<()> {
+fn clear_scratch(scratch: &FilePath) -> Result<()> {
     match std::fs::remove_dir_all(scratch) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -151,12 +176,17 @@ async fn load_indices(
 }
 
 /// Opens the log and applies what is not in segments yet. Blocks.
-fn replay(inner: &Arc<Inner>, disk: &Arc<dyn Disk>, runtime: &Handle) -> Result<Wal> {
+fn replay(
+    inner: &Arc<Inner>,
+    disk: &Arc<dyn Disk>,
+    known_frames: FrameNumber,
+    runtime: &Handle,
+) -> Result<Wal> {
     let by_uuid: HashMap<Uuid, Arc<Index>> =
         inner.all_indices().into_iter().map(|index| (index.meta().uuid, index)).collect();
     let dir = inner.config.data_dir.join("wal");
     let (mut frames, mut operations) = (0u64, 0u64);
-    let wal = Wal::open(Arc::clone(disk), &dir, &inner.config, &mut |number, frame| {
+    let wal = Wal::open(Arc::clone(disk), &dir, &inner.config, known_frames, &mut |number, frame| {
         frames += 1;
         operations += apply_frame(inner, &by_uuid, number, frame)?;
         if inner.budget.used() > inner.budget.max() {
@@ -215,6 +245,19 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     if ops.first_seq_no < guard.committed_below() {
         return Ok(0);
     }
+    if ops.first_seq_no != guard.next_seq_no() {
+        return Err(Error::Corrupt {
+            file: format!("log frame {number}"),
+            offset: 0,
+            reason: format!(
+                "operations of shard {} of [{}] begin at sequence number {}, expected {}: a part of the log is missing",
+                ops.shard,
+                index.meta().name,
+                ops.first_seq_no,
+                guard.next_seq_no()
+            ),
+        });
+    }
     guard.raise_term(ops.primary_term);
     let now_ms = inner.clock.now_ms();
     let generated = ops.ops.iter().all(|op| op.generated);
@@ -223,7 +266,6 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     let mut ends = Vec::new();
     let mut rows = RowMeta::with_capacity(ops.ops.len(), generated);
     let mut routings = Vec::new();
-    let mut recorded = Vec::with_capacity(ops.ops.len());
     for (seq_no, op) in (ops.first_seq_no..).zip(&ops.ops) {
         let id = std::str::from_utf8(&op.id).map_err(|_| Error::Corrupt {
             file: format!("log frame {number}"),
@@ -246,10 +288,9 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             }
         };
         // Looked up one by one: an operation may replace a row of this very frame.
-        let replaces = if op.generated { None } else { guard.find(id)?.and_then(|found| found.1) };
+        let replaces = if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
         let applied = Applied { id: id.into(), seq_no, version: op.version, row, replaces };
-        guard.record(&applied, generated, now_ms);
-        recorded.push(());
+        guard.record(applied, generated, now_ms);
     }
     let (chunk, mapping) = builder.finish();
     if mapping.version() > index.mapping().version() {
@@ -272,26 +313,43 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     });
     let bytes = guard.apply(mem, &[], number, now_ms);
     inner.budget.add(bytes);
-    Ok(recorded.len() as u64)
+    if let Some(id) = ops.ops.iter().rfind(|op| op.generated).and_then(|op| std::str::from_utf8(&op.id).ok())
+    {
+        inner.ids.lock().observe(id);
+    }
+    Ok(ops.ops.len() as u64)
 }
 
-/// Lists the files of segments that the catalog does not know: what a crash left of an unfinished
-/// commit, or of a segment that was replaced.
-async fn list_orphans(objects: &Objects, known: &HashSet<Uuid>) -> Result<Vec<ObjectPath>> {
+/// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
+/// the catalog does not know, and deletes files of other generations than it knows. The latter are
+/// deleted here, since the next generation will have the same name.
+async fn find_orphans(objects: &Objects, segments: &[SegmentRecord]) -> Result<Vec<Path>> {
+    let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
     let mut orphans = Vec::new();
     for object in objects.list(None).await? {
         let path = object.location;
         let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
-        if segment.is_some_and(|segment| !known.contains(&segment)) {
-            orphans.push(path);
+        match segment.map(|id| known.get(&id)) {
+            // Not a file of this store.
+            None => {}
+            Some(None) => orphans.push(path),
+            Some(Some(record)) => {
+                let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
+                if path.filename().is_some_and(is_deletes_file) && path != current {
+                    objects.delete(&path).await?;
+                }
+            }
         }
     }
     Ok(orphans)
 }
 
-async fn delete_orphans(objects: &Objects, orphans: &[ObjectPath]) -> Result<()> {
-    for path in orphans {
+async fn delete_orphans(objects: &Objects, orphans: Vec<Path>) -> Result<()> {
+    for path in &orphans {
         objects.delete(path).await?;
+    }
+    if !orphans.is_empty() {
+        tracing::info!(files = orphans.len(), "orphan files deleted");
     }
     Ok(())
 }

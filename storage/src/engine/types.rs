@@ -172,10 +172,35 @@ pub struct ShardFigures {
     pub refresh_total: u64,
     /// Flushes since start.
     pub flush_total: u64,
+    /// Flushes that nobody asked for, among those.
+    pub periodic_flushes: u64,
+    /// Operations in the log that are in no stored segment yet.
+    pub log_operations: u64,
+    /// Bytes of their documents.
+    pub log_bytes: u64,
+    /// When the oldest of them arrived, in milliseconds.
+    pub log_since_ms: Option<i64>,
     /// Compactions since start.
     pub merge_total: u64,
     /// Snapshots handed to searches since start.
     pub query_total: u64,
+}
+
+/// Sizes of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFigures {
+    /// Number of the segment in its shard; never used again for another.
+    pub number: u64,
+    /// Live documents.
+    pub docs: u64,
+    /// Rows of deleted documents.
+    pub deleted: u64,
+    /// Bytes of its files, 0 in memory.
+    pub store_bytes: u64,
+    /// Bytes held in memory.
+    pub memory_bytes: u64,
+    /// Whether it is stored.
+    pub committed: bool,
 }
 
 /// An immutable view of an index for one search.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::Inner;
 use super::index::{Index, gc_deletes_ms};
+use crate::catalog::Commit;
 use crate::shard::Shard;
 use crate::{Error, Result};
 
@@ -18,6 +19,8 @@ use crate::{Error, Result};
 const BEAT: Duration = Duration::from_millis(50);
 /// Pause after a failed flush or compaction before the next try.
 const BACK_OFF: Duration = Duration::from_secs(2);
+/// Size of the log below which it is never a reason to flush.
+const MIN_LOG_BYTES: u64 = 1 << 20;
 /// Beats between two clean-ups of tombstones.
 const BEATS_A_CLEANUP: u64 = 200;
 
@@ -46,27 +49,30 @@ pub(super) async fn run(inner: Arc<Inner>) {
 
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
-    let pressed = inner.budget.used() > inner.budget.max() / 2;
-    let log_full = inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes);
+    let pressed = inner.budget.used() > inner.budget.max() / 2 || inner.budget.waiting();
+    // A log that readers hold is not made shorter by flushing.
+    let log_full = inner.leases.lock().is_empty()
+        && inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes.max(MIN_LOG_BYTES));
     let mut largest: Option<(u64, Arc<Shard>)> = None;
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
         for shard in index.shards() {
-            if index.refresh_due(shard, now_ms) {
+            // A shard that a writer holds is looked at on the next beat: this task must not block.
+            let Some(mut guard) = shard.try_lock() else { continue };
+            if clean_up {
+                guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
+            }
+            let refresh = index.refresh_due(&guard, now_ms);
+            let (bytes, since_ms) = guard.unflushed();
+            let first_frame = guard.first_uncommitted_frame();
+            let crowded = guard.crowded();
+            drop(guard);
+            if refresh {
                 spawn_refresh(inner, &index, shard);
             }
-            let (bytes, since_ms, first_frame) = {
-                let mut guard = shard.lock();
-                if clean_up {
-                    guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
-                }
-                let (bytes, since_ms) = guard.unflushed();
-                (bytes, since_ms, guard.first_uncommitted_frame())
-            };
-            let old = since_ms.is_some_and(|since| {
-                now_ms - since > i64::try_from(inner.config.flush_age_secs).unwrap_or(0) * 1000
-            });
-            if bytes >= inner.config.flush_bytes || old {
+            let max_age_ms = i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+            let old = since_ms.is_some_and(|since| now_ms.saturating_sub(since) > max_age_ms);
+            if (bytes > 0 && bytes >= inner.config.flush_bytes) || old || crowded {
                 spawn_flush(inner, shard);
             }
             if bytes > 0 && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
@@ -122,10 +128,20 @@ fn spawn_flush(inner: &Arc<Inner>, shard: &Arc<Shard>) {
     tokio::spawn(async move {
         let _running = running;
         let flushed = match inner.flushes.acquire().await {
-            Ok(_slot) => inner.flush_shard(&shard).await,
+            Ok(_slot) => {
+                let flushed = inner.flush_shard(&shard).await;
+                if flushed.is_ok() {
+                    shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
+                }
+                flushed
+            }
             Err(_) => return,
         };
-        match flushed.and_then(|()| inner.cut_log()) {
+        let cut = match flushed {
+            Ok(()) => inner.cut_log().await,
+            Err(error) => Err(error),
+        };
+        match cut {
             Ok(()) => spawn_compaction(&inner, &shard),
             Err(error) => {
                 tracing::error!(index = %shard.index, shard = shard.number, %error, "flush failed, it will be tried again");
@@ -145,7 +161,7 @@ fn spawn_compaction(inner: &Arc<Inner>, shard: &Arc<Shard>) {
                 return;
             }
             let Ok(_slot) = inner.compactions.acquire().await else { return };
-            match shard.compact(&inner.services, None).await {
+            match inner.compact_shard(&shard, None).await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -159,18 +175,35 @@ fn spawn_compaction(inner: &Arc<Inner>, shard: &Arc<Shard>) {
 }
 
 impl Inner {
-    /// Flushes one shard and gives its memory back.
-    pub(super) async fn flush_shard(&self, shard: &Arc<Shard>) -> Result<()> {
-        let freed = shard.flush(&self.services, self.clock.now_ms()).await?;
-        self.budget.free(freed);
-        Ok(())
+    /// Flushes one shard and gives its memory back. Runs to its end whatever becomes of the caller: a
+    /// commit that only the catalog knows of would be made again.
+    pub(super) async fn flush_shard(self: &Arc<Self>, shard: &Arc<Shard>) -> Result<()> {
+        let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
+        uninterrupted(async move {
+            let freed = shard.flush(&inner.services, inner.clock.now_ms()).await?;
+            inner.budget.free(freed);
+            Ok(())
+        })
+        .await
     }
 
-    /// Removes log files that no shard, position or reader needs any more.
-    pub(super) fn cut_log(&self) -> Result<()> {
+    /// Runs one compaction of a shard to its end, whatever becomes of the caller.
+    pub(super) async fn compact_shard(
+        self: &Arc<Self>,
+        shard: &Arc<Shard>,
+        max: Option<usize>,
+    ) -> Result<bool> {
+        let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
+        uninterrupted(async move { shard.compact(&inner.services, max).await }).await
+    }
+
+    /// Removes log files that no shard, mapping, position or reader needs any more.
+    pub(super) async fn cut_log(self: &Arc<Self>) -> Result<()> {
         let Some(wal) = self.services.wal.get() else { return Ok(()) };
+        // Asked first: what is appended from here on stays.
         let mut below = wal.durable_frame().map_or(0, |frame| frame + 1);
-        for index in self.all_indices() {
+        let indices = self.all_indices();
+        for index in &indices {
             for shard in index.shards() {
                 if let Some(frame) = shard.lock().first_uncommitted_frame() {
                     below = below.min(frame);
@@ -178,13 +211,55 @@ impl Inner {
             }
         }
         below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
-        match wal.remove_below(below) {
-            Err(error @ Error::Stopped(_)) => Err(error),
-            Err(error) => {
+        if !wal.can_remove_below(below) {
+            return Ok(());
+        }
+        self.save_mappings(&indices).await?;
+        let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
+        let removed = tokio::task::spawn_blocking(move || {
+            let _inner = inner;
+            wal.remove_below(below)
+        });
+        match removed.await {
+            Ok(Err(error @ Error::Stopped(_))) => Err(error),
+            Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot cut the log");
                 Ok(())
             }
-            Ok(()) => Ok(()),
+            Ok(Ok(())) => Ok(()),
+            Err(error) => Err(Error::Internal(format!("cutting the log ended: {error}"))),
         }
     }
+
+    /// Stores mappings that only the log has: no shard's commit holds back the frame of a mapping.
+    async fn save_mappings(&self, indices: &[Arc<Index>]) -> Result<()> {
+        let _one = self.services.commits.lock().await;
+        let mut saved = Vec::new();
+        for index in indices {
+            // Taken so that a mapping whose frame has its number is also seen.
+            let _change = index.mapping_change.lock();
+            let mapping = index.mapping();
+            if mapping.version() != index.saved_mapping.load(Ordering::Relaxed) {
+                saved.push((Arc::clone(index), mapping));
+            }
+        }
+        for (index, mapping) in saved {
+            let commit =
+                Commit { mappings: vec![(index.meta().uuid, mapping.encode())], ..Commit::default() };
+            match self.services.catalog.commit(&commit).await {
+                // It was deleted meanwhile.
+                Err(Error::IndexNotFound { .. }) => {}
+                other => other?,
+            }
+            index.saved_mapping.store(mapping.version(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+async fn uninterrupted<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|error| Err(Error::Internal(format!("a task of the shard ended: {error}"))))
 }

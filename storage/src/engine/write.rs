@@ -5,11 +5,14 @@
 //! and goes into the round after the last one that touches the same id, as an index operation that
 //! expects the document unchanged.
 
+use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hashbrown::{HashTable, hash_table};
 use serde_json::Value;
 
 use super::index::{Index, durable_acknowledgement};
@@ -19,7 +22,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::BlockLevel;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Guard, Shard, Wanted, decide};
+use crate::shard::{Applied, Current, Guard, Location, Probed, Shard, Wanted, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
 use crate::{Error, Lane, Principal, Result};
 
@@ -65,33 +68,40 @@ impl Engine {
         inner.check_accepting()?;
         let bytes = ops.iter().map(|op| op_bytes(op) as u64).sum::<u64>();
         inner.wal()?.admit(bytes)?;
-        let _reserved = inner.budget.reserve(bytes, timeout).await?;
+        let reserved = inner.budget.reserve(bytes, timeout).await?;
         let mut results: Vec<Option<Result<WriteOutcome>>> = ops.iter().map(|_| None).collect();
-        let mut indices: HashMap<(Arc<str>, bool), Result<Arc<Index>, Arc<Error>>> = HashMap::new();
+        let mut targets: HashMap<(Arc<str>, bool), Result<Target>> = HashMap::new();
+        // An index comes into being by an operation that can leave something in it, wherever that
+        // operation stands in the request; mere deletions do not create one.
+        let creating: Option<HashSet<Arc<str>>> = ops
+            .iter()
+            .any(|op| !may_create(op))
+            .then(|| ops.iter().filter(|op| may_create(op)).map(|op| Arc::clone(&op.index)).collect());
         let mut round = Vec::with_capacity(ops.len());
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
         let mut written = Written::default();
         let has_updates = ops.iter().any(|op| matches!(op.action, Action::Update(_)));
-        for (item, op) in ops.into_iter().enumerate() {
+        for (item, mut op) in ops.into_iter().enumerate() {
             let key = (Arc::clone(&op.index), op.require_alias);
-            let index = match indices.get(&key) {
-                Some(Ok(index)) => Arc::clone(index),
-                Some(Err(error)) => {
-                    results[item] = Some(Err(again(error)));
-                    continue;
+            let target = match targets.entry(key) {
+                Place::Occupied(known) => known.into_mut(),
+                Place::Vacant(place) => {
+                    let create = creating.as_ref().is_none_or(|names| names.contains(&op.index));
+                    place.insert(self.target(principal, &op.index, op.require_alias, create).await)
                 }
-                None => match self.index_for_write(principal, &op.index, op.require_alias).await {
-                    Ok(index) => {
-                        indices.insert(key, Ok(Arc::clone(&index)));
-                        index
-                    }
+            };
+            let index = match target {
+                Ok(target) => match target.route(&mut op) {
+                    Ok(()) => Arc::clone(&target.index),
                     Err(error) => {
-                        let error = Arc::new(error);
-                        results[item] = Some(Err(again(&error)));
-                        indices.insert(key, Err(error));
+                        results[item] = Some(Err(error));
                         continue;
                     }
                 },
+                Err(error) => {
+                    results[item] = Some(Err(again(error)));
+                    continue;
+                }
             };
             if let Err(error) = check_op(&index, &op) {
                 results[item] = Some(Err(error));
@@ -125,6 +135,7 @@ impl Engine {
             round.push(prepare(item, index, op));
         }
         self.round(round, &mut results, &mut written).await?;
+        drop(reserved);
         self.after_write(&written, refresh).await?;
         Ok(results
             .into_iter()
@@ -132,12 +143,14 @@ impl Engine {
             .collect())
     }
 
-    async fn index_for_write(
+    /// Finds the index that writes to a name go to; `create`: a missing one is created.
+    async fn target(
         &self,
         principal: &Principal,
         name: &Arc<str>,
         require_alias: bool,
-    ) -> Result<Arc<Index>> {
+        create: bool,
+    ) -> Result<Target> {
         let now_ms = self.inner.clock.now_ms();
         let metadata = self.metadata();
         if require_alias && metadata.indices.contains_key(name) {
@@ -148,7 +161,7 @@ impl Engine {
             });
         }
         if let Some(meta) = metadata.write_index(name, now_ms)? {
-            return self.index(&meta.name);
+            return Ok(Target::new(self.index(&meta.name)?, name));
         }
         if require_alias {
             return Err(Error::IndexNotFound {
@@ -156,6 +169,9 @@ impl Engine {
                     "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
                 ),
             });
+        }
+        if !create {
+            return Err(Error::IndexNotFound { index: name.to_string() });
         }
         metadata.auto_create_allowed(name)?;
         let created = self
@@ -169,7 +185,7 @@ impl Engine {
             .await;
         created?;
         match self.metadata().write_index(name, now_ms)? {
-            Some(meta) => self.index(&meta.name),
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name)),
             None => Err(Error::IndexNotFound { index: name.to_string() }),
         }
     }
@@ -232,6 +248,8 @@ impl Engine {
                 let Some(upsert) = upsert else {
                     return Err(Error::DocumentMissing {
                         index: meta.name.to_string(),
+                        index_uuid: meta.uuid_text(),
+                        shard: number,
                         doc_type: op.doc_type.to_string(),
                         id,
                     });
@@ -321,7 +339,11 @@ impl Engine {
             match refresh {
                 RefreshPolicy::None => {}
                 RefreshPolicy::Immediate => {
-                    shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await?
+                    let refreshed = shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await;
+                    // What was written is durable: an error now would have the client write it again.
+                    if let Err(error) = refreshed {
+                        tracing::error!(index = %shard.index, shard = shard.number, %error, "refresh failed");
+                    }
                 }
                 RefreshPolicy::WaitFor => {
                     self.inner.upkeep.notify_one();
@@ -336,6 +358,44 @@ impl Engine {
 /// The shards that a request has written to.
 #[derive(Default)]
 struct Written(BTreeMap<(uuid::Uuid, u32), Arc<Shard>>);
+
+/// Where writes to a name go.
+struct Target {
+    index: Arc<Index>,
+    /// The alias and the routing that it gives to every write.
+    routing: Option<(Arc<str>, String)>,
+}
+
+impl Target {
+    fn new(index: Arc<Index>, name: &Arc<str>) -> Self {
+        let meta = index.meta();
+        let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
+        let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
+        Self { index, routing }
+    }
+
+    /// Gives an operation the routing of the alias.
+    fn route(&self, op: &mut WriteOp) -> Result<()> {
+        let Some((alias, routing)) = &self.routing else { return Ok(()) };
+        match &op.routing {
+            Some(given) if given != routing => Err(Error::IllegalArgument(format!(
+                "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
+                 value [{given}], rejecting operation"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                op.routing = Some(routing.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether an operation creates the index that it names: a deletion leaves something only by an
+/// external version.
+fn may_create(op: &WriteOp) -> bool {
+    !matches!(op.action, Action::Delete) || op.version.is_some()
+}
 
 fn op_bytes(op: &WriteOp) -> usize {
     match &op.action {
@@ -353,9 +413,21 @@ fn again(error: &Error) -> Error {
         Error::InvalidIndexName { index, reason } => {
             Error::InvalidIndexName { index: index.clone(), reason: reason.clone() }
         }
+        Error::AutoCreateRefused { index, reason } => {
+            Error::AutoCreateRefused { index: index.clone(), reason: reason.clone() }
+        }
+        Error::InvalidAliasName { alias, reason } => {
+            Error::InvalidAliasName { alias: alias.clone(), reason: reason.clone() }
+        }
         Error::Blocked { index, reason } => Error::Blocked { index: index.clone(), reason: reason.clone() },
+        Error::MapperParsing { reason, caused_by } => {
+            Error::MapperParsing { reason: reason.clone(), caused_by: caused_by.clone() }
+        }
         Error::Validation(text) => Error::Validation(text.clone()),
-        other => Error::IllegalArgument(other.to_string()),
+        Error::IllegalArgument(text) => Error::IllegalArgument(text.clone()),
+        Error::Rejected(text) => Error::Rejected(text.clone()),
+        Error::Stopped(text) => Error::Stopped(text.clone()),
+        other => Error::Internal(other.to_string()),
     }
 }
 
@@ -487,25 +559,31 @@ impl Inner {
     ) -> Result<Option<FrameNumber>> {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
+        let probed = batches
+            .iter()
+            .map(|batch| batch.shard.probe(batch.ops.iter().filter_map(|op| op.id.as_deref())))
+            .collect::<Vec<Probed>>();
         let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for (batch, guard) in batches.iter_mut().zip(&mut guards) {
-            let one = self.decide_batch(batch, guard, now_ms, outcomes)?;
-            if let Some(ops) = one.ops {
-                frame.entries.push(Entry::Ops(ops));
-            }
-            decided.push((one.rows, one.any));
+        for ((batch, guard), probed) in batches.iter_mut().zip(&guards).zip(&probed) {
+            let mut one = self.decide_batch(batch, guard, probed, now_ms, outcomes);
+            frame.entries.extend(one.ops.take().map(Entry::Ops));
+            decided.push(one);
         }
         if frame.entries.is_empty() {
             return Ok(None);
         }
+        // Up to here nothing has changed; from here on nothing fails.
         let number = self.wal()?.append(&frame)?;
-        for (((rows, any), batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
-            if !any {
+        for ((decided, batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
+            if decided.applied.is_empty() {
                 continue;
             }
-            let chunk = match (batch.builder, rows) {
+            for applied in decided.applied {
+                guard.record(applied, decided.generated, now_ms);
+            }
+            let chunk = match (batch.builder, decided.rows) {
                 (Some((chunk, sources)), Some(rows)) => {
                     let mem = MemChunk {
                         chunk,
@@ -529,13 +607,15 @@ impl Inner {
         Ok(Some(number))
     }
 
+    /// Decides the operations of one shard, in order, changing nothing.
     fn decide_batch(
         &self,
         batch: &mut Batch,
-        guard: &mut Guard<'_>,
+        guard: &Guard<'_>,
+        probed: &Probed,
         now_ms: i64,
         outcomes: &mut Vec<Outcome>,
-    ) -> Result<Decided> {
+    ) -> Decided {
         let meta = batch.index.meta();
         let term = guard.primary_term();
         let generated = batch.ops.iter().all(|op| op.id.is_none());
@@ -545,77 +625,79 @@ impl Inner {
         let first_seq_no = guard.next_seq_no();
         let mut routings: Vec<Option<String>> = Vec::new();
         let mut any_routing = false;
+        let mut earlier = Earlier::default();
         for (op, row) in batch.ops.iter_mut().zip(&batch.rows) {
             if op.source.is_some() && row.is_none() {
                 continue; // refused by the parser
             }
-            let (current, location, id) = match op.id.take() {
-                Some(id) => {
-                    let found = guard.find(&id)?;
-                    (found.map(|f| f.0), found.and_then(|f| f.1), id)
-                }
-                None => {
-                    let id =
-                        self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number);
-                    (None, None, id)
-                }
+            let seq_no = first_seq_no + earlier.applied.len() as u64;
+            let given = op.id.take();
+            let found = match &given {
+                _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
+                Some(id) => match earlier.find(id, term, guard) {
+                    Some(found) => Ok(Some(found)),
+                    None => guard.find(id, probed),
+                },
+                None => Ok(None),
             };
-            let seq_no = guard.next_seq_no();
-            match decide(current, &op.wanted) {
-                Err(reason) => {
-                    outcomes.push((
-                        op.item,
-                        Err(Error::VersionConflict {
-                            index: meta.name.to_string(),
-                            index_uuid: meta.uuid_text(),
-                            shard: batch.shard.number,
-                            id: id.clone(),
-                            reason,
-                        }),
-                    ));
+            let decision = found.and_then(|found| match decide(found.map(|f| f.0), &op.wanted) {
+                Ok(decision) => Ok((decision, found.and_then(|f| f.1))),
+                Err(reason) => Err(Error::VersionConflict {
+                    index: meta.name.to_string(),
+                    index_uuid: meta.uuid_text(),
+                    shard: batch.shard.number,
+                    id: given.clone().unwrap_or_default(),
+                    reason,
+                }),
+            });
+            let ((version, result), replaces) = match decision {
+                Ok(decision) => decision,
+                Err(error) => {
+                    outcomes.push((op.item, Err(error)));
                     if let Some(row) = row {
-                        rows.push(&id, seq_no.saturating_sub(1), 0);
+                        rows.push(given.as_deref().unwrap_or_default(), seq_no.saturating_sub(1), 0);
                         rows.unused.push(*row);
                         routings.push(None);
                     }
+                    continue;
                 }
-                Ok((version, result)) => {
-                    let applied =
-                        Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces: location };
-                    guard.record(&applied, generated, now_ms);
-                    if row.is_some() {
-                        rows.push(&id, seq_no, version);
-                        any_routing |= op.routing.is_some();
-                        routings.push(op.routing.clone());
-                    } else {
-                        batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    ops.push(Op {
-                        id: Bytes::copy_from_slice(id.as_bytes()),
-                        generated,
-                        version,
-                        routing: op.routing.take(),
-                        source: op.source.clone(),
-                    });
-                    outcomes.push((
-                        op.item,
-                        Ok(WriteOutcome {
-                            index: Arc::clone(&meta.name),
-                            id,
-                            version,
-                            seq_no,
-                            primary_term: term,
-                            result,
-                            shard_copies: meta.replicas + 1,
-                            source: op.source.take(),
-                        }),
-                    ));
-                }
+            };
+            let is_generated = given.is_none();
+            let id = given.unwrap_or_else(|| {
+                self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number)
+            });
+            if row.is_some() {
+                rows.push(&id, seq_no, version);
+                any_routing |= op.routing.is_some();
+                routings.push(op.routing.clone());
+            } else {
+                batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
+            earlier
+                .push(Applied { id: id.as_str().into(), seq_no, version, row: *row, replaces }, is_generated);
+            ops.push(Op {
+                id: Bytes::copy_from_slice(id.as_bytes()),
+                generated: is_generated,
+                version,
+                routing: op.routing.take(),
+                source: op.source.clone(),
+            });
+            outcomes.push((
+                op.item,
+                Ok(WriteOutcome {
+                    index: Arc::clone(&meta.name),
+                    id,
+                    version,
+                    seq_no,
+                    primary_term: term,
+                    result,
+                    shard_copies: meta.replicas + 1,
+                    source: op.source.take(),
+                }),
+            ));
         }
-        let any = !ops.is_empty();
         rows.routings = any_routing.then_some(routings);
-        let ops = any.then(|| ShardOps {
+        let ops = (!ops.is_empty()).then(|| ShardOps {
             index: meta.uuid,
             shard: batch.shard.number,
             primary_term: term,
@@ -623,7 +705,7 @@ impl Inner {
             ops,
         });
         let rows = (total > 0).then(|| rows.finish());
-        Ok(Decided { ops, rows, any })
+        Decided { ops, rows, applied: earlier.applied, generated }
     }
 }
 
@@ -631,7 +713,48 @@ impl Inner {
 struct Decided {
     ops: Option<ShardOps>,
     rows: Option<RowMeta>,
-    any: bool,
+    applied: Vec<Applied>,
+    /// Whether all its ids are generated.
+    generated: bool,
+}
+
+/// The operations of a batch that were decided so far: the shard does not know of them yet, but the
+/// ones behind them follow on them.
+#[derive(Default)]
+struct Earlier {
+    applied: Vec<Applied>,
+    /// Last operation of each id that was not generated, by the id's hash.
+    last: HashTable<usize>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Earlier {
+    fn push(&mut self, applied: Applied, generated: bool) {
+        let at = self.applied.len();
+        self.applied.push(applied);
+        if generated {
+            return;
+        }
+        let (operations, hasher) = (&self.applied, &self.hasher);
+        let hash = |at: &usize| hasher.hash_one(&*operations[*at].id);
+        let same = |other: &usize| operations[*other].id == operations[at].id;
+        match self.last.entry(hash(&at), same, hash) {
+            hash_table::Entry::Occupied(mut last) => *last.get_mut() = at,
+            hash_table::Entry::Vacant(place) => {
+                place.insert(at);
+            }
+        }
+    }
+
+    fn find(&self, id: &str, term: u64, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
+        if self.last.is_empty() {
+            return None;
+        }
+        let at = self.last.find(self.hasher.hash_one(id), |at| &*self.applied[*at].id == id)?;
+        let Applied { seq_no, version, row, .. } = self.applied[*at];
+        let current = Current { live: row.is_some(), version, seq_no, primary_term: term };
+        Some((current, row.map(|row| guard.location_of(row))))
+    }
 }
 
 /// Metadata of a chunk's rows in the making.

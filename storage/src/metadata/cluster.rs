@@ -1,8 +1,10 @@
 //! Cluster settings: which there are, how they are updated, and what follows from them.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
-use super::settings::{Kind, did_you_mean, flatten, similar};
+use super::settings::{Kind, did_you_mean, flatten, parse_time, similar};
 use super::{Metadata, MetadataChange, pattern};
 use crate::{Error, Result};
 use Kind::{Any, Bool, Int, OneOf, Text, Time};
@@ -109,6 +111,7 @@ impl Metadata {
     pub fn update_cluster_settings(&self, update: &ClusterSettingsUpdate) -> Result<Vec<MetadataChange>> {
         let transient = updated("transient", &self.transient, &update.transient)?;
         let persistent = updated("persistent", &self.persistent, &update.persistent)?;
+        check_keep_alive(&persistent, &transient)?;
         let mut changes = Vec::new();
         if persistent != self.persistent {
             changes.push(MetadataChange::PutPersistent(persistent));
@@ -203,6 +206,25 @@ fn check(scope: &str, key: &str, value: Option<&Value>) -> Result<()> {
     let candidates = similar(key, KNOWN.iter().map(|(known, ..)| *known));
     let hint = did_you_mean(&candidates).unwrap_or_default();
     Err(Error::IllegalArgument(format!("{scope} setting [{key}], not recognized{hint}")))
+}
+
+/// Checks that a search context is not kept for longer by default than it may be.
+fn check_keep_alive(persistent: &Map<String, Value>, transient: &Map<String, Value>) -> Result<()> {
+    let read = |key: &str| {
+        let set = transient.get(key).or_else(|| persistent.get(key)).and_then(Value::as_str);
+        let text = set.or_else(|| default_of(key)).unwrap_or("-1").to_owned();
+        let time = parse_time(&text).ok().flatten();
+        (text, time.unwrap_or(Duration::MAX))
+    };
+    let (usual, usual_time) = read("search.default_keep_alive");
+    let (longest, longest_time) = read("search.max_keep_alive");
+    if usual_time <= longest_time {
+        return Ok(());
+    }
+    Err(Error::IllegalArgument(format!(
+        "Default keep alive setting for request [search.default_keep_alive] should be smaller than max keep alive \
+         [search.max_keep_alive], was ({usual} > {longest})"
+    )))
 }
 
 fn check_auto_create(value: &Value) -> Result<()> {

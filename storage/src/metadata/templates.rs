@@ -478,11 +478,13 @@ impl Metadata {
         layers
     }
 
-    /// Lists the other composable templates whose patterns overlap those of one, for simulation.
+    /// Lists the legacy templates and the other composable ones whose patterns overlap a pattern, for
+    /// simulation.
     pub fn overlapping_templates(&self, index: &str, but: Option<&str>) -> Vec<(&str, Vec<String>)> {
-        self.index_templates
+        let composable = self.index_templates.iter().filter(|(name, _)| Some(name.as_str()) != but);
+        self.legacy_templates
             .iter()
-            .filter(|(name, _)| Some(name.as_str()) != but)
+            .chain(composable)
             .map(|(name, body)| (name.as_str(), patterns_of(&body["index_patterns"])))
             .filter(|(_, patterns)| patterns.iter().any(|glob| pattern::overlap(glob, index)))
             .collect()

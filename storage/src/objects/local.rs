@@ -93,14 +93,12 @@ impl DurableLocal {
         let (inner, file) = (Arc::clone(&self.inner), file.to_owned());
         let target = inner.file_of(location)?;
         super::blocking(move || {
-            inner.disk.sync_file(&file)?;
-            match inner.place(&file, &target, true) {
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::CrossesDevices => {
-                    inner.copy_in(&file, &target)?;
-                    inner.disk.remove(&file)
-                }
-                other => other,
-            }
+            let scratch = inner.scratch_file();
+            let adopt = || {
+                inner.disk.import(&file, &scratch)?;
+                inner.place(&scratch, &target, true)
+            };
+            inner.cleaned(&scratch, adopt())
         })
         .await
     }
@@ -152,23 +150,6 @@ impl Inner {
             self.place(&scratch, target, replace)
         };
         self.cleaned(&scratch, write())
-    }
-
-    fn copy_in(&self, source: &FilePath, target: &FilePath) -> Result<()> {
-        let scratch = self.scratch_file();
-        let copy = || {
-            let len = self.disk.len(source)?;
-            let mut file = self.disk.create(&scratch)?;
-            let mut offset = 0;
-            while offset < len {
-                let piece = (len - offset).min(PIECE_BYTES);
-                file.append(&self.disk.read_range(source, offset, piece as usize)?)?;
-                offset += piece;
-            }
-            file.sync()?;
-            self.place(&scratch, target, true)
-        };
-        self.cleaned(&scratch, copy())
     }
 
     /// Removes a scratch file after its use, whatever came of it; a remnant is removed at the next

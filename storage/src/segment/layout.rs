@@ -47,6 +47,11 @@ pub(crate) fn deletes(index: Uuid, shard: u32, segment: Uuid, generation: u64) -
     directory(index, shard, segment).join(format!("deletes-{generation}.roaring"))
 }
 
+/// Whether a file of a segment's directory has deletions of some generation.
+pub(crate) fn is_deletes_file(name: &str) -> bool {
+    name.starts_with("deletes-")
+}
+
 /// Arrow type of a column's elements.
 pub(crate) fn element_type(kind: ColumnKind) -> DataType {
     match kind {

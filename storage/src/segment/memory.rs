@@ -25,10 +25,10 @@ pub(crate) struct Memory {
     pub(crate) bundle: Arc<Bundle>,
     /// The bundle's bytes, which a flush of this segment alone writes as they are.
     pub(crate) bundle_bytes: Bytes,
-    /// Whether all ids were generated here.
+    /// Whether all ids were generated here and ascend.
     pub(crate) generated: bool,
-    /// Rows of chunks whose ids were generated here: ids ascend within each range.
-    generated_rows: Vec<Range<u32>>,
+    /// Rows with generated ids, in runs in which they ascend.
+    runs: Vec<Range<usize>>,
     pub(crate) heap_bytes: u64,
 }
 
@@ -42,9 +42,26 @@ impl Memory {
         drop(merged);
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
-        let generated = chunks.iter().all(|c| c.generated);
-        let generated_rows = generated_rows(chunks);
-        Ok(Self { rows, bundle, bundle_bytes, generated, generated_rows, heap_bytes })
+        let runs = runs(chunks);
+        let generated = chunks.iter().all(|c| c.generated) && runs.len() <= 1;
+        Ok(Self { rows, bundle, bundle_bytes, generated, runs, heap_bytes })
+    }
+
+    /// Finds the row of an id that was generated here.
+    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+        let ids = self.rows.metadata(layout::ID)?.as_string_view();
+        self.runs.iter().find_map(|run| {
+            let (mut low, mut high) = (run.start, run.end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if ids.value(middle) < id {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            (low < run.end && ids.value(low) == id).then(|| self.located(low as u32))
+        })
     }
 
     fn u64_at(&self, column: &str, row: usize) -> u64 {
@@ -62,35 +79,14 @@ impl Memory {
         }
     }
 
-    /// Finds the rows of an id, whoever chose it.
+    /// Finds the rows of an id.
     pub(crate) fn find(&self, id: &str) -> Vec<Located> {
-        if let Some(located) = self.find_generated(id) {
-            return vec![located];
-        }
         let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
         let ids = ids.as_string_view();
+        if self.generated {
+            return self.find_generated(id).into_iter().collect();
+        }
         (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
-    }
-
-    /// Finds the row of an id that was generated here. Ids that clients chose are in the shard's
-    /// versions as long as their rows are in memory.
-    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
-        let ids = self.rows.metadata(layout::ID)?.as_string_view();
-        self.generated_rows.iter().find_map(|rows| {
-            let (mut low, mut high) = (rows.start, rows.end);
-            if ids.value(low as usize) > id || ids.value(high as usize - 1) < id {
-                return None;
-            }
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if ids.value(middle as usize) < id {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            (low < rows.end && ids.value(low as usize) == id).then(|| self.located(low))
-        })
     }
 
     /// Returns rows with their metadata and, where asked, source.
@@ -144,25 +140,24 @@ impl Memory {
     }
 }
 
-/// Rows of generated ids; neighbouring chunks join as long as the ids go on ascending, which a clock
-/// that was set back interrupts.
-fn generated_rows(chunks: &[Arc<MemChunk>]) -> Vec<Range<u32>> {
-    let mut ranges: Vec<Range<u32>> = Vec::new();
-    let mut base = 0;
-    let mut last: Option<&[u8]> = None;
+/// Rows of the chunks whose ids were generated, in runs in which the ids ascend.
+fn runs(chunks: &[Arc<MemChunk>]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let (mut base, mut last) = (0usize, None);
     for chunk in chunks {
-        let end = base + chunk.rows();
-        if chunk.generated && chunk.rows() > 0 {
-            let ascends = last.is_some_and(|last| last < chunk.ids.borrow(0));
-            match ranges.last_mut() {
-                Some(range) if range.end == base && ascends => range.end = end,
-                _ => ranges.push(base..end),
+        let rows = chunk.rows() as usize;
+        if chunk.generated && rows > 0 {
+            match runs.last_mut() {
+                Some(run) if run.end == base && last.is_some_and(|last| last < chunk.ids.borrow(0)) => {
+                    run.end += rows;
+                }
+                _ => runs.push(base..base + rows),
             }
-            last = Some(chunk.ids.borrow(chunk.rows() as usize - 1));
+            last = Some(chunk.ids.borrow(rows - 1));
         }
-        base = end;
+        base += rows;
     }
-    ranges
+    runs
 }
 
 /// Makes tantivy's view of a buffer without copying it.

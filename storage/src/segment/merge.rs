@@ -61,6 +61,25 @@ pub(crate) struct Output {
     pub(crate) files: Vec<(object_store::path::Path, PathBuf)>,
     /// First output row of each input.
     pub(crate) bases: Vec<u32>,
+    /// Removes what was not uploaded.
+    pub(crate) _scratch: ScratchFiles,
+}
+
+/// Files under construction, removed at the latest when this is dropped: a merge that fails, perhaps
+/// because the disk is full, must not leave them behind.
+#[derive(Debug)]
+pub(crate) struct ScratchFiles(Vec<PathBuf>);
+
+impl Drop for ScratchFiles {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            if let Err(error) = std::fs::remove_file(file)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %file.display(), %error, "cannot remove a scratch file");
+            }
+        }
+    }
 }
 
 /// Where a new segment belongs and how it is written.
@@ -94,6 +113,7 @@ pub(crate) fn merge(
     }
     let file = |name: &str| scratch.join(format!("{}-{name}", id.simple()));
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
+    let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
     // The rows and the inverted index are independent: two threads halve the time of a flush.
     let (data, bundle_bytes) = std::thread::scope(|scope| {
         let bundle = scope.spawn(|| merge_bundles(inputs, &bases, rows, scratch, &bundle_file));
@@ -136,7 +156,7 @@ pub(crate) fn merge(
         level: target.level,
         extra,
     };
-    Ok(Some(Output { record, files, bases }))
+    Ok(Some(Output { record, files, bases, _scratch: guard }))
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -182,7 +202,7 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
 }
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
-fn union(inputs: &[Input]) -> (Vec<ColumnShape>, Optional) {
+fn union(inputs: &[Input]) -> Result<(Vec<ColumnShape>, Optional)> {
     let mut columns: BTreeMap<PathId, bool> = BTreeMap::new();
     let mut optional = Optional::default();
     let mut add = |id: PathId, list: bool| *columns.entry(id).or_insert(false) |= list;
@@ -195,16 +215,16 @@ fn union(inputs: &[Input]) -> (Vec<ColumnShape>, Optional) {
             }
             Kind::Stored(stored) => {
                 stored.record.columns.iter().for_each(|c| add(PathId(c.column), c.list));
-                optional.routing |= stored.has_column(layout::ROUTING);
-                optional.ignored |= stored.has_column(layout::IGNORED);
+                optional.routing |= stored.has_column(layout::ROUTING)?;
+                optional.ignored |= stored.has_column(layout::IGNORED)?;
             }
         }
     }
-    (columns.into_iter().map(|(id, list)| ColumnShape { id, list }).collect(), optional)
+    Ok((columns.into_iter().map(|(id, list)| ColumnShape { id, list }).collect(), optional))
 }
 
 fn merge_rows(inputs: &[Input], mapping: &Mapping, zstd_level: i32, out: &Path) -> Result<Written> {
-    let (columns, optional) = union(inputs);
+    let (columns, optional) = union(inputs)?;
     let schema = layout::schema(mapping, &columns, optional);
     let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &columns, zstd_level)?;
     for input in inputs {

@@ -14,6 +14,7 @@ mod ids;
 mod layout;
 mod memory;
 mod merge;
+mod pages;
 mod range;
 mod rows;
 mod stored;
@@ -33,9 +34,11 @@ pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_delete
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::deletes as deletes_path;
+pub(crate) use self::layout::directory as directory_path;
+pub(crate) use self::layout::is_deletes_file;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};
-pub use self::range::ValueRange;
+pub use self::range::{NumberBounds, PageBounds, ValueRange};
 pub(crate) use self::rows::{MemChunk, Packed};
 pub(crate) use self::stored::{Env, Stored};
 use crate::bundle::Bundle;
@@ -83,6 +86,20 @@ pub struct ColumnBatch {
     pub columns: Vec<ArrayRef>,
 }
 
+/// Which parts of a row are read beside `_id`, `_routing` and `_ignored`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowParts {
+    /// `_source`.
+    pub source: bool,
+    /// `_version`, `_seq_no` and `_primary_term`.
+    pub versions: bool,
+}
+
+impl RowParts {
+    /// Everything.
+    pub const ALL: Self = Self { source: true, versions: true };
+}
+
 /// A row's metadata and source.
 #[derive(Clone, Debug)]
 pub struct StoredRow {
@@ -90,7 +107,7 @@ pub struct StoredRow {
     pub row: u32,
     /// `_id`.
     pub id: String,
-    /// `_version`.
+    /// `_version`; this and the next two are of no meaning unless asked for.
     pub version: u64,
     /// `_seq_no`.
     pub seq_no: u64,
@@ -197,13 +214,13 @@ impl Segment {
     }
 
     /// Reads metadata of rows on the calling thread; see [`Segment::fetch`].
-    pub fn fetch_blocking(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+    pub fn fetch_blocking(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         match &*self.kind {
-            Kind::Memory(memory) => Ok(memory.fetch(rows, with_source)),
+            Kind::Memory(memory) => Ok(memory.fetch(rows, wanted.source)),
             Kind::Stored(stored) => {
-                let wanted: RoaringBitmap = rows.iter().copied().collect();
-                let found = stored.fetch(&wanted, with_source)?;
-                if rows.is_sorted() && wanted.len() == rows.len() as u64 {
+                let distinct: RoaringBitmap = rows.iter().copied().collect();
+                let found = stored.fetch(&distinct, wanted)?;
+                if rows.is_sorted() && distinct.len() == rows.len() as u64 {
                     return Ok(found);
                 }
                 let place = |row: &u32| found.binary_search_by_key(row, |r| r.row).ok();
@@ -284,10 +301,42 @@ impl Segment {
         self.compute.run(Lane::Foreground, move || this.id_rows_blocking(&ids)).await
     }
 
+    /// Returns what the catalog knows of a column over the whole segment.
+    pub fn column_bounds(&self, column: PathId) -> PageBounds {
+        let rows = 0..self.rows();
+        match &*self.kind {
+            Kind::Memory(memory) => match memory.rows.column(column) {
+                Some(_) => PageBounds { rows, values: NumberBounds::Unknown, full: false },
+                None => PageBounds { rows, values: NumberBounds::Empty, full: false },
+            },
+            Kind::Stored(stored) => match stored.column_record(column) {
+                Some(record) if record.present > 0 => PageBounds {
+                    values: NumberBounds::of_record(&record.min, &record.max),
+                    full: record.present == rows.end,
+                    rows,
+                },
+                _ => PageBounds { rows, values: NumberBounds::Empty, full: false },
+            },
+        }
+    }
+
+    /// Returns what the file knows of a column page by page, in row order, on the calling thread.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn pages_blocking(&self, column: PathId) -> Result<Vec<PageBounds>> {
+        match &*self.kind {
+            Kind::Memory(_) => Ok(vec![self.column_bounds(column)]),
+            Kind::Stored(stored) => {
+                Ok(stored.pages(column)?.unwrap_or_else(|| vec![self.column_bounds(column)]))
+            }
+        }
+    }
+
     /// Reads metadata (and the source where asked) of a few rows, in the order given.
-    pub async fn fetch(&self, rows: &[u32], with_source: bool) -> Result<Vec<StoredRow>> {
+    pub async fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         let (this, rows) = (self.clone(), rows.to_vec());
-        self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, with_source)).await
+        self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, wanted)).await
     }
 }
 

@@ -29,6 +29,64 @@ pub enum ValueRange {
     Str(Option<(String, bool)>, Option<(String, bool)>),
 }
 
+/// Least and greatest number of a column over a run of rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NumberBounds {
+    /// Integers and dates.
+    I64(i64, i64),
+    /// unsigned_long.
+    U64(u64, u64),
+    /// Floating point.
+    F64(f64, f64),
+    /// No row has a value.
+    Empty,
+    /// The column has no numbers, or nothing is known of them.
+    Unknown,
+}
+
+impl NumberBounds {
+    /// Reads the catalog's bounds of a column.
+    pub(crate) fn of_record(min: &Value, max: &Value) -> Self {
+        match (min, max) {
+            (Value::Number(min), Value::Number(max)) => {
+                if let (Some(min), Some(max)) = (min.as_i64(), max.as_i64()) {
+                    Self::I64(min, max)
+                } else if let (Some(min), Some(max)) = (min.as_u64(), max.as_u64()) {
+                    Self::U64(min, max)
+                } else if let (Some(min), Some(max)) = (min.as_f64(), max.as_f64()) {
+                    Self::F64(min, max)
+                } else {
+                    Self::Unknown
+                }
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<&Bounds<'_>> for NumberBounds {
+    fn from(bounds: &Bounds<'_>) -> Self {
+        match bounds {
+            Bounds::I64(min, max) => Self::I64(*min, *max),
+            Bounds::U64(min, max) => Self::U64(*min, *max),
+            Bounds::F64(min, max) => Self::F64(*min, *max),
+            Bounds::Empty => Self::Empty,
+            Bounds::Bytes(..) | Bounds::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// What is known of a column over a run of rows without decoding it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageBounds {
+    /// The rows.
+    pub rows: std::ops::Range<u32>,
+    /// Least and greatest of all their values.
+    pub values: NumberBounds,
+    /// Whether every row is known to have a value.
+    pub full: bool,
+}
+
 /// How a range lies to an interval of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -47,6 +105,8 @@ pub(crate) enum Bounds<'a> {
     U64(u64, u64),
     F64(f64, f64),
     Bytes(&'a [u8], &'a [u8]),
+    /// There are no values.
+    Empty,
     Unknown,
 }
 
@@ -76,6 +136,7 @@ impl ValueRange {
             }
         }
         match (self, bounds) {
+            (_, Bounds::Empty) => Relation::Disjoint,
             (Self::I64(low, high), Bounds::I64(min, max)) => of(low, high, min, max),
             (Self::U64(low, high), Bounds::U64(min, max)) => of(low, high, min, max),
             // Statistics of floating point leave out NaN, which no range contains.

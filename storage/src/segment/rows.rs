@@ -42,6 +42,9 @@ impl Packed {
     }
 }
 
+/// Bytes that the map of versions takes for an id, its load factor included.
+const VERSION_ENTRY_BYTES: usize = 128;
+
 /// One applied batch of operations of a shard, as the memtable keeps it.
 #[derive(Debug)]
 pub(crate) struct MemChunk {
@@ -65,7 +68,10 @@ impl MemChunk {
 
     /// Estimates the bytes held.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let per_row = 8 + 8 + 4 + 4 + if self.routings.is_some() { 24 } else { 0 };
+        // Client-chosen ids are in the map of versions, too.
+        let per_row = 24
+            + if self.routings.is_some() { 24 } else { 0 }
+            + if self.generated { 0 } else { VERSION_ENTRY_BYTES };
         (self.chunk.heap_bytes()
             + self.ids.bytes.len()
             + self.sources.bytes.len()
@@ -252,10 +258,11 @@ impl Statistics {
             if had_values && (record.min.is_null() || record.max.is_null()) {
                 continue;
             }
-            if !had_values || less(&min, &record.min) {
+            if !had_values || min.is_null() || less(&min, &record.min) {
                 record.min = min;
             }
-            if !had_values || less(&record.max, &max) {
+            // A bound that is too long to keep is not known, whatever the one before was.
+            if !had_values || max.is_null() || less(&record.max, &max) {
                 record.max = max;
             }
         }
@@ -269,9 +276,9 @@ impl Statistics {
 
 fn less(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Null, _) => true,
-        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64()) {
-            (Some(x), Some(y)) => x < y,
+        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64(), x.as_u64(), y.as_u64()) {
+            (Some(x), Some(y), ..) => x < y,
+            (.., Some(x), Some(y)) => x < y,
             _ => x.as_f64() < y.as_f64(),
         },
         (Value::String(x), Value::String(y)) => x < y,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::UInt64Type;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -14,7 +14,6 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
 use parquet::file::metadata::PageIndexPolicy;
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use roaring::RoaringBitmap;
 use tokio::runtime::Handle;
 
@@ -23,8 +22,8 @@ use super::checked::{CheckedBytes, Verifier, decode_sums};
 use super::file::{BlockCache, DataFile, Remote, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
-use super::range::{Bounds, Relation, ValueRange};
-use super::{Located, StoredRow, layout};
+use super::range::Bounds;
+use super::{Located, RowParts, StoredRow, layout};
 use crate::bundle::Bundle;
 use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::PathId;
@@ -32,7 +31,9 @@ use crate::objects::Objects;
 use crate::{Compute, Error, Result};
 
 /// Rows decoded at a time.
-pub(crate) const BATCH_ROWS: usize = 8_192;
+const BATCH_ROWS: usize = 8_192;
+/// Bytes decoded at a time, about.
+const BATCH_BYTES: u64 = 32 << 20;
 
 const BUNDLE: &str = "bundle";
 const IDS: &str = "ids";
@@ -61,6 +62,8 @@ pub(crate) struct Stored {
     roots: OnceLock<HashMap<u32, usize>>,
     bundle: OnceLock<Arc<Bundle>>,
     ids: OnceLock<Ids>,
+    /// `_version` and `_primary_term` where all rows have the same.
+    pub(super) constants: OnceLock<[Option<u64>; 2]>,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
 }
@@ -95,7 +98,7 @@ fn sums_of(record: &SegmentRecord, key: &str, file: &str) -> Result<Vec<u32>> {
     })
 }
 
-fn get_or_try_init<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+pub(super) fn get_or_try_init<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     if let Some(value) = cell.get() {
         return Ok(value);
     }
@@ -114,6 +117,7 @@ impl Stored {
             roots: OnceLock::new(),
             bundle: OnceLock::new(),
             ids: OnceLock::new(),
+            constants: OnceLock::new(),
             discarded: AtomicBool::new(false),
         }
     }
@@ -127,7 +131,7 @@ impl Stored {
         (self.record.index, self.record.shard, self.record.id)
     }
 
-    fn data(&self) -> Result<&(DataFile, ArrowReaderMetadata)> {
+    pub(super) fn data(&self) -> Result<&(DataFile, ArrowReaderMetadata)> {
         get_or_try_init(&self.data, || {
             let (index, shard, id) = self.place();
             let path = layout::data(index, shard, id);
@@ -185,7 +189,7 @@ impl Stored {
     }
 
     /// Root columns by path number.
-    fn roots(&self) -> Result<&HashMap<u32, usize>> {
+    pub(super) fn roots(&self) -> Result<&HashMap<u32, usize>> {
         get_or_try_init(&self.roots, || {
             let (_, metadata) = self.data()?;
             let field_id = |field: &arrow::datatypes::Field| {
@@ -206,13 +210,13 @@ impl Stored {
         self.record.columns.iter().find(|c| c.column == column.0)
     }
 
-    fn named_root(&self, name: &str) -> Result<Option<usize>> {
+    pub(super) fn named_root(&self, name: &str) -> Result<Option<usize>> {
         Ok(self.data()?.1.schema().index_of(name).ok())
     }
 
-    /// Whether the file has a metadata column, as far as it can be opened.
-    pub(crate) fn has_column(&self, name: &str) -> bool {
-        self.named_root(name).is_ok_and(|root| root.is_some())
+    /// Whether the file has a metadata column.
+    pub(crate) fn has_column(&self, name: &str) -> Result<bool> {
+        Ok(self.named_root(name)?.is_some())
     }
 
     /// Counts the root columns.
@@ -230,12 +234,18 @@ impl Stored {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
-            .with_batch_size(BATCH_ROWS);
+            .with_batch_size(self.batch_rows());
         if let Some(rows) = rows {
             let (groups, selection) = select(metadata, rows);
             builder = builder.with_row_groups(groups).with_row_selection(selection);
         }
         builder.build().map_err(|e| reading(&file.name(), e))
+    }
+
+    /// Rows decoded at a time: fewer where documents are large.
+    pub(super) fn batch_rows(&self) -> usize {
+        let row_bytes = self.record.data_bytes.saturating_mul(8) / u64::from(self.record.rows.max(1));
+        usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS)
     }
 
     /// Maps requested columns to root columns of the file; `None` where it lacks one.
@@ -245,24 +255,30 @@ impl Stored {
     }
 
     /// Reads metadata (and the source) of a few rows, ascending and without repetition.
-    pub(crate) fn fetch(&self, rows: &RoaringBitmap, with_source: bool) -> Result<Vec<StoredRow>> {
-        let mut names = vec![
-            layout::ID,
-            layout::SEQ_NO,
-            layout::VERSION,
-            layout::PRIMARY_TERM,
-            layout::ROUTING,
-            layout::IGNORED,
-        ];
-        if with_source {
+    pub(crate) fn fetch(&self, rows: &RoaringBitmap, wanted: RowParts) -> Result<Vec<StoredRow>> {
+        let mut names = vec![layout::ID, layout::ROUTING, layout::IGNORED];
+        let mut constants = [None; 2];
+        if wanted.versions {
+            constants = *self.constants()?;
+            names.push(layout::SEQ_NO);
+            for (name, constant) in [layout::VERSION, layout::PRIMARY_TERM].into_iter().zip(constants) {
+                if constant.is_none() {
+                    names.push(name);
+                }
+            }
+        }
+        if wanted.source {
             names.push(layout::SOURCE);
         }
         let mut found = Vec::with_capacity(usize::try_from(rows.len()).unwrap_or(0));
         let mut numbers = rows.iter();
         self.read_named(&names, Some(rows), |batch| {
             for at in 0..batch.num_rows() {
-                let row = numbers.next().unwrap_or(u32::MAX);
-                found.push(stored_row(batch, at, row, with_source));
+                let number = numbers.next().unwrap_or(u32::MAX);
+                let mut row = stored_row(batch, at, number, wanted.source);
+                row.version = constants[0].unwrap_or(row.version);
+                row.primary_term = constants[1].unwrap_or(row.primary_term);
+                found.push(row);
             }
             true
         })?;
@@ -369,123 +385,6 @@ impl Stored {
             true
         })?;
         Ok(located)
-    }
-
-    /// Visits the pages of a root column that is a single leaf: rows, bounds, and whether every row
-    /// has a value.
-    fn for_each_page(
-        &self,
-        root: usize,
-        mut visit: impl FnMut(std::ops::Range<u32>, Bounds<'_>, bool),
-    ) -> Result<()> {
-        let (_, metadata) = self.data()?;
-        let parquet = metadata.metadata();
-        let leaf = (0..metadata.parquet_schema().num_columns())
-            .find(|&leaf| metadata.parquet_schema().get_column_root_idx(leaf) == root)
-            .unwrap_or(0);
-        let unsigned = matches!(metadata.schema().field(root).data_type(), DataType::UInt64);
-        let mut base = 0u32;
-        for group in 0..parquet.num_row_groups() {
-            let group_rows = u32::try_from(parquet.row_group(group).num_rows()).unwrap_or(u32::MAX - base);
-            let pages =
-                parquet.offset_index().and_then(|i| i.get(group)?.get(leaf)).map(|i| i.page_locations());
-            let stats = parquet.column_index().and_then(|i| i.get(group)?.get(leaf));
-            match pages {
-                None => visit(base..base + group_rows, Bounds::Unknown, false),
-                Some(pages) => {
-                    for (i, page) in pages.iter().enumerate() {
-                        let start = u32::try_from(page.first_row_index).unwrap_or(group_rows);
-                        let end = pages
-                            .get(i + 1)
-                            .and_then(|next| u32::try_from(next.first_row_index).ok())
-                            .unwrap_or(group_rows);
-                        let full = stats.and_then(|s| s.null_count(i)) == Some(0);
-                        let bounds = stats.map_or(Bounds::Unknown, |s| page_bounds(s, i, unsigned));
-                        visit(base + start..base + end, bounds, full);
-                    }
-                }
-            }
-            base += group_rows;
-        }
-        Ok(())
-    }
-
-    /// Finds the rows with a value in the range.
-    pub(crate) fn range_rows(
-        &self,
-        column: PathId,
-        range: &ValueRange,
-        among: Option<&RoaringBitmap>,
-    ) -> Result<RoaringBitmap> {
-        let nothing = Ok(RoaringBitmap::new());
-        let Some(record) = self.column_record(column) else { return nothing };
-        match range.relation_to_record(&record.min, &record.max) {
-            Relation::Disjoint => return nothing,
-            Relation::Covers if record.present == self.record.rows => {
-                let mut all = RoaringBitmap::new();
-                all.insert_range(0..self.record.rows);
-                return Ok(among.map_or(all, Clone::clone));
-            }
-            _ => {}
-        }
-        let Some(&root) = self.roots()?.get(&column.0) else { return nothing };
-        let mut found = RoaringBitmap::new();
-        let mut straddling = RoaringBitmap::new();
-        self.for_each_page(root, |rows, bounds, full| match range.relation(&bounds) {
-            Relation::Disjoint => {}
-            Relation::Covers if full && !record.list => {
-                found.insert_range(rows);
-            }
-            _ => {
-                straddling.insert_range(rows);
-            }
-        })?;
-        if let Some(among) = among {
-            found &= among;
-            straddling &= among;
-        }
-        if !straddling.is_empty() {
-            let mut numbers = straddling.iter();
-            let mut batch_rows = Vec::with_capacity(BATCH_ROWS);
-            for batch in self.reader(&[root], Some(&straddling))? {
-                let batch = batch.map_err(|e| self.read_error(e))?;
-                batch_rows.clear();
-                batch_rows.extend(numbers.by_ref().take(batch.num_rows()));
-                range.matches(batch.column(0), &mut |at| {
-                    found.insert(batch_rows[at]);
-                });
-            }
-        }
-        Ok(found)
-    }
-}
-
-fn page_bounds(index: &ColumnIndexMetaData, page: usize, unsigned: bool) -> Bounds<'_> {
-    match index {
-        ColumnIndexMetaData::INT32(i) => match (i.min_value(page), i.max_value(page)) {
-            (Some(min), Some(max)) => Bounds::I64(i64::from(*min), i64::from(*max)),
-            _ => Bounds::Unknown,
-        },
-        ColumnIndexMetaData::INT64(i) => match (i.min_value(page), i.max_value(page)) {
-            (Some(min), Some(max)) if unsigned => Bounds::U64(min.cast_unsigned(), max.cast_unsigned()),
-            (Some(min), Some(max)) => Bounds::I64(*min, *max),
-            _ => Bounds::Unknown,
-        },
-        ColumnIndexMetaData::FLOAT(i) => match (i.min_value(page), i.max_value(page)) {
-            (Some(min), Some(max)) => Bounds::F64(f64::from(*min), f64::from(*max)),
-            _ => Bounds::Unknown,
-        },
-        ColumnIndexMetaData::DOUBLE(i) => match (i.min_value(page), i.max_value(page)) {
-            (Some(min), Some(max)) => Bounds::F64(*min, *max),
-            _ => Bounds::Unknown,
-        },
-        ColumnIndexMetaData::BYTE_ARRAY(i) | ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(i) => {
-            match (i.min_value(page), i.max_value(page)) {
-                (Some(min), Some(max)) => Bounds::Bytes(min, max),
-                _ => Bounds::Unknown,
-            }
-        }
-        _ => Bounds::Unknown,
     }
 }
 

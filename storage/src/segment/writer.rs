@@ -25,6 +25,8 @@ use crate::{Error, Result};
 
 /// Rows of a row group.
 const ROW_GROUP_ROWS: usize = 128 << 10;
+/// Encoded bytes of a row group, about, where documents are large.
+const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 4_096;
 /// Bytes of a `_source` page, about.
@@ -128,7 +130,7 @@ impl<W: Write + Send> Writer<W> {
             let take = (batch.num_rows() - at).min(ROW_GROUP_ROWS - self.rows_in_group);
             self.write_slice(&batch.slice(at, take))?;
             at += take;
-            if self.rows_in_group == ROW_GROUP_ROWS {
+            if self.rows_in_group == ROW_GROUP_ROWS || self.group_bytes() >= ROW_GROUP_BYTES {
                 self.end_group()?;
             }
         }
@@ -168,6 +170,11 @@ impl<W: Write + Send> Writer<W> {
         self.rows_in_group += batch.num_rows();
         self.rows += batch.num_rows();
         Ok(())
+    }
+
+    /// Estimates the encoded bytes of the open row group, which are in memory.
+    fn group_bytes(&self) -> usize {
+        self.group.iter().flatten().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
     fn end_group(&mut self) -> Result<()> {

@@ -10,14 +10,16 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
+use tokio::sync::Mutex as AsyncMutex;
+use uuid::Uuid;
 
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
 use super::{Shard, next_key};
-use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint};
+use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::wal::Wal;
-use crate::{Lane, Result};
+use crate::{Error, Lane, Result};
 
 /// zstd level of freshly flushed rows.
 const FLUSH_ZSTD: i32 = 3;
@@ -31,6 +33,9 @@ pub(crate) struct Services {
     pub(crate) catalog: Arc<dyn Catalog>,
     /// Set once the log is open; a flush during recovery needs no log, its frames are durable.
     pub(crate) wal: Arc<OnceLock<Arc<Wal>>>,
+    /// One commit with mappings at a time, over all shards: what a commit says of a mapping must not
+    /// be older than what one before it said.
+    pub(crate) commits: Arc<AsyncMutex<()>>,
     /// Directory for files under construction.
     pub(crate) scratch: Arc<Path>,
 }
@@ -52,17 +57,13 @@ impl Shard {
         self.refresh(&services.env, now_ms).await?;
         let captured = {
             let state = self.state.lock();
-            if state.committed_below.0 == state.frozen_below.0 {
+            if state.closed || state.committed_below.0 == state.frozen_below.0 {
                 return Ok(0);
             }
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             capture(memory, 0, Some(state.frozen_below))
         };
-        let freed = {
-            let state = self.state.lock();
-            state.segments.iter().filter(|s| captured.keys.contains(&s.segment.key())).map(|s| s.bytes).sum()
-        };
-        self.replace(services, captured, FLUSH_ZSTD).await?;
+        let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
     }
@@ -73,6 +74,9 @@ impl Shard {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.lock();
+            if state.closed {
+                return Ok(false);
+            }
             let stored: Vec<&SegmentState> =
                 state.segments.iter().filter(|s| s.segment.as_stored().is_some()).collect();
             let sizes: Vec<_> = stored.iter().map(|s| s.size()).collect();
@@ -94,8 +98,13 @@ impl Shard {
         Ok(true)
     }
 
-    /// Makes one segment of the captured ones and puts it in their place.
-    async fn replace(&self, services: &Services, captured: Captured, zstd_level: i32) -> Result<()> {
+    /// Makes one segment of the captured ones and puts it in their place. Returns the bytes of memory
+    /// that this frees.
+    async fn replace(&self, services: &Services, captured: Captured, zstd_level: i32) -> Result<u64> {
+        {
+            let _commit = self.committing.lock().await;
+            self.settle(services).await?;
+        }
         let mapping = self.mapping.load_full();
         let target = Target { index: self.index, shard: self.number, level: captured.level, zstd_level };
         let (inputs, mapping_of_job, scratch) =
@@ -105,17 +114,52 @@ impl Shard {
             .compute
             .run(Lane::Background, move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
             .await?;
-        if let Some(output) = &output {
-            for (path, file) in &output.files {
-                services.env.objects.put_file(path, file).await?;
-            }
+        if let Some(output) = &output
+            && let Err(error) = upload(services, output).await
+        {
+            // Nobody knows of this segment: what there is of it only takes up space.
+            self.delete_files(services, output.record.id).await;
+            return Err(error);
         }
         self.install(services, &captured, output).await
     }
 
+    /// Brings the catalog back to what this process goes by, after a commit that failed without
+    /// telling whether it happened: otherwise rows could be committed a second time.
+    async fn settle(&self, services: &Services) -> Result<()> {
+        let Some(doubtful) = self.doubtful.lock().clone() else { return Ok(()) };
+        let mut commit = Commit { removed: doubtful.clone(), ..Default::default() };
+        {
+            let state = self.state.lock();
+            commit.checkpoints.push(self.checkpoint(&state, state.committed_below));
+            for segment in &state.segments {
+                let Some(stored) = segment.segment.as_stored() else { continue };
+                commit.put.push(SegmentRecord {
+                    delete_generation: segment.generation,
+                    deleted_rows: u32::try_from(segment.persisted).unwrap_or(u32::MAX),
+                    ..stored.record.clone()
+                });
+            }
+        }
+        services.catalog.commit(&commit).await?;
+        *self.doubtful.lock() = None;
+        for id in doubtful {
+            self.delete_files(services, id).await;
+        }
+        Ok(())
+    }
+
+    async fn delete_files(&self, services: &Services, segment: Uuid) {
+        let directory = segment::directory_path(self.index, self.number, segment);
+        if let Err(error) = services.env.objects.delete_all(&directory).await {
+            tracing::warn!(%directory, %error, "cannot delete an unused segment; the next start will");
+        }
+    }
+
     /// Commits the new segment and swaps it in.
-    async fn install(&self, services: &Services, captured: &Captured, output: Option<Output>) -> Result<()> {
+    async fn install(&self, services: &Services, captured: &Captured, output: Option<Output>) -> Result<u64> {
         let _commit = self.committing.lock().await;
+        self.settle(services).await?;
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
         let mut commit = Commit::default();
         let last_frame = {
@@ -152,15 +196,8 @@ impl Shard {
                     commit.removed.push(stored.record.id);
                 }
             }
-            if let Some((next_seq_no, next_frame)) = captured.below {
-                commit.checkpoints.push(ShardCheckpoint {
-                    index: self.index,
-                    shard: self.number,
-                    primary_term: state.primary_term,
-                    next_seq_no,
-                    next_frame,
-                });
-                commit.mappings.push((self.index, self.mapping.load().encode()));
+            if let Some(below) = captured.below {
+                commit.checkpoints.push(self.checkpoint(&state, below));
             }
             state.next_frame.checked_sub(1)
         };
@@ -173,26 +210,41 @@ impl Shard {
             services.env.objects.put(&path, encode_deletes(bitmap)?).await?;
             commit.put.push(record.clone());
         }
-        services.catalog.commit(&commit).await?;
+        let committed = {
+            let _one = services.commits.lock().await;
+            // Loaded under the lock, so that an older mapping never follows a newer one.
+            commit.mappings.push((self.index, self.mapping.load().encode()));
+            services.catalog.commit(&commit).await
+        };
+        if let Err(error) = committed {
+            let id = output.as_ref().map(|output| output.record.id);
+            match (&error, id) {
+                (Error::IndexNotFound { .. }, Some(id)) => self.delete_files(services, id).await,
+                (Error::IndexNotFound { .. }, None) => {}
+                _ => self.doubtful.lock().get_or_insert_default().extend(id),
+            }
+            return Err(error);
+        }
 
         let _view = self.refreshing.lock().await;
-        let stale = self.install_in_memory(services, captured, output, &deletes);
+        let (stale, freed) = self.install_in_memory(services, captured, output, &deletes);
         for path in stale {
             if let Err(error) = services.env.objects.delete(&path).await {
                 tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
             }
         }
-        Ok(())
+        Ok(freed)
     }
 
-    /// The part of a commit that searches and writers see; returns deletes files that are stale now.
+    /// The part of a commit that searches and writers see; returns deletes files that are stale now,
+    /// and the bytes of memory that were freed.
     fn install_in_memory(
         &self,
         services: &Services,
         captured: &Captured,
         output: Option<Output>,
         deletes: &[(SegmentRecord, RoaringBitmap)],
-    ) -> Vec<object_store::path::Path> {
+    ) -> (Vec<object_store::path::Path>, u64) {
         let mut state = self.state.lock();
         let mut stale = Vec::new();
         for (record, bitmap) in deletes {
@@ -231,12 +283,12 @@ impl Shard {
                 since_ms: 0,
             }
         });
-        self.swap(&mut state, captured, replacement);
-        stale
+        (stale, self.swap(&mut state, captured, replacement))
     }
 
-    /// Puts the replacement where the first captured segment was and publishes the view.
-    fn swap(&self, state: &mut State, captured: &Captured, replacement: Option<SegmentState>) {
+    /// Puts the replacement where the first captured segment was and publishes the view. Returns the
+    /// bytes of memory that were freed.
+    fn swap(&self, state: &mut State, captured: &Captured, replacement: Option<SegmentState>) -> u64 {
         let at = state.segments.iter().position(|s| captured.keys.contains(&s.segment.key()));
         let removed: Vec<_> =
             state.segments.extract_if(.., |s| captured.keys.contains(&s.segment.key())).collect();
@@ -245,8 +297,10 @@ impl Shard {
         }
         if let Some(below) = captured.below {
             state.committed_below = below;
-            if state.tail.rows == 0 && state.next_seq_no == below.0 {
+            if state.next_frame <= below.1 {
                 state.tail.first_frame = None;
+            } else if let Some(first) = &mut state.tail.first_frame {
+                *first = (*first).max(below.1);
             }
             // Ids of the flushed rows are found in the new segment's sidecar from now on.
             state.versions.retain(|_, entry| {
@@ -254,17 +308,38 @@ impl Shard {
             });
         }
         self.publish(state);
-        for segment in removed {
+        for segment in &removed {
             segment.segment.discard();
         }
+        if state.closed {
+            // What comes of the flush of a deleted index goes the way of its other files.
+            state.segments.iter().for_each(|s| s.segment.discard());
+            return 0;
+        }
+        removed.iter().map(|s| s.bytes).sum()
     }
 
-    /// Removes every file of the shard once no search uses it any more.
-    pub(crate) fn discard(&self) {
-        for segment in &self.state.lock().segments {
+    /// Ends the shard of a deleted index: it takes no more operations, nobody waits for it, and its
+    /// files go once no search uses them any more. Returns the bytes of memory that this frees.
+    pub(crate) fn close(&self) -> u64 {
+        let mut state = self.state.lock();
+        if state.closed {
+            return 0;
+        }
+        state.closed = true;
+        for segment in &state.segments {
             segment.segment.discard();
         }
+        self.searchable.send_replace(u64::MAX);
+        state.unflushed_bytes()
     }
+}
+
+async fn upload(services: &Services, output: &Output) -> Result<()> {
+    for (path, file) in &output.files {
+        services.env.objects.put_file(path, file).await?;
+    }
+    Ok(())
 }
 
 fn capture<'a>(

@@ -27,12 +27,17 @@ use uuid::Uuid;
 pub(crate) use self::commit::Services;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
-pub(crate) use self::state::{Location, State};
+pub(crate) use self::state::{Location, Probed, State};
 use self::state::{SegmentState, Tail, VersionEntry};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::segment::{Env, MemChunk, Memory, Segment, SegmentView, Stored};
-use crate::{Lane, Result, ShardFigures};
+use crate::segment::{Env, MemChunk, Memory, RowParts, Segment, SegmentView, Stored};
+use crate::{Lane, Result, SegmentFigures, ShardFigures};
+
+/// In-memory segments of a shard beyond which it is flushed.
+const MAX_MEMORY_SEGMENTS: usize = 64;
+/// Versions of ids in memory beyond which a shard is flushed.
+const MAX_VERSIONS: usize = 1_000_000;
 
 /// Keys of segments are unique in the process.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -49,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) get: AtomicU64,
     pub(crate) refresh: AtomicU64,
     pub(crate) flush: AtomicU64,
+    /// Flushes that nobody asked for, among those.
+    pub(crate) periodic_flush: AtomicU64,
     pub(crate) merge: AtomicU64,
     pub(crate) query: AtomicU64,
 }
@@ -67,6 +74,8 @@ pub(crate) struct Shard {
     /// One flush at a time; one compaction at a time; both may run at once.
     flushing: AsyncMutex<()>,
     compacting: AsyncMutex<()>,
+    /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
+    doubtful: Mutex<Option<Vec<Uuid>>>,
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
@@ -124,7 +133,8 @@ impl Shard {
         let below = checkpoint.map_or((0, 0), |c| (c.next_seq_no, c.next_frame));
         let state = State {
             next_seq_no: below.0,
-            primary_term: checkpoint.map_or(0, |c| c.primary_term),
+            // Without a checkpoint it is new, or was in its first term.
+            primary_term: checkpoint.map_or(1, |c| c.primary_term),
             next_frame: below.1,
             tail: Tail::new(next_key()),
             frozen: Vec::new(),
@@ -133,6 +143,7 @@ impl Shard {
             segments,
             versions: hashbrown::HashMap::default(),
             dirty_deletes: false,
+            closed: false,
         };
         Self {
             index,
@@ -145,6 +156,7 @@ impl Shard {
             refreshing: AsyncMutex::new(()),
             flushing: AsyncMutex::new(()),
             compacting: AsyncMutex::new(()),
+            doubtful: Mutex::new(None),
             waiting: AtomicU64::new(0),
             last_refresh_ms: AtomicI64::new(0),
             counters: Counters::default(),
@@ -154,6 +166,20 @@ impl Shard {
     /// Locks the state. Blocks; never held over an await.
     pub(crate) fn lock(&self) -> Guard<'_> {
         Guard { state: self.state.lock(), shard: self }
+    }
+
+    /// Locks the state if that needs no waiting.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        Some(Guard { state: self.state.try_lock()?, shard: self })
+    }
+
+    /// Asks the stored segments for ids, without holding the lock meanwhile. Blocks on their files.
+    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
+        let segments: Vec<Arc<Segment>> = {
+            let state = self.state.lock();
+            state.segments.iter().map(|s| &s.segment).filter(|s| s.as_stored().is_some()).cloned().collect()
+        };
+        Probed::ask(&segments, ids)
     }
 
     /// Returns the segments that searches see.
@@ -167,9 +193,10 @@ impl Shard {
         if !realtime {
             return self.get_published(id);
         }
+        let probed = self.probe(std::iter::once(id));
         let (segment, row) = {
             let state = self.state.lock();
-            let Some(location) = state.find(id)?.and_then(|found| found.location) else { return Ok(None) };
+            let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else { return Ok(None) };
             if let Some(tail) =
                 state.frozen.iter().chain([&state.tail]).find(|tail| tail.key == location.segment)
             {
@@ -180,7 +207,7 @@ impl Shard {
             };
             (Arc::clone(&found.segment), location.row)
         };
-        Ok(segment.fetch_blocking(&[row], true)?.pop())
+        Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop())
     }
 
     fn get_published(&self, id: &str) -> Result<Option<crate::segment::StoredRow>> {
@@ -188,7 +215,7 @@ impl Shard {
         for view in self.view().iter().rev() {
             for located in view.segment.find(id, fingerprint)? {
                 if !view.deleted.contains(located.row) {
-                    return Ok(view.segment.fetch_blocking(&[located.row], true)?.pop());
+                    return Ok(view.segment.fetch_blocking(&[located.row], RowParts::ALL)?.pop());
                 }
             }
         }
@@ -208,7 +235,7 @@ impl Shard {
             self.last_refresh_ms.store(now_ms, Ordering::Relaxed);
             if !state.dirty() {
                 state.frozen_below = (state.next_seq_no, state.next_frame);
-                self.searchable.send_replace(state.next_seq_no);
+                self.now_searchable(state.next_seq_no);
                 return Ok(());
             }
             if state.tail.rows > 0 {
@@ -261,8 +288,23 @@ impl Shard {
         self.publish(&state);
         drop(state);
         self.counters.refresh.fetch_add(1, Ordering::Relaxed);
-        self.searchable.send_replace(below.0);
+        self.now_searchable(below.0);
         Ok(())
+    }
+
+    fn now_searchable(&self, below: u64) {
+        // It only grows; a deleted index stays at the end of all waiting.
+        self.searchable.send_if_modified(|now| below > std::mem::replace(now, below.max(*now)));
+    }
+
+    fn checkpoint(&self, state: &State, below: (u64, u64)) -> ShardCheckpoint {
+        ShardCheckpoint {
+            index: self.index,
+            shard: self.number,
+            primary_term: state.primary_term,
+            next_seq_no: below.0,
+            next_frame: below.1,
+        }
     }
 
     fn publish(&self, state: &State) {
@@ -271,21 +313,36 @@ impl Shard {
 
     /// Waits until everything below `seq_no` is searchable.
     pub(crate) async fn wait_searchable(&self, seq_no: u64) {
+        struct Waiting<'a>(&'a AtomicU64);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
         let mut searchable = self.searchable.subscribe();
         // The sender lives in `self`, so it cannot be gone.
         let _ = searchable.wait_for(|below| *below >= seq_no).await;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Facts for the decision about a refresh; the caller fills in the rest.
-    pub(crate) fn refresh_facts(&self, now_ms: i64) -> (bool, bool, i64) {
-        let dirty = {
-            let state = self.state.lock();
-            state.dirty() || state.frozen_below.0 < state.next_seq_no
-        };
-        let waited = self.waiting.load(Ordering::Relaxed) > 0;
-        (dirty, waited, now_ms - self.last_refresh_ms.load(Ordering::Relaxed))
+
+    /// Sizes of the segments that searches see, in order.
+    pub(crate) fn segment_figures(&self) -> Vec<SegmentFigures> {
+        self.view()
+            .iter()
+            .map(|view| {
+                let stored = view.segment.as_stored().map(|s| &s.record);
+                SegmentFigures {
+                    number: view.segment.key(),
+                    docs: u64::from(view.live_rows()),
+                    deleted: view.deleted.len(),
+                    store_bytes: stored.map_or(0, |r| r.data_bytes + r.bundle_bytes + r.ids_bytes),
+                    memory_bytes: view.segment.as_memory().map_or(0, |m| m.heap_bytes),
+                    committed: stored.is_some(),
+                }
+            })
+            .collect()
     }
 
     /// Counters and sizes.
@@ -310,6 +367,10 @@ impl Shard {
             get_total: count(&self.counters.get),
             refresh_total: count(&self.counters.refresh),
             flush_total: count(&self.counters.flush),
+            periodic_flushes: count(&self.counters.periodic_flush),
+            log_operations: state.next_seq_no.saturating_sub(state.committed_below.0),
+            log_bytes: state.unflushed_bytes(),
+            log_since_ms: state.unflushed_since_ms(),
             merge_total: count(&self.counters.merge),
             query_total: count(&self.counters.query),
         }
@@ -337,9 +398,9 @@ fn tail_row(chunk: &MemChunk, row: u32) -> crate::segment::StoredRow {
 }
 
 impl Guard<'_> {
-    /// Finds the current state of a document; may block on a remote sidecar.
-    pub(crate) fn find(&self, id: &str) -> Result<Option<(Current, Option<Location>)>> {
-        Ok(self.state.find(id)?.map(|found| (found.current, found.location)))
+    /// Finds the current state of a document.
+    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<(Current, Option<Location>)>> {
+        Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
     }
 
     /// Sequence number for the next operation.
@@ -362,6 +423,11 @@ impl Guard<'_> {
         self.state.committed_below.0
     }
 
+    /// What the catalog is to know of how far the shard's operations are in segments.
+    pub(crate) fn checkpoint(&self) -> ShardCheckpoint {
+        self.shard.checkpoint(&self.state, self.state.committed_below)
+    }
+
     /// Location that a row of the chunk to be applied next will have.
     pub(crate) fn location_of(&self, row: u32) -> Location {
         Location { segment: self.state.tail.key, row: self.state.tail.rows + row }
@@ -369,7 +435,7 @@ impl Guard<'_> {
 
     /// Records one operation's effect on the versions and on the row that it replaces. Called for
     /// each operation in order, before [`Guard::apply`] adds the batch's rows.
-    pub(crate) fn record(&mut self, op: &Applied, generated: bool, now_ms: i64) {
+    pub(crate) fn record(&mut self, op: Applied, generated: bool, now_ms: i64) {
         self.state.next_seq_no = op.seq_no + 1;
         if let Some(location) = op.replaces {
             self.state.delete(location);
@@ -385,7 +451,7 @@ impl Guard<'_> {
             location,
             deleted_at_ms: now_ms,
         };
-        self.state.versions.insert(op.id.clone(), entry);
+        self.state.versions.insert(op.id, entry);
     }
 
     /// Adds the rows of a batch whose operations were recorded. `unused` rows never became
@@ -404,16 +470,40 @@ impl Guard<'_> {
             tail.deleted.insert(tail.rows + row);
         }
         let bytes = chunk.heap_bytes();
-        tail.rows += chunk.rows();
         tail.bytes += bytes;
         shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
+        tail.bases.push(tail.rows);
+        tail.rows += chunk.rows();
         tail.chunks.push(Arc::new(chunk));
         bytes
+    }
+
+    /// Whether anything is unknown to searches.
+    pub(crate) fn dirty(&self) -> bool {
+        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
+    }
+
+    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
+        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether the index was deleted: its operations go nowhere.
+    pub(crate) fn closed(&self) -> bool {
+        self.state.closed
     }
 
     /// First frame that is not in committed segments, if any is.
     pub(crate) fn first_uncommitted_frame(&self) -> Option<u64> {
         self.state.first_uncommitted_frame()
+    }
+
+    /// Whether there is too much besides bytes: segments that every search visits, or ids whose
+    /// versions are kept in memory.
+    pub(crate) fn crowded(&self) -> bool {
+        self.state.memory_segments() >= MAX_MEMORY_SEGMENTS
+            || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
     }
 
     /// Bytes of documents that are not in committed segments, and since when.

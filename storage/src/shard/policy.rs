@@ -97,7 +97,8 @@ pub(crate) fn refresh_due(facts: &RefreshFacts) -> bool {
         return facts.waited_for;
     }
     let active = facts.explicit || facts.waited_for || facts.since_search_ms < SEARCH_IDLE_MS;
-    active && facts.since_refresh_ms >= facts.interval_ms
+    // A clock that was set back must not hold up refreshes.
+    active && (facts.since_refresh_ms >= facts.interval_ms || facts.since_refresh_ms < 0)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::decide::Current;
 use super::policy::SegmentSize;
 use crate::Result;
 use crate::routing::looks_generated;
-use crate::segment::{Fingerprint, MemChunk, Segment, SegmentView};
+use crate::segment::{Fingerprint, Located, MemChunk, Segment, SegmentView};
 
 /// Where a row is: a segment (or a tail that will become one) and a row number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct Tail {
     /// Key of the in-memory segment that it will become.
     pub(crate) key: u64,
     pub(crate) chunks: Vec<Arc<MemChunk>>,
+    /// First row of each chunk.
+    pub(crate) bases: Vec<u32>,
     pub(crate) rows: u32,
     pub(crate) bytes: u64,
     pub(crate) deleted: RoaringBitmap,
@@ -52,6 +54,7 @@ impl Tail {
         Self {
             key,
             chunks: Vec::new(),
+            bases: Vec::new(),
             rows: 0,
             bytes: 0,
             deleted: RoaringBitmap::new(),
@@ -62,14 +65,9 @@ impl Tail {
 
     /// Chunk and row in it of a row of the tail.
     pub(crate) fn chunk_of(&self, row: u32) -> Option<(&Arc<MemChunk>, u32)> {
-        let mut rest = row;
-        for chunk in &self.chunks {
-            if rest < chunk.rows() {
-                return Some((chunk, rest));
-            }
-            rest -= chunk.rows();
-        }
-        None
+        let at = self.bases.partition_point(|base| *base <= row).checked_sub(1)?;
+        let row = row - self.bases[at];
+        self.chunks.get(at).filter(|chunk| row < chunk.rows()).map(|chunk| (chunk, row))
     }
 
     fn find_generated(&self, id: &str) -> Option<(u32, &Arc<MemChunk>, usize)> {
@@ -132,7 +130,50 @@ impl SegmentState {
         let rows = self.segment.rows();
         let deleted = u32::try_from(self.published.len()).unwrap_or(rows);
         let live = u64::from(rows - deleted.min(rows));
-        SegmentSize { live_bytes: bytes * live / u64::from(rows.max(1)), rows, deleted }
+        let live_bytes = u128::from(bytes) * u128::from(live) / u128::from(rows.max(1));
+        SegmentSize { live_bytes: live_bytes as u64, rows, deleted }
+    }
+}
+
+/// What stored segments say of ids, asked before the shard was locked: sidecars may lie on disk or in
+/// a remote store, and the lock must not wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Probed {
+    /// Segments that were asked.
+    keys: Vec<u64>,
+    found: HashMap<Box<str>, Vec<(u64, Located)>, RandomState>,
+}
+
+impl Probed {
+    /// Asks segments for ids. Blocks. A segment that cannot answer counts as not asked: whoever looks
+    /// an id up in it gets its error.
+    pub(crate) fn ask<'a>(segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) -> Self {
+        let mut probed = Self { keys: segments.iter().map(|s| s.key()).collect(), found: HashMap::default() };
+        if segments.is_empty() {
+            return probed;
+        }
+        for id in ids {
+            let fingerprint = Fingerprint::of(id);
+            for segment in segments {
+                match segment.find(id, fingerprint) {
+                    Ok(rows) if rows.is_empty() => {}
+                    Ok(rows) => {
+                        let found = probed.found.entry(id.into()).or_default();
+                        found.extend(rows.into_iter().map(|located| (segment.key(), located)));
+                    }
+                    Err(_) => probed.keys.retain(|key| *key != segment.key()),
+                }
+            }
+        }
+        probed
+    }
+
+    /// Rows of an id in a segment; `None` where the segment was not asked.
+    fn rows(&self, id: &str, segment: u64) -> Option<impl Iterator<Item = Located> + '_> {
+        self.keys.contains(&segment).then(|| {
+            let found = self.found.get(id).map(Vec::as_slice).unwrap_or_default();
+            found.iter().filter(move |(key, _)| *key == segment).map(|(_, located)| *located)
+        })
     }
 }
 
@@ -161,11 +202,14 @@ pub(crate) struct State {
     pub(crate) versions: HashMap<Box<str>, VersionEntry, RandomState>,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
+    /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
+    pub(crate) closed: bool,
 }
 
 impl State {
-    /// Finds the current state of a document; may block on a remote sidecar.
-    pub(crate) fn find(&self, id: &str) -> Result<Option<Found>> {
+    /// Finds the current state of a document. Asks segments that were not probed itself: those that
+    /// came into being since.
+    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
         if let Some(entry) = self.versions.get(id) {
             let current = Current {
                 live: entry.location.is_some(),
@@ -195,13 +239,16 @@ impl State {
         }
         let fingerprint = Fingerprint::of(id);
         for state in self.segments.iter().rev() {
-            let rows = match state.segment.as_memory() {
-                // Ids that clients chose are in `versions` while their rows are in memory.
-                Some(memory) if generated => memory.find_generated(id).into_iter().collect(),
-                Some(_) => continue,
-                None => state.segment.find(id, fingerprint)?,
+            // Client-chosen ids in memory are all in `versions`.
+            let found: Vec<Located> = match state.segment.as_memory() {
+                Some(_) if !generated => continue,
+                Some(memory) => memory.find_generated(id).into_iter().collect(),
+                None => match probed.rows(id, state.segment.key()) {
+                    Some(rows) => rows.collect(),
+                    None => state.segment.find(id, fingerprint)?,
+                },
             };
-            for located in rows {
+            for located in found {
                 if !state.live.contains(located.row) {
                     return Ok(Some(Found {
                         current: Current {
@@ -241,6 +288,11 @@ impl State {
         let tails = self.frozen.iter().chain([&self.tail]).filter_map(|t| t.first_frame);
         let deletes = (self.committed_below.0 < self.frozen_below.0).then_some(self.committed_below.1);
         memory.chain(tails).chain(deletes).min()
+    }
+
+    /// Counts segments in memory.
+    pub(crate) fn memory_segments(&self) -> usize {
+        self.segments.iter().filter(|s| s.segment.as_memory().is_some()).count()
     }
 
     /// Bytes of documents that are not in committed segments.

@@ -101,18 +101,20 @@ impl Files {
         (number < file.next).then(|| file.clone())
     }
 
+    /// Path of the oldest file, if all its frames are below `number` and it is not the last one.
+    pub(super) fn oldest_removable(&self, number: FrameNumber) -> Option<PathBuf> {
+        let list = self.list.lock();
+        list.front()
+            .filter(|oldest| list.len() > 1 && oldest.next <= number)
+            .map(|oldest| oldest.path.clone())
+    }
+
     /// Removes files whose frames are all below `number`, oldest first and each removal durable
     /// before the next, so that a crash never leaves a gap. The last file always stays: its name
     /// keeps the numbering.
     pub(super) fn remove_below(&self, disk: &dyn Disk, number: FrameNumber) -> Result<()> {
         loop {
-            let path = match &*self.list.lock() {
-                list if list.len() > 1 => match list.front() {
-                    Some(oldest) if oldest.next <= number => oldest.path.clone(),
-                    _ => return Ok(()),
-                },
-                _ => return Ok(()),
-            };
+            let Some(path) = self.oldest_removable(number) else { return Ok(()) };
             disk.remove(&path)?;
             disk.sync_dir(&self.dir)?;
             let mut list = self.list.lock();

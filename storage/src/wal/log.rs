@@ -61,7 +61,8 @@ impl fmt::Debug for Wal {
 
 impl Wal {
     /// Opens the log in `dir`, handing every intact frame in order to `replay`. A torn tail is cut
-    /// with a log line. What was replayed is durable once this returns. Blocks.
+    /// with a log line. What was replayed is durable once this returns. All frames below `known` are
+    /// known to have been durable: a log that ends before is not the one that belongs here. Blocks.
     ///
     /// # Errors
     /// Damage is [`Error::Corrupt`] with file and offset; then nothing was changed. Errors of
@@ -70,9 +71,10 @@ impl Wal {
         disk: Arc<dyn Disk>,
         dir: &Path,
         config: &Config,
+        known: FrameNumber,
         replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
     ) -> Result<Self> {
-        Self::open_with(disk, dir, Options::from_config(config), replay)
+        Self::open_from(disk, dir, Options::from_config(config), known, replay)
     }
 
     /// Opens the log with bounds of its own; see [`Wal::open`].
@@ -85,8 +87,28 @@ impl Wal {
         options: Options,
         replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
     ) -> Result<Self> {
+        Self::open_from(disk, dir, options, 0, replay)
+    }
+
+    fn open_from(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        known: FrameNumber,
+        replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
+    ) -> Result<Self> {
         disk.create_dir_all(dir)?;
         let recovered = recovery::recover(&*disk, dir, replay)?;
+        if recovered.next < known {
+            let reason = format!(
+                "the log ends before frame {}, the catalog knows of frames up to {}: log files are missing",
+                recovered.next,
+                known - 1
+            );
+            let newest = recovered.files.last();
+            let (file, offset) = newest.map_or((dir, 0), |file| (file.path.as_path(), file.len));
+            return Err(corrupt(file, offset, reason));
+        }
         let files = Arc::new(Files::new(dir, recovered.files));
         let queue = Arc::new(Queue::new(recovered.next));
         let writer = Writer::new(
@@ -174,6 +196,11 @@ impl Wal {
     /// The disk's; what was removed so far is removed.
     pub fn remove_below(&self, frame: FrameNumber) -> Result<()> {
         self.files.remove_below(&*self.disk, frame)
+    }
+
+    /// Whether [`Wal::remove_below`] has anything to remove.
+    pub fn can_remove_below(&self, frame: FrameNumber) -> bool {
+        self.files.oldest_removable(frame).is_some()
     }
 
     /// Number that the next frame will have.

@@ -1,3 +1,5 @@
 //! The store through its public interface.
 
+mod crash;
 mod documents;
+mod faults;

@@ -4,6 +4,7 @@ mod cluster;
 mod indices;
 mod names;
 mod nodes;
+mod segments;
 mod shards;
 mod table;
 
@@ -29,6 +30,8 @@ const HELP: &str = "=^.^=
 /_cat/nodes
 /_cat/pending_tasks
 /_cat/plugins
+/_cat/segments
+/_cat/segments/{index}
 /_cat/shards
 /_cat/shards/{index}
 /_cat/templates
@@ -51,6 +54,8 @@ pub(super) async fn route(
         ["count", index] => cluster::count(api, request, index),
         ["shards"] => shards::get(api, request, "_all"),
         ["shards", index] => shards::get(api, request, index),
+        ["segments"] => segments::get(api, request, "_all"),
+        ["segments", index] => segments::get(api, request, index),
         ["health"] => cluster::health(api, request),
         ["master" | "cluster_manager"] => nodes::master(api, request),
         ["nodes"] => nodes::get(api, request),
@@ -83,7 +88,7 @@ fn time_of_day(now_ms: i64) -> String {
 }
 
 /// Renders a moment as `2026-11-21T07:08:09.123Z`.
-fn moment(ms: i64) -> String {
+pub(super) fn moment(ms: i64) -> String {
     // Civil date from days since the epoch (Howard Hinnant, "chrono-Compatible Low-Level Date
     // Algorithms").
     let days = ms.div_euclid(86_400_000) + 719_468;

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::UInt32Type;
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_expr::expressions::col;
@@ -9,16 +9,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{collect as run, displayable};
 use millrace_storage::mapping::ColumnKind;
+use roaring::RoaringBitmap;
 
 use super::*;
 use crate::compute::Compute;
 use crate::dsl::sort::Mode;
 use crate::score::collect::Totals;
 use crate::score::fixture::{Fixture, NUMBER, TEXT};
+use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::node::{Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
-use crate::table::{IndexTable, ScanHandle, ScanOptions, TableSnapshot};
+use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
 
 fn snapshot() -> TableSnapshot {
     let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
@@ -62,9 +64,10 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
         track: Some(track),
         global_statistics: false,
         cursor: None,
+        after_key: None,
         terminate_after: 0,
     };
-    let table = IndexTable::new(Arc::new(snapshot()), vec![number_key()], options, Compute::new(1));
+    let table = IndexTable::new(Arc::new(snapshot()), vec![number_key()], options, Compute::single());
     let handle = Arc::clone(table.handle());
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
@@ -121,7 +124,7 @@ async fn keys_are_sorted_above_the_scan() {
     let plan = sorted(scan, &[("n", false), (SEGMENT, false), (ROW, false)], 10);
     insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
     SortExec: TopK(fetch=10), expr=[n@0 ASC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
-      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row], first=10 by n
     ");
     assert_eq!(addresses(plan).await, [(0, 1), (1, 0), (0, 0)]);
     assert_eq!(handle.totals.read(), (2, true));
@@ -143,11 +146,10 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
     let source = Source {
         number: 0,
-        inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).await.unwrap(),
+        inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).unwrap(),
         reader,
         functions: Arc::default(),
-        compute: Compute::new(1),
     };
-    let Prepared::Rows(rows, _) = prepare(&node, &source, None).await.unwrap() else { panic!("rows") };
+    let Prepared::Rows(rows, _) = prepare(&node, &source, None).unwrap() else { panic!("rows") };
     assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
 }

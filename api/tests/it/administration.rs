@@ -1,0 +1,392 @@
+//! Indices, settings, mappings, aliases, templates and cluster settings, as tables of requests.
+
+use serde_json::{Value, json};
+
+use crate::support::{Node, Step, play};
+
+const NONE: Value = Value::Null;
+
+fn step(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]) -> Step {
+    Step::new(line, body, status, expected)
+}
+
+#[tokio::test]
+async fn indices_live() {
+    let node = Node::insecure().await;
+    let reason = "/error/reason";
+    play(
+        &node,
+        vec![
+            step("PUT /a?wait_for_active_shards=all&timeout=1s", NONE, 200, &[("/index", json!("a"))]),
+            step("PUT /a", NONE, 400, &[("/error/type", json!("resource_already_exists_exception"))]),
+            step("PUT /A", NONE, 400, &[(reason, json!("Invalid index name [A], must be lowercase"))]),
+            step("PUT /_x", NONE, 400, &[("/error/type", json!("invalid_index_name_exception"))]),
+            step("GET /_x", NONE, 400, &[("/error/index", json!("_x"))]),
+            step("POST /_x", NONE, 400, &[]),
+            step("PUT /a:b", NONE, 400, &[(reason, json!("Invalid index name [a:b], must not contain ':'"))]),
+            step("PUT /b", json!({"foo": 1}), 400, &[(reason, json!("unknown key [foo] for create index"))]),
+            step("PUT /b", json!({"settings": {"number_of_shards": 0}}), 400, &[]),
+            step("PUT /b", json!({"aliases": {"a": {}}}), 400, &[]),
+            step("HEAD /b", NONE, 404, &[]),
+            step("PUT /b", json!({"aliases": {"of-b": {}}}), 200, &[]),
+            step("POST /_close", NONE, 400, &[(reason, json!("Validation Failed: 1: index is missing;"))]),
+            step("POST /_open", NONE, 400, &[(reason, json!("Validation Failed: 1: index is missing;"))]),
+            step(
+                "POST /a,b/_close",
+                NONE,
+                200,
+                &[("/indices/a/closed", json!(true)), ("/indices/b/closed", json!(true))],
+            ),
+            step("GET /a/_doc/1", NONE, 400, &[("/error/type", json!("index_closed_exception"))]),
+            step("PUT /a/_doc/1", json!({}), 400, &[("/error/type", json!("index_closed_exception"))]),
+            step(
+                "POST /_all/_open?wait_for_active_shards=1",
+                NONE,
+                200,
+                &[("/shards_acknowledged", json!(true))],
+            ),
+            step("POST /none*/_open", NONE, 200, &[]),
+            step("POST /none/_open", NONE, 404, &[]),
+            step("DELETE /of-b", NONE, 400, &[]),
+            step("DELETE /b,none", NONE, 404, &[("/error/index", json!("none"))]),
+            step("HEAD /b", NONE, 200, &[]),
+            step("DELETE /none?ignore_unavailable=true", NONE, 200, &[]),
+            step("DELETE /none*?allow_no_indices=false", NONE, 404, &[]),
+            step("DELETE /a,b", NONE, 200, &[]),
+            step("GET /_all", NONE, 200, &[("", json!({}))]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn settings_are_read_and_changed() {
+    let node = Node::insecure().await;
+    let refresh = "/a/settings/index/refresh_interval";
+    play(
+        &node,
+        vec![
+            step("PUT /a", json!({"settings": {"number_of_replicas": 0}}), 200, &[]),
+            step("PUT /b", NONE, 200, &[]),
+            step("PUT /a/_settings", json!({"index": {"refresh_interval": "30s"}}), 200, &[]),
+            step(
+                "PUT /a/_settings?preserve_existing=true",
+                json!({"refresh_interval": "5s", "index.gc_deletes": "1m"}),
+                200,
+                &[],
+            ),
+            step(
+                "GET /a/_settings",
+                NONE,
+                200,
+                &[(refresh, json!("30s")), ("/a/settings/index/gc_deletes", json!("1m"))],
+            ),
+            step("PUT /a/_settings", json!({"index.refresh_interval": null}), 200, &[]),
+            step("GET /a/_settings", NONE, 200, &[(refresh, NONE)]),
+            step(
+                "GET /a/_settings?include_defaults=true",
+                NONE,
+                200,
+                &[("/a/defaults/index/refresh_interval", json!("1s"))],
+            ),
+            step(
+                "GET /a/_settings?flat_settings=true",
+                NONE,
+                200,
+                &[("/a/settings/index.number_of_replicas", json!("0"))],
+            ),
+            step(
+                "GET /_settings/index.number_of_r*",
+                NONE,
+                200,
+                &[
+                    ("/a/settings", json!({"index": {"number_of_replicas": "0"}})),
+                    ("/b/settings", json!({"index": {"number_of_replicas": "1"}})),
+                ],
+            ),
+            // Nothing of what was asked for: the index is left out.
+            step(
+                "GET /_settings/index.gc_deletes",
+                NONE,
+                200,
+                &[("", json!({"a": {"settings": {"index": {"gc_deletes": "1m"}}}}))],
+            ),
+            step(
+                "GET /a/_settings/index.version.created?human=true",
+                NONE,
+                200,
+                &[("/a/settings/index/version", json!({"created": "7100299"}))],
+            ),
+            step(
+                "GET /a?human=true",
+                NONE,
+                200,
+                &[("/a/settings/index/version/created_string", json!("7.10.2"))],
+            ),
+            step("PUT /a/_settings", json!({"index.number_of_shards": 3}), 400, &[]),
+            step("PUT /a/_settings", json!({"index.unheard_of": 3}), 400, &[]),
+            step("PUT /a/_settings", json!({}), 400, &[]),
+            step("PUT /none/_settings", json!({"refresh_interval": "1s"}), 404, &[]),
+            step("GET /none/_settings?ignore_unavailable=true", NONE, 200, &[("", json!({}))]),
+        ],
+    )
+    .await;
+    let shown = node.ask("GET /a?human=true", "", 200).await;
+    let settings = &shown["a"]["settings"]["index"];
+    let date = settings["creation_date_string"].as_str().unwrap();
+    assert!(date.ends_with('Z') && date.len() == 24, "{date}");
+}
+
+#[tokio::test]
+async fn mappings_have_one_type() {
+    let node = Node::insecure().await;
+    let typed = "?include_type_name=true";
+    let long = json!({"properties": {"n": {"type": "long"}}});
+    let other = |doc_type: &str| json!({doc_type: {"properties": {"n": {"type": "long"}}}});
+    let reason = "/error/reason";
+    let refused = json!(
+        "Rejecting mapping update to [a] as the final mapping would have more than 1 type: [_doc, event]"
+    );
+    play(
+        &node,
+        vec![
+            step(&format!("PUT /a{typed}"), json!({"mappings": other("event")}), 200, &[]),
+            step(&format!("PUT /a/_doc/_mapping{typed}"), other("_doc"), 400, &[(reason, refused.clone())]),
+            step(&format!("PUT /a/_mapping/_doc{typed}"), other("_doc"), 400, &[(reason, refused)]),
+            step(&format!("PUT /a/event/_mapping{typed}"), other("event"), 200, &[]),
+            step(&format!("PUT /a/_mapping/event{typed}"), long.clone(), 200, &[]),
+            step("PUT /a/_mapping/event", long.clone(), 400, &[]),
+            step("PUT /a/_mapping", long.clone(), 200, &[]),
+            step(
+                &format!("GET /_mapping/event{typed}"),
+                NONE,
+                200,
+                &[("/a/mappings/event/properties/n/type", json!("long"))],
+            ),
+            step(&format!("GET /_mapping/_doc{typed}"), NONE, 404, &[]),
+            step(
+                &format!("GET /a/_mapping/none{typed}"),
+                NONE,
+                404,
+                &[("/error/type", json!("type_missing_exception"))],
+            ),
+            step(
+                "PUT /a/_mapping",
+                json!({"properties": {"n": {"type": "text"}}}),
+                400,
+                &[(reason, json!("mapper [n] cannot be changed from type [long] to [text]"))],
+            ),
+            step("PUT /none*/_mapping", long.clone(), 404, &[]),
+            step("PUT /a/_mapping", NONE, 400, &[]),
+            // A document may be called as the endpoint is.
+            step("PUT /b/_doc/_mapping", json!({"n": 1}), 201, &[("/_id", json!("_mapping"))]),
+            step("GET /b/_doc/_mapping", NONE, 200, &[("/_source/n", json!(1))]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn blocks_say_whether_to_try_again() {
+    let node = Node::insecure().await;
+    let text = "/error/reason";
+    play(
+        &node,
+        vec![
+            step("PUT /a", NONE, 200, &[]),
+            step("PUT /a/_settings", json!({"index.blocks.read_only_allow_delete": true}), 200, &[]),
+            step("PUT /a/_doc/1", json!({}), 429, &[(text, json!(
+                "index [a] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"
+            ))]),
+            step("PUT /a/_settings", json!({"index.blocks.write": true}), 200, &[]),
+            step("PUT /a/_doc/1", json!({}), 403, &[]),
+            step("DELETE /a", NONE, 200, &[]),
+            step("PUT /b", json!({"settings": {"index.blocks.read_only": true}}), 200, &[]),
+            step("DELETE /b", NONE, 403, &[]),
+            step("PUT /b/_settings", json!({"index.blocks.read_only": false}), 200, &[]),
+            step("DELETE /b", NONE, 200, &[]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn cluster_settings_have_effect() {
+    let node = Node::insecure().await;
+    let set = |settings: Value| json!({"transient": settings});
+    let settings = "PUT /_cluster/settings";
+    let kind = "/error/type";
+    play(
+        &node,
+        vec![
+            step(settings, set(json!({"action.auto_create_index": "-no*,+yes*"})), 200, &[]),
+            step("PUT /no1/_doc/1", json!({}), 404, &[
+                (kind, json!("index_not_found_exception")),
+                ("/error/reason", json!(
+                    "no such index [no1] and [action.auto_create_index] contains [-no*] which forbids automatic creation of the index"
+                )),
+            ]),
+            step("PUT /yes1/_doc/1", json!({}), 201, &[]),
+            step("PUT /other/_doc/1", json!({}), 404, &[(kind, json!("index_not_found_exception"))]),
+            step(settings, set(json!({"action.auto_create_index": null, "action.destructive_requires_name": true})), 200, &[]),
+            step("DELETE /*", NONE, 400, &[("/error/reason", json!("Wildcard expressions or all indices are not allowed"))]),
+            step("DELETE /_all", NONE, 400, &[]),
+            step("DELETE /yes1/_doc/*", NONE, 400, &[]),
+            step("DELETE /yes1", NONE, 200, &[]),
+            step(settings, set(json!({"action.*": null, "cluster.max_shards_per_node": 4})), 200, &[]),
+            step("PUT /a", json!({"settings": {"number_of_shards": 3}}), 400, &[]),
+            step("PUT /a", json!({"settings": {"number_of_shards": 2}}), 200, &[]),
+            step(settings, set(json!({"cluster": {"max_shards_per_node": null}})), 200, &[]),
+            step("GET /_cluster/settings?flat_settings=true", NONE, 200, &[("/transient", json!({}))]),
+            step(settings, set(json!({"no.such": 1})), 400, &[("/error/reason", json!("transient setting [no.such], not recognized"))]),
+            step(settings, json!({}), 400, &[]),
+            step(settings, set(json!({"search.default_keep_alive": "2m", "search.max_keep_alive": "1m"})), 400, &[]),
+            step(settings, set(json!({"search.default_keep_alive": "1m", "search.max_keep_alive": "1m"})), 200, &[]),
+            step("POST /a/_search?scroll=2m", NONE, 400, &[("/error/reason", json!(
+                "Keep alive for request (2m) is too large. It must be less than (1m). This limit can be set by changing the [search.max_keep_alive] cluster level setting."
+            ))]),
+            step(settings, set(json!({"search.max_open_scroll_context": 1})), 200, &[]),
+            step("POST /a/_search?scroll=1m", NONE, 200, &[]),
+            step("POST /a/_search?scroll=1m", NONE, 429, &[(kind, json!("rejected_execution_exception"))]),
+            step("DELETE /_search/scroll/_all", NONE, 200, &[("/num_freed", json!(1))]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn aliases_are_listed_and_changed() {
+    let node = Node::insecure().await;
+    let actions = |actions: Value| json!({"actions": actions});
+    let kind = "/error/type";
+    play(
+        &node,
+        vec![
+            step("PUT /a", json!({"aliases": {"one": {}, "two": {"routing": "r"}}}), 200, &[]),
+            step("PUT /b", NONE, 200, &[]),
+            step("GET /_alias/o*,-two", NONE, 200, &[("", json!({"a": {"aliases": {"one": {}}}}))]),
+            step(
+                "GET /_alias/one,none",
+                NONE,
+                404,
+                &[("/error", json!("alias [none] missing")), ("/a/aliases/one", json!({}))],
+            ),
+            step("GET /b/_alias", NONE, 200, &[("", json!({"b": {"aliases": {}}}))]),
+            step("HEAD /b/_alias/one", NONE, 404, &[]),
+            step("PUT /b/_alias/a", NONE, 400, &[(kind, json!("invalid_alias_name_exception"))]),
+            step("PUT /_all/_alias/both", NONE, 200, &[]),
+            step("POST /_aliases", actions(json!([])), 400, &[]),
+            step("POST /_aliases", actions(json!([{"add": {"index": "a"}}])), 400, &[]),
+            step(
+                "POST /_aliases",
+                actions(json!([
+                    {"remove": {"index": "a", "alias": "one"}},
+                    {"remove": {"index": "a", "alias": "none", "must_exist": true}},
+                ])),
+                404,
+                &[(kind, json!("aliases_not_found_exception"))],
+            ),
+            step("GET /_alias/one", NONE, 200, &[]),
+            step(
+                "POST /_aliases",
+                actions(json!([
+                    {"add": {"index": "a", "alias": "b"}},
+                    {"remove_index": {"index": "b"}},
+                ])),
+                200,
+                &[],
+            ),
+            step("GET /b/_alias/b", NONE, 200, &[("/a/aliases/b", json!({}))]),
+            step("DELETE /a/_alias/none", NONE, 404, &[]),
+            step("DELETE /a/_alias/*", NONE, 200, &[]),
+            step("GET /_alias", NONE, 200, &[("", json!({"a": {"aliases": {}}}))]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn templates_are_applied_in_order() {
+    let node = Node::insecure().await;
+    play(
+        &node,
+        vec![
+            step("PUT /_template/low", json!({
+                "index_patterns": ["t*"], "order": 0, "version": 7,
+                "settings": {"number_of_shards": 2, "number_of_replicas": 0},
+                "aliases": {"all-{index}": {}, "low": {}},
+            }), 200, &[]),
+            step("PUT /_template/high?order=5", json!({"index_patterns": "t1*", "settings": {"index.number_of_shards": 3}}), 200, &[]),
+            step("PUT /_template/high?create=true", json!({"index_patterns": ["x"]}), 400, &[]),
+            step("PUT /_template/bad", json!({"settings": {}}), 400, &[]),
+            step("GET /_template/low", NONE, 200, &[("/low/version", json!(7)), ("/low/order", json!(0))]),
+            step("GET /_template/none", NONE, 404, &[("", json!({}))]),
+            step("PUT /t11/_doc/1", json!({"a": 1}), 201, &[]),
+            step("GET /t11/_settings", NONE, 200, &[
+                ("/t11/settings/index/number_of_shards", json!("3")),
+                ("/t11/settings/index/number_of_replicas", json!("0")),
+            ]),
+            step("GET /t11/_alias", NONE, 200, &[("/t11/aliases", json!({"all-t11": {}, "low": {}}))]),
+            step("PUT /_index_template/new", json!({"index_patterns": ["te*"], "priority": 1, "template": {"settings": {"number_of_shards": 4}}}), 200, &[]),
+            step("POST /_index_template/_simulate/new", NONE, 200, &[
+                ("/overlapping", json!([{"name": "low", "index_patterns": ["t*"]}])),
+                ("/template/settings/index/number_of_shards", json!("4")),
+            ]),
+            step("PUT /te", NONE, 200, &[]),
+            step("GET /te/_alias", NONE, 200, &[("/te/aliases", json!({}))]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn figures_are_counted() {
+    let node = Node::insecure().await;
+    let log = "/indices/a/primaries/translog";
+    play(
+        &node,
+        vec![
+            step("PUT /a", json!({"settings": {"refresh_interval": "-1"}}), 200, &[]),
+            step("PUT /a/_doc/1", json!({"f": 1}), 201, &[]),
+            step("PUT /a/_doc/1", json!({"f": 2}), 200, &[]),
+            step(
+                "GET /a/_stats/translog",
+                NONE,
+                200,
+                &[("/indices/a/primaries/translog/operations", json!(2))],
+            ),
+            step("POST /a/_refresh", NONE, 200, &[]),
+            step(
+                "GET /a/_segments",
+                NONE,
+                200,
+                &[
+                    ("/indices/a/shards/0/0/num_search_segments", json!(1)),
+                    ("/indices/a/shards/0/0/num_committed_segments", json!(0)),
+                ],
+            ),
+            step("POST /a/_flush", NONE, 200, &[]),
+            step(
+                "GET /a/_stats",
+                NONE,
+                200,
+                &[
+                    (
+                        log,
+                        json!({
+                            "operations": 0, "size_in_bytes": 0, "uncommitted_operations": 0,
+                            "uncommitted_size_in_bytes": 0, "earliest_last_modified_age": 0,
+                        }),
+                    ),
+                    ("/indices/a/primaries/flush", json!({"total": 1, "periodic": 0})),
+                ],
+            ),
+            step("GET /_segments", NONE, 200, &[("/indices/a/shards/0/0/num_committed_segments", json!(1))]),
+            step("POST /a/_close", NONE, 200, &[]),
+            step("GET /a/_segments", NONE, 400, &[("/error/type", json!("index_closed_exception"))]),
+        ],
+    )
+    .await;
+    let node_id = node.send("GET /_cat/segments?expand_wildcards=all&h=index,segment", &[], "").await;
+    assert_eq!(node_id.status, 200);
+}

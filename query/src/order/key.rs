@@ -1,0 +1,237 @@
+//! The key of a sort over all indices of a table, and sort values as requests give them.
+
+use datafusion::common::ScalarValue;
+use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
+use serde_json::Value;
+
+use crate::dsl::json::{integer, text};
+use crate::dsl::sort::{FieldSort, Missing, Mode, NumericType};
+use crate::error::{Error, Result};
+use crate::table::TableSnapshot;
+use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+
+/// Makes the key of a field over all indices; failures of single indices go to `failed`.
+pub(super) fn field_key(
+    sort: &FieldSort,
+    descending: bool,
+    number: usize,
+    snapshot: &TableSnapshot,
+    now_ms: i64,
+    failed: &mut Vec<(usize, Error)>,
+) -> Result<Key> {
+    let mut kind: Option<KeyKind> = None;
+    let mut sources = Vec::with_capacity(snapshot.indices.len());
+    let mut first = None;
+    for (at, index) in snapshot.indices.iter().enumerate() {
+        let found = index.mapping.field(&sort.field);
+        let own = match found {
+            Some(field) => source(sort, field).map(|(kind, source)| (Some(kind), Some(source))),
+            None => match &sort.unmapped_type {
+                Some(name) => unmapped_kind(name).map(|kind| (Some(kind), None)),
+                None if sort.field == "_id" => Err(Error::IllegalArgument(
+                    "Fielddata access on the _id field is disallowed, you can re-enable it by updating the dynamic cluster setting: indices.id_field_data.enabled".to_owned(),
+                )),
+                None => Err(Error::QueryShard {
+                    reason: format!("No mapping found for [{}] in order to sort on", sort.field),
+                    caused_by: None,
+                }),
+            },
+        };
+        match own {
+            Ok((own, source)) => {
+                if first.is_none() {
+                    first = found.map(|field| (&index.mapping, field));
+                }
+                kind = match (kind, own) {
+                    (Some(a), Some(b)) => Some(joined(&sort.field, a, b)?),
+                    (a, b) => a.or(b),
+                };
+                sources.push(source);
+            }
+            Err(error) => {
+                if !failed.iter().any(|(index, _)| *index == at) {
+                    failed.push((at, error));
+                }
+                sources.push(None);
+            }
+        }
+    }
+    let kind = kind.unwrap_or(KeyKind::I64);
+    let numeric = !matches!(kind, KeyKind::Str | KeyKind::Ip);
+    if !numeric && matches!(sort.mode, Some(Mode::Sum | Mode::Avg | Mode::Median)) {
+        return Err(Error::IllegalArgument(
+            "we only support AVG, MEDIAN and SUM on number based fields".to_owned(),
+        ));
+    }
+    let mut key = Key {
+        name: format!("sort_{number}({})", sort.field),
+        kind,
+        nulls_first: sort.missing == Missing::First,
+        mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
+        fill: Fill::Null,
+        sources,
+    };
+    // Last when ascending and first when descending is where the greatest value is.
+    let greatest = (sort.missing == Missing::First) == descending;
+    key.fill = match (&sort.missing, kind) {
+        (Missing::Value(value), _) => {
+            let value = key_value(&key, first, value, now_ms).ok_or_else(|| {
+                Error::IllegalArgument(format!(
+                    "missing value [{}] does not fit the sort field [{}]",
+                    text(value).unwrap_or_default(),
+                    sort.field
+                ))
+            })?;
+            fill_of(value)
+        }
+        (_, KeyKind::I64) => Fill::I64(if greatest { i64::MAX } else { i64::MIN }),
+        (_, KeyKind::U64) => Fill::U64(if greatest { u64::MAX } else { 0 }),
+        (_, KeyKind::F64) => Fill::F64(if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
+        _ => Fill::Null,
+    };
+    Ok(key)
+}
+
+/// Reads a value of a key; `None` where it is none.
+pub(super) fn key_value(
+    key: &Key,
+    field: Option<(&std::sync::Arc<Mapping>, &Field)>,
+    value: &Value,
+    now_ms: i64,
+) -> Option<ScalarValue> {
+    let date = field.filter(|(_, f)| matches!(f.field_type, FieldType::Date | FieldType::DateNanos));
+    Some(match key.kind {
+        KeyKind::I64 => match (value, date) {
+            (Value::String(_), Some((mapping, field))) => {
+                match mapping.parse_value(field, value, now_ms, false).ok()? {
+                    Scalar::I64(instant) => ScalarValue::Int64(Some(instant)),
+                    _ => return None,
+                }
+            }
+            (Value::Bool(flag), _) => ScalarValue::Int64(Some(i64::from(*flag))),
+            (Value::Number(number), _) if number.as_i64().is_some() => ScalarValue::Int64(number.as_i64()),
+            _ => ScalarValue::Int64(Some(integer(value).ok()?)),
+        },
+        KeyKind::U64 => ScalarValue::UInt64(Some(match value {
+            Value::Number(number) => number.as_u64()?,
+            other => text(other)?.parse().ok()?,
+        })),
+        KeyKind::F64 => ScalarValue::Float64(Some(match value {
+            Value::Number(number) => number.as_f64()?,
+            Value::String(text) => match text.as_str() {
+                "Infinity" => f64::INFINITY,
+                "-Infinity" => f64::NEG_INFINITY,
+                other => other.parse().ok()?,
+            },
+            _ => return None,
+        })),
+        KeyKind::Str => match value {
+            Value::Null => ScalarValue::Utf8View(None),
+            other => ScalarValue::Utf8View(Some(text(other)?)),
+        },
+        KeyKind::Ip => match value {
+            Value::Null => ScalarValue::FixedSizeBinary(16, None),
+            other => ScalarValue::FixedSizeBinary(16, Some(parse_ip(&text(other)?)?.to_vec())),
+        },
+    })
+}
+
+fn parse_ip(text: &str) -> Option<[u8; 16]> {
+    match text.parse().ok()? {
+        std::net::IpAddr::V4(v4) => Some(v4.to_ipv6_mapped().octets()),
+        std::net::IpAddr::V6(v6) => Some(v6.octets()),
+    }
+}
+
+fn fill_of(value: ScalarValue) -> Fill {
+    match value {
+        ScalarValue::Int64(Some(value)) => Fill::I64(value),
+        ScalarValue::UInt64(Some(value)) => Fill::U64(value),
+        ScalarValue::Float64(Some(value)) => Fill::F64(value),
+        ScalarValue::Utf8View(Some(value)) => Fill::Str(value),
+        ScalarValue::FixedSizeBinary(_, Some(bytes)) => {
+            <[u8; 16]>::try_from(bytes.as_slice()).map_or(Fill::Null, Fill::Ip)
+        }
+        _ => Fill::Null,
+    }
+}
+
+fn joined(field: &str, a: KeyKind, b: KeyKind) -> Result<KeyKind> {
+    match (a, b) {
+        (a, b) if a == b => Ok(a),
+        (KeyKind::I64, KeyKind::F64) | (KeyKind::F64, KeyKind::I64) => Ok(KeyKind::F64),
+        (a, b) => Err(Error::IllegalArgument(format!(
+            "Can't sort on field [{field}]; the field has incompatible sort types: [{}] and [{}] across shards!",
+            a.name(),
+            b.name()
+        ))),
+    }
+}
+
+fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
+    if matches!(field.field_type, FieldType::Text | FieldType::MatchOnlyText) {
+        return Err(Error::IllegalArgument(format!(
+            "Text fields are not optimised for operations that require per-document field data like aggregations and sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set fielddata=true on [{}] in order to load field data by uninverting the inverted index. Note that this can use significant memory.",
+            field.path
+        )));
+    }
+    if field.field_type == FieldType::FlatObject {
+        return Err(Error::IllegalArgument(format!(
+            "can't sort on the flat_object field [{}], use a keyword field instead",
+            field.path
+        )));
+    }
+    let column = field.column_kind();
+    let kind = match column {
+        ColumnKind::Int(_) | ColumnKind::Bool | ColumnKind::DateMs | ColumnKind::DateNanos => KeyKind::I64,
+        ColumnKind::U64 => KeyKind::U64,
+        ColumnKind::F32 | ColumnKind::F64 => KeyKind::F64,
+        ColumnKind::Str if field.field_type != FieldType::Binary => KeyKind::Str,
+        ColumnKind::Ip => KeyKind::Ip,
+        ColumnKind::Str | ColumnKind::GeoPoint => {
+            return Err(Error::IllegalArgument(format!(
+                "can't sort on {} field without using specific sorting feature, like geo_distance",
+                field.type_name()
+            )));
+        }
+    };
+    if !field.doc_values {
+        return Err(Error::IllegalArgument(format!(
+            "Can't load fielddata on [{}] because fielddata is unsupported on fields of type [{}]. Use doc values instead.",
+            field.path,
+            field.type_name()
+        )));
+    }
+    let (kind, rescale) = match (sort.numeric_type, kind, column) {
+        (None, kind, _) => (kind, Rescale::None),
+        (Some(_), KeyKind::Str | KeyKind::Ip, _) => {
+            return Err(Error::IllegalArgument(format!(
+                "[numeric_type] option cannot be set on a non-numeric field, got {}",
+                field.type_name()
+            )));
+        }
+        (Some(NumericType::Double), _, _) => (KeyKind::F64, Rescale::None),
+        (Some(NumericType::Date), _, ColumnKind::DateNanos) => (KeyKind::I64, Rescale::NanosToMillis),
+        (Some(NumericType::DateNanos), _, ColumnKind::DateMs) => (KeyKind::I64, Rescale::MillisToNanos),
+        (Some(_), _, _) => (KeyKind::I64, Rescale::None),
+    };
+    let source = KeySource {
+        column: field.column,
+        kind: column,
+        ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
+        rescale,
+        single: column == ColumnKind::F32 && sort.numeric_type.is_none(),
+    };
+    Ok((kind, source))
+}
+
+fn unmapped_kind(name: &str) -> Result<KeyKind> {
+    match name {
+        "byte" | "short" | "integer" | "long" | "boolean" | "date" | "date_nanos" => Ok(KeyKind::I64),
+        "unsigned_long" => Ok(KeyKind::U64),
+        "half_float" | "float" | "double" | "scaled_float" => Ok(KeyKind::F64),
+        "keyword" | "wildcard" | "constant_keyword" => Ok(KeyKind::Str),
+        "ip" => Ok(KeyKind::Ip),
+        _ => Err(Error::IllegalArgument(format!("No mapper found for type [{name}]"))),
+    }
+}

@@ -1,0 +1,38 @@
+//! `exists` on fields, objects, patterns and paths inside of a flat_object.
+
+use millrace_storage::mapping::PathId;
+
+use super::{PRESENT, Resolver, searchable};
+use crate::dsl::json::simple_match;
+use crate::dsl::query::ExistsQuery;
+use crate::error::Result;
+use crate::table::node::{Node, Weight};
+
+impl Resolver<'_> {
+    pub(super) fn exists(&mut self, query: &ExistsQuery, weight: Weight) -> Result<Node> {
+        let name = query.field.as_str();
+        if PRESENT.contains(&name) {
+            return Ok(Node::All(weight));
+        }
+        let mapping = self.index.mapping;
+        if let Some(field) = mapping.field(name) {
+            return Ok(Node::Exists { paths: vec![field.id], weight });
+        }
+        if let Some((field, below)) = mapping.flat_object(name) {
+            searchable(field)?;
+            let prefixes = vec![format!("{below}="), format!("{below}.")];
+            return Ok(Node::Prefix { path: field.id, prefixes, text: false, weight });
+        }
+        let below = format!("{name}.");
+        let pattern = name.contains('*');
+        let paths: Vec<PathId> = mapping
+            .fields()
+            .filter(|field| match pattern {
+                true => simple_match(name, &field.path),
+                false => field.path.starts_with(&below),
+            })
+            .map(|field| field.id)
+            .collect();
+        Ok(if paths.is_empty() { Node::None } else { Node::Exists { paths, weight } })
+    }
+}

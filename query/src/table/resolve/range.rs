@@ -1,0 +1,115 @@
+//! `range` over every type that has an order.
+
+use millrace_storage::mapping::{Field, FieldType};
+use millrace_storage::segment::ValueRange;
+
+use super::{Resolver, not_searchable};
+use crate::dsl::query::RangeQuery;
+use crate::error::{Error, Result};
+use crate::table::node::{Node, Weight};
+use crate::table::values;
+
+impl Resolver<'_> {
+    pub(super) fn range(&mut self, query: &RangeQuery, weight: Weight) -> Result<Node> {
+        let mapping = self.index.mapping;
+        let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
+        let field = target.field;
+        let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
+        if !is_date && query.time_zone.is_some() {
+            return Err(Error::QueryShard {
+                reason: format!(
+                    "Field [{}] of type [{}] does not support [time_zone]",
+                    field.path,
+                    field.type_name()
+                ),
+                caused_by: None,
+            });
+        }
+        match &field.field_type {
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::GeoPoint | FieldType::Binary => {
+                Err(Error::IllegalArgument(format!(
+                    "Field [{}] of type [{}] does not support range queries",
+                    field.path,
+                    field.type_name()
+                )))
+            }
+            FieldType::Date | FieldType::DateNanos => {
+                match values::date_range(mapping, field, query, self.index.now_ms)? {
+                    Some(range) => column_range(field, range, weight),
+                    None => Ok(Node::None),
+                }
+            }
+            FieldType::Ip => match values::ip_range(mapping, field, query, self.index.now_ms)? {
+                Some((from, to)) => self.ip_between(field, ValueRange::Ip(from, to), weight),
+                None => Ok(Node::None),
+            },
+            FieldType::Boolean => {
+                let edge = |bound: &Option<crate::dsl::query::Bound>| -> Result<Option<(bool, bool)>> {
+                    bound.as_ref().map(|b| Ok((values::boolean(&b.value)?, b.included))).transpose()
+                };
+                let from = match edge(&query.from)? {
+                    None | Some((false, true)) => false,
+                    Some((true, true)) | Some((false, false)) => true,
+                    Some((true, false)) => return Ok(Node::None),
+                };
+                let to = match edge(&query.to)? {
+                    None | Some((true, true)) => true,
+                    Some((false, true)) | Some((true, false)) => false,
+                    Some((false, false)) => return Ok(Node::None),
+                };
+                match from <= to {
+                    true => column_range(field, ValueRange::Bool(from, to), weight),
+                    false => Ok(Node::None),
+                }
+            }
+            FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword | FieldType::FlatObject => {
+                let edge = |bound: &Option<crate::dsl::query::Bound>| -> Result<Option<(String, bool)>> {
+                    bound.as_ref().map(|b| Ok((target.string(mapping, &b.value)?, b.included))).transpose()
+                };
+                let (open_from, open_to) = target.open_range();
+                let from = edge(&query.from)?.or(open_from);
+                let to = edge(&query.to)?.or(open_to);
+                let range = ValueRange::Str(from.clone(), to.clone());
+                if !field.index {
+                    return column_range(field, range, weight);
+                }
+                let raw = |bound: Option<(String, bool)>| bound.map(|(s, i)| (s.into_bytes(), i));
+                Ok(Node::RawRange {
+                    path: field.id,
+                    column: field.column,
+                    from: raw(from),
+                    to: raw(to),
+                    range,
+                    weight,
+                })
+            }
+            _ => match values::number_range(field, query)? {
+                Some(range) => column_range(field, range, weight),
+                None => Ok(Node::None),
+            },
+        }
+    }
+
+    pub(super) fn ip_between(&self, field: &Field, range: ValueRange, weight: Weight) -> Result<Node> {
+        let ValueRange::Ip(from, to) = range else { return column_range(field, range, weight) };
+        if !field.index {
+            return column_range(field, range, weight);
+        }
+        Ok(Node::RawRange {
+            path: field.id,
+            column: field.column,
+            from: Some((from.to_vec(), true)),
+            to: Some((to.to_vec(), true)),
+            range,
+            weight,
+        })
+    }
+}
+
+/// Makes the node of a range over a column.
+pub(super) fn column_range(field: &Field, range: ValueRange, weight: Weight) -> Result<Node> {
+    if !field.index && !field.doc_values {
+        return Err(not_searchable(&field.path));
+    }
+    Ok(Node::ColumnRange { column: field.column, range, weight })
+}

@@ -1,0 +1,490 @@
+//! The work of one partition of a scan.
+//!
+//! Everything that touches a segment happens in jobs on the compute threads: a job prepares the
+//! predicate for a segment and makes its pass over it. Small segments share a job, since handing
+//! one over costs more than they do.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array,
+};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::common::{DataFusionError, Result as PlanResult};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use futures::{StreamExt, TryStreamExt, stream};
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::PageBounds;
+use parking_lot::Mutex;
+use roaring::RoaringBitmap;
+use tokio::sync::mpsc::Sender;
+
+use super::bar::Bar;
+use super::{Column, Shared, Top};
+use crate::error::{Error, Result};
+use crate::score::collect::{self, Pass};
+use crate::score::prepare::{Source, prepare};
+use crate::table::{SEGMENT, SHARD};
+
+/// Rows of one batch.
+const BATCH_ROWS: usize = 8_192;
+/// Rows of the segments that one job visits, at least, where there are more segments.
+const JOB_ROWS: u64 = 200_000;
+/// Most pages of a key that are read at once while the best are looked for.
+const MAX_PAGES: usize = 64;
+
+impl Shared {
+    /// Prepares the predicate for a segment and makes a pass over it. `None` where the segment is
+    /// not searched or the search has ended. Blocks; runs on a compute thread.
+    fn visit<T>(
+        &self,
+        number: u32,
+        scores: bool,
+        work: impl FnOnce(&Source, Pass<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let (table, snapshot) = (&self.table, &self.table.snapshot);
+        if table.handle.stop.requested() {
+            return Ok(None);
+        }
+        let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
+        let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
+        let functions = match scores {
+            true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
+            false => Arc::default(),
+        };
+        let inverted = segment.reader.inverted()?;
+        let source = Source { number, reader: Arc::clone(&segment.reader), inverted, functions };
+        let prepared = prepare(&resolved.node, &source, None)?;
+        let pass = Pass {
+            segment: number,
+            rows: source.reader.rows(),
+            prepared: &prepared,
+            inverted: source.inverted.as_ref(),
+            deleted: &segment.deleted,
+            totals: &table.handle.totals,
+            budget: table.handle.budgets.get(segment.shard as usize),
+            stop: &table.handle.stop,
+        };
+        work(&source, pass).map(Some)
+    }
+
+    fn needs_scores(&self) -> bool {
+        self.columns.contains(&Column::Score)
+    }
+
+    fn stopped(&self) -> bool {
+        self.table.handle.stop.requested()
+    }
+
+    /// The columns of an index that the keys are computed from.
+    fn key_columns(&self, index: usize) -> Vec<PathId> {
+        let mut columns: Vec<PathId> = Vec::new();
+        for column in &self.columns {
+            if let Column::Key(key) = column
+                && let Some(Some(key)) = self.table.keys[*key].sources.get(index)
+                && !columns.contains(&key.column)
+            {
+                columns.push(key.column);
+            }
+        }
+        columns
+    }
+
+    /// Computes the keys that are asked for from the arrays of `columns`.
+    fn keys(
+        &self,
+        index: usize,
+        columns: &[PathId],
+        arrays: &[ArrayRef],
+        rows: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut keys = Vec::new();
+        for column in &self.columns {
+            if let Column::Key(key) = column {
+                let key = &self.table.keys[*key];
+                let own = key.sources.get(index).and_then(Option::as_ref);
+                let place = own.and_then(|own| columns.iter().position(|id| *id == own.column));
+                keys.push(key.compute(index, place.and_then(|place| arrays.get(place)), rows)?);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Makes a batch of the columns that are asked for; `keys` are theirs in order.
+    fn batch(
+        &self,
+        keys: &[ArrayRef],
+        scores: Vec<f32>,
+        segments: Vec<u32>,
+        rows: Vec<u32>,
+    ) -> Result<RecordBatch> {
+        let count = rows.len();
+        let shards: Vec<u32> = match self.columns.contains(&Column::Shard) {
+            true => {
+                segments.iter().map(|number| self.table.snapshot.segments[*number as usize].shard).collect()
+            }
+            false => Vec::new(),
+        };
+        let (scores, segments): (ArrayRef, ArrayRef) =
+            (Arc::new(Float32Array::from(scores)), Arc::new(UInt32Array::from(segments)));
+        let (shards, rows): (ArrayRef, ArrayRef) =
+            (Arc::new(UInt32Array::from(shards)), Arc::new(UInt32Array::from(rows)));
+        let mut keys = keys.iter();
+        let mut arrays = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            arrays.push(Arc::clone(match column {
+                Column::Key(_) => keys.next().ok_or_else(|| {
+                    Error::Execution(format!("a batch of [{SEGMENT}], [{SHARD}] lacks a key"))
+                })?,
+                Column::Score => &scores,
+                Column::Shard => &shards,
+                Column::Segment => &segments,
+                Column::Row => &rows,
+            }));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+
+    /// Counts the matches of segments.
+    fn count(&self, group: &[u32]) -> Result<RecordBatch> {
+        let mut counted = 0;
+        for number in group {
+            if !self.table.handle.totals.wants_more() {
+                break;
+            }
+            counted += self.visit(*number, false, |_, pass| collect::count(pass))?.unwrap_or(0);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(counted as usize));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), Vec::new(), &options)?)
+    }
+
+    /// Offers the matches of segments to `top`.
+    fn offer(&self, group: &[u32], top: &mut collect::Top) -> Result<()> {
+        let scores = self.needs_scores();
+        for number in group {
+            if !self.table.handle.totals.wants_more() && top.passes_over(*number) {
+                continue;
+            }
+            self.visit(*number, scores, |_, pass| collect::collect_top(pass, top, scores))?;
+        }
+        Ok(())
+    }
+
+    /// Bounds the codes of a segment's rows by a key.
+    fn key_bounds(&self, number: u32, key: usize, bar: &Bar) -> (u64, u64) {
+        let segment = &self.table.snapshot.segments[number as usize];
+        let key = &self.table.keys[key];
+        let source = key.sources.get(segment.index).and_then(Option::as_ref);
+        let page = match source {
+            Some(source) => segment.reader.bounds(source.column),
+            None => PageBounds {
+                rows: 0..segment.reader.rows(),
+                values: millrace_storage::segment::NumberBounds::Empty,
+                full: false,
+            },
+        };
+        bar.bounds(key, source, &page)
+    }
+
+    /// Finds the rows of a segment that may be among the first by a key: pages that may have the best
+    /// are read first, those that cannot meet the bar are not read.
+    fn first_by_key(&self, number: u32, key: usize, bar: &Bar) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        if !bar.admits_any(self.key_bounds(number, key, bar)) {
+            let totals = &self.table.handle.totals;
+            if totals.wants_more() || !self.table.handle.budgets.is_empty() {
+                self.visit(number, false, |_, pass| collect::count(pass))?;
+            }
+            return Ok(batches);
+        }
+        let index = self.table.snapshot.segments[number as usize].index;
+        let columns = self.key_columns(index);
+        let place = self.columns.iter().filter(|column| matches!(column, Column::Key(_)));
+        let place = place.take_while(|column| **column != Column::Key(key)).count();
+        let source_of = &self.table.keys[key].sources;
+        let source_of = source_of.get(index).and_then(Option::as_ref);
+        let mut take = |rows: Vec<u32>, arrays: &[ArrayRef]| -> Result<()> {
+            let keys = self.keys(index, &columns, arrays, rows.len())?;
+            let Some(codes) = keys.get(place).and_then(|keys| bar.codes(keys)) else {
+                return Err(Error::Execution("a sort key has no number".to_owned()));
+            };
+            bar.meet(&codes);
+            let admitted: BooleanArray = codes.iter().map(|code| Some(bar.admits(*code))).collect();
+            let batch = self.batch(&keys, vec![0.0; rows.len()], vec![number; rows.len()], rows)?;
+            let batch = filter_record_batch(&batch, &admitted)?;
+            if batch.num_rows() > 0 {
+                batches.push(batch);
+            }
+            Ok(())
+        };
+        self.visit(number, false, |source, pass| {
+            let (rows, _) = collect::collect_all(pass, false)?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let Some(key_source) = source_of else {
+                // All rows have the same key here, so later keys and addresses decide.
+                return if columns.is_empty() {
+                    // The first rows are the best: as many as are wanted will do.
+                    let single = self.columns.iter().filter(|c| matches!(c, Column::Key(_))).count() == 1;
+                    let wanted = match (single, self.table.options.after_key.is_some()) {
+                        (true, false) => bar.limit(),
+                        _ => usize::MAX,
+                    };
+                    chunks(&rows, wanted).try_for_each(|chunk| take(chunk, &[]))
+                } else {
+                    read(source, &columns, rows, &mut take)
+                };
+            };
+            let table_key = &self.table.keys[key];
+            let pages = source.reader.pages(key_source.column)?;
+            let mut ordered: Vec<((u64, u64), &PageBounds)> = pages
+                .iter()
+                .filter(|page| rows.range_cardinality(page.rows.clone()) > 0)
+                .map(|page| (bar.bounds(table_key, source_of, page), page))
+                .collect();
+            ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
+            let (mut at, mut step) = (0, 1);
+            while at < ordered.len() && !self.stopped() {
+                let mut selected = RoaringBitmap::new();
+                for (bounds, page) in ordered.iter().skip(at).take(step) {
+                    if bar.admits_any(*bounds) {
+                        selected.insert_range(page.rows.clone());
+                    }
+                }
+                at += step;
+                step = (step * 2).min(MAX_PAGES);
+                selected &= &rows;
+                if !selected.is_empty() {
+                    read(source, &columns, selected, &mut take)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(batches)
+    }
+}
+
+/// Reads columns of rows batch by batch.
+fn read(
+    source: &Source,
+    columns: &[PathId],
+    rows: RoaringBitmap,
+    take: &mut dyn FnMut(Vec<u32>, &[ArrayRef]) -> Result<()>,
+) -> Result<()> {
+    let mut done = Ok(());
+    source.reader.read(columns, Some(rows), &mut |batch| {
+        done = take(batch.rows, &batch.columns);
+        done.is_ok()
+    })?;
+    done
+}
+
+/// Cuts the first rows of a set into batches.
+fn chunks(rows: &RoaringBitmap, limit: usize) -> impl Iterator<Item = Vec<u32>> {
+    let mut rows = rows.iter().take(limit);
+    std::iter::from_fn(move || {
+        let chunk: Vec<u32> = rows.by_ref().take(BATCH_ROWS).collect();
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// One partition at work.
+pub(super) struct PartitionTask {
+    shared: Arc<Shared>,
+    group: Vec<u32>,
+    reservation: MemoryReservation,
+}
+
+/// Rows of one segment with what they need beside keys.
+struct Rows {
+    number: u32,
+    scores: Vec<f32>,
+    rows: RoaringBitmap,
+}
+
+impl PartitionTask {
+    /// Makes the task of a partition, which accounts for its memory with `reservation`.
+    pub(super) fn new(shared: Arc<Shared>, partition: usize, reservation: MemoryReservation) -> Self {
+        let group = shared.groups.get(partition).cloned().unwrap_or_default();
+        Self { shared, group, reservation }
+    }
+
+    /// Starts the work; batches come as they are found.
+    pub(super) fn stream(self, top: Option<Top>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.shared.schema);
+        let found = match top {
+            Some(Top::Rows { limit, by_score }) => {
+                stream::once(self.best_rows(limit, by_score)).map_ok(|batch| vec![batch]).boxed()
+            }
+            Some(Top::Key { key, bar }) => self.first_rows(key, bar),
+            None if self.shared.columns.is_empty() => self.counts(),
+            None => {
+                let mut stream = RecordBatchReceiverStream::builder(schema, 2);
+                let out = stream.tx();
+                stream.spawn(async move { self.all_rows(out).await.map_err(Into::into) });
+                return stream.build();
+            }
+        };
+        let batches = found
+            .map_ok(|batches| stream::iter(batches.into_iter().map(PlanResult::Ok)))
+            .map_err(DataFusionError::from)
+            .try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+
+    /// Cuts the partition's segments into jobs.
+    fn jobs(&self) -> Vec<Vec<u32>> {
+        let mut jobs: Vec<Vec<u32>> = Vec::new();
+        let mut filled = JOB_ROWS;
+        for number in &self.group {
+            if filled >= JOB_ROWS {
+                jobs.push(Vec::new());
+                filled = 0;
+            }
+            filled += u64::from(self.shared.table.snapshot.segments[*number as usize].reader.rows());
+            if let Some(job) = jobs.last_mut() {
+                job.push(*number);
+            }
+        }
+        jobs
+    }
+
+    fn counts(self) -> stream::BoxStream<'static, Result<Vec<RecordBatch>>> {
+        let jobs = self.jobs();
+        let shared = self.shared;
+        stream::iter(jobs)
+            .then(move |job| {
+                let shared = Arc::clone(&shared);
+                async move {
+                    let compute = shared.table.compute.clone();
+                    compute.run(move || shared.count(&job)).await.map(|batch| vec![batch])
+                }
+            })
+            .boxed()
+    }
+
+    async fn best_rows(self, limit: usize, by_score: bool) -> Result<RecordBatch> {
+        self.reservation.try_grow(limit.saturating_mul(size_of::<collect::Found>()))?;
+        let shared = &self.shared;
+        let cursor = shared.table.options.cursor;
+        let top = Arc::new(Mutex::new(collect::Top::new(limit, by_score, cursor)));
+        for job in self.jobs() {
+            if shared.stopped() {
+                break;
+            }
+            let (shared, top) = (Arc::clone(shared), Arc::clone(&top));
+            let compute = shared.table.compute.clone();
+            compute.run(move || shared.offer(&job, &mut top.lock())).await?;
+        }
+        let found = std::mem::replace(&mut *top.lock(), collect::Top::new(0, false, None)).into_sorted();
+        if let Some(best) = found.first().filter(|_| shared.needs_scores()) {
+            shared.table.handle.saw_score(best.score);
+        }
+        let segments: Vec<u32> = found.iter().map(|found| found.address.segment).collect();
+        let rows: Vec<u32> = found.iter().map(|found| found.address.row).collect();
+        let scores: Vec<f32> = found.iter().map(|found| found.score).collect();
+        shared.batch(&[], scores, segments, rows)
+    }
+
+    fn first_rows(self, key: usize, bar: Arc<Bar>) -> stream::BoxStream<'static, Result<Vec<RecordBatch>>> {
+        let shared = self.shared;
+        let mut group = self.group;
+        // Segments that may have the best rows come first, so that the others need not be read. With
+        // a bound on matches the order of counting stays.
+        if shared.table.handle.budgets.is_empty() {
+            group.sort_by_key(|number| (shared.key_bounds(*number, key, &bar).0, *number));
+        }
+        stream::iter(group)
+            .then(move |number| {
+                let (shared, bar) = (Arc::clone(&shared), Arc::clone(&bar));
+                async move {
+                    let compute = shared.table.compute.clone();
+                    compute.run(move || shared.first_by_key(number, key, &bar)).await
+                }
+            })
+            .boxed()
+    }
+
+    async fn all_rows(self, out: Sender<PlanResult<RecordBatch>>) -> Result<()> {
+        for number in &self.group {
+            if self.shared.stopped() {
+                break;
+            }
+            let (shared, number) = (Arc::clone(&self.shared), *number);
+            let compute = shared.table.compute.clone();
+            let scores = shared.needs_scores();
+            let found = compute
+                .run(move || shared.visit(number, scores, |_, pass| collect::collect_all(pass, scores)))
+                .await?;
+            let Some((rows, scored)) = found else { continue };
+            if let Some(best) = scored.iter().copied().max_by(f32::total_cmp) {
+                self.shared.table.handle.saw_score(best);
+            }
+            let bytes = rows.serialized_size() + scored.len() * size_of::<f32>();
+            self.reservation.try_grow(bytes)?;
+            let go_on = self.emit(&out, Rows { number, scores: scored, rows }).await?;
+            self.reservation.shrink(bytes);
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rows of a segment with their keys; whether more are wanted.
+    async fn emit(&self, out: &Sender<PlanResult<RecordBatch>>, found: Rows) -> Result<bool> {
+        let shared = &self.shared;
+        let segment = &shared.table.snapshot.segments[found.number as usize];
+        let columns = shared.key_columns(segment.index);
+        let mut at = 0;
+        if columns.is_empty() {
+            for chunk in chunks(&found.rows, usize::MAX) {
+                let keys = shared.keys(segment.index, &columns, &[], chunk.len())?;
+                if !self.send(out, &found, &mut at, keys, chunk).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        if found.rows.is_empty() {
+            return Ok(true);
+        }
+        let mut batches = segment.reader.scan(&columns, Some(found.rows.clone()));
+        while let Some(batch) = batches.next().await {
+            if shared.stopped() {
+                return Ok(false);
+            }
+            let batch = batch?;
+            let keys = shared.keys(segment.index, &columns, &batch.columns, batch.rows.len())?;
+            if !self.send(out, &found, &mut at, keys, batch.rows).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn send(
+        &self,
+        out: &Sender<PlanResult<RecordBatch>>,
+        found: &Rows,
+        at: &mut usize,
+        keys: Vec<ArrayRef>,
+        rows: Vec<u32>,
+    ) -> Result<bool> {
+        let scores = match found.scores.is_empty() {
+            true => vec![0.0; rows.len()],
+            false => {
+                let end = (*at + rows.len()).min(found.scores.len());
+                let scores = found.scores[*at..end].to_vec();
+                *at = end;
+                scores
+            }
+        };
+        let batch = self.shared.batch(&keys, scores, vec![found.number; rows.len()], rows)?;
+        Ok(out.send(Ok(batch)).await.is_ok())
+    }
+}

@@ -1,0 +1,157 @@
+//! Bodies that nobody should send: every one is answered or refused as the sender's mistake.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Map, Value, json};
+
+use crate::fixture::Store;
+
+const KEYS: &[&str] = &[
+    "query",
+    "bool",
+    "must",
+    "should",
+    "must_not",
+    "filter",
+    "term",
+    "terms",
+    "match",
+    "range",
+    "exists",
+    "ids",
+    "prefix",
+    "match_all",
+    "match_none",
+    "constant_score",
+    "boost",
+    "value",
+    "values",
+    "field",
+    "minimum_should_match",
+    "sort",
+    "order",
+    "missing",
+    "mode",
+    "from",
+    "size",
+    "_source",
+    "includes",
+    "excludes",
+    "search_after",
+    "track_total_hits",
+    "slice",
+    "id",
+    "max",
+    "gt",
+    "lte",
+    "gte",
+    "lt",
+    "format",
+    "time_zone",
+    "n",
+    "msg",
+    "ip",
+    "at",
+    "tag",
+    "flat.a",
+    "_id",
+    "_index",
+    "_score",
+    "_doc",
+    "operator",
+    "case_insensitive",
+    "unmapped_type",
+    "numeric_type",
+    "analyzer",
+    "_name",
+    "relation",
+    "*",
+    "",
+];
+const TEXTS: &[&str] = &[
+    "",
+    "a",
+    "now-1d/d",
+    "2024-01-01||+1M/M",
+    "10.0.0.0/33",
+    "::1/128",
+    "-1",
+    "1e400",
+    "NaN",
+    "true",
+    "75%",
+    "3<-1 5<50%",
+    "-100%",
+    "_first",
+    "desc",
+    "\u{0}",
+    "é\u{301}",
+    "*",
+    "9999999999999999999999",
+];
+
+fn value(rng: &mut StdRng, depth: usize) -> Value {
+    let pick = |rng: &mut StdRng, from: &[&str]| from[rng.random_range(0..from.len())].to_owned();
+    match rng.random_range(0..if depth == 0 { 6 } else { 12 }) {
+        0 => Value::Null,
+        1 => json!(rng.random_bool(0.5)),
+        2 => json!(rng.random_range(-2..12)),
+        3 => [json!(i64::MIN), json!(u64::MAX), json!(1e308), json!(-0.5)][rng.random_range(0..4)].clone(),
+        4 | 5 => json!(pick(rng, TEXTS)),
+        6 | 7 => Value::Array((0..rng.random_range(0..4)).map(|_| value(rng, depth - 1)).collect()),
+        _ => {
+            let members = (0..rng.random_range(0..4)).map(|_| (pick(rng, KEYS), value(rng, depth - 1)));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// A query whose outline is right, so that its parts are reached.
+fn query(rng: &mut StdRng, depth: usize) -> Value {
+    let field = ["n", "msg", "ip", "at", "tag", "ok", "geo", "flat.a", "flat", "_id", "none"]
+        [rng.random_range(0..11)];
+    match rng.random_range(0..9) {
+        0 => json!({"term": {field: value(rng, 2)}}),
+        1 => json!({"terms": {field: value(rng, 2)}}),
+        2 => json!({"match": {field: value(rng, 2)}}),
+        3 => json!({"range": {field: {"gte": value(rng, 0), "lt": value(rng, 0)}}}),
+        4 => json!({"prefix": {field: value(rng, 1)}}),
+        5 => json!({"exists": {"field": value(rng, 0)}}),
+        6 => json!({"ids": {"values": value(rng, 2)}}),
+        7 if depth > 0 => json!({"bool": {
+            "must": query(rng, depth - 1), "should": [query(rng, depth - 1), value(rng, 1)],
+            "minimum_should_match": value(rng, 0)
+        }}),
+        _ => value(rng, 3),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_body_breaks_a_search() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {
+        "n": {"type": "long"}, "msg": {"type": "text"}, "ip": {"type": "ip"}, "at": {"type": "date"},
+        "tag": {"type": "keyword"}, "ok": {"type": "boolean"}, "geo": {"type": "geo_point"},
+        "flat": {"type": "flat_object"}
+    }}});
+    store.create("any", &mapping).await;
+    let document = json!({
+        "n": 1, "msg": "a b", "ip": "::1", "at": 0, "tag": "a", "ok": true, "geo": [1, 2], "flat": {"a": "b"}
+    });
+    store.index("any", &[document.clone(), json!({}), document]).await;
+    let mut rng = StdRng::seed_from_u64(11);
+    for round in 0..2_000 {
+        let body = match round % 3 {
+            0 => value(&mut rng, 5),
+            1 => json!({"query": query(&mut rng, 2)}),
+            _ => json!({
+                "query": query(&mut rng, 1), "sort": value(&mut rng, 3), "size": value(&mut rng, 0),
+                "search_after": value(&mut rng, 1), "_source": value(&mut rng, 2)
+            }),
+        };
+        if let Err(error) = store.search("any", &[], body.clone()).await {
+            assert!((400..500).contains(&error.status()), "{body}: {error}");
+            error.to_body().unwrap();
+        }
+    }
+}
