@@ -73,7 +73,7 @@ pub struct Segment {
 #[derive(Debug)]
 enum Kind {
     Memory(Memory),
-    Stored(Stored),
+    Stored(Box<Stored>),
 }
 
 /// Rows of some columns. `rows[i]` is the row number of element `i` of every column.
@@ -136,7 +136,7 @@ impl Segment {
     }
 
     pub(crate) fn stored(key: u64, compute: Compute, stored: Stored) -> Self {
-        Self { key, compute, kind: Arc::new(Kind::Stored(stored)) }
+        Self { key, compute, kind: Arc::new(Kind::Stored(Box::new(stored))) }
     }
 
     pub(crate) fn key(&self) -> u64 {
