@@ -345,7 +345,7 @@ mod tests {
     use super::super::checked::{Verifier, checksums};
     use super::*;
 
-    fn open(entries: &mut Vec<Entry>) -> Ids {
+    fn open(entries: &mut [Entry]) -> Ids {
         entries.sort_by_key(|e| e.fingerprint);
         let scratch = tempfile::tempdir().unwrap();
         let mut writer = IdsWriter::new(entries.len(), scratch.path()).unwrap();

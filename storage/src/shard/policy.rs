@@ -146,7 +146,7 @@ mod tests {
             }
         }
         assert!(shape.len() <= 24, "{} segments left", shape.len());
-        assert!(rewritten <= 4 * (512 * 10 << 20), "rewrote {} MiB", rewritten >> 20);
+        assert!(rewritten <= 4 * ((512 * 10) << 20), "rewrote {} MiB", rewritten >> 20);
     }
 
     #[test]
