@@ -1,10 +1,10 @@
 //! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
 //!
-//! Two sets of threads, one each a core: *foreground* threads run short jobs (parsing a slice of a
-//! bulk, evaluating a query, a get), *background* threads run long ones (refresh, flush,
-//! compaction) at a lower priority of the operating system, so that a merge never holds up a
-//! search. Jobs of one set start in the order given. The queues are bounded by their callers:
-//! requests by the listener's connection limit, background jobs by the one job a shard may have.
+//! Three sets of threads, one each a core, at falling priorities of the operating system:
+//! *foreground* threads evaluate queries and gets, *ingest* threads parse and apply bulks, *background*
+//! threads refresh, flush and compact. So a get never queues behind a bulk, nor a bulk behind a merge.
+//! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
+//! the listener's connection limit, background jobs by the one job a shard may have.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +19,18 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Background threads at least: one flush, one compaction, and a refresh that waits for neither.
 const MIN_BACKGROUND: usize = 3;
+/// Niceness of the ingest threads.
+const INGEST_NICENESS: i32 = 4;
+/// Niceness of the background threads.
+const BACKGROUND_NICENESS: i32 = 8;
 
 /// Which threads run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Short jobs that somebody waits for.
+    /// Reads: short jobs that somebody waits for.
     Foreground,
+    /// Writes: jobs of some ten milliseconds that somebody waits for.
+    Ingest,
     /// Long jobs that nobody waits for.
     Background,
 }
@@ -66,6 +72,7 @@ pub struct Compute {
 
 struct Inner {
     foreground: Arc<Queue>,
+    ingest: Arc<Queue>,
     background: Arc<Queue>,
     threads: usize,
 }
@@ -78,7 +85,7 @@ impl fmt::Debug for Compute {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for queue in [&self.foreground, &self.background] {
+        for queue in [&self.foreground, &self.ingest, &self.background] {
             queue.jobs.lock().1 = true;
             queue.ready.notify_all();
         }
@@ -96,25 +103,27 @@ impl Compute {
             n => n,
         };
         let foreground = Arc::new(Queue::default());
+        let ingest = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
-        for (lane, name, queue, count) in [
-            (Lane::Foreground, "compute", &foreground, threads),
-            (Lane::Background, "maintain", &background, threads.max(MIN_BACKGROUND)),
+        for (niceness, name, queue, count) in [
+            (0, "read", &foreground, threads),
+            (INGEST_NICENESS, "ingest", &ingest, threads),
+            (BACKGROUND_NICENESS, "maintain", &background, threads.max(MIN_BACKGROUND)),
         ] {
             for n in 0..count {
                 let queue = Arc::clone(queue);
                 thread::Builder::new()
                     .name(format!("{name}-{n}"))
                     .spawn(move || {
-                        if lane == Lane::Background {
-                            lower_priority();
+                        if niceness > 0 {
+                            lower_priority(niceness);
                         }
                         queue.run();
                     })
                     .map_err(|source| Error::io("start thread", name, source))?;
             }
         }
-        Ok(Self { inner: Arc::new(Inner { foreground, background, threads }) })
+        Ok(Self { inner: Arc::new(Inner { foreground, ingest, background, threads }) })
     }
 
     /// Counts the threads of a lane.
@@ -146,6 +155,7 @@ impl Compute {
     {
         let queue = match lane {
             Lane::Foreground => &self.inner.foreground,
+            Lane::Ingest => &self.inner.ingest,
             Lane::Background => &self.inner.background,
         };
         queue.jobs.lock().0.push_back(Box::new(job));
@@ -154,10 +164,10 @@ impl Compute {
 }
 
 /// Lowers the calling thread's scheduling priority; a refusal is harmless.
-fn lower_priority() {
+fn lower_priority(niceness: i32) {
     #[cfg(target_os = "linux")]
     {
         let this_thread = rustix::thread::gettid();
-        let _ = rustix::process::setpriority_process(Some(this_thread), 5);
+        let _ = rustix::process::setpriority_process(Some(this_thread), niceness);
     }
 }

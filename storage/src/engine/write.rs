@@ -207,7 +207,7 @@ impl Engine {
         let inner = Arc::clone(&self.inner);
         let wait = ops.iter().any(|op| durable_acknowledgement(&op.index.meta()));
         let (frame, outcomes) =
-            self.inner.env().compute.run(Lane::Foreground, move || inner.execute(ops)).await?;
+            self.inner.env().compute.run(Lane::Ingest, move || inner.execute(ops)).await?;
         if let Some(frame) = frame
             && wait
         {
@@ -576,7 +576,9 @@ impl Inner {
         }
         // Up to here nothing has changed; from here on nothing fails.
         let number = self.wal()?.append(&frame)?;
+        let mut spent = Vec::with_capacity(batches.len());
         for ((decided, batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
+            spent.push((batch.ops, batch.rows));
             if decided.applied.is_empty() {
                 continue;
             }
@@ -604,6 +606,9 @@ impl Inner {
             let bytes = guard.apply(chunk, &unused, number, now_ms);
             self.budget.add(bytes);
         }
+        // Gets wait for these locks: what is only to be freed is freed without them.
+        drop(guards);
+        drop((frame, spent));
         Ok(Some(number))
     }
 
