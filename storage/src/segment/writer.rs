@@ -29,6 +29,10 @@ const ROW_GROUP_ROWS: usize = 128 << 10;
 const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 4_096;
+/// Columns beyond which a segment counts as sparse.
+const MANY_COLUMNS: usize = 128;
+/// Rows of a page of a sparse segment, at most.
+const SPARSE_PAGE_ROWS: usize = 64 << 10;
 /// Bytes of a `_source` page, about.
 const SOURCE_PAGE_BYTES: usize = 96 << 10;
 /// Bytes of a dictionary page, at most.
@@ -57,13 +61,19 @@ pub(crate) struct Writer<W: Write + Send> {
     first_column: usize,
 }
 
+/// Rows of a page: more where there are many columns, most of which are sparse then, because a page
+/// costs a header, index entries and a compression context whatever it holds.
+fn page_rows(schema: &Schema) -> usize {
+    if schema.fields().len() > MANY_COLUMNS { SPARSE_PAGE_ROWS } else { PAGE_ROWS }
+}
+
 fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(zstd_level)?;
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("millrace ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(level))
-        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_row_count_limit(page_rows(schema))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Page);
     for field in schema.fields() {
