@@ -1,6 +1,6 @@
 //! The store as its users see it: indices, documents, snapshots, figures.
 //!
-//! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` is
+//! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` and `round.rs` are
 //! the write path, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
 //! compaction, cutting the log.
 
@@ -8,6 +8,7 @@ mod budget;
 mod feed;
 mod index;
 mod recovery;
+mod round;
 mod types;
 mod upkeep;
 mod write;

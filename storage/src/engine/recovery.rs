@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::budget::Budget;
 use super::index::{Index, LoadedSegment};
-use super::write::RowMeta;
+use super::round::RowMeta;
 use super::{Inner, feed, upkeep};
 use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
 use crate::disk::Disk;

@@ -1,0 +1,405 @@
+//! A round of the write path: operations on any number of shards that become one frame of the log.
+//!
+//! Runs on a compute thread, in four steps: parse by the mapping, look ids up in stored segments, then,
+//! under the locks of all shards concerned, decide versions (changing nothing), append the frame, and
+//! apply it. [`super::write`] makes rounds of requests and waits for their fsync.
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hashbrown::{HashTable, hash_table};
+
+use super::Inner;
+use super::index::Index;
+use super::types::WriteOutcome;
+use crate::document::ChunkBuilder;
+use crate::mapping::Mapping;
+use crate::segment::{MemChunk, Packed};
+use crate::shard::{Applied, Current, Guard, Location, Probed, Shard, Wanted, decide};
+use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
+use crate::{Error, Result};
+
+/// An operation that is ready to be parsed: partial updates are index operations by now.
+pub(super) struct Prepared {
+    /// Position in the request.
+    pub(super) item: usize,
+    pub(super) index: Arc<Index>,
+    pub(super) shard: u32,
+    pub(super) id: Option<String>,
+    pub(super) routing: Option<String>,
+    /// `None` for a delete.
+    pub(super) source: Option<Bytes>,
+    pub(super) wanted: Wanted,
+}
+
+/// The operations of one shard in a round.
+struct Batch {
+    index: Arc<Index>,
+    shard: Arc<Shard>,
+    ops: Vec<Prepared>,
+    /// Row of each operation in the chunk; `None` for deletes.
+    rows: Vec<Option<u32>>,
+    builder: Option<(crate::document::Chunk, Packed)>,
+}
+
+type Outcome = (usize, Result<WriteOutcome>);
+
+impl Inner {
+    /// Executes a round on a compute thread: everything but the wait for the fsync.
+    pub(super) fn execute(&self, ops: Vec<Prepared>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
+        let mut outcomes = Vec::with_capacity(ops.len());
+        // Shards are locked in this order by every writer, so that two never wait for each other.
+        let mut by_shard: BTreeMap<(uuid::Uuid, u32), Vec<Prepared>> = BTreeMap::new();
+        for op in ops {
+            by_shard.entry((op.index.meta().uuid, op.shard)).or_default().push(op);
+        }
+        let mut by_index: BTreeMap<uuid::Uuid, Vec<Batch>> = BTreeMap::new();
+        for ((uuid, number), ops) in by_shard {
+            let Some(index) = ops.first().map(|op| Arc::clone(&op.index)) else { continue };
+            let shard = Arc::clone(index.shard(number)?);
+            by_index.entry(uuid).or_default().push(Batch {
+                index,
+                shard,
+                ops,
+                rows: Vec::new(),
+                builder: None,
+            });
+        }
+        let mut batches = Vec::new();
+        for of_index in by_index.into_values() {
+            batches.extend(self.parse(of_index, &mut outcomes)?);
+        }
+        let frame = self.commit_round(batches, &mut outcomes)?;
+        Ok((frame, outcomes))
+    }
+
+    /// Parses the documents of one index by its mapping, which grows by what is new in them.
+    fn parse(&self, batches: Vec<Batch>, outcomes: &mut Vec<Outcome>) -> Result<Vec<Batch>> {
+        let Some(index) = batches.first().map(|b| Arc::clone(&b.index)) else { return Ok(batches) };
+        let base = index.mapping();
+        let mut refused = Vec::new();
+        let (mut batches, grown) = parse_with(batches, &base, &mut refused);
+        if !Arc::ptr_eq(&base, &grown) {
+            let _change = index.mapping_change.lock();
+            let current = index.mapping();
+            let mut grown = grown;
+            if !Arc::ptr_eq(&base, &current) {
+                // Another writer was first: its mapping decides what these documents are.
+                refused.clear();
+                (batches, grown) = parse_with(batches, &current, &mut refused);
+            }
+            if !Arc::ptr_eq(&current, &grown) {
+                self.log_mapping(&index, &grown)?;
+            }
+        }
+        for (batch, op, error) in refused {
+            let batch: &Batch = &batches[batch];
+            outcomes.push((batch.ops[op].item, Err(error)));
+        }
+        Ok(batches)
+    }
+
+    /// Appends a mapping to the log, before any document that needs it, and makes it current. The
+    /// caller holds the index's `mapping_change`.
+    pub(super) fn log_mapping(&self, index: &Index, mapping: &Arc<Mapping>) -> Result<FrameNumber> {
+        let entry = Entry::Mapping { index: index.meta().uuid, mapping: Bytes::from(mapping.encode()) };
+        let frame = self.wal()?.append(&Frame { entries: vec![entry] })?;
+        index.set_mapping(Arc::clone(mapping));
+        Ok(frame)
+    }
+
+    /// Decides versions, appends the frame and applies it, under the locks of all shards concerned.
+    fn commit_round(
+        &self,
+        mut batches: Vec<Batch>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<Option<FrameNumber>> {
+        let now_ms = self.clock.now_ms();
+        let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
+        let probed = batches
+            .iter()
+            .map(|batch| batch.shard.probe(batch.ops.iter().filter_map(|op| op.id.as_deref())))
+            .collect::<Vec<Probed>>();
+        let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
+        let mut frame = Frame::default();
+        let mut decided = Vec::with_capacity(batches.len());
+        for ((batch, guard), probed) in batches.iter_mut().zip(&guards).zip(&probed) {
+            let mut one = self.decide_batch(batch, guard, probed, now_ms, outcomes);
+            frame.entries.extend(one.ops.take().map(Entry::Ops));
+            decided.push(one);
+        }
+        if frame.entries.is_empty() {
+            return Ok(None);
+        }
+        // Up to here nothing has changed; from here on nothing fails.
+        let number = self.wal()?.append(&frame)?;
+        let mut spent = Vec::with_capacity(batches.len());
+        for ((decided, batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
+            spent.push((batch.ops, batch.rows));
+            if decided.applied.is_empty() {
+                continue;
+            }
+            for applied in decided.applied {
+                guard.record(applied, decided.generated, now_ms);
+            }
+            let chunk = match (batch.builder, decided.rows) {
+                (Some((chunk, sources)), Some(rows)) => {
+                    let mem = MemChunk {
+                        chunk,
+                        sources,
+                        ids: rows.ids,
+                        seq_nos: rows.seq_nos,
+                        versions: rows.versions,
+                        routings: rows.routings,
+                        primary_term: guard.primary_term(),
+                        frame: number,
+                        generated: rows.generated,
+                    };
+                    Some((mem, rows.unused))
+                }
+                _ => None,
+            };
+            let (chunk, unused) = chunk.map_or((None, Vec::new()), |(c, u)| (Some(c), u));
+            let bytes = guard.apply(chunk, &unused, number, now_ms);
+            self.budget.add(bytes);
+        }
+        // Gets wait for these locks: what is only to be freed is freed without them.
+        drop(guards);
+        drop((frame, spent));
+        Ok(Some(number))
+    }
+
+    /// Decides the operations of one shard, in order, changing nothing.
+    fn decide_batch(
+        &self,
+        batch: &mut Batch,
+        guard: &Guard<'_>,
+        probed: &Probed,
+        now_ms: i64,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Decided {
+        let meta = batch.index.meta();
+        let term = guard.primary_term();
+        let generated = batch.ops.iter().all(|op| op.id.is_none());
+        let total = batch.builder.as_ref().map_or(0, |(chunk, _)| chunk.rows as usize);
+        let mut rows = RowMeta::with_capacity(total, generated);
+        let mut ops = Vec::with_capacity(batch.ops.len());
+        let first_seq_no = guard.next_seq_no();
+        let mut routings: Vec<Option<String>> = Vec::new();
+        let mut any_routing = false;
+        let mut earlier = Earlier::default();
+        for (op, row) in batch.ops.iter_mut().zip(&batch.rows) {
+            if op.source.is_some() && row.is_none() {
+                continue; // refused by the parser
+            }
+            let seq_no = first_seq_no + earlier.applied.len() as u64;
+            let given = op.id.take();
+            let found = match &given {
+                _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
+                _ if guard.check().is_err() => guard.check().map(|()| None),
+                Some(id) => match earlier.find(id, guard) {
+                    Some(found) => Ok(Some(found)),
+                    None => guard.find(id, probed),
+                },
+                None => Ok(None),
+            };
+            let decision = found.and_then(|found| match decide(found.map(|f| f.0), &op.wanted) {
+                Ok(decision) => Ok((decision, found.and_then(|f| f.1))),
+                Err(reason) => Err(Error::VersionConflict {
+                    index: meta.name.to_string(),
+                    index_uuid: meta.uuid_text(),
+                    shard: batch.shard.number,
+                    id: given.clone().unwrap_or_default(),
+                    reason,
+                }),
+            });
+            let ((version, result), replaces) = match decision {
+                Ok(decision) => decision,
+                Err(error) => {
+                    outcomes.push((op.item, Err(error)));
+                    if let Some(row) = row {
+                        rows.push(given.as_deref().unwrap_or_default(), seq_no.saturating_sub(1), 0);
+                        rows.unused.push(*row);
+                        routings.push(None);
+                    }
+                    continue;
+                }
+            };
+            let is_generated = given.is_none();
+            let id = given.unwrap_or_else(|| {
+                self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number)
+            });
+            if row.is_some() {
+                rows.push(&id, seq_no, version);
+                any_routing |= op.routing.is_some();
+                routings.push(op.routing.clone());
+            } else {
+                batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            earlier.push(
+                Applied { id: id.as_str().into(), seq_no, primary_term: term, version, row: *row, replaces },
+                is_generated,
+            );
+            ops.push(Op {
+                id: Bytes::copy_from_slice(id.as_bytes()),
+                generated: is_generated,
+                version,
+                routing: op.routing.take(),
+                source: op.source.clone(),
+            });
+            outcomes.push((
+                op.item,
+                Ok(WriteOutcome {
+                    index: Arc::clone(&meta.name),
+                    id,
+                    version,
+                    seq_no,
+                    primary_term: term,
+                    result,
+                    shard_copies: meta.replicas + 1,
+                    source: op.source.take(),
+                }),
+            ));
+        }
+        rows.routings = any_routing.then_some(routings);
+        let ops = (!ops.is_empty()).then(|| ShardOps {
+            index: meta.uuid,
+            shard: batch.shard.number,
+            primary_term: term,
+            first_seq_no,
+            ops,
+        });
+        let rows = (total > 0).then(|| rows.finish());
+        Decided { ops, rows, applied: earlier.applied, generated }
+    }
+}
+
+/// What was decided about a batch.
+struct Decided {
+    ops: Option<ShardOps>,
+    rows: Option<RowMeta>,
+    applied: Vec<Applied>,
+    /// Whether all its ids are generated.
+    generated: bool,
+}
+
+/// The operations of a batch that were decided so far: the shard does not know of them yet, but the
+/// ones behind them follow on them.
+#[derive(Default)]
+struct Earlier {
+    applied: Vec<Applied>,
+    /// Last operation of each id that was not generated, by the id's hash.
+    last: HashTable<usize>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Earlier {
+    fn push(&mut self, applied: Applied, generated: bool) {
+        let at = self.applied.len();
+        self.applied.push(applied);
+        if generated {
+            return;
+        }
+        let (operations, hasher) = (&self.applied, &self.hasher);
+        let hash = |at: &usize| hasher.hash_one(&*operations[*at].id);
+        let same = |other: &usize| operations[*other].id == operations[at].id;
+        match self.last.entry(hash(&at), same, hash) {
+            hash_table::Entry::Occupied(mut last) => *last.get_mut() = at,
+            hash_table::Entry::Vacant(place) => {
+                place.insert(at);
+            }
+        }
+    }
+
+    fn find(&self, id: &str, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
+        if self.last.is_empty() {
+            return None;
+        }
+        let at = self.last.find(self.hasher.hash_one(id), |at| &*self.applied[*at].id == id)?;
+        let Applied { seq_no, primary_term, version, row, .. } = self.applied[*at];
+        let current = Current { live: row.is_some(), version, seq_no, primary_term };
+        Some((current, row.map(|row| guard.location_of(row))))
+    }
+}
+
+/// Metadata of a chunk's rows in the making.
+pub(super) struct RowMeta {
+    id_bytes: BytesMut,
+    id_ends: Vec<u32>,
+    pub(super) ids: Packed,
+    pub(super) seq_nos: Vec<u64>,
+    pub(super) versions: Vec<u64>,
+    pub(super) routings: Option<Vec<Option<String>>>,
+    pub(super) generated: bool,
+    pub(super) unused: Vec<u32>,
+}
+
+impl RowMeta {
+    pub(super) fn with_capacity(rows: usize, generated: bool) -> Self {
+        Self {
+            id_bytes: BytesMut::with_capacity(rows * 20),
+            id_ends: Vec::with_capacity(rows),
+            ids: Packed::default(),
+            seq_nos: Vec::with_capacity(rows),
+            versions: Vec::with_capacity(rows),
+            routings: None,
+            generated,
+            unused: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, id: &str, seq_no: u64, version: u64) {
+        self.id_bytes.extend_from_slice(id.as_bytes());
+        self.id_ends.push(self.id_bytes.len() as u32);
+        self.seq_nos.push(seq_no);
+        self.versions.push(version);
+    }
+
+    pub(super) fn finish(mut self) -> Self {
+        self.ids = Packed {
+            bytes: std::mem::take(&mut self.id_bytes).freeze(),
+            ends: std::mem::take(&mut self.id_ends),
+        };
+        self
+    }
+}
+
+/// Documents refused while parsing: batch, operation, error.
+type Refused = Vec<(usize, usize, Error)>;
+
+fn parse_with(
+    mut batches: Vec<Batch>,
+    base: &Arc<Mapping>,
+    refused: &mut Refused,
+) -> (Vec<Batch>, Arc<Mapping>) {
+    let mut mapping = Arc::clone(base);
+    for (at, batch) in batches.iter_mut().enumerate() {
+        let bytes: usize = batch.ops.iter().filter_map(|op| op.source.as_ref()).map(Bytes::len).sum();
+        let mut builder = ChunkBuilder::new(Arc::clone(&mapping));
+        let mut sources = BytesMut::with_capacity(bytes);
+        let mut ends = Vec::with_capacity(batch.ops.len());
+        batch.rows.clear();
+        for (i, op) in batch.ops.iter().enumerate() {
+            let Some(source) = &op.source else {
+                batch.rows.push(None);
+                continue;
+            };
+            match builder.push(op.id.as_deref().unwrap_or_default(), source) {
+                Ok(()) => {
+                    batch.rows.push(Some(ends.len() as u32));
+                    sources.extend_from_slice(source);
+                    ends.push(sources.len() as u32);
+                }
+                Err(error) => {
+                    batch.rows.push(None);
+                    refused.push((at, i, error));
+                }
+            }
+        }
+        let (chunk, grown) = builder.finish();
+        mapping = grown;
+        batch.builder = (chunk.rows > 0).then(|| (chunk, Packed { bytes: sources.freeze(), ends }));
+    }
+    (batches, mapping)
+}
