@@ -13,7 +13,7 @@ use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
-use crate::shard::{Guard, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
+use crate::shard::{Reading, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
 use crate::{Error, Result, SharedClock};
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ impl Index {
         let (interval_ms, explicit) = refresh_interval(&meta);
         if idle && !explicit && interval_ms >= 0 {
             for shard in &self.shards {
-                if shard.lock().dirty() {
+                if shard.read().dirty() {
                     shard.refresh(&self.env, now).await?;
                 }
             }
@@ -160,7 +160,7 @@ impl Index {
     }
 
     /// Whether a shard's refresh is due now.
-    pub(super) fn refresh_due(&self, shard: &Guard<'_>, now_ms: i64) -> bool {
+    pub(super) fn refresh_due(&self, shard: &Reading<'_>, now_ms: i64) -> bool {
         let (interval_ms, explicit) = refresh_interval(&self.meta());
         let (waited_for, since_refresh_ms) = shard.refresh_wanted(now_ms);
         refresh_due(&RefreshFacts {

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::budget::Budget;
 use super::index::{Index, LoadedSegment};
-use super::round::RowMeta;
+use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
 use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
 use crate::disk::Disk;
@@ -31,7 +31,7 @@ use crate::routing::IdGenerator;
 use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
-use crate::shard::{Applied, Damage, Probed, Services};
+use crate::shard::{Applied, Change, Damage, Probed, Services};
 use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
@@ -119,10 +119,9 @@ async fn raise_terms(inner: &Inner) {
     let mut commit = Commit::default();
     for index in inner.all_indices() {
         for shard in index.shards() {
-            let mut guard = shard.lock();
-            let term = guard.primary_term() + 1;
-            guard.raise_term(term);
-            commit.checkpoints.push(guard.checkpoint());
+            let turn = shard.turn().await;
+            turn.raise_term(turn.read().primary_term() + 1);
+            commit.checkpoints.push(turn.read().checkpoint());
         }
     }
     if !commit.checkpoints.is_empty()
@@ -223,7 +222,7 @@ fn replay(
 
 fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
     let shards: Vec<_> = inner.all_indices().iter().flat_map(|i| i.shards().to_vec()).collect();
-    let Some(largest) = shards.into_iter().max_by_key(|shard| shard.lock().unflushed().0) else {
+    let Some(largest) = shards.into_iter().max_by_key(|shard| shard.read().unflushed().0) else {
         return Ok(());
     };
     runtime.block_on(inner.flush_shard(&largest))
@@ -262,7 +261,9 @@ fn apply_frame(
 
 fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -> Result<u64> {
     let shard = index.shard(ops.shard)?;
-    let mut guard = shard.lock();
+    let turn = shard.turn_blocking();
+    turn.raise_term(ops.primary_term);
+    let guard = turn.read();
     if ops.first_seq_no < guard.committed_below() || guard.check().is_err() {
         return Ok(0);
     }
@@ -279,7 +280,6 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             ),
         });
     }
-    guard.raise_term(ops.primary_term);
     let now_ms = inner.clock.now_ms();
     let generated = ops.ops.iter().all(|op| op.generated);
     let mut builder = ChunkBuilder::new(index.mapping());
@@ -287,6 +287,7 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     let mut ends = Vec::new();
     let mut rows = RowMeta::with_capacity(ops.ops.len(), generated);
     let mut routings = Vec::new();
+    let mut earlier = Earlier::default();
     for (seq_no, op) in (ops.first_seq_no..).zip(&ops.ops) {
         let id = std::str::from_utf8(&op.id).map_err(|_| Error::Corrupt {
             file: format!("log frame {number}"),
@@ -308,19 +309,23 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
                 Some(ends.len() as u32 - 1)
             }
         };
-        // Looked up one by one: an operation may replace a row of this very frame.
-        let replaces =
-            if op.generated { None } else { guard.find(id, &Probed::default())?.and_then(|found| found.1) };
+        let deletes = match earlier.find(id, &guard) {
+            Some((_, location)) => location,
+            None if op.generated => None,
+            None => guard.find(id, &Probed::default())?.and_then(|found| found.1),
+        };
         let applied = Applied {
-            id: id.into(),
+            id: if generated { Box::default() } else { id.into() },
             seq_no,
             primary_term: ops.primary_term,
             version: op.version,
             row,
-            replaces,
+            deletes,
+            superseded: false,
         };
-        guard.record(applied, generated, now_ms);
+        earlier.push(applied, op.generated);
     }
+    drop(guard);
     let (chunk, mapping) = builder.finish();
     if mapping.version() > index.mapping().version() {
         index.set_mapping(mapping);
@@ -340,8 +345,9 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             generated,
         }
     });
-    let bytes = guard.apply(mem, &[], number, now_ms);
-    inner.budget.add(bytes);
+    let applied = earlier.into_applied();
+    let change = Change { applied, generated, chunk: mem, unused: Vec::new() };
+    inner.budget.add(turn.apply(change, number, now_ms));
     if let Some(id) = ops.ops.iter().rfind(|op| op.generated).and_then(|op| std::str::from_utf8(&op.id).ok())
     {
         inner.ids.lock().observe(id);

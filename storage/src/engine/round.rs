@@ -1,8 +1,10 @@
 //! A round of the write path: operations on any number of shards that become one frame of the log.
 //!
 //! Runs on a compute thread, in four steps: parse by the mapping, look ids up in stored segments, then,
-//! under the locks of all shards concerned, decide versions (changing nothing), append the frame, and
-//! apply it. [`super::write`] makes rounds of requests and waits for their fsync.
+//! in the turns of all shards concerned, decide versions (changing nothing), append the frame, and
+//! apply it. Readers are let in all the while. [`super::write`] makes rounds of requests and waits for
+//! their fsync.
+
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use super::types::WriteOutcome;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Current, Guard, Location, Probed, Shard, Wanted, decide};
+use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Turn, Wanted, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
 use crate::{Error, Result};
 
@@ -41,6 +43,12 @@ struct Batch {
     /// Row of each operation in the chunk; `None` for deletes.
     rows: Vec<Option<u32>>,
     builder: Option<(crate::document::Chunk, Packed)>,
+}
+
+impl Batch {
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ops.iter().filter_map(|op| op.id.as_deref())
+    }
 }
 
 type Outcome = (usize, Result<WriteOutcome>);
@@ -109,7 +117,7 @@ impl Inner {
         Ok(frame)
     }
 
-    /// Decides versions, appends the frame and applies it, under the locks of all shards concerned.
+    /// Decides versions, appends the frame and applies it, in the turns of all shards concerned.
     fn commit_round(
         &self,
         mut batches: Vec<Batch>,
@@ -117,15 +125,15 @@ impl Inner {
     ) -> Result<Option<FrameNumber>> {
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
-        let probed = batches
-            .iter()
-            .map(|batch| batch.shard.probe(batch.ops.iter().filter_map(|op| op.id.as_deref())))
-            .collect::<Vec<Probed>>();
-        let mut guards: Vec<Guard<'_>> = shards.iter().map(|shard| shard.lock()).collect();
+        let mut probed: Vec<Probed> = batches.iter().map(|batch| batch.shard.probe(batch.ids())).collect();
+        let turns: Vec<Turn<'_>> = shards.iter().map(|shard| shard.turn_blocking()).collect();
+        for ((batch, turn), probed) in batches.iter().zip(&turns).zip(&mut probed) {
+            turn.probe_rest(probed, batch.ids());
+        }
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for ((batch, guard), probed) in batches.iter_mut().zip(&guards).zip(&probed) {
-            let mut one = self.decide_batch(batch, guard, probed, now_ms, outcomes);
+        for ((batch, turn), probed) in batches.iter_mut().zip(&turns).zip(&probed) {
+            let mut one = self.decide_batch(batch, &turn.read(), probed, now_ms, outcomes);
             frame.entries.extend(one.ops.take().map(Entry::Ops));
             decided.push(one);
         }
@@ -135,15 +143,12 @@ impl Inner {
         // Up to here nothing has changed; from here on nothing fails.
         let number = self.wal()?.append(&frame)?;
         let mut spent = Vec::with_capacity(batches.len());
-        for ((decided, batch), guard) in decided.into_iter().zip(batches).zip(&mut guards) {
+        for ((decided, batch), turn) in decided.into_iter().zip(batches).zip(&turns) {
             spent.push((batch.ops, batch.rows));
             if decided.applied.is_empty() {
                 continue;
             }
-            for applied in decided.applied {
-                guard.record(applied, decided.generated, now_ms);
-            }
-            let chunk = match (batch.builder, decided.rows) {
+            let (chunk, unused) = match (batch.builder, decided.rows) {
                 (Some((chunk, sources)), Some(rows)) => {
                     let mem = MemChunk {
                         chunk,
@@ -152,20 +157,19 @@ impl Inner {
                         seq_nos: rows.seq_nos,
                         versions: rows.versions,
                         routings: rows.routings,
-                        primary_term: guard.primary_term(),
+                        primary_term: decided.primary_term,
                         frame: number,
                         generated: rows.generated,
                     };
-                    Some((mem, rows.unused))
+                    (Some(mem), rows.unused)
                 }
-                _ => None,
+                _ => (None, Vec::new()),
             };
-            let (chunk, unused) = chunk.map_or((None, Vec::new()), |(c, u)| (Some(c), u));
-            let bytes = guard.apply(chunk, &unused, number, now_ms);
-            self.budget.add(bytes);
+            let change = Change { applied: decided.applied, generated: decided.generated, chunk, unused };
+            self.budget.add(turn.apply(change, number, now_ms));
         }
-        // Gets wait for these locks: what is only to be freed is freed without them.
-        drop(guards);
+        // The next writer waits for these turns: what is only to be freed is freed without them.
+        drop(turns);
         drop((frame, spent));
         Ok(Some(number))
     }
@@ -174,18 +178,19 @@ impl Inner {
     fn decide_batch(
         &self,
         batch: &mut Batch,
-        guard: &Guard<'_>,
+        shard: &Reading<'_>,
         probed: &Probed,
         now_ms: i64,
         outcomes: &mut Vec<Outcome>,
     ) -> Decided {
         let meta = batch.index.meta();
-        let term = guard.primary_term();
+        let term = shard.primary_term();
+        let refused = shard.check().err();
         let generated = batch.ops.iter().all(|op| op.id.is_none());
         let total = batch.builder.as_ref().map_or(0, |(chunk, _)| chunk.rows as usize);
         let mut rows = RowMeta::with_capacity(total, generated);
         let mut ops = Vec::with_capacity(batch.ops.len());
-        let first_seq_no = guard.next_seq_no();
+        let first_seq_no = shard.next_seq_no();
         let mut routings: Vec<Option<String>> = Vec::new();
         let mut any_routing = false;
         let mut earlier = Earlier::default();
@@ -196,11 +201,11 @@ impl Inner {
             let seq_no = first_seq_no + earlier.applied.len() as u64;
             let given = op.id.take();
             let found = match &given {
-                _ if guard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
-                _ if guard.check().is_err() => guard.check().map(|()| None),
-                Some(id) => match earlier.find(id, guard) {
+                _ if shard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
+                _ if refused.is_some() => shard.check().map(|()| None),
+                Some(id) => match earlier.find(id, shard) {
                     Some(found) => Ok(Some(found)),
-                    None => guard.find(id, probed),
+                    None => shard.find(id, probed),
                 },
                 None => Ok(None),
             };
@@ -214,7 +219,7 @@ impl Inner {
                     reason,
                 }),
             });
-            let ((version, result), replaces) = match decision {
+            let ((version, result), deletes) = match decision {
                 Ok(decision) => decision,
                 Err(error) => {
                     outcomes.push((op.item, Err(error)));
@@ -237,8 +242,11 @@ impl Inner {
             } else {
                 batch.shard.counters.delete.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
+            // Ids of a batch that were all generated are found by their order.
+            let known_by = if generated { Box::default() } else { id.as_str().into() };
+            let superseded = false;
             earlier.push(
-                Applied { id: id.as_str().into(), seq_no, primary_term: term, version, row: *row, replaces },
+                Applied { id: known_by, seq_no, primary_term: term, version, row: *row, deletes, superseded },
                 is_generated,
             );
             ops.push(Op {
@@ -271,7 +279,7 @@ impl Inner {
             ops,
         });
         let rows = (total > 0).then(|| rows.finish());
-        Decided { ops, rows, applied: earlier.applied, generated }
+        Decided { ops, rows, applied: earlier.into_applied(), generated, primary_term: term }
     }
 }
 
@@ -282,12 +290,13 @@ struct Decided {
     applied: Vec<Applied>,
     /// Whether all its ids are generated.
     generated: bool,
+    primary_term: u64,
 }
 
 /// The operations of a batch that were decided so far: the shard does not know of them yet, but the
 /// ones behind them follow on them.
 #[derive(Default)]
-struct Earlier {
+pub(super) struct Earlier {
     applied: Vec<Applied>,
     /// Last operation of each id that was not generated, by the id's hash.
     last: HashTable<usize>,
@@ -295,7 +304,8 @@ struct Earlier {
 }
 
 impl Earlier {
-    fn push(&mut self, applied: Applied, generated: bool) {
+    /// Adds the next operation.
+    pub(super) fn push(&mut self, applied: Applied, generated: bool) {
         let at = self.applied.len();
         self.applied.push(applied);
         if generated {
@@ -305,21 +315,34 @@ impl Earlier {
         let hash = |at: &usize| hasher.hash_one(&*operations[*at].id);
         let same = |other: &usize| operations[*other].id == operations[at].id;
         match self.last.entry(hash(&at), same, hash) {
-            hash_table::Entry::Occupied(mut last) => *last.get_mut() = at,
+            hash_table::Entry::Occupied(mut last) => {
+                let before = std::mem::replace(last.get_mut(), at);
+                // What the first one replaces is deleted with the last one: until then readers find it,
+                // and nobody sees the states between.
+                let own = std::mem::take(&mut self.applied[before].deletes);
+                let own = std::mem::replace(&mut self.applied[at].deletes, own);
+                self.applied[before].deletes = own;
+                self.applied[before].superseded = true;
+            }
             hash_table::Entry::Vacant(place) => {
                 place.insert(at);
             }
         }
     }
 
-    fn find(&self, id: &str, guard: &Guard<'_>) -> Option<(Current, Option<Location>)> {
+    /// Finds the state that the operations so far have left of a document, if any is on it.
+    pub(super) fn find(&self, id: &str, shard: &Reading<'_>) -> Option<(Current, Option<Location>)> {
         if self.last.is_empty() {
             return None;
         }
         let at = self.last.find(self.hasher.hash_one(id), |at| &*self.applied[*at].id == id)?;
         let Applied { seq_no, primary_term, version, row, .. } = self.applied[*at];
         let current = Current { live: row.is_some(), version, seq_no, primary_term };
-        Some((current, row.map(|row| guard.location_of(row))))
+        Some((current, row.map(|row| shard.location_of(row))))
+    }
+
+    pub(super) fn into_applied(self) -> Vec<Applied> {
+        self.applied
     }
 }
 

@@ -13,7 +13,7 @@ use super::Inner;
 use super::index::{Index, gc_deletes_ms};
 use crate::catalog::Commit;
 use crate::shard::Shard;
-use crate::{Error, Result};
+use crate::{Error, Lane, Result};
 
 /// Pause between two looks at the shards.
 const BEAT: Duration = Duration::from_millis(50);
@@ -57,17 +57,19 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
         for shard in index.shards() {
-            // A shard that a writer holds is looked at on the next beat: this task must not block.
-            let Some(mut guard) = shard.try_lock() else { continue };
-            if clean_up {
-                guard.forget_tombstones(now_ms, gc_deletes_ms(&index.meta()));
-            }
-            let refresh = index.refresh_due(&guard, now_ms);
-            let (bytes, since_ms) = guard.unflushed();
+            let state = shard.read();
+            let refresh = index.refresh_due(&state, now_ms);
+            let (bytes, since_ms) = state.unflushed();
             // A damaged shard holds back the log, but has nothing that a flush could write.
-            let first_frame = guard.first_uncommitted_frame().filter(|_| guard.check().is_ok());
-            let crowded = guard.crowded();
-            drop(guard);
+            let first_frame = state.first_uncommitted_frame().filter(|_| state.check().is_ok());
+            let crowded = state.crowded();
+            let clean = clean_up && state.has_versions();
+            drop(state);
+            if clean {
+                let (shard, gc_ms) = (Arc::clone(shard), gc_deletes_ms(&index.meta()));
+                let clean = move || shard.clean_versions(now_ms, gc_ms);
+                inner.env().compute.spawn(Lane::Background, clean);
+            }
             if refresh {
                 spawn_refresh(inner, &index, shard);
             }
@@ -182,9 +184,15 @@ impl Inner {
     pub(super) async fn flush_shard(self: &Arc<Self>, shard: &Arc<Shard>) -> Result<()> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
         uninterrupted(async move {
-            let freed = shard.flush(&inner.services, inner.clock.now_ms()).await?;
+            let now_ms = inner.clock.now_ms();
+            let freed = shard.flush(&inner.services, now_ms).await?;
             inner.budget.free(freed);
-            Ok(())
+            // Tombstones are left to the clean-up by the clock.
+            let clean = move || {
+                shard.clean_versions(now_ms, i64::MAX);
+                Ok(())
+            };
+            inner.env().compute.run(Lane::Background, clean).await
         })
         .await
     }
@@ -207,7 +215,7 @@ impl Inner {
         let indices = self.all_indices();
         for index in &indices {
             for shard in index.shards() {
-                if let Some(frame) = shard.lock().first_uncommitted_frame() {
+                if let Some(frame) = shard.read().first_uncommitted_frame() {
                     below = below.min(frame);
                 }
             }

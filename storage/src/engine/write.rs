@@ -19,6 +19,7 @@ use super::round::Prepared;
 use super::types::{Action, DocResult, RefreshPolicy, Update, WriteOp, WriteOutcome};
 use crate::metadata::BlockLevel;
 use crate::shard::{Shard, Wanted};
+use crate::wal::FrameNumber;
 use crate::{Error, Lane, Principal, Result};
 
 impl Engine {
@@ -39,44 +40,89 @@ impl Engine {
         let bytes = ops.iter().map(|op| op_bytes(op) as u64).sum::<u64>();
         inner.wal()?.admit(bytes)?;
         let reserved = inner.budget.reserve(bytes, timeout).await?;
-        let mut results: Vec<Option<Result<WriteOutcome>>> = ops.iter().map(|_| None).collect();
-        let mut targets: HashMap<(Arc<str>, bool), Result<Target>> = HashMap::new();
+        let targets = self.targets(principal, &ops).await;
+        let has_updates = ops.iter().any(|op| matches!(op.action, Action::Update(_)));
+        let (results, written) = if has_updates {
+            self.write_rounds(ops, &targets).await?
+        } else {
+            self.write_at_once(ops, targets).await?
+        };
+        drop(reserved);
+        self.after_write(&written, refresh).await?;
+        Ok(results
+            .into_iter()
+            .map(|r| r.unwrap_or_else(|| Err(Error::Internal("operation was lost".to_owned()))))
+            .collect())
+    }
+
+    /// Finds the indices that the operations name, in their order, and creates those that are missing.
+    async fn targets(&self, principal: &Principal, ops: &[WriteOp]) -> Targets {
         // An index comes into being by an operation that can leave something in it, wherever that
         // operation stands in the request; mere deletions do not create one.
         let creating: Option<HashSet<Arc<str>>> = ops
             .iter()
             .any(|op| !may_create(op))
             .then(|| ops.iter().filter(|op| may_create(op)).map(|op| Arc::clone(&op.index)).collect());
+        let mut targets = Targets::default();
+        let mut last: Option<&WriteOp> = None;
+        for op in ops {
+            let same = |last: &WriteOp| {
+                Arc::ptr_eq(&last.index, &op.index) && last.require_alias == op.require_alias
+            };
+            if last.replace(op).is_some_and(same) {
+                continue;
+            }
+            if let Place::Vacant(place) = targets.entry((Arc::clone(&op.index), op.require_alias)) {
+                let create = creating.as_ref().is_none_or(|names| names.contains(&op.index));
+                place.insert(self.target(principal, &op.index, op.require_alias, create).await);
+            }
+        }
+        targets
+    }
+
+    /// Executes operations without partial updates: one round, all of it on a compute thread.
+    async fn write_at_once(&self, ops: Vec<WriteOp>, targets: Targets) -> Result<(Results, Written)> {
+        let inner = Arc::clone(&self.inner);
+        let job = move || {
+            let mut results: Results = ops.iter().map(|_| None).collect();
+            let mut round = Vec::with_capacity(ops.len());
+            let mut written = Written::default();
+            for (item, mut op) in ops.into_iter().enumerate() {
+                match admit(&targets, &mut op) {
+                    Ok(index) => round.push(prepare(item, index, op)),
+                    Err(error) => results[item] = Some(Err(error)),
+                }
+            }
+            let wait = written.note(&round)?;
+            let mut frame = None;
+            if !round.is_empty() {
+                let (number, outcomes) = inner.execute(round)?;
+                frame = number.filter(|_| wait);
+                for (item, outcome) in outcomes {
+                    results[item] = Some(outcome);
+                }
+            }
+            Ok((frame, results, written))
+        };
+        let (frame, results, written) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        self.executed(frame).await?;
+        Ok((results, written))
+    }
+
+    /// Executes operations with partial updates among them, in as many rounds as it takes.
+    async fn write_rounds(&self, ops: Vec<WriteOp>, targets: &Targets) -> Result<(Results, Written)> {
+        let mut results: Results = ops.iter().map(|_| None).collect();
         let mut round = Vec::with_capacity(ops.len());
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
         let mut written = Written::default();
-        let has_updates = ops.iter().any(|op| matches!(op.action, Action::Update(_)));
         for (item, mut op) in ops.into_iter().enumerate() {
-            let key = (Arc::clone(&op.index), op.require_alias);
-            let target = match targets.entry(key) {
-                Place::Occupied(known) => known.into_mut(),
-                Place::Vacant(place) => {
-                    let create = creating.as_ref().is_none_or(|names| names.contains(&op.index));
-                    place.insert(self.target(principal, &op.index, op.require_alias, create).await)
-                }
-            };
-            let index = match target {
-                Ok(target) => match target.route(&mut op) {
-                    Ok(()) => Arc::clone(&target.index),
-                    Err(error) => {
-                        results[item] = Some(Err(error));
-                        continue;
-                    }
-                },
+            let index = match admit(targets, &mut op) {
+                Ok(index) => index,
                 Err(error) => {
-                    results[item] = Some(Err(again(error)));
+                    results[item] = Some(Err(error));
                     continue;
                 }
             };
-            if let Err(error) = check_op(&index, &op) {
-                results[item] = Some(Err(error));
-                continue;
-            }
             if let Action::Update(update) = &op.action {
                 let id = op.id.clone().unwrap_or_default();
                 if touched.contains(&(index.meta().name.clone(), id.clone())) {
@@ -99,18 +145,13 @@ impl Engine {
                 }
                 continue;
             }
-            if has_updates && let Some(id) = &op.id {
+            if let Some(id) = &op.id {
                 touched.insert((index.meta().name.clone(), id.clone()));
             }
             round.push(prepare(item, index, op));
         }
         self.round(round, &mut results, &mut written).await?;
-        drop(reserved);
-        self.after_write(&written, refresh).await?;
-        Ok(results
-            .into_iter()
-            .map(|r| r.unwrap_or_else(|| Err(Error::Internal("operation was lost".to_owned()))))
-            .collect())
+        Ok((results, written))
     }
 
     /// Finds the index that writes to a name go to; `create`: a missing one is created.
@@ -161,30 +202,25 @@ impl Engine {
     }
 
     /// Executes a round and files its outcomes.
-    async fn round(
-        &self,
-        ops: Vec<Prepared>,
-        results: &mut [Option<Result<WriteOutcome>>],
-        written: &mut Written,
-    ) -> Result<()> {
+    async fn round(&self, ops: Vec<Prepared>, results: &mut Results, written: &mut Written) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
         }
-        for op in &ops {
-            let shard = op.index.shard(op.shard)?;
-            written.0.entry((shard.index, shard.number)).or_insert_with(|| Arc::clone(shard));
-        }
+        let wait = written.note(&ops)?;
         let inner = Arc::clone(&self.inner);
-        let wait = ops.iter().any(|op| durable_acknowledgement(&op.index.meta()));
         let (frame, outcomes) =
             self.inner.env().compute.run(Lane::Ingest, move || inner.execute(ops)).await?;
-        if let Some(frame) = frame
-            && wait
-        {
-            self.inner.wal()?.synced(frame).await?;
-        }
+        self.executed(frame.filter(|_| wait)).await?;
         for (item, outcome) in outcomes {
             results[item] = Some(outcome);
+        }
+        Ok(())
+    }
+
+    /// Waits for the frame of a round where acknowledgements are to wait for it.
+    async fn executed(&self, frame: Option<FrameNumber>) -> Result<()> {
+        if let Some(frame) = frame {
+            self.inner.wal()?.synced(frame).await?;
         }
         self.inner.upkeep.notify_one();
         Ok(())
@@ -287,7 +323,7 @@ impl Engine {
         index: &Arc<Index>,
         op: &WriteOp,
         update: &Update,
-        results: &mut [Option<Result<WriteOutcome>>],
+        results: &mut Results,
         written: &mut Written,
     ) -> Result<()> {
         for _ in 0..update.retry_on_conflict {
@@ -328,6 +364,36 @@ impl Engine {
 /// The shards that a request has written to.
 #[derive(Default)]
 struct Written(BTreeMap<(uuid::Uuid, u32), Arc<Shard>>);
+
+impl Written {
+    /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
+    fn note(&mut self, round: &[Prepared]) -> Result<bool> {
+        let mut wait = false;
+        let mut last: Option<(&Arc<Index>, u32)> = None;
+        for Prepared { index, shard: number, .. } in round {
+            if last
+                .replace((index, *number))
+                .is_some_and(|last| Arc::ptr_eq(last.0, index) && last.1 == *number)
+            {
+                continue;
+            }
+            let shard = index.shard(*number)?;
+            if let std::collections::btree_map::Entry::Vacant(place) =
+                self.0.entry((shard.index, shard.number))
+            {
+                place.insert(Arc::clone(shard));
+            }
+            wait = wait || durable_acknowledgement(&index.meta());
+        }
+        Ok(wait)
+    }
+}
+
+/// One result an operation, `None` until it is known.
+type Results = Vec<Option<Result<WriteOutcome>>>;
+
+/// Where writes go, by the name given and whether it must be an alias.
+type Targets = HashMap<(Arc<str>, bool), Result<Target>>;
 
 /// Where writes to a name go.
 struct Target {
@@ -399,6 +465,18 @@ fn again(error: &Error) -> Error {
         Error::Stopped(text) => Error::Stopped(text.clone()),
         other => Error::Internal(other.to_string()),
     }
+}
+
+/// Finds the index of an operation, which may refuse it.
+fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Arc<Index>> {
+    let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
+        Some(Ok(target)) => target,
+        Some(Err(error)) => return Err(again(error)),
+        None => return Err(Error::Internal(format!("no target for [{}]", op.index))),
+    };
+    target.route(op)?;
+    check_op(&target.index, op)?;
+    Ok(Arc::clone(&target.index))
 }
 
 fn check_op(index: &Index, op: &WriteOp) -> Result<()> {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
-use super::{Shard, next_key};
+use super::{Shard, Turn, next_key};
 use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::wal::Wal;
@@ -40,6 +40,15 @@ pub(crate) struct Services {
     pub(crate) scratch: Arc<Path>,
 }
 
+/// What a commit changed in memory.
+struct Installed {
+    /// Deletes files that are stale now.
+    stale: Vec<object_store::path::Path>,
+    /// Bytes of memory that are free now.
+    freed: u64,
+    replaced: Vec<SegmentState>,
+}
+
 /// Marks of what a flush or compaction took up.
 struct Captured {
     inputs: Vec<Input>,
@@ -56,7 +65,7 @@ impl Shard {
         let _one = self.flushing.lock().await;
         self.refresh(&services.env, now_ms).await?;
         let captured = {
-            let state = self.state.lock();
+            let state = self.state.read();
             if state.closed || state.committed_below.0 == state.frozen_below.0 {
                 return Ok(0);
             }
@@ -73,7 +82,7 @@ impl Shard {
     pub(crate) async fn compact(&self, services: &Services, max_segments: Option<usize>) -> Result<bool> {
         let _one = self.compacting.lock().await;
         let captured = {
-            let state = self.state.lock();
+            let state = self.state.read();
             if state.closed {
                 return Ok(false);
             }
@@ -130,7 +139,7 @@ impl Shard {
         let Some(doubtful) = self.doubtful.lock().clone() else { return Ok(()) };
         let mut commit = Commit { removed: doubtful.clone(), ..Default::default() };
         {
-            let state = self.state.lock();
+            let state = self.state.read();
             commit.checkpoints.push(self.checkpoint(&state, state.committed_below));
             for segment in &state.segments {
                 let Some(stored) = segment.segment.as_stored() else { continue };
@@ -163,7 +172,9 @@ impl Shard {
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
         let mut commit = Commit::default();
         let last_frame = {
-            let state = self.state.lock();
+            // In a turn, so that no batch is applied by half.
+            let _turn = self.turn().await;
+            let state = self.state.read();
             // Deletions of segments that stay, which no file has yet.
             for segment in &state.segments {
                 if let Some(stored) = segment.segment.as_stored()
@@ -227,7 +238,12 @@ impl Shard {
         }
 
         let _view = self.refreshing.lock().await;
-        let (stale, freed) = self.install_in_memory(services, captured, output, &deletes);
+        let Installed { stale, freed, replaced } = {
+            let turn = self.turn().await;
+            self.install_in_memory(&turn, services, captured, output, &deletes)
+        };
+        // Freeing a large memtable takes its time, and is nobody's to wait for.
+        services.env.compute.spawn(Lane::Background, move || drop(replaced));
         for path in stale {
             if let Err(error) = services.env.objects.delete(&path).await {
                 tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
@@ -236,16 +252,35 @@ impl Shard {
         Ok(freed)
     }
 
-    /// The part of a commit that searches and writers see; returns deletes files that are stale now,
-    /// and the bytes of memory that were freed.
+    /// The part of a commit that searches and writers see.
     fn install_in_memory(
         &self,
+        turn: &Turn<'_>,
         services: &Services,
         captured: &Captured,
         output: Option<Output>,
         deletes: &[(SegmentRecord, RoaringBitmap)],
-    ) -> (Vec<object_store::path::Path>, u64) {
-        let mut state = self.state.lock();
+    ) -> Installed {
+        // Worked out beside readers: nothing changes during the turn.
+        let replacement = output.map(|output| {
+            let (live, published) = carried_over(&self.state.read(), captured, &output);
+            let (generation, persisted) = deletes
+                .iter()
+                .find(|(record, _)| record.id == output.record.id)
+                .map_or((0, 0), |(record, bitmap)| (record.delete_generation, bitmap.len()));
+            let stored = Stored::new(output.record, services.env.clone());
+            SegmentState {
+                segment: Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)),
+                live,
+                published: Arc::new(published),
+                generation,
+                persisted,
+                first_frame: None,
+                bytes: 0,
+                since_ms: 0,
+            }
+        });
+        let mut state = turn.state();
         let mut stale = Vec::new();
         for (record, bitmap) in deletes {
             if let Some(segment) = state
@@ -265,32 +300,21 @@ impl Shard {
                 segment.persisted = bitmap.len();
             }
         }
-        let replacement = output.map(|output| {
-            let (live, published) = carried_over(&state, captured, &output);
-            let (generation, persisted) = deletes
-                .iter()
-                .find(|(record, _)| record.id == output.record.id)
-                .map_or((0, 0), |(record, bitmap)| (record.delete_generation, bitmap.len()));
-            let stored = Stored::new(output.record, services.env.clone());
-            SegmentState {
-                segment: Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)),
-                live,
-                published: Arc::new(published),
-                generation,
-                persisted,
-                first_frame: None,
-                bytes: 0,
-                since_ms: 0,
-            }
-        });
-        (stale, self.swap(&mut state, captured, replacement))
+        let replaced = self.swap(&mut state, captured, replacement);
+        let freed = if state.closed { 0 } else { replaced.iter().map(|s| s.bytes).sum() };
+        Installed { stale, freed, replaced }
     }
 
-    /// Puts the replacement where the first captured segment was and publishes the view. Returns the
-    /// bytes of memory that were freed.
-    fn swap(&self, state: &mut State, captured: &Captured, replacement: Option<SegmentState>) -> u64 {
+    /// Puts the replacement where the first captured segment was and publishes the view. Returns what
+    /// it replaced.
+    fn swap(
+        &self,
+        state: &mut State,
+        captured: &Captured,
+        replacement: Option<SegmentState>,
+    ) -> Vec<SegmentState> {
         let at = state.segments.iter().position(|s| captured.keys.contains(&s.segment.key()));
-        let removed: Vec<_> =
+        let replaced: Vec<_> =
             state.segments.extract_if(.., |s| captured.keys.contains(&s.segment.key())).collect();
         if let Some(replacement) = replacement {
             state.segments.insert(at.unwrap_or(0).min(state.segments.len()), replacement);
@@ -303,26 +327,25 @@ impl Shard {
                 *first = (*first).max(below.1);
             }
             // Ids of the flushed rows are found in the new segment's sidecar from now on.
-            state.versions.retain(|_, entry| {
-                entry.location.is_none_or(|location| !captured.keys.contains(&location.segment))
-            });
+            if let Some(key) = captured.keys.iter().max() {
+                state.versions.flushed(*key);
+            }
         }
         self.publish(state);
-        for segment in &removed {
+        for segment in &replaced {
             segment.segment.discard();
         }
         if state.closed {
             // What comes of the flush of a deleted index goes the way of its other files.
             state.segments.iter().for_each(|s| s.segment.discard());
-            return 0;
         }
-        removed.iter().map(|s| s.bytes).sum()
+        replaced
     }
 
     /// Ends the shard of a deleted index: it takes no more operations, nobody waits for it, and its
     /// files go once no search uses them any more. Returns the bytes of memory that this frees.
     pub(crate) fn close(&self) -> u64 {
-        let mut state = self.state.lock();
+        let mut state = self.state.write();
         if state.closed {
             return 0;
         }
@@ -364,10 +387,39 @@ fn carried_over(state: &State, captured: &Captured, output: &Output) -> (Roaring
     let (mut live, mut published) = (RoaringBitmap::new(), RoaringBitmap::new());
     for ((input, key), &base) in captured.inputs.iter().zip(&captured.keys).zip(&output.bases) {
         let Some(now) = state.segments.iter().find(|s| s.segment.key() == *key) else { continue };
-        live.extend((&now.live - &input.deleted).iter().filter_map(|row| input.new_row(base, row)));
-        published.extend(
-            (now.published.as_ref() - &input.deleted).iter().filter_map(|row| input.new_row(base, row)),
-        );
+        live.extend(new_rows(&input.deleted, &now.live, base));
+        published.extend(new_rows(&input.deleted, &now.published, base));
     }
     (live, published)
+}
+
+/// Rows of the output that the rows deleted `now` but not at the capture (`before`) became.
+fn new_rows(before: &RoaringBitmap, now: &RoaringBitmap, base: u32) -> Vec<u32> {
+    // Counted on from row to row: the rank of each would be counted from the first.
+    let (mut gone, mut counted) = (0u64, 0u32);
+    (now - before)
+        .iter()
+        .map(|row| {
+            gone += before.range_cardinality(counted..row);
+            counted = row;
+            base + row - u32::try_from(gone).unwrap_or(0)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletions_since_the_capture_keep_their_rows() {
+        let before: RoaringBitmap = (0..200_000).filter(|row| row % 3 == 0).collect();
+        let later: RoaringBitmap = (0..200_000).filter(|row| row % 7 == 0).collect();
+        let now = &before | &later;
+        let live: Vec<u32> = (0..200_000).filter(|row| !before.contains(*row)).collect();
+        let expected: Vec<u32> =
+            (5u32..).zip(&live).filter(|(_, row)| now.contains(**row)).map(|(new, _)| new).collect();
+        assert_eq!(new_rows(&before, &now, 5), expected);
+        assert!(new_rows(&now, &before, 5).is_empty());
+    }
 }

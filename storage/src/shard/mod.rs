@@ -1,37 +1,41 @@
 //! A shard: the unit of write ownership, an ordered log of operations and the segments that hold
 //! their effect.
 //!
-//! The engine hands it prepared batches under its lock ([`Shard::lock`], [`Guard::apply`]); it
+//! The engine hands it prepared batches in its turn ([`Shard::turn`], [`Turn::apply`]); it
 //! turns the memtable's tail into searchable segments ([`Shard::refresh`]), writes those out
-//! (`commit.rs`) and answers gets. What searches see is replaced as a whole by a refresh, so that
+//! (`commit.rs`) and answers gets (`get.rs`). What searches see is replaced as a whole by a refresh, so that
 //! new rows appear together with the deletions that they cause.
 //!
 //! Locks, in the order in which they are taken: `committing` (one catalog commit at a time),
-//! `refreshing` (one change of the published view at a time), the state. The state's lock is never
-//! held over an await.
+//! `refreshing` (one change of the published view at a time), `turn` (one change of the state at a
+//! time), the state. The state's lock is never held over an await, nor for more than moments.
 
+mod access;
 mod commit;
 mod decide;
+mod get;
 mod policy;
 mod state;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use uuid::Uuid;
 
+pub(crate) use self::access::{Applied, Change, Reading, Turn};
 pub(crate) use self::commit::Services;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
 pub(crate) use self::state::{Damage, Location, Probed, State};
-use self::state::{SegmentState, Tail, VersionEntry};
+use self::state::{SegmentState, Tail};
+use self::versions::Versions;
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::segment::{Env, MemChunk, Memory, RowParts, Segment, SegmentView, Stored};
+use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::{Lane, Result, SegmentFigures, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
@@ -67,7 +71,8 @@ pub(crate) struct Shard {
     pub(crate) number: u32,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
-    state: Mutex<State>,
+    turn: AsyncMutex<()>,
+    state: RwLock<State>,
     published: ArcSwap<Vec<SegmentView>>,
     committing: AsyncMutex<()>,
     refreshing: AsyncMutex<()>,
@@ -81,27 +86,6 @@ pub(crate) struct Shard {
     waiting: AtomicU64,
     last_refresh_ms: AtomicI64,
     pub(crate) counters: Counters,
-}
-
-/// An operation as it is applied, after its version was decided.
-#[derive(Debug)]
-pub(crate) struct Applied {
-    pub(crate) id: Box<str>,
-    pub(crate) seq_no: u64,
-    /// Term that it was decided in, which in a replay is an earlier one than the shard's.
-    pub(crate) primary_term: u64,
-    pub(crate) version: u64,
-    /// Row of the batch's chunk; `None` for a delete.
-    pub(crate) row: Option<u32>,
-    /// The older version that it replaces.
-    pub(crate) replaces: Option<Location>,
-}
-
-/// The shard's state, locked.
-#[derive(Debug)]
-pub(crate) struct Guard<'a> {
-    state: MutexGuard<'a, State>,
-    shard: &'a Shard,
 }
 
 impl Shard {
@@ -143,7 +127,7 @@ impl Shard {
             frozen_below: below,
             committed_below: below,
             segments,
-            versions: hashbrown::HashMap::default(),
+            versions: Versions::default(),
             dirty_deletes: false,
             closed: false,
             damage: None,
@@ -154,7 +138,8 @@ impl Shard {
             mapping,
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
-            state: Mutex::new(state),
+            turn: AsyncMutex::new(()),
+            state: RwLock::new(state),
             committing: AsyncMutex::new(()),
             refreshing: AsyncMutex::new(()),
             flushing: AsyncMutex::new(()),
@@ -168,7 +153,7 @@ impl Shard {
 
     /// Puts the shard out of use from the start.
     pub(crate) fn damaged(&self, damage: Damage) {
-        let mut state = self.state.lock();
+        let mut state = self.state.write();
         state.damage = Some(damage);
         // A segment without its deletions is not to be seen.
         state.segments.clear();
@@ -180,26 +165,15 @@ impl Shard {
     /// # Errors
     /// [`crate::Error::Corrupt`] names the file.
     pub(crate) fn check(&self) -> Result<()> {
-        self.state.lock().check()
+        self.state.read().check()
     }
 
-    /// Locks the state. Blocks; never held over an await.
-    pub(crate) fn lock(&self) -> Guard<'_> {
-        Guard { state: self.state.lock(), shard: self }
-    }
-
-    /// Locks the state if that needs no waiting.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
-        Some(Guard { state: self.state.try_lock()?, shard: self })
-    }
-
-    /// Asks the stored segments for ids, without holding the lock meanwhile. Blocks on their files.
+    /// Asks the stored segments for ids, without holding a lock meanwhile. Blocks on their files.
     pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
-        let segments: Vec<Arc<Segment>> = {
-            let state = self.state.lock();
-            state.segments.iter().map(|s| &s.segment).filter(|s| s.as_stored().is_some()).cloned().collect()
-        };
-        Probed::ask(&segments, ids)
+        let mut probed = Probed::default();
+        let segments = self.state.read().unprobed(&probed);
+        probed.ask(&segments, ids);
+        probed
     }
 
     /// Returns the segments that searches see.
@@ -207,55 +181,21 @@ impl Shard {
         self.published.load_full()
     }
 
-    /// Reads a document; `realtime` sees unrefreshed writes. Blocks, so compute threads call it.
-    pub(crate) fn get(&self, id: &str, realtime: bool) -> Result<Option<crate::segment::StoredRow>> {
-        self.counters.get.fetch_add(1, Ordering::Relaxed);
-        self.check()?;
-        if !realtime {
-            return self.get_published(id);
-        }
-        let probed = self.probe(std::iter::once(id));
-        let (segment, row) = {
-            let state = self.state.lock();
-            let Some(location) = state.find(id, &probed)?.and_then(|found| found.location) else {
-                return Ok(None);
-            };
-            if let Some(tail) =
-                state.frozen.iter().chain([&state.tail]).find(|tail| tail.key == location.segment)
-            {
-                return Ok(tail.chunk_of(location.row).map(|(chunk, row)| tail_row(chunk, row)));
-            }
-            let Some(found) = state.segments.iter().find(|s| s.segment.key() == location.segment) else {
-                return Ok(None);
-            };
-            (Arc::clone(&found.segment), location.row)
-        };
-        Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop())
-    }
-
-    fn get_published(&self, id: &str) -> Result<Option<crate::segment::StoredRow>> {
-        let fingerprint = crate::segment::Fingerprint::of(id);
-        for view in self.view().iter().rev() {
-            for located in view.segment.find(id, fingerprint)? {
-                if !view.deleted.contains(located.row) {
-                    return Ok(view.segment.fetch_blocking(&[located.row], RowParts::ALL)?.pop());
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// Sequence number that the next operation will have.
     pub(crate) fn next_seq_no(&self) -> u64 {
-        self.state.lock().next_seq_no
+        self.state.read().next_seq_no
     }
 
     /// Makes every operation applied so far visible to searches.
     pub(crate) async fn refresh(&self, env: &Env, now_ms: i64) -> Result<()> {
         let _one = self.refreshing.lock().await;
         let (frozen, published, below) = {
-            let mut state = self.state.lock();
+            let turn = self.turn().await;
             self.last_refresh_ms.store(now_ms, Ordering::Relaxed);
+            // The deletions as of now; later ones belong to rows that this refresh does not show. Copied
+            // before the state is taken alone: nothing changes during the turn.
+            let published = self.unpublished_deletions();
+            let mut state = turn.state();
             if !state.dirty() {
                 state.frozen_below = (state.next_seq_no, state.next_frame);
                 self.now_searchable(state.next_seq_no);
@@ -266,13 +206,6 @@ impl Shard {
                 state.frozen.push(tail);
             }
             state.dirty_deletes = false;
-            // The deletions as of now; later ones belong to rows that this refresh does not show.
-            let published: Vec<(u64, Arc<roaring::RoaringBitmap>)> = state
-                .segments
-                .iter()
-                .filter(|s| s.live.len() != s.published.len())
-                .map(|s| (s.segment.key(), Arc::new(s.live.clone())))
-                .collect();
             let frozen: Vec<_> = state
                 .frozen
                 .iter()
@@ -287,7 +220,8 @@ impl Shard {
             let memory = env.compute.run(Lane::Background, move || Memory::build(&mapping, &chunks)).await?;
             built.push((Arc::new(Segment::memory(key, env.compute.clone(), memory)), deleted));
         }
-        let mut state = self.state.lock();
+        let turn = self.turn().await;
+        let mut state = turn.state();
         for (key, deleted) in published {
             if let Some(segment) = state.segments.iter_mut().find(|s| s.segment.key() == key) {
                 segment.published = deleted;
@@ -310,9 +244,16 @@ impl Shard {
         state.frozen_below = below;
         self.publish(&state);
         drop(state);
+        drop(turn);
         self.counters.refresh.fetch_add(1, Ordering::Relaxed);
         self.now_searchable(below.0);
         Ok(())
+    }
+
+    fn unpublished_deletions(&self) -> Vec<(u64, Arc<roaring::RoaringBitmap>)> {
+        let state = self.state.read();
+        let changed = state.segments.iter().filter(|s| s.live.len() != s.published.len());
+        changed.map(|s| (s.segment.key(), Arc::new(s.live.clone()))).collect()
     }
 
     fn now_searchable(&self, below: u64) {
@@ -371,7 +312,7 @@ impl Shard {
     pub(crate) fn figures(&self) -> ShardFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let views = self.view();
-        let state = self.state.lock();
+        let state = self.state.read();
         let records = || state.segments.iter().filter_map(|s| s.segment.as_stored()).map(|s| &s.record);
         let memory: u64 =
             state.segments.iter().filter_map(|s| s.segment.as_memory()).map(|m| m.heap_bytes).sum();
@@ -396,153 +337,5 @@ impl Shard {
             merge_total: count(&self.counters.merge),
             query_total: count(&self.counters.query),
         }
-    }
-}
-
-fn tail_row(chunk: &MemChunk, row: u32) -> crate::segment::StoredRow {
-    let at = row as usize;
-    crate::segment::StoredRow {
-        row,
-        id: String::from_utf8_lossy(chunk.ids.borrow(at)).into_owned(),
-        version: chunk.versions[at],
-        seq_no: chunk.seq_nos[at],
-        primary_term: chunk.primary_term,
-        routing: chunk.routings.as_ref().and_then(|r| r[at].clone()),
-        source: Bytes::copy_from_slice(chunk.sources.borrow(at)),
-        ignored: chunk
-            .chunk
-            .ignored
-            .iter()
-            .filter(|(ignored, _)| *ignored == row)
-            .map(|(_, path)| path.to_string())
-            .collect(),
-    }
-}
-
-impl Guard<'_> {
-    /// Finds the current state of a document.
-    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<(Current, Option<Location>)>> {
-        Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
-    }
-
-    /// Sequence number for the next operation.
-    pub(crate) fn next_seq_no(&self) -> u64 {
-        self.state.next_seq_no
-    }
-
-    /// Term of this shard's writes.
-    pub(crate) fn primary_term(&self) -> u64 {
-        self.state.primary_term
-    }
-
-    /// Raises the term, as every recovery does.
-    pub(crate) fn raise_term(&mut self, at_least: u64) {
-        self.state.primary_term = self.state.primary_term.max(at_least);
-    }
-
-    /// Operations below this sequence number are in committed segments.
-    pub(crate) fn committed_below(&self) -> u64 {
-        self.state.committed_below.0
-    }
-
-    /// What the catalog is to know of how far the shard's operations are in segments.
-    pub(crate) fn checkpoint(&self) -> ShardCheckpoint {
-        self.shard.checkpoint(&self.state, self.state.committed_below)
-    }
-
-    /// Location that a row of the chunk to be applied next will have.
-    pub(crate) fn location_of(&self, row: u32) -> Location {
-        Location { segment: self.state.tail.key, row: self.state.tail.rows + row }
-    }
-
-    /// Records one operation's effect on the versions and on the row that it replaces. Called for
-    /// each operation in order, before [`Guard::apply`] adds the batch's rows.
-    pub(crate) fn record(&mut self, op: Applied, generated: bool, now_ms: i64) {
-        self.state.next_seq_no = op.seq_no + 1;
-        if let Some(location) = op.replaces {
-            self.state.delete(location);
-        }
-        let location = op.row.map(|row| self.location_of(row));
-        if generated && location.is_some() {
-            return;
-        }
-        let entry = VersionEntry {
-            version: op.version,
-            seq_no: op.seq_no,
-            primary_term: op.primary_term,
-            location,
-            deleted_at_ms: now_ms,
-        };
-        self.state.versions.insert(op.id, entry);
-    }
-
-    /// Adds the rows of a batch whose operations were recorded. `unused` rows never became
-    /// documents: their operations were refused.
-    pub(crate) fn apply(&mut self, chunk: Option<MemChunk>, unused: &[u32], frame: u64, now_ms: i64) -> u64 {
-        let shard = self.shard;
-        let state = &mut *self.state;
-        state.next_frame = frame + 1;
-        let tail = &mut state.tail;
-        if tail.first_frame.is_none() {
-            tail.first_frame = Some(frame);
-            tail.since_ms = now_ms;
-        }
-        let Some(chunk) = chunk else { return 0 };
-        for row in unused {
-            tail.deleted.insert(tail.rows + row);
-        }
-        let bytes = chunk.heap_bytes();
-        tail.bytes += bytes;
-        shard.counters.index.fetch_add(u64::from(chunk.rows()) - unused.len() as u64, Ordering::Relaxed);
-        tail.bases.push(tail.rows);
-        tail.rows += chunk.rows();
-        tail.chunks.push(Arc::new(chunk));
-        bytes
-    }
-
-    /// Refuses the use of a damaged shard.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.state.check()
-    }
-
-    /// Whether anything is unknown to searches.
-    pub(crate) fn dirty(&self) -> bool {
-        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
-    }
-
-    /// Whether somebody waits for a refresh, and milliseconds since the last one.
-    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
-        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
-        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
-    }
-
-    /// Whether the index was deleted: its operations go nowhere.
-    pub(crate) fn closed(&self) -> bool {
-        self.state.closed
-    }
-
-    /// First frame that is not in committed segments, if any is.
-    pub(crate) fn first_uncommitted_frame(&self) -> Option<u64> {
-        self.state.first_uncommitted_frame()
-    }
-
-    /// Whether there is too much besides bytes: segments that every search visits, or ids whose
-    /// versions are kept in memory.
-    pub(crate) fn crowded(&self) -> bool {
-        self.state.memory_segments() >= MAX_MEMORY_SEGMENTS
-            || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
-    }
-
-    /// Bytes of documents that are not in committed segments, and since when.
-    pub(crate) fn unflushed(&self) -> (u64, Option<i64>) {
-        (self.state.unflushed_bytes(), self.state.unflushed_since_ms())
-    }
-
-    /// Forgets tombstones older than `gc_ms`, whose documents no stored segment holds alive.
-    pub(crate) fn forget_tombstones(&mut self, now_ms: i64, gc_ms: i64) {
-        let committed = self.state.committed_below.0;
-        self.state.versions.retain(|_, entry| {
-            entry.location.is_some() || entry.seq_no >= committed || now_ms - entry.deleted_at_ms < gc_ms
-        });
     }
 }

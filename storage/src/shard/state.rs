@@ -1,5 +1,5 @@
 //! What the shard's lock guards: the memtable, the versions of unflushed ids, and the deletions of
-//! every segment ahead of what searches see.
+//! every segment ahead of what searches see. [`super::access`] says who may hold it, and for how long.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::decide::Current;
 use super::policy::SegmentSize;
+use super::versions::Versions;
 use crate::routing::looks_generated;
 use crate::segment::{Fingerprint, Located, MemChunk, Segment, SegmentView};
 use crate::{Error, Result};
@@ -18,18 +19,6 @@ use crate::{Error, Result};
 pub(crate) struct Location {
     pub(crate) segment: u64,
     pub(crate) row: u32,
-}
-
-/// The last operation on an id that is not in a stored segment, or a tombstone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VersionEntry {
-    pub(crate) version: u64,
-    pub(crate) seq_no: u64,
-    pub(crate) primary_term: u64,
-    /// Where the document is; `None` for a tombstone.
-    pub(crate) location: Option<Location>,
-    /// When it was deleted, for tombstones.
-    pub(crate) deleted_at_ms: i64,
 }
 
 /// Rows that no refresh has made a segment of yet.
@@ -135,22 +124,22 @@ impl SegmentState {
     }
 }
 
-/// What stored segments say of ids, asked before the shard was locked: sidecars may lie on disk or in
-/// a remote store, and the lock must not wait for them.
+/// What stored segments say of ids, asked without the shard's lock: sidecars may lie on disk or in a
+/// remote store, and nobody is to wait for them under the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Probed {
-    /// Segments that were asked.
-    keys: Vec<u64>,
+    /// Segments that were asked, and whether they could answer.
+    asked: Vec<(u64, bool)>,
     found: HashMap<Box<str>, Vec<(u64, Located)>, RandomState>,
 }
 
 impl Probed {
-    /// Asks segments for ids. Blocks. A segment that cannot answer counts as not asked: whoever looks
-    /// an id up in it gets its error.
-    pub(crate) fn ask<'a>(segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) -> Self {
-        let mut probed = Self { keys: segments.iter().map(|s| s.key()).collect(), found: HashMap::default() };
+    /// Asks segments for ids, beside those asked before. Blocks. A segment that cannot answer is not
+    /// asked again: whoever needs its answer gets its error.
+    pub(crate) fn ask<'a>(&mut self, segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) {
+        self.asked.extend(segments.iter().map(|segment| (segment.key(), true)));
         if segments.is_empty() {
-            return probed;
+            return;
         }
         for id in ids {
             let fingerprint = Fingerprint::of(id);
@@ -158,19 +147,22 @@ impl Probed {
                 match segment.find(id, fingerprint) {
                     Ok(rows) if rows.is_empty() => {}
                     Ok(rows) => {
-                        let found = probed.found.entry(id.into()).or_default();
+                        let found = self.found.entry(id.into()).or_default();
                         found.extend(rows.into_iter().map(|located| (segment.key(), located)));
                     }
-                    Err(_) => probed.keys.retain(|key| *key != segment.key()),
+                    Err(_) => {
+                        for (key, answered) in &mut self.asked {
+                            *answered &= *key != segment.key();
+                        }
+                    }
                 }
             }
         }
-        probed
     }
 
-    /// Rows of an id in a segment; `None` where the segment was not asked.
+    /// Rows of an id in a segment; `None` where the segment was not asked or could not answer.
     fn rows(&self, id: &str, segment: u64) -> Option<impl Iterator<Item = Located> + '_> {
-        self.keys.contains(&segment).then(|| {
+        self.asked.contains(&(segment, true)).then(|| {
             let found = self.found.get(id).map(Vec::as_slice).unwrap_or_default();
             found.iter().filter(move |(key, _)| *key == segment).map(|(_, located)| *located)
         })
@@ -192,6 +184,16 @@ pub(crate) struct Found {
     pub(crate) location: Option<Location>,
 }
 
+impl Found {
+    fn at(segment: u64, located: Located) -> Self {
+        let Located { row, version, seq_no, primary_term } = located;
+        Self {
+            current: Current { live: true, version, seq_no, primary_term },
+            location: Some(Location { segment, row }),
+        }
+    }
+}
+
 /// State of a shard under its lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -207,7 +209,7 @@ pub(crate) struct State {
     /// Operations below this `(seq_no, frame)` are in committed segments.
     pub(crate) committed_below: (u64, u64),
     pub(crate) segments: Vec<SegmentState>,
-    pub(crate) versions: HashMap<Box<str>, VersionEntry, RandomState>,
+    pub(crate) versions: Versions,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
     /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
@@ -226,10 +228,17 @@ impl State {
         }
     }
 
-    /// Finds the current state of a document. Asks segments that were not probed itself: those that
-    /// came into being since.
+    /// Finds the current state of a document. Asks segments that were not probed itself.
     pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
         self.check()?;
+        match self.find_unflushed(id) {
+            Some(found) => Ok(Some(found)),
+            None => self.find_stored(id, probed),
+        }
+    }
+
+    /// Finds a document, or its tombstone, without looking into stored segments.
+    pub(crate) fn find_unflushed(&self, id: &str) -> Option<Found> {
         if let Some(entry) = self.versions.get(id) {
             let current = Current {
                 live: entry.location.is_some(),
@@ -237,52 +246,53 @@ impl State {
                 seq_no: entry.seq_no,
                 primary_term: entry.primary_term,
             };
-            return Ok(Some(Found { current, location: entry.location }));
+            return Some(Found { current, location: entry.location });
         }
-        let generated = looks_generated(id);
-        if generated {
-            for tail in self.frozen.iter().chain([&self.tail]) {
-                if let Some((row, chunk, at)) = tail.find_generated(id)
-                    && !tail.deleted.contains(row)
-                {
-                    return Ok(Some(Found {
-                        current: Current {
-                            live: true,
-                            version: chunk.versions[at],
-                            seq_no: chunk.seq_nos[at],
-                            primary_term: chunk.primary_term,
-                        },
-                        location: Some(Location { segment: tail.key, row }),
-                    }));
-                }
+        // Client-chosen ids in memory are all in `versions`.
+        if !looks_generated(id) {
+            return None;
+        }
+        for tail in self.frozen.iter().chain([&self.tail]) {
+            if let Some((row, chunk, at)) = tail.find_generated(id)
+                && !tail.deleted.contains(row)
+            {
+                let located = Located {
+                    row,
+                    version: chunk.versions[at],
+                    seq_no: chunk.seq_nos[at],
+                    primary_term: chunk.primary_term,
+                };
+                return Some(Found::at(tail.key, located));
             }
         }
-        let fingerprint = Fingerprint::of(id);
-        for state in self.segments.iter().rev() {
-            // Client-chosen ids in memory are all in `versions`.
-            let found: Vec<Located> = match state.segment.as_memory() {
-                Some(_) if !generated => continue,
-                Some(memory) => memory.find_generated(id).into_iter().collect(),
-                None => match probed.rows(id, state.segment.key()) {
-                    Some(rows) => rows.collect(),
-                    None => state.segment.find(id, fingerprint)?,
-                },
+        self.segments.iter().rev().find_map(|state| {
+            let located = state.segment.as_memory()?.find_generated(id)?;
+            (!state.live.contains(located.row)).then(|| Found::at(state.segment.key(), located))
+        })
+    }
+
+    fn find_stored(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
+        for state in self.segments.iter().rev().filter(|s| s.segment.as_stored().is_some()) {
+            let key = state.segment.key();
+            let found: Vec<Located> = match probed.rows(id, key) {
+                Some(rows) => rows.collect(),
+                None => state.segment.find(id, Fingerprint::of(id))?,
             };
-            for located in found {
-                if !state.live.contains(located.row) {
-                    return Ok(Some(Found {
-                        current: Current {
-                            live: true,
-                            version: located.version,
-                            seq_no: located.seq_no,
-                            primary_term: located.primary_term,
-                        },
-                        location: Some(Location { segment: state.segment.key(), row: located.row }),
-                    }));
-                }
+            if let Some(located) = found.into_iter().find(|located| !state.live.contains(located.row)) {
+                return Ok(Some(Found::at(key, located)));
             }
         }
         Ok(None)
+    }
+
+    /// Stored segments that were not asked yet.
+    pub(crate) fn unprobed(&self, probed: &Probed) -> Vec<Arc<Segment>> {
+        self.segments
+            .iter()
+            .map(|state| &state.segment)
+            .filter(|s| s.as_stored().is_some() && !probed.asked.iter().any(|(key, _)| *key == s.key()))
+            .cloned()
+            .collect()
     }
 
     /// Marks a row as deleted.

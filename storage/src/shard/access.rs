@@ -1,0 +1,279 @@
+//! Access to a shard's state: who may look at it, who may change it, and for how long.
+//!
+//! Two locks. The *turn* ([`Shard::turn`]) orders all changes: a write holds it from its decisions to
+//! their application, some ten milliseconds for a large bulk; a refresh, a commit and a clean-up hold it for
+//! what they change. The state itself is behind a lock that is only ever held for moments: whoever
+//! reads it shares it ([`Reading`]), and whoever has the turn takes it alone for a slice of the change
+//! at a time ([`Turn::apply`]). So a get never waits for a bulk.
+//!
+//! A slice leaves nothing half done of any document: rows come first, and a document's version, its
+//! location and the deletion of its older row change together. What a refresh or commit needs whole, it
+//! sees whole, because it has the turn.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::MutexGuard as AsyncMutexGuard;
+
+use super::decide::Current;
+use super::state::{Location, Probed, State};
+use super::versions::{STRIPES, VersionEntry};
+use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard};
+use crate::Result;
+use crate::catalog::ShardCheckpoint;
+use crate::segment::MemChunk;
+
+/// Operations applied under one hold of the state's lock: well under a millisecond.
+const SLICE: usize = 256;
+/// Stripes of the versions that are cleaned in one turn.
+const STRIPES_A_TURN: usize = 8;
+
+/// An operation as it is applied, after its version was decided.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) id: Box<str>,
+    pub(crate) seq_no: u64,
+    /// Term that it was decided in, which in a replay is an earlier one than the shard's.
+    pub(crate) primary_term: u64,
+    pub(crate) version: u64,
+    /// Row of the batch's chunk; `None` for a delete.
+    pub(crate) row: Option<u32>,
+    /// The older row that it deletes: what it replaces, or, where a later operation of the batch
+    /// replaces it in turn, its own.
+    pub(crate) deletes: Option<Location>,
+    /// Whether a later operation of the batch is on the same document.
+    pub(crate) superseded: bool,
+}
+
+/// What a batch does to a shard.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Operations in order, without gaps in their sequence numbers.
+    pub(crate) applied: Vec<Applied>,
+    /// Whether the server generated all ids of the batch.
+    pub(crate) generated: bool,
+    pub(crate) chunk: Option<MemChunk>,
+    /// Rows of the chunk that never became documents: their operations were refused.
+    pub(crate) unused: Vec<u32>,
+}
+
+/// The shard's state, shared with other readers.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    state: RwLockReadGuard<'a, State>,
+    shard: &'a Shard,
+}
+
+/// The right to change the shard's state.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    _turn: AsyncMutexGuard<'a, ()>,
+    shard: &'a Shard,
+}
+
+impl Shard {
+    /// Looks at the state. Waits for moments at most. The result is held over no await, and no second
+    /// one is taken meanwhile.
+    pub(crate) fn read(&self) -> Reading<'_> {
+        Reading { state: self.state.read(), shard: self }
+    }
+
+    /// Waits for the right to change the state.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn { _turn: self.turn.lock().await, shard: self }
+    }
+
+    /// Waits for the right to change the state, blocking the thread, which is none of the runtime's own.
+    pub(crate) fn turn_blocking(&self) -> Turn<'_> {
+        Turn { _turn: self.turn.blocking_lock(), shard: self }
+    }
+
+    /// Removes versions whose rows were flushed, and tombstones older than `gc_ms`. Blocks.
+    pub(crate) fn clean_versions(&self, now_ms: i64, gc_ms: i64) {
+        for stripes in (0..STRIPES).step_by(STRIPES_A_TURN) {
+            let turn = self.turn_blocking();
+            for stripe in stripes..stripes + STRIPES_A_TURN {
+                let mut state = turn.state();
+                let committed = state.committed_below.0;
+                state.versions.clean(stripe, &|entry| {
+                    entry.location.is_none()
+                        && entry.seq_no < committed
+                        && now_ms.saturating_sub(entry.deleted_at_ms) >= gc_ms
+                });
+                RwLockWriteGuard::unlock_fair(state);
+            }
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// Looks at the state, which does not change while the turn is held.
+    pub(crate) fn read(&self) -> Reading<'a> {
+        self.shard.read()
+    }
+
+    /// The state, to be changed. Nobody reads meanwhile, so it is held for moments only.
+    pub(super) fn state(&self) -> RwLockWriteGuard<'a, State> {
+        self.shard.state.write()
+    }
+
+    /// Asks stored segments that came into being since `probed` was made.
+    pub(crate) fn probe_rest<'b>(&self, probed: &mut Probed, ids: impl Iterator<Item = &'b str>) {
+        let segments = self.read().state.unprobed(probed);
+        probed.ask(&segments, ids);
+    }
+
+    /// Raises the term, as every recovery does.
+    pub(crate) fn raise_term(&self, at_least: u64) {
+        let mut state = self.state();
+        state.primary_term = state.primary_term.max(at_least);
+    }
+
+    /// Applies a batch that was decided during this turn and is in the log as `frame`. Returns the
+    /// bytes of memory that it takes.
+    pub(crate) fn apply(&self, change: Change, frame: u64, now_ms: i64) -> u64 {
+        let Change { applied, generated, chunk, unused } = change;
+        let (tail, base, bytes) = {
+            let mut state = self.state();
+            if state.closed {
+                // The index was deleted meanwhile, and what it takes is accounted no more.
+                return 0;
+            }
+            let place = (state.tail.key, state.tail.rows);
+            if let Some(last) = applied.last() {
+                state.next_seq_no = last.seq_no + 1;
+            }
+            (place.0, place.1, self.add_rows(&mut state, chunk, &unused, frame, now_ms))
+        };
+        let mut applied = applied.into_iter().peekable();
+        if generated {
+            // Deletions have ids, so these are all rows, which their ids' order finds.
+            return bytes;
+        }
+        while applied.peek().is_some() {
+            let mut state = self.state();
+            for op in applied.by_ref().take(SLICE) {
+                if let Some(location) = op.deletes {
+                    state.delete(location);
+                }
+                if op.superseded {
+                    continue;
+                }
+                let entry = VersionEntry {
+                    version: op.version,
+                    seq_no: op.seq_no,
+                    primary_term: op.primary_term,
+                    location: op.row.map(|row| Location { segment: tail, row: base + row }),
+                    deleted_at_ms: now_ms,
+                };
+                state.versions.insert(op.id, entry);
+            }
+            RwLockWriteGuard::unlock_fair(state);
+        }
+        bytes
+    }
+
+    fn add_rows(
+        &self,
+        state: &mut State,
+        chunk: Option<MemChunk>,
+        unused: &[u32],
+        frame: u64,
+        now_ms: i64,
+    ) -> u64 {
+        state.next_frame = frame + 1;
+        let tail = &mut state.tail;
+        if tail.first_frame.is_none() {
+            tail.first_frame = Some(frame);
+            tail.since_ms = now_ms;
+        }
+        let Some(chunk) = chunk else { return 0 };
+        for row in unused {
+            tail.deleted.insert(tail.rows + row);
+        }
+        let bytes = chunk.heap_bytes();
+        tail.bytes += bytes;
+        let indexed = u64::from(chunk.rows()) - unused.len() as u64;
+        self.shard.counters.index.fetch_add(indexed, Ordering::Relaxed);
+        tail.bases.push(tail.rows);
+        tail.rows += chunk.rows();
+        tail.chunks.push(Arc::new(chunk));
+        bytes
+    }
+}
+
+impl Reading<'_> {
+    /// Finds the current state of a document.
+    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<(Current, Option<Location>)>> {
+        Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
+    }
+
+    /// Sequence number for the next operation.
+    pub(crate) fn next_seq_no(&self) -> u64 {
+        self.state.next_seq_no
+    }
+
+    /// Term of this shard's writes.
+    pub(crate) fn primary_term(&self) -> u64 {
+        self.state.primary_term
+    }
+
+    /// Operations below this sequence number are in committed segments.
+    pub(crate) fn committed_below(&self) -> u64 {
+        self.state.committed_below.0
+    }
+
+    /// What the catalog is to know of how far the shard's operations are in segments.
+    pub(crate) fn checkpoint(&self) -> ShardCheckpoint {
+        self.shard.checkpoint(&self.state, self.state.committed_below)
+    }
+
+    /// Location that a row of the chunk to be applied next will have.
+    pub(crate) fn location_of(&self, row: u32) -> Location {
+        Location { segment: self.state.tail.key, row: self.state.tail.rows + row }
+    }
+
+    /// Refuses the use of a damaged shard.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.check()
+    }
+
+    /// Whether anything is unknown to searches.
+    pub(crate) fn dirty(&self) -> bool {
+        self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
+    }
+
+    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
+        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether the index was deleted: its operations go nowhere.
+    pub(crate) fn closed(&self) -> bool {
+        self.state.closed
+    }
+
+    /// First frame that is not in committed segments, if any is.
+    pub(crate) fn first_uncommitted_frame(&self) -> Option<u64> {
+        self.state.first_uncommitted_frame()
+    }
+
+    /// Whether there is too much besides bytes: segments that every search visits, or ids whose
+    /// versions are kept in memory.
+    pub(crate) fn crowded(&self) -> bool {
+        self.state.memory_segments() >= MAX_MEMORY_SEGMENTS
+            || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
+    }
+
+    /// Whether versions of ids are kept in memory.
+    pub(crate) fn has_versions(&self) -> bool {
+        self.state.versions.len() > 0
+    }
+
+    /// Bytes of documents that are not in committed segments, and since when.
+    pub(crate) fn unflushed(&self) -> (u64, Option<i64>) {
+        (self.state.unflushed_bytes(), self.state.unflushed_since_ms())
+    }
+}
