@@ -8,37 +8,30 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use roaring::RoaringBitmap;
 
-use super::memory::Memory;
-use super::{ColumnBatch, PageBounds, ValueRange};
-use crate::bundle::Bundle;
-use crate::mapping::PathId;
+use super::range::Relation;
+use super::{ColumnBatch, Kind, NumberBounds, PageBounds, Segment, ValueRange, memory};
 use crate::Result;
+use crate::bundle::{Bundle, NestedBundle, Places};
+use crate::mapping::PathId;
 
 /// The elements of one nested path in one segment.
 #[derive(Clone, Debug)]
 pub struct Nested {
-    path: PathId,
-    places: Places,
+    segment: Segment,
+    places: Arc<Places>,
     bundle: Arc<Bundle>,
-    columns: Arc<Memory>,
-}
-
-/// Where the elements of a nested path belong.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    /// Root row of each element, ascending.
-    pub(crate) parents: Arc<Vec<u32>>,
-    /// Element of the enclosing nested path of each element, ascending; `None` where the path lies in no other.
-    pub(crate) outer: Option<Arc<Vec<u32>>>,
 }
 
 impl Nested {
+    pub(super) fn new(segment: Segment, nested: &NestedBundle) -> Self {
+        Self { segment, places: Arc::clone(&nested.places), bundle: Arc::clone(&nested.bundle) }
+    }
+
     /// Number of the nested path.
     pub fn path(&self) -> PathId {
-        self.path
+        self.places.path
     }
 
     /// Counts the elements, those of deleted rows included.
@@ -54,7 +47,7 @@ impl Nested {
     /// Element of the enclosing nested path of each element, ascending; `None` where the path lies in
     /// no other nested path, whose elements belong to root rows directly.
     pub fn outer(&self) -> Option<&[u32]> {
-        self.places.outer.as_ref().map(|outer| outer.as_slice())
+        self.places.outer.map(|_| self.places.within.as_slice())
     }
 
     /// Elements of a root row.
@@ -97,7 +90,34 @@ impl Nested {
         if range.is_empty() {
             return Ok(RoaringBitmap::new());
         }
-        Ok(self.columns.range_rows(column, range, among))
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let rows = memory.rows.nested_of(self.path());
+                Ok(memory::range_rows(rows.and_then(|rows| rows.column(column)), range, among))
+            }
+            Kind::Stored(stored) => {
+                let Some(record) = stored.nested_column(self.path(), column)? else {
+                    return Ok(RoaringBitmap::new());
+                };
+                match range.relation_to_record(&record.min, &record.max) {
+                    Relation::Disjoint => return Ok(RoaringBitmap::new()),
+                    Relation::Covers if record.present == self.elements() => {
+                        let mut all = RoaringBitmap::new();
+                        all.insert_range(0..self.elements());
+                        return Ok(among.map_or(all, Clone::clone));
+                    }
+                    _ => {}
+                }
+                let mut found = RoaringBitmap::new();
+                self.scan_blocking(&[column], among.cloned(), |batch| {
+                    range.matches(&batch.columns[0], &mut |at| {
+                        found.insert(batch.rows[at]);
+                    });
+                    true
+                })?;
+                Ok(found)
+            }
+        }
     }
 
     /// Reads columns of the selected elements (all without a selection) batch by batch on the calling
@@ -112,20 +132,41 @@ impl Nested {
         rows: Option<RoaringBitmap>,
         mut sink: impl FnMut(ColumnBatch) -> bool,
     ) -> Result<()> {
-        let columns: Vec<_> = columns.iter().map(|column| (*column, DataType::Null)).collect();
-        sink(self.columns.read(&columns, rows.as_ref())?);
-        Ok(())
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let of_path = memory.rows.nested_of(self.path());
+                let column = |id| of_path.and_then(|rows| rows.column(id));
+                sink(memory::read(&column, self.elements(), columns, rows.as_ref())?);
+                Ok(())
+            }
+            Kind::Stored(stored) => stored.scan_elements(&self.places, columns, rows.as_ref(), &mut sink),
+        }
     }
 
     /// Returns what is known of a column over all elements without reading it; as
     /// [`Segment::column_bounds`](super::Segment::column_bounds).
     pub fn column_bounds(&self, column: PathId) -> PageBounds {
         let rows = 0..self.elements();
-        let values = match self.columns.rows.column(column) {
-            Some(_) => super::NumberBounds::Unknown,
-            None => super::NumberBounds::Empty,
-        };
-        PageBounds { rows, values, full: false }
+        let empty = PageBounds { rows: rows.clone(), values: NumberBounds::Empty, full: false };
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let of_path = memory.rows.nested_of(self.path());
+                match of_path.and_then(|rows| rows.column(column)) {
+                    Some(_) => PageBounds { values: NumberBounds::Unknown, ..empty },
+                    None => empty,
+                }
+            }
+            // A record that cannot be read says nothing.
+            Kind::Stored(stored) => match stored.nested_column(self.path(), column) {
+                Ok(Some(record)) if record.present > 0 => PageBounds {
+                    values: NumberBounds::of_record(&record.min, &record.max),
+                    full: record.present == rows.end,
+                    rows,
+                },
+                Ok(_) => empty,
+                Err(_) => PageBounds { values: NumberBounds::Unknown, ..empty },
+            },
+        }
     }
 
     fn enclosing(&self) -> &[u32] {
