@@ -106,7 +106,7 @@ fn chunk(rows: &[Row]) -> Chunk {
             column(RATE, rows, |row| &row.rate, |v| Values::F64(v.into_iter().copied().collect())),
             column(USER, rows, |row| &row.user, strings),
         ],
-        ignored: Vec::new(),
+        ..Chunk::default()
     }
 }
 
@@ -485,7 +485,7 @@ fn empty_chunks_and_sparse_fields() {
             values: strings(vec![&"one word".to_owned(), &format!("word {id}")]),
         })
         .collect();
-    let bytes = build_fields(&specs, &Chunk { rows: 2000, columns, ignored: Vec::new() }).unwrap();
+    let bytes = build_fields(&specs, &Chunk { rows: 2000, columns, ..Chunk::default() }).unwrap();
     assert!(bytes.len() < 150_000, "{} bytes", bytes.len());
     let bundle = opened(bytes);
     for id in [0, 500, 999] {
