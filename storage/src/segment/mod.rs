@@ -17,6 +17,7 @@ mod merge;
 mod pages;
 mod range;
 mod rows;
+mod runs;
 mod stored;
 mod writer;
 
