@@ -11,7 +11,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_api::Server;
+use millrace_api::{Listener, Server, StartError};
 use millrace_query::SearchService;
 use millrace_storage::{Engine, SystemClock};
 use tokio::runtime::Runtime;
@@ -55,6 +55,11 @@ impl Running {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
         let Config { storage, api, drain_timeout, .. } = config;
+        // Tried before the data directory is made: an address in use is to leave nothing behind.
+        for address in &api.listen {
+            let tried = Listener::bind(*address, api.tls.as_ref()).await;
+            drop(tried.map_err(|error| Failure::listen(StartError::Listen(error)))?);
+        }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
         let engine = Engine::open(storage, Arc::new(SystemClock)).await.map_err(Failure::open)?;
         let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());

@@ -2,12 +2,15 @@
 //!
 //! Three sets of threads, one each a core, at falling priorities of the operating system:
 //! *foreground* threads evaluate queries and gets, *ingest* threads parse and apply bulks, *background*
-//! threads refresh, flush and compact. So a get never queues behind a bulk, nor a bulk behind a merge.
+//! threads refresh, flush and compact. So a get never queues behind a bulk, nor a bulk behind a merge. Priorities
+//! decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
+//! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]).
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
 //! the listener's connection limit, background jobs by the one job a shard may have.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use futures::channel::oneshot;
@@ -39,21 +42,41 @@ pub enum Lane {
 struct Queue {
     jobs: Mutex<(std::collections::VecDeque<Job>, bool)>,
     ready: Condvar,
+    /// Jobs that no thread has taken.
+    queued: AtomicUsize,
+    /// Threads that wait for a job, or were woken for one and have not run yet.
+    idle: AtomicUsize,
 }
 
 impl Queue {
+    fn push(&self, job: Job) {
+        let mut jobs = self.jobs.lock();
+        jobs.0.push_back(job);
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        drop(jobs);
+        self.ready.notify_one();
+    }
+
+    /// Whether a job and a thread for it are there, and only a core is missing.
+    fn wants_core(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) > 0 && self.idle.load(Ordering::Relaxed) > 0
+    }
+
     fn run(&self) {
         loop {
             let job = {
                 let mut guard = self.jobs.lock();
                 loop {
                     if let Some(job) = guard.0.pop_front() {
+                        self.queued.fetch_sub(1, Ordering::Relaxed);
                         break job;
                     }
                     if guard.1 {
                         return;
                     }
+                    self.idle.fetch_add(1, Ordering::Relaxed);
                     self.ready.wait(&mut guard);
+                    self.idle.fetch_sub(1, Ordering::Relaxed);
                 }
             };
             // A job that panics is a defect; its caller sees the dropped channel, the thread goes on.
@@ -158,8 +181,15 @@ impl Compute {
             Lane::Ingest => &self.inner.ingest,
             Lane::Background => &self.inner.background,
         };
-        queue.jobs.lock().0.push_back(Box::new(job));
-        queue.ready.notify_one();
+        queue.push(Box::new(job));
+    }
+
+    /// Lets a read begin that only waits for a core. A long job of another lane calls it every
+    /// millisecond or so; it costs next to nothing where no read waits.
+    pub fn give_way(&self) {
+        if self.inner.foreground.wants_core() {
+            thread::yield_now();
+        }
     }
 }
 
@@ -169,5 +199,24 @@ fn lower_priority(niceness: i32) {
     {
         let this_thread = rustix::thread::gettid();
         let _ = rustix::process::setpriority_process(Some(this_thread), niceness);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_wanted_only_where_a_thread_is_free_for_a_job() {
+        let queue = Queue::default();
+        queue.push(Box::new(|| {}));
+        assert!(!queue.wants_core(), "all threads are busy: no core would help");
+        queue.idle.fetch_add(1, Ordering::Relaxed);
+        assert!(queue.wants_core());
+        queue.idle.fetch_sub(1, Ordering::Relaxed);
+        queue.jobs.lock().1 = true;
+        queue.run();
+        assert_eq!(queue.queued.load(Ordering::Relaxed), 0);
+        assert!(!queue.wants_core());
     }
 }

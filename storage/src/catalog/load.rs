@@ -35,17 +35,23 @@ impl SqliteCatalog {
             let (pipeline, source, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             Ok((pipeline, source, partition, row.try_get(3)?, reader.u64(row.try_get(4)?)?))
         };
+        let read_tombstones = |reader: Reader<'_>, row: &SqliteRow| {
+            let index = reader.uuid(row.try_get(0)?)?;
+            Ok((index, reader.u32(row.try_get(1)?)?, row.try_get::<Vec<u8>, _>(2)?))
+        };
         let mappings = "SELECT index_uuid, encoded FROM mappings ORDER BY index_uuid";
         let checkpoints = "SELECT index_uuid, shard, primary_term, next_seq_no, next_frame
              FROM checkpoints ORDER BY index_uuid, shard";
         let positions = "SELECT pipeline, source, part, reached, owner_epoch
              FROM source_positions ORDER BY pipeline, source, part";
+        let tombstones = "SELECT index_uuid, shard, encoded FROM tombstones ORDER BY index_uuid, shard";
         let state = State {
             metadata: self.load_metadata(&mut *connection).await?,
             mappings: self.rows(&mut *connection, "mappings", mappings, read_mapping).await?,
             segments: self.load_segments(&mut *connection).await?,
             checkpoints: self.rows(&mut *connection, "checkpoints", checkpoints, read_checkpoint).await?,
             positions: self.rows(&mut *connection, "source_positions", positions, read_position).await?,
+            tombstones: self.rows(&mut *connection, "tombstones", tombstones, read_tombstones).await?,
         };
         transaction.commit().await.map_err(fails)?;
         Ok(state)

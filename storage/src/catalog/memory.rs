@@ -30,6 +30,7 @@ struct Tables {
     segments: BTreeMap<Uuid, SegmentRecord>,
     checkpoints: BTreeMap<(Uuid, u32), ShardCheckpoint>,
     positions: BTreeMap<(String, String, String), (Vec<u8>, u64)>,
+    tombstones: BTreeMap<(Uuid, u32), Vec<u8>>,
     values: BTreeMap<String, Vec<u8>>,
 }
 
@@ -71,6 +72,7 @@ impl Tables {
                 self.mappings.remove(uuid);
                 self.segments.retain(|_, segment| segment.index != *uuid);
                 self.checkpoints.retain(|(index, _), _| index != uuid);
+                self.tombstones.retain(|(index, _), _| index != uuid);
             }
             MetadataChange::PutTemplate { kind, name, body } => {
                 self.templates.insert((kind.clone(), name.clone()), body.clone());
@@ -111,6 +113,14 @@ impl Tables {
             self.require(checkpoint.index)?;
             self.checkpoints.insert((checkpoint.index, checkpoint.shard), checkpoint.clone());
         }
+        for (index, shard, encoded) in &commit.tombstones {
+            self.require(*index)?;
+            if encoded.is_empty() {
+                self.tombstones.remove(&(*index, *shard));
+            } else {
+                self.tombstones.insert((*index, *shard), encoded.clone());
+            }
+        }
         for (pipeline, source, partition, position, epoch) in &commit.positions {
             let key = (pipeline.clone(), source.clone(), partition.clone());
             self.positions.insert(key, (position.clone(), *epoch));
@@ -144,6 +154,11 @@ impl Tables {
             segments,
             checkpoints: self.checkpoints.values().cloned().collect(),
             positions: self.positions.iter().map(position).collect(),
+            tombstones: self
+                .tombstones
+                .iter()
+                .map(|((index, shard), encoded)| (*index, *shard, encoded.clone()))
+                .collect(),
         }
     }
 }

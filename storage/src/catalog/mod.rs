@@ -106,7 +106,12 @@ pub struct Commit {
     pub positions: Vec<Position>,
     /// Mappings: index uuid -> encoded mapping.
     pub mappings: Vec<(Uuid, Vec<u8>)>,
+    /// Tombstones of shards, each replacing all that were there.
+    pub tombstones: Vec<Tombstones>,
 }
+
+/// A shard's tombstones: index, shard, what the shard makes of them; no bytes for none.
+pub type Tombstones = (Uuid, u32, Vec<u8>);
 
 /// Everything in the catalog, as read at start.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +126,8 @@ pub struct State {
     pub checkpoints: Vec<ShardCheckpoint>,
     /// All source positions.
     pub positions: Vec<Position>,
+    /// The tombstones of all shards that have any.
+    pub tombstones: Vec<Tombstones>,
 }
 
 /// A source position: pipeline, source, partition, position, owner epoch.

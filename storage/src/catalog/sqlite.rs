@@ -19,7 +19,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
-use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State};
+use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, Tombstones};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -301,6 +301,28 @@ impl SqliteCatalog {
         Ok(())
     }
 
+    async fn put_tombstones(
+        &self,
+        connection: &mut SqliteConnection,
+        (index, shard, encoded): &Tombstones,
+    ) -> Result<()> {
+        self.require(&mut *connection, *index).await?;
+        let query = if encoded.is_empty() {
+            sqlx::query("DELETE FROM tombstones WHERE index_uuid = $1 AND shard = $2")
+        } else {
+            sqlx::query(
+                "INSERT INTO tombstones (index_uuid, shard, encoded) VALUES ($1, $2, $3)
+                 ON CONFLICT (index_uuid, shard) DO UPDATE SET encoded = excluded.encoded",
+            )
+        };
+        let mut query = query.bind(index.to_string()).bind(i64::from(*shard));
+        if !encoded.is_empty() {
+            query = query.bind(&encoded[..]);
+        }
+        query.execute(connection).await.map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
     async fn put_position(&self, connection: &mut SqliteConnection, position: &Position) -> Result<()> {
         let (pipeline, source, partition, reached, epoch) = position;
         sqlx::query(
@@ -350,6 +372,9 @@ impl Catalog for SqliteCatalog {
         }
         for checkpoint in &commit.checkpoints {
             self.put_checkpoint(&mut transaction, checkpoint).await?;
+        }
+        for tombstones in &commit.tombstones {
+            self.put_tombstones(&mut transaction, tombstones).await?;
         }
         for position in &commit.positions {
             self.put_position(&mut transaction, position).await?;

@@ -113,6 +113,7 @@ where
         checkpoints: vec![checkpoint(1, 10), checkpoint(2, 11)],
         positions: vec![position.clone()],
         mappings: vec![(a.uuid, vec![9; 100_000])],
+        tombstones: vec![(a.uuid, 1, vec![1]), (a.uuid, 2, vec![2]), (b.uuid, 1, vec![3])],
         ..Commit::default()
     };
     catalog.commit(&flush).await.unwrap();
@@ -123,6 +124,7 @@ where
         put: vec![segment(4, 1), deleted.clone()],
         removed: vec![Uuid::from_u128(1), Uuid::from_u128(2)],
         checkpoints: vec![checkpoint(1, 20)],
+        tombstones: vec![(a.uuid, 1, vec![0, 4]), (a.uuid, 2, Vec::new())],
         ..Commit::default()
     };
     catalog.commit(&compaction).await.unwrap();
@@ -135,6 +137,7 @@ where
     assert_eq!(state.segments, [segment(4, 1), deleted.clone()]);
     assert_eq!(state.checkpoints, [checkpoint(1, 20), checkpoint(2, 11)]);
     assert_eq!(state.positions, [position]);
+    assert_eq!(state.tombstones, [(a.uuid, 1, vec![0, 4]), (b.uuid, 1, vec![3])]);
     assert_eq!(state.mappings, [(a.uuid, vec![9; 100_000]), (b.uuid, vec![0, 255])]);
 
     // Deleting an index takes everything of it along, and its name is free in the same change.
@@ -145,6 +148,7 @@ where
     assert_eq!(state.metadata, [put_index(&again), put_index(&b)]);
     assert_eq!(state.segments, [deleted]);
     assert_eq!(state.checkpoints, [checkpoint(2, 11)]);
+    assert_eq!(state.tombstones, [(b.uuid, 1, vec![3])]);
     assert_eq!(state.mappings, [(b.uuid, vec![0, 255]), (again.uuid, vec![5])]);
 
     assert_eq!(catalog.get("admin").await.unwrap(), None);

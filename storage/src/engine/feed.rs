@@ -30,14 +30,18 @@ impl Leases {
         self.positions.is_empty()
     }
 
-    /// Least position that still holds the log; ends all leases when the log has grown too large.
+    /// Least position that still holds the log; ends the leases of readers that are too far behind.
     pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
-        if wal.bytes() > config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS) && !self.positions.is_empty() {
-            tracing::warn!(
-                readers = self.positions.len(),
-                "change feed readers fell too far behind, their leases end"
-            );
-            self.positions.clear();
+        let most = config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS);
+        let before = self.positions.len();
+        while let Some(least) = self.positions.values().copied().min()
+            && wal.bytes_from(least) > most
+        {
+            self.positions.retain(|_, position| *position > least);
+        }
+        let ended = before - self.positions.len();
+        if ended > 0 {
+            tracing::warn!(readers = ended, "change feed readers fell too far behind, their leases end");
         }
         self.positions.values().copied().min()
     }

@@ -83,14 +83,13 @@ impl Index {
         self.meta.load_full()
     }
 
-    /// Replaces the metadata; limits and analyzers of the mapping follow the settings.
-    pub(super) fn set_meta(&self, meta: Arc<IndexMeta>) -> Result<()> {
-        if self.meta.load().settings != meta.settings {
-            let _change = self.mapping_change.lock();
-            self.mapping.store(Arc::new(self.mapping.load().with_settings(&meta.settings)?));
+    /// Replaces the metadata. Where settings change, `mapping` is the current one under them, made by the
+    /// caller, who holds `mapping_change`.
+    pub(super) fn set_meta(&self, meta: Arc<IndexMeta>, mapping: Option<Mapping>) {
+        if let Some(mapping) = mapping {
+            self.mapping.store(Arc::new(mapping));
         }
         self.meta.store(meta);
-        Ok(())
     }
 
     /// Returns the current mapping.

@@ -30,7 +30,7 @@ pub use self::types::*;
 use crate::catalog::Catalog;
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
-use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
+use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
 use crate::routing::IdGenerator;
 use crate::segment::Env;
 use crate::shard::Services;
@@ -173,15 +173,6 @@ impl Engine {
         if changes.is_empty() {
             return Ok(());
         }
-        for change in &changes {
-            // Settings that the mapping cannot live with are refused before they are stored.
-            if let MetadataChange::PutIndex { meta, .. } = change
-                && let Ok(index) = self.index(&meta.name)
-                && index.meta().uuid == meta.uuid
-            {
-                index.mapping().with_settings(&meta.settings)?;
-            }
-        }
         let mut created: Vec<Arc<Index>> = Vec::new();
         let mut mappings = Vec::new();
         for change in &changes {
@@ -198,16 +189,24 @@ impl Engine {
             }
         }
         tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
-        // A task of its own: a caller that goes away must not part the catalog from the memory.
+        // A thread of its own: a caller that goes away must not part the catalog from the memory, and the
+        // mappings that follow changed settings must not grow between their check and their use.
         let inner = Arc::clone(inner);
-        let applied = tokio::spawn(async move {
+        let applied = tokio::task::spawn_blocking(move || {
             let _one = one;
-            inner.services.catalog.change(&changes, &mappings).await?;
-            inner.apply_change(&current, &changes, &created)
+            let updated = inner.with_other_settings(&changes);
+            let _still: Vec<_> = updated.iter().map(|(index, _)| index.mapping_change.lock()).collect();
+            let followed = updated
+                .iter()
+                .map(|(index, meta)| Ok((meta.uuid, index.mapping().with_settings(&meta.settings)?)))
+                .collect::<Result<HashMap<_, _>>>()?;
+            inner.env().runtime.block_on(inner.services.catalog.change(&changes, &mappings))?;
+            Ok(inner.apply_change(&current, &changes, &created, followed))
         });
         let closed = applied.await.unwrap_or_else(|e| Err(Error::Internal(format!("change ended: {e}"))))?;
         self.flush(&closed).await
     }
+
     /// Returns a running index by its concrete name.
     ///
     /// # Errors
@@ -235,11 +234,14 @@ impl Engine {
         let index = self.index(index)?;
         let frame = {
             let _change = index.mapping_change.lock();
-            let merged = Arc::new(index.mapping().merge(body)?);
-            if merged.version() == index.mapping().version() {
-                return Ok(());
+            let current = index.mapping();
+            let merged = Arc::new(current.merge(body)?);
+            if merged.to_json() == current.to_json() {
+                // Nothing new; but what there is may be another request's, whose frame is on its way.
+                self.inner.wal()?.next_frame() - 1
+            } else {
+                self.inner.log_mapping(&index, &merged)?
             }
-            self.inner.log_mapping(&index, &merged)?
         };
         // The catalog learns of it before the log is cut.
         self.inner.wal()?.synced(frame).await
@@ -316,7 +318,8 @@ impl Engine {
         self.inner.cut_log().await
     }
 
-    /// Compacts each shard to at most so many segments, after a flush.
+    /// Compacts each shard to at most so many segments, after a flush; what is written meanwhile comes on
+    /// top.
     ///
     /// # Errors
     /// As [`Engine::flush`].
@@ -324,7 +327,8 @@ impl Engine {
         self.flush(indices).await?;
         for index in indices {
             for shard in index.shards() {
-                while self.inner.compact_shard(shard, Some(max_segments)).await? {}
+                let merge = shard.force_merge(max_segments);
+                while self.inner.compact_shard(shard, Some(merge)).await? {}
             }
         }
         Ok(())
@@ -367,7 +371,8 @@ impl Inner {
         current: &Metadata,
         changes: &[MetadataChange],
         created: &[Arc<Index>],
-    ) -> Result<Vec<Arc<Index>>> {
+        mut followed: HashMap<uuid::Uuid, Mapping>,
+    ) -> Vec<Arc<Index>> {
         let mut closed = Vec::new();
         let mut indices = self.indices.write();
         for change in changes {
@@ -380,7 +385,7 @@ impl Inner {
                         if !meta.open && index.meta().open {
                             closed.push(Arc::clone(index));
                         }
-                        index.set_meta(Arc::clone(meta))?;
+                        index.set_meta(Arc::clone(meta), followed.remove(&meta.uuid));
                     }
                 }
                 MetadataChange::DeleteIndex { name, uuid } => {
@@ -394,7 +399,24 @@ impl Inner {
             }
         }
         self.metadata.store(Arc::new(current.apply(changes)));
-        Ok(closed)
+        closed
+    }
+
+    /// Running indices whose settings are about to change.
+    fn with_other_settings(&self, changes: &[MetadataChange]) -> Vec<(Arc<Index>, Arc<IndexMeta>)> {
+        let indices = self.indices.read();
+        let mut found = Vec::new();
+        for change in changes.iter().rev() {
+            let MetadataChange::PutIndex { meta, .. } = change else { continue };
+            if let Some(index) = indices.get(&meta.name)
+                && index.meta().uuid == meta.uuid
+                && index.meta().settings != meta.settings
+                && !found.iter().any(|(_, other): &(_, Arc<IndexMeta>)| other.uuid == meta.uuid)
+            {
+                found.push((Arc::clone(index), Arc::clone(meta)));
+            }
+        }
+        found
     }
 
     /// Lets go of a deleted index: its memory now, its files with their last user.

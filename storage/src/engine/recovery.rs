@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use uuid::Uuid;
 
 use super::budget::Budget;
-use super::index::{Index, LoadedSegment};
+use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
 use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
@@ -120,8 +120,10 @@ async fn raise_terms(inner: &Inner) {
     for index in inner.all_indices() {
         for shard in index.shards() {
             let turn = shard.turn().await;
-            turn.raise_term(turn.read().primary_term() + 1);
-            commit.checkpoints.push(turn.read().checkpoint());
+            let term = turn.read().primary_term() + 1;
+            turn.raise_term(term);
+            let checkpoint = turn.read().checkpoint();
+            commit.checkpoints.push(checkpoint);
         }
     }
     if !commit.checkpoints.is_empty()
@@ -174,6 +176,9 @@ async fn load_indices(
         let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock);
         for (shard, damage) in damaged {
             index.shard(shard)?.damaged(damage);
+        }
+        for (_, shard, tombstones) in state.tombstones.iter().filter(|(uuid, ..)| *uuid == meta.uuid) {
+            index.shard(*shard)?.remember(tombstones, clock.now_ms(), gc_deletes_ms(meta))?;
         }
         indices.insert(Arc::clone(&meta.name), Arc::new(index));
     }

@@ -20,7 +20,10 @@ use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
 use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Turn, Wanted, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
-use crate::{Error, Result};
+use crate::{Compute, Error, Result};
+
+/// Documents that are parsed before a read that waits for a core is let go first.
+const SLICE: usize = 64;
 
 /// An operation that is ready to be parsed: partial updates are index operations by now.
 pub(super) struct Prepared {
@@ -86,8 +89,9 @@ impl Inner {
     fn parse(&self, batches: Vec<Batch>, outcomes: &mut Vec<Outcome>) -> Result<Vec<Batch>> {
         let Some(index) = batches.first().map(|b| Arc::clone(&b.index)) else { return Ok(batches) };
         let base = index.mapping();
+        let compute = &self.env().compute;
         let mut refused = Vec::new();
-        let (mut batches, grown) = parse_with(batches, &base, &mut refused);
+        let (mut batches, grown) = parse_with(batches, &base, compute, &mut refused);
         if !Arc::ptr_eq(&base, &grown) {
             let _change = index.mapping_change.lock();
             let current = index.mapping();
@@ -95,7 +99,7 @@ impl Inner {
             if !Arc::ptr_eq(&base, &current) {
                 // Another writer was first: its mapping decides what these documents are.
                 refused.clear();
-                (batches, grown) = parse_with(batches, &current, &mut refused);
+                (batches, grown) = parse_with(batches, &current, compute, &mut refused);
             }
             if !Arc::ptr_eq(&current, &grown) {
                 self.log_mapping(&index, &grown)?;
@@ -394,6 +398,7 @@ type Refused = Vec<(usize, usize, Error)>;
 fn parse_with(
     mut batches: Vec<Batch>,
     base: &Arc<Mapping>,
+    compute: &Compute,
     refused: &mut Refused,
 ) -> (Vec<Batch>, Arc<Mapping>) {
     let mut mapping = Arc::clone(base);
@@ -408,6 +413,9 @@ fn parse_with(
                 batch.rows.push(None);
                 continue;
             };
+            if i % SLICE == SLICE - 1 {
+                compute.give_way();
+            }
             match builder.push(op.id.as_deref().unwrap_or_default(), source) {
                 Ok(()) => {
                     batch.rows.push(Some(ends.len() as u32));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Inner;
 use super::index::{Index, gc_deletes_ms};
 use crate::catalog::Commit;
-use crate::shard::Shard;
+use crate::shard::{ForceMerge, Shard};
 use crate::{Error, Lane, Result};
 
 /// Pause between two looks at the shards.
@@ -201,10 +201,10 @@ impl Inner {
     pub(super) async fn compact_shard(
         self: &Arc<Self>,
         shard: &Arc<Shard>,
-        max: Option<usize>,
+        force: Option<ForceMerge>,
     ) -> Result<bool> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
-        uninterrupted(async move { shard.compact(&inner.services, max).await }).await
+        uninterrupted(async move { shard.compact(&inner.services, force).await }).await
     }
 
     /// Removes log files that no shard, mapping, position or reader needs any more.

@@ -35,6 +35,16 @@ impl Fingerprint {
         let hash = xxh3_128_with_seed(id.as_bytes(), 0x6d69_6c6c_7261_6365);
         Self { high: (hash >> 64) as u64, low: hash as u32 }
     }
+
+    /// The two hashes.
+    pub(super) fn parts(self) -> (u64, u32) {
+        (self.high, self.low)
+    }
+
+    /// Puts the two hashes together again.
+    pub(super) fn from_parts(high: u64, low: u32) -> Self {
+        Self { high, low }
+    }
 }
 
 /// What a sidecar knows of a document.

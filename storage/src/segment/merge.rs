@@ -23,6 +23,7 @@ use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
 use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
+use super::runs::{Run, Sorter};
 use super::stored::Stored;
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
@@ -322,11 +323,10 @@ fn merge_ids(
     if generated {
         return Ok(None);
     }
-    let mut sources = inputs
-        .iter()
-        .zip(bases)
-        .map(|(input, &base)| Entries::open(input, base))
-        .collect::<Result<Vec<_>>>()?;
+    let mut sources = Vec::new();
+    for (input, &base) in inputs.iter().zip(bases) {
+        sources.extend(Entries::open(input, base, scratch)?);
+    }
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
         if let Some(entry) = source.next()? {
@@ -370,15 +370,16 @@ impl Ord for Next {
     }
 }
 
-/// The live entries of an input in fingerprint order, with their output rows.
+/// Live entries of an input in fingerprint order, with their output rows; together its sources have all.
 enum Entries<'a> {
     Sidecar { stored: &'a Stored, input: &'a Input, base: u32, at: usize },
-    Sorted(std::vec::IntoIter<Entry>),
+    Sorted(Run),
 }
 
 impl<'a> Entries<'a> {
-    fn open(input: &'a Input, base: u32) -> Result<Self> {
-        let mut entries = Vec::new();
+    fn open(input: &'a Input, base: u32, scratch: &Path) -> Result<Vec<Self>> {
+        let mut sorter = Sorter::new(scratch);
+        let mut failed = None;
         let mut first = 0u32;
         let mut take = |batch: &RecordBatch| {
             let column = |name: &str| batch.column_by_name(name).map(|a| a.as_primitive::<UInt64Type>());
@@ -392,13 +393,17 @@ impl<'a> Entries<'a> {
             };
             for at in 0..batch.num_rows() {
                 if let Some(row) = input.new_row(base, first + at as u32) {
-                    entries.push(Entry {
+                    let pushed = sorter.push(Entry {
                         fingerprint: Fingerprint::of(ids.value(at)),
                         row,
                         version: versions.value(at),
                         seq_no: seq_nos.value(at),
                         primary_term: terms.value(at),
                     });
+                    if let Err(error) = pushed {
+                        failed = Some(error);
+                        return false;
+                    }
                 }
             }
             first += batch.num_rows() as u32;
@@ -406,7 +411,7 @@ impl<'a> Entries<'a> {
         };
         match &*input.segment.kind {
             Kind::Stored(stored) if stored.record.ids_bytes > 0 => {
-                return Ok(Self::Sidecar { stored, input, base, at: 0 });
+                return Ok(vec![Self::Sidecar { stored, input, base, at: 0 }]);
             }
             Kind::Stored(stored) => {
                 let names = [layout::ID, layout::VERSION, layout::SEQ_NO, layout::PRIMARY_TERM];
@@ -416,13 +421,15 @@ impl<'a> Entries<'a> {
                 take(&memory.rows.batch);
             }
         }
-        entries.sort_unstable_by_key(|e| e.fingerprint);
-        Ok(Self::Sorted(entries.into_iter()))
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(sorter.finish()?.into_iter().map(Self::Sorted).collect())
     }
 
     fn next(&mut self) -> Result<Option<Entry>> {
         match self {
-            Self::Sorted(entries) => Ok(entries.next()),
+            Self::Sorted(run) => run.next(),
             Self::Sidecar { stored, input, base, at } => {
                 let Some(ids) = stored.ids()? else { return Ok(None) };
                 while *at < ids.len() {
@@ -468,9 +475,17 @@ fn generated_range(inputs: &[Input]) -> Result<Option<(String, String)>> {
     let mut range: Option<(String, String)> = None;
     for input in inputs {
         let bounds = match &*input.segment.kind {
-            Kind::Memory(memory) => memory_bounds(memory, &input.deleted).and_then(|(first, last)| {
-                let ids = memory.rows.metadata(layout::ID)?.as_string_view();
-                Some((ids.value(first as usize).to_owned(), ids.value(last as usize).to_owned()))
+            // Looked at one by one: rows need not be in the order of their ids.
+            Kind::Memory(memory) => memory.rows.metadata(layout::ID).and_then(|ids| {
+                let ids = ids.as_string_view();
+                let live =
+                    (0u32..).zip(ids.iter().flatten()).filter(|(row, _)| !input.deleted.contains(*row));
+                let (mut least, mut greatest) = (None::<&str>, None::<&str>);
+                for (_, id) in live {
+                    least = Some(least.map_or(id, |least| least.min(id)));
+                    greatest = greatest.max(Some(id));
+                }
+                Some((least?.to_owned(), greatest?.to_owned()))
             }),
             Kind::Stored(stored) => stored.record.generated_ids.clone(),
         };

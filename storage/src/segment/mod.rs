@@ -21,6 +21,7 @@ mod nested;
 mod pages;
 mod range;
 mod rows;
+mod runs;
 mod stored;
 mod writer;
 

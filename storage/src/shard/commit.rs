@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
-use super::{Shard, Turn, next_key};
+use super::{Shard, Turn, next_key, tombstones};
 use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::wal::Wal;
@@ -38,6 +38,16 @@ pub(crate) struct Services {
     pub(crate) commits: Arc<AsyncMutex<()>>,
     /// Directory for files under construction.
     pub(crate) scratch: Arc<Path>,
+}
+
+/// A force merge: it ends, however much is written meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForceMerge {
+    max_segments: usize,
+    /// It is about segments with operations below this sequence number.
+    below: u64,
+    /// Segments with greater keys came into being since.
+    last_key: u64,
 }
 
 /// What a commit changed in memory.
@@ -77,20 +87,31 @@ impl Shard {
         Ok(freed)
     }
 
-    /// Runs one compaction if the shape asks for it; `max_segments` forces one down to a count.
-    /// Returns whether it did anything.
-    pub(crate) async fn compact(&self, services: &Services, max_segments: Option<usize>) -> Result<bool> {
+    /// Marks what a force merge that begins now is about: what is in stored segments.
+    pub(crate) fn force_merge(&self, max_segments: usize) -> ForceMerge {
+        ForceMerge { max_segments, below: self.state.read().committed_below.0, last_key: next_key() }
+    }
+
+    /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
+    pub(crate) async fn compact(&self, services: &Services, force: Option<ForceMerge>) -> Result<bool> {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.read();
             if state.closed {
                 return Ok(false);
             }
-            let stored: Vec<&SegmentState> =
-                state.segments.iter().filter(|s| s.segment.as_stored().is_some()).collect();
+            let bound = force.map_or(u64::MAX, |force| force.below);
+            let stored: Vec<&SegmentState> = state
+                .segments
+                .iter()
+                .filter(|s| s.segment.as_stored().is_some_and(|s| s.record.min_seq_no < bound))
+                .collect();
             let sizes: Vec<_> = stored.iter().map(|s| s.size()).collect();
-            let chosen = match max_segments {
-                Some(max) => choose_force_merge(&sizes, max),
+            let chosen = match force {
+                Some(ForceMerge { max_segments, last_key, .. }) => {
+                    let fresh: Vec<bool> = stored.iter().map(|s| s.segment.key() > last_key).collect();
+                    choose_force_merge(&sizes, &fresh, max_segments)
+                }
                 None => choose_compaction(&sizes),
             };
             let Some(chosen) = chosen else { return Ok(false) };
@@ -209,6 +230,12 @@ impl Shard {
             }
             if let Some(below) = captured.below {
                 commit.checkpoints.push(self.checkpoint(&state, below));
+                // The log has the later ones.
+                let tombstones = state
+                    .versions
+                    .iter()
+                    .filter(|(_, entry)| entry.location.is_none() && entry.seq_no < below.0);
+                commit.tombstones.push((self.index, self.number, tombstones::encode(tombstones)));
             }
             state.next_frame.checked_sub(1)
         };

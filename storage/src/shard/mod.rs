@@ -16,6 +16,7 @@ mod decide;
 mod get;
 mod policy;
 mod state;
+mod tombstones;
 mod versions;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use uuid::Uuid;
 
 pub(crate) use self::access::{Applied, Change, Reading, Turn};
-pub(crate) use self::commit::Services;
+pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
 pub(crate) use self::state::{Damage, Location, Probed, State};
@@ -149,6 +150,27 @@ impl Shard {
             last_refresh_ms: AtomicI64::new(0),
             counters: Counters::default(),
         }
+    }
+
+    /// Takes up the tombstones that the catalog has, but for those that are older than `gc_ms`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`].
+    pub(crate) fn remember(&self, tombstones: &[u8], now_ms: i64, gc_ms: i64) -> Result<()> {
+        let decoded = tombstones::decode(tombstones).map_err(|reason| crate::Error::Corrupt {
+            file: format!("catalog, tombstones of shard {} of index {}", self.number, self.index),
+            offset: 0,
+            reason,
+        })?;
+        let mut state = self.state.write();
+        let below = state.committed_below.0;
+        for (id, entry) in decoded {
+            // What is behind the checkpoint is of a commit that was taken back; the log knows better.
+            if entry.seq_no < below && now_ms.saturating_sub(entry.deleted_at_ms) < gc_ms {
+                state.versions.insert(id, entry);
+            }
+        }
+        Ok(())
     }
 
     /// Puts the shard out of use from the start.

@@ -1,5 +1,7 @@
 //! When a shard refreshes, flushes and compacts: pure decisions over plain figures.
 
+use std::ops::Range;
+
 /// Facts about a stored segment that compaction looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentSize {
@@ -9,6 +11,12 @@ pub(crate) struct SegmentSize {
     pub(crate) rows: u32,
     /// Deleted rows.
     pub(crate) deleted: u32,
+}
+
+impl SegmentSize {
+    fn live_rows(&self) -> u64 {
+        u64::from(self.rows.saturating_sub(self.deleted))
+    }
 }
 
 /// Segments of one tier that are merged together.
@@ -26,8 +34,9 @@ const MAX_DELETED_SHARE: f64 = 0.33;
 ///
 /// Tiered: the smallest run of [`TIER_WIDTH`] neighbours of similar size goes first, so that each
 /// row is rewritten about log8(size) times; neighbours only, so that rows stay in the order of
-/// their sequence numbers.
-pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<std::ops::Range<usize>> {
+/// their sequence numbers. Where so many would exceed the greatest size, as many go as fit: the top
+/// tier. What is half that size is finished, and merged no more.
+pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<Range<usize>> {
     if let Some(at) = segments
         .iter()
         .position(|s| s.rows > 0 && f64::from(s.deleted) > f64::from(s.rows) * MAX_DELETED_SHARE)
@@ -35,32 +44,48 @@ pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<std::ops::Ra
         return Some(at..at + 1);
     }
     let tier = |s: &SegmentSize| s.live_bytes.max(FLOOR_BYTES).ilog2() / 3;
-    let mut best: Option<(u64, std::ops::Range<usize>)> = None;
-    for start in 0..segments.len().saturating_sub(TIER_WIDTH - 1) {
-        let window = &segments[start..start + TIER_WIDTH];
-        let bytes: u64 = window.iter().map(|s| s.live_bytes).sum();
-        let rows: u64 = window.iter().map(|s| u64::from(s.rows - s.deleted.min(s.rows))).sum();
+    let mut best: Option<(u64, Range<usize>)> = None;
+    for start in 0..segments.len() {
+        let Some((run, bytes)) = longest_run(segments, start) else { continue };
+        let window = &segments[run.clone()];
         let largest = window.iter().map(tier).max().unwrap_or(0);
-        let alike = window.iter().filter(|s| tier(s) == largest).count() >= TIER_WIDTH / 2;
-        if alike
-            && bytes <= MAX_BYTES
-            && rows <= MAX_ROWS
-            && best.as_ref().is_none_or(|(least, _)| bytes < *least)
-        {
-            best = Some((bytes, start..start + TIER_WIDTH));
+        let alike = 2 * window.iter().filter(|s| tier(s) == largest).count() >= window.len();
+        if alike && best.as_ref().is_none_or(|(least, _)| bytes < *least) {
+            best = Some((bytes, run));
         }
     }
     best.map(|(_, range)| range)
 }
 
-/// Chooses what a force merge down to `max_segments` does next: the cheapest adjacent run.
+/// The segments from `start` on that may be merged, and their bytes: [`TIER_WIDTH`], or what fits into
+/// the greatest segment where the next one does not.
+fn longest_run(segments: &[SegmentSize], start: usize) -> Option<(Range<usize>, u64)> {
+    let (mut end, mut bytes, mut rows) = (start, 0u64, 0u64);
+    while end - start < TIER_WIDTH {
+        let next = segments.get(end)?;
+        if next.live_bytes >= MAX_BYTES / 2 || next.live_rows() >= MAX_ROWS / 2 {
+            return None;
+        }
+        if bytes + next.live_bytes > MAX_BYTES || rows + next.live_rows() > MAX_ROWS {
+            break;
+        }
+        (end, bytes, rows) = (end + 1, bytes + next.live_bytes, rows + next.live_rows());
+    }
+    Some((start..end, bytes))
+}
+
+/// Chooses what a force merge down to `max_segments` does next: the cheapest adjacent run. `fresh`
+/// says which segments this merge itself has written: those are not written again only because rows of
+/// them were deleted since.
 pub(crate) fn choose_force_merge(
     segments: &[SegmentSize],
+    fresh: &[bool],
     max_segments: usize,
-) -> Option<std::ops::Range<usize>> {
+) -> Option<Range<usize>> {
     let max_segments = max_segments.max(1);
     if segments.len() <= max_segments {
-        return segments.iter().position(|s| s.deleted > 0).map(|at| at..at + 1);
+        let stale = |at: &usize| segments[*at].deleted > 0 && !fresh.get(*at).copied().unwrap_or(false);
+        return (0..segments.len()).find(stale).map(|at| at..at + 1);
     }
     let width = segments.len() - max_segments + 1;
     (0..max_segments)
@@ -152,11 +177,42 @@ mod tests {
     #[test]
     fn force_merge_reaches_the_count() {
         let mut shape = sizes(&[50, 10, 10, 10, 70]);
-        while let Some(range) = choose_force_merge(&shape, 2) {
+        while let Some(range) = choose_force_merge(&shape, &[], 2) {
             let bytes = shape[range.clone()].iter().map(|s| s.live_bytes).sum();
             shape.splice(range, [SegmentSize { live_bytes: bytes, rows: 1, deleted: 0 }]);
         }
         assert_eq!(shape.len(), 2);
+    }
+
+    #[test]
+    fn force_merge_writes_a_segment_once_however_many_deletions_follow() {
+        let mut shape = sizes(&[50, 10]);
+        shape[1].deleted = 3;
+        assert_eq!(choose_force_merge(&shape, &[false, false], 2), Some(1..2));
+        assert_eq!(choose_force_merge(&shape, &[false, true], 2), None);
+        assert_eq!(choose_force_merge(&shape, &[false, true], 1), Some(0..2));
+    }
+
+    #[test]
+    fn the_top_tier_is_merged_as_far_as_it_fits_and_no_further() {
+        assert_eq!(choose_compaction(&sizes(&[700; 8])), Some(0..7));
+        assert_eq!(choose_compaction(&sizes(&[700; 7])), None);
+        assert_eq!(choose_compaction(&sizes(&[2000; 3])), Some(0..2));
+        assert_eq!(choose_compaction(&sizes(&[4900, 700, 4900, 3000])), None);
+        // A stream that never ends: segments of the greatest size, and few others.
+        let (mut shape, mut rewritten) = (Vec::new(), 0u64);
+        for _ in 0..600 {
+            shape.extend(sizes(&[87]));
+            while let Some(range) = choose_compaction(&shape) {
+                let bytes = shape[range.clone()].iter().map(|s| s.live_bytes).sum();
+                rewritten += bytes;
+                shape.splice(range, [SegmentSize { live_bytes: bytes, rows: 1000, deleted: 0 }]);
+            }
+        }
+        let small = shape.iter().filter(|s| s.live_bytes < MAX_BYTES / 2).count();
+        assert!(small <= 15, "{small} segments left to merge");
+        assert!(shape.iter().all(|s| s.live_bytes <= MAX_BYTES));
+        assert!(rewritten <= 3 * ((600 * 87) << 20), "rewrote {} MiB", rewritten >> 20);
     }
 
     #[test]

@@ -72,6 +72,13 @@ impl Files {
         self.list.lock().iter().map(|file| file.len).sum()
     }
 
+    /// Bytes of the files with frames from `number` on, and of the one that is being written.
+    pub(super) fn bytes_from(&self, number: FrameNumber) -> u64 {
+        let list = self.list.lock();
+        let after = list.partition_point(|file| file.next <= number).min(list.len().saturating_sub(1));
+        list.iter().skip(after).map(|file| file.len).sum()
+    }
+
     /// Number of the oldest frame, or of the next one where there is none.
     pub(super) fn first_frame(&self) -> FrameNumber {
         self.list.lock().front().map_or(1, |file| file.first)

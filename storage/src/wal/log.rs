@@ -218,6 +218,11 @@ impl Wal {
         self.files.bytes()
     }
 
+    /// Bytes of the log files with frames from `frame` on.
+    pub fn bytes_from(&self, frame: FrameNumber) -> u64 {
+        self.files.bytes_from(frame)
+    }
+
     /// Number of the oldest frame still in the log; the next frame's where there is none.
     pub fn first_frame(&self) -> FrameNumber {
         self.files.first_frame()

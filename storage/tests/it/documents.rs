@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::{
-    Action, Config, DocResult, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp, WriteOutcome,
+    Action, Config, DocResult, Engine, Error, ManualClock, Principal, RefreshPolicy, SharedClock,
+    SystemClock, WriteOp, WriteOutcome,
 };
 
 pub(crate) fn config(dir: &std::path::Path) -> Config {
@@ -253,4 +254,48 @@ fn files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_id_continues_its_version_over_a_restart() {
+    for flushed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        let start = async || loop {
+            match Engine::open(config(dir.path()), Arc::clone(&clock) as SharedClock).await {
+                Err(Error::Locked(_)) => tokio::task::yield_now().await,
+                other => break other.unwrap(),
+            }
+        };
+        let engine = start().await;
+        for id in ["1", "2"] {
+            write(&engine, vec![index_op("a", Some(id), "{}")]).await;
+            write(&engine, vec![index_op("a", Some(id), "{}"), op("a", Some(id), Action::Delete)]).await;
+        }
+        let flush = async |engine: &Engine| engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
+        if flushed {
+            flush(&engine).await;
+        }
+        drop(engine);
+        clock.advance_ms(30_000);
+        let engine = start().await;
+        let outcome = write(&engine, vec![index_op("a", Some("1"), "{}")]).await.remove(0).unwrap();
+        assert_eq!((outcome.version, outcome.result), (4, DocResult::Created), "flushed: {flushed}");
+        assert_eq!(source(&engine, "a", "2").await, None);
+        flush(&engine).await;
+        drop(engine);
+        // Once more, over another flush; then the tombstone is too old.
+        clock.advance_ms(20_000);
+        let engine = start().await;
+        let outcome = write(&engine, vec![op("a", Some("2"), Action::Delete)]).await.remove(0).unwrap();
+        assert_eq!((outcome.version, outcome.result), (4, DocResult::NotFound), "flushed: {flushed}");
+        flush(&engine).await;
+        drop(engine);
+        clock.advance_ms(60_000);
+        let engine = start().await;
+        let outcome = write(&engine, vec![index_op("a", Some("2"), "{}")]).await.remove(0).unwrap();
+        assert_eq!((outcome.version, outcome.result), (1, DocResult::Created), "flushed: {flushed}");
+        assert_eq!(source(&engine, "a", "1").await, Some((4, "{}".to_owned())));
+        engine.shutdown().await.unwrap();
+    }
 }
