@@ -182,9 +182,7 @@ fn elements(rows: &Rows, path: PathId, field: &Field, enclosing: u32) -> Result<
                 }
                 Some(id) => match nested.column(id) {
                     None => Ok(missing()),
-                    Some(column) => {
-                        column.to_array(count, matches!(field.data_type(), DataType::List(_)))
-                    }
+                    Some(column) => column.to_array(count, matches!(field.data_type(), DataType::List(_))),
                 },
             }
         })

@@ -100,12 +100,9 @@ impl Sparse {
     pub(crate) fn part(&self, run: Range<u32>) -> Part<'_> {
         let len = (run.end - run.start) as usize;
         match &self.rows {
-            None => Part {
-                values: self.values.slice(run.start as usize, len),
-                rows: None,
-                base: run.start,
-                len,
-            },
+            None => {
+                Part { values: self.values.slice(run.start as usize, len), rows: None, base: run.start, len }
+            }
             Some(rows) => {
                 let start = rows.partition_point(|row| *row < run.start);
                 let end = start + rows[start..].partition_point(|row| *row < run.end);

@@ -273,9 +273,8 @@ fn merge_rows(
     for input in inputs {
         match &*input.segment.kind {
             Kind::Memory(memory) => {
-                let live: Option<Vec<u32>> = (!input.deleted.is_empty()).then(|| {
-                    (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect()
-                });
+                let live: Option<Vec<u32>> = (!input.deleted.is_empty())
+                    .then(|| (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect());
                 writer.write(&Batch::of_memory(&memory.rows, live.as_deref(), &schema)?)?;
             }
             Kind::Stored(stored) => write_stored(&mut writer, stored, &input.deleted, &schema)?,

@@ -375,9 +375,7 @@ impl Scan {
         match self {
             Self::End => Ok(None),
             Self::Start { columns, rows } => match &*segment.kind {
-                Kind::Memory(memory) => {
-                    Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End)))
-                }
+                Kind::Memory(memory) => Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End))),
                 Kind::Stored(stored) => {
                     let roots = stored.roots_of(&columns)?;
                     let mut wanted: Vec<usize> = roots.iter().copied().flatten().collect();

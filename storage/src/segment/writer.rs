@@ -16,7 +16,9 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
@@ -117,7 +119,11 @@ fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
 }
 
 /// Chooses encodings of a field below `above`.
-fn of_field(mut properties: WriterPropertiesBuilder, field: &Field, above: &[String]) -> WriterPropertiesBuilder {
+fn of_field(
+    mut properties: WriterPropertiesBuilder,
+    field: &Field,
+    above: &[String],
+) -> WriterPropertiesBuilder {
     let name = field.name().as_str();
     let mut path = above.to_vec();
     path.push(name.to_owned());
@@ -254,7 +260,8 @@ impl<W: Write + Send> Writer<W> {
         // A page is cut only between calls: hand over about a page's worth at a time.
         let bytes = array.get_array_memory_size().max(1);
         let view_bytes = array.len() * 16;
-        let average = source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
+        let average =
+            source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
         let step = (SOURCE_PAGE_BYTES / 2 / average.max(1)).clamp(1, PAGE_ROWS);
         for start in (0..array.len()).step_by(step) {
             self.write_leaves(at, &array.slice(start, step.min(array.len() - start)))?;
@@ -279,7 +286,8 @@ impl<W: Write + Send> Writer<W> {
     fn write_leaves(&mut self, at: usize, array: &ArrayRef) -> Result<()> {
         let leaves = self.leaves[at].clone();
         let writers = self.group.as_mut().and_then(|group| group.get_mut(leaves));
-        let writers = writers.ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()))?;
+        let writers =
+            writers.ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()))?;
         for (writer, leaf) in writers.iter_mut().zip(compute_leaves(self.schema.field(at), array)?) {
             writer.write(&leaf)?;
         }
