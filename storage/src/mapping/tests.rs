@@ -222,6 +222,11 @@ fn limits_hold() {
             "Limit of nested fields [1] has been exceeded",
         ),
         (
+            json!({}),
+            json!({"a": {"type": "keyword", "copy_to": "n.x"}, "n": {"type": "nested", "properties": {"x": {"type": "keyword"}}}}),
+            "Illegal combination of [copy_to] and [nested] mappings: [copy_to] may only copy data to the current nested document or any of its parents, however one [copy_to] directive is trying to copy data from nested object [null] to [n]",
+        ),
+        (
             json!({"index.mapping.field_name_length.limit": "3"}),
             json!({"abcd": {"type": "long"}}),
             "Field name [abcd] is longer than the limit of [3] characters",

@@ -21,6 +21,7 @@ mod nested;
 mod pages;
 mod range;
 mod rows;
+mod sparse_file;
 mod stored;
 mod writer;
 

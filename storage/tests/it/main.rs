@@ -9,3 +9,4 @@ mod faults;
 mod nested;
 mod pressure;
 mod races;
+mod sparse;
