@@ -12,26 +12,33 @@ import pyarrow.parquet as parquet
 from target import COUNT, MAPPINGS, REFUSED, SETTINGS, call, document, expect
 
 INDEX = "client-parquet"
+NESTED = "client-parquet-nested"
+
+
+def file_of(index):
+    """Flushes an index into one segment and returns its file of rows."""
+    for action in ["_refresh", "_flush", "_forcemerge?max_num_segments=1"]:
+        status, answer = call("POST", f"/{index}/{action}")
+        expect(status, 200, f"{action}: {answer}")
+    _, settings = call("GET", f"/{index}/_settings")
+    uuid = settings[index]["settings"]["index"]["uuid"]
+    directory = base64.urlsafe_b64decode(uuid + "==").hex()
+    data = os.environ["CLIENT_DATA"]
+    files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{directory}/" in path]
+    assert files, f"no data.parquet of {uuid} ({directory}) below {data}"
+    # Compaction may leave files behind for a while: the newest holds everything, as it was one segment.
+    files.sort(key=os.path.getmtime)
+    return files[-1]
+
+
 call("DELETE", f"/{INDEX}")
 status, _ = call("PUT", f"/{INDEX}", {"settings": SETTINGS, "mappings": MAPPINGS})
 expect(status, 200, "create")
 for number in range(COUNT):
     status, answer = call("PUT", f"/{INDEX}/_doc/{number}", document(number))
     expect(status, 201, f"index: {answer}")
-for action in ["_refresh", "_flush", "_forcemerge?max_num_segments=1"]:
-    status, answer = call("POST", f"/{INDEX}/{action}")
-    expect(status, 200, f"{action}: {answer}")
 
-_, settings = call("GET", f"/{INDEX}/_settings")
-uuid = settings[INDEX]["settings"]["index"]["uuid"]
-directory = base64.urlsafe_b64decode(uuid + "==").hex()
-data = os.environ["CLIENT_DATA"]
-files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{directory}/" in path]
-assert files, f"no data.parquet of {uuid} ({directory}) below {data}"
-
-# Compaction may leave files behind for a while: the newest holds everything, as it was one segment.
-files.sort(key=os.path.getmtime)
-file = files[-1]
+file = file_of(INDEX)
 table = parquet.read_table(file)
 expect(table.num_rows, COUNT, "rows")
 
@@ -67,3 +74,40 @@ expect([(*row[:5], row[5][:23].rstrip("0").rstrip(".")) for row in rows], [(*row
 refused = database.execute("SELECT count(*) FROM read_parquet(?) WHERE message LIKE '%refused%'", [file]).fetchone()
 expect(refused, (REFUSED,), "refused, DuckDB")
 call("DELETE", f"/{INDEX}")
+
+# Elements of nested paths are lists of structs, those of paths nested in them too.
+call("DELETE", f"/{NESTED}")
+inner = {"type": "nested", "properties": {"at": {"type": "long"}}}
+people = {"type": "nested", "properties": {"name": {"type": "keyword"}, "marks": {"type": "long"}, "visits": inner}}
+status, answer = call("PUT", f"/{NESTED}", {"mappings": {"properties": {"people": people}}})
+expect(status, 200, f"create: {answer}")
+documents = [
+    {"people": [{"name": "ada", "marks": [1, 2]}, {"name": "bob", "visits": [{"at": 5}, {"at": 6}]}]},
+    {"people": {"name": "cyd", "marks": 3, "visits": {"at": 7}}},
+    {"people": []},
+]
+for number, source in enumerate(documents):
+    status, answer = call("PUT", f"/{NESTED}/_doc/{number}", source)
+    expect(status, 201, f"index: {answer}")
+file = file_of(NESTED)
+expected = [
+    [
+        {"name": "ada", "marks": [1, 2], "visits": None},
+        {"name": "bob", "marks": None, "visits": [{"at": 5}, {"at": 6}]},
+    ],
+    [{"name": "cyd", "marks": [3], "visits": [{"at": 7}]}],
+    None,
+]
+
+
+def sorted_members(value):
+    return json.loads(json.dumps(value, sort_keys=True))
+
+
+table = parquet.read_table(file)
+expect(sorted_members(table["people"].to_pylist()), sorted_members(expected), "elements, pyarrow")
+rows = database.execute(
+    "SELECT person.name, len(person.visits) FROM (SELECT unnest(people) AS person FROM read_parquet(?)) ORDER BY 1", [file]
+).fetchall()
+expect(rows, [("ada", None), ("bob", 2), ("cyd", 1)], "elements, DuckDB")
+call("DELETE", f"/{NESTED}")

@@ -149,7 +149,10 @@ pub(super) fn open(bytes: &OwnedBytes, name: &str, verify: bool) -> Result<Bundl
         return Err(corrupt(start, "checksum of the directory of nested paths does not match"));
     }
     if version != VERSION {
-        return Err(corrupt(footer_at, "nested paths are written in a version that this server does not read"));
+        return Err(corrupt(
+            footer_at,
+            "nested paths are written in a version that this server does not read",
+        ));
     }
     let mut at = 0usize;
     let mut take = |len: u64| -> Result<OwnedBytes> {
@@ -165,7 +168,7 @@ pub(super) fn open(bytes: &OwnedBytes, name: &str, verify: bool) -> Result<Bundl
     for _ in 0..count {
         let (path, outer, elements) = (PathId(directory.u32()), directory.u32(), directory.u32());
         let (bundle_len, places_len, places_crc) = (directory.u64(), directory.u64(), directory.u32());
-        let bundle = Bundle::open_rows(take(bundle_len)?, &format!("{name}#{}", path.0), verify)?;
+        let bundle = Bundle::open_rows(take(bundle_len)?, name, verify)?;
         let encoded = take(places_len)?;
         if verify && crc32c::crc32c(&encoded) != places_crc {
             return Err(corrupt(start, "checksum of the places of a nested path does not match"));

@@ -141,6 +141,11 @@ impl Bundle {
         !self.contents.is_inexact(path) && self.contents.text(path).is_none()
     }
 
+    /// Whether the path has values here that are not terms.
+    pub(crate) fn is_inexact(&self, path: PathId) -> bool {
+        self.contents.is_inexact(path)
+    }
+
     /// Finds the rows whose exact string value starts with `prefix`.
     ///
     /// # Errors

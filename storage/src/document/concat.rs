@@ -79,13 +79,14 @@ impl Chunk {
 
 /// Concatenates the elements of the documents that are kept.
 fn concat_nested(chunks: &[&Chunk], maps: &[Rows], keep: &dyn Fn(usize, u32) -> bool) -> Vec<Elements> {
-    let mut paths: Vec<(PathId, Option<PathId>)> =
-        chunks.iter().flat_map(|chunk| chunk.nested.iter().map(|nested| (nested.path, nested.outer))).collect();
+    let mut paths: Vec<(PathId, Option<PathId>)> = chunks
+        .iter()
+        .flat_map(|chunk| chunk.nested.iter().map(|nested| (nested.path, nested.outer)))
+        .collect();
     paths.sort_unstable_by_key(|(path, _)| *path);
     paths.dedup();
-    let of = |chunk: &Chunk, path: PathId| {
-        chunk.nested.binary_search_by_key(&path, |nested| nested.path).ok()
-    };
+    let of =
+        |chunk: &Chunk, path: PathId| chunk.nested.binary_search_by_key(&path, |nested| nested.path).ok();
     // Where the elements of a path in a chunk go.
     let places = |path: PathId| -> Vec<Rows> {
         let mut next = 0;

@@ -37,6 +37,14 @@ impl Mapping {
                     }
                     _ => {}
                 }
+                let (from, to) = (self.nested_path(&leaf.field.path), self.nested_path(target));
+                if to.is_some_and(|to| from.is_none_or(|from| !is_within(from, to))) {
+                    return Err(Error::IllegalArgument(format!(
+                        "Illegal combination of [copy_to] and [nested] mappings: [copy_to] may only copy data to the current nested document or any of its parents, however one [copy_to] directive is trying to copy data from nested object [{}] to [{}]",
+                        from.unwrap_or("null"),
+                        to.unwrap_or("null")
+                    )));
+                }
             }
         }
         Ok(())
@@ -85,4 +93,9 @@ impl Mapping {
         }
         Ok(())
     }
+}
+
+/// Whether an object's path is another's, or below it.
+fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -103,6 +103,36 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// Puts columns of the rows that the batch was made of in their places among its fields.
+    pub(crate) fn set_sparse<'a>(
+        &mut self,
+        columns: impl Iterator<Item = (Sparse, &'a Option<usize>)>,
+        live: Option<&BooleanArray>,
+    ) -> Result<()> {
+        let table = live.map(|live| {
+            let mut next = 0u32;
+            let targets = live.values().iter().map(|live| {
+                if !live {
+                    return u32::MAX;
+                }
+                next += 1;
+                next - 1
+            });
+            targets.collect::<Vec<u32>>()
+        });
+        for (column, target) in columns {
+            let Some(target) = target else { continue };
+            self.contents[*target] = match &table {
+                _ if column.is_empty() => Content::Null,
+                None => Content::Sparse(column),
+                Some(table) => Content::Sparse(column.moved(table, self.rows as u32)?),
+            };
+        }
+        Ok(())
+    }
+}
+
 /// Finds where the fields of one schema are in another.
 pub(crate) fn places(schema: &SchemaRef, of: &SchemaRef) -> Vec<Option<usize>> {
     let by_name: std::collections::HashMap<&str, usize> =
@@ -182,9 +212,7 @@ fn elements(rows: &Rows, path: PathId, field: &Field, enclosing: u32) -> Result<
                 }
                 Some(id) => match nested.column(id) {
                     None => Ok(missing()),
-                    Some(column) => {
-                        column.to_array(count, matches!(field.data_type(), DataType::List(_)))
-                    }
+                    Some(column) => column.to_array(count, matches!(field.data_type(), DataType::List(_))),
                 },
             }
         })

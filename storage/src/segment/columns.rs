@@ -36,6 +36,28 @@ impl Sparse {
         }
     }
 
+    /// Makes a column of values and the row of each, ascending.
+    pub(crate) fn from_parts(shape: ColumnShape, values: ArrayRef, rows: Vec<u32>) -> Self {
+        Self { shape, values, rows: Some(Arc::new(rows)) }
+    }
+
+    /// Counts the values.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether no row has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Returns the column in a run of rows, counted from its start.
+    pub(crate) fn window(&self, run: Range<u32>) -> Self {
+        let part = self.part(run.clone());
+        let rows = part.rows.map(|rows| Arc::new(rows.iter().map(|row| row - run.start).collect()));
+        Self { shape: self.shape, values: part.values, rows }
+    }
+
     /// Estimates the bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.values.get_array_memory_size() + self.rows.as_ref().map_or(0, |rows| rows.len() * 4)
@@ -100,12 +122,9 @@ impl Sparse {
     pub(crate) fn part(&self, run: Range<u32>) -> Part<'_> {
         let len = (run.end - run.start) as usize;
         match &self.rows {
-            None => Part {
-                values: self.values.slice(run.start as usize, len),
-                rows: None,
-                base: run.start,
-                len,
-            },
+            None => {
+                Part { values: self.values.slice(run.start as usize, len), rows: None, base: run.start, len }
+            }
             Some(rows) => {
                 let start = rows.partition_point(|row| *row < run.start);
                 let end = start + rows[start..].partition_point(|row| *row < run.end);

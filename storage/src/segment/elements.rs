@@ -181,9 +181,9 @@ fn flatten(lists: &ArrayRef, chain: &[PathId]) -> StructArray {
     let (start, end) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
     let elements = list.values().slice(start, end - start);
     let elements = elements.as_struct();
-    let inner = chain.first().and_then(|path| {
-        elements.fields().iter().position(|field| layout::number_of(field) == Some(*path))
-    });
+    let inner = chain
+        .first()
+        .and_then(|path| elements.fields().iter().position(|field| layout::number_of(field) == Some(*path)));
     match inner {
         Some(at) => flatten(elements.column(at), &chain[1..]),
         None => elements.clone(),

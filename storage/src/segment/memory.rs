@@ -13,10 +13,10 @@ use super::layout;
 use super::range::ValueRange;
 use super::rows::{MemChunk, Rows};
 use super::{ColumnBatch, Located, StoredRow};
+use crate::Result;
 use crate::bundle::{self, Bundle};
 use crate::document::Chunk;
 use crate::mapping::{Mapping, PathId};
-use crate::Result;
 
 /// Rows and inverted index in memory.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! for upload; nothing here commits.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
 use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
 use super::runs::{Run, Sorter};
+use super::sparse_file::SPARSE_ROWS;
 use super::stored::Stored;
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
@@ -243,6 +244,23 @@ fn union(inputs: &[Input]) -> Result<Shape> {
     Ok(Shape { nested: nested.collect(), columns: shapes(columns), optional })
 }
 
+/// Finds the columns of integers that are best packed as they are: few rows have a value, and the values
+/// hardly repeat, so that a dictionary would have nearly all of them.
+fn packed(inputs: &[Input], shape: &Shape, rows: u32) -> Result<HashSet<PathId>> {
+    let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<_>>>()?;
+    let is_packed = |id: PathId| {
+        let present: u64 = inputs
+            .iter()
+            .map(|input| match &*input.segment.kind {
+                Kind::Memory(memory) => memory.rows.column(id).map_or(0, |column| column.len() as u64),
+                Kind::Stored(stored) => stored.column_record(id).map_or(0, |r| u64::from(r.present)),
+            })
+            .sum();
+        present * SPARSE_ROWS < u64::from(rows) && bundles.iter().any(|bundle| bundle.is_inexact(id))
+    };
+    Ok(shape.columns.iter().map(|column| column.id).filter(|id| is_packed(*id)).collect())
+}
+
 fn stored_shape(stored: &Stored) -> Result<Shape> {
     let shapes = |columns: &[ColumnRecord]| {
         columns.iter().map(|c| ColumnShape { id: PathId(c.column), list: c.list }).collect()
@@ -270,13 +288,14 @@ fn merge_rows(
     out: &Path,
 ) -> Result<Written> {
     let schema = layout::schema(mapping, shape);
-    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, zstd_level)?;
+    let rows = inputs.iter().map(Input::live_rows).sum();
+    let packed = packed(inputs, shape, rows)?;
+    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &packed, zstd_level)?;
     for input in inputs {
         match &*input.segment.kind {
             Kind::Memory(memory) => {
-                let live: Option<Vec<u32>> = (!input.deleted.is_empty()).then(|| {
-                    (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect()
-                });
+                let live: Option<Vec<u32>> = (!input.deleted.is_empty())
+                    .then(|| (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect());
                 writer.write(&Batch::of_memory(&memory.rows, live.as_deref(), &schema)?)?;
             }
             Kind::Stored(stored) => write_stored(&mut writer, stored, &input.deleted, &schema)?,
@@ -293,17 +312,33 @@ fn write_stored<W: Write + Send>(
     deleted: &RoaringBitmap,
     schema: &SchemaRef,
 ) -> Result<()> {
-    let roots: Vec<usize> = (0..stored.root_count()?).collect();
+    let sparse = stored.sparse_roots()?;
+    let roots: Vec<usize> =
+        (0..stored.root_count()?).filter(|root| sparse.iter().all(|column| column.root != *root)).collect();
+    // Where the sparse columns go.
+    let targets: Vec<Option<usize>> = sparse
+        .iter()
+        .map(|column| schema.fields().iter().position(|field| layout::number_of(field) == Some(column.id)))
+        .collect();
     let mut places: Option<Vec<Option<usize>>> = None;
     let mut base = 0;
-    for batch in stored.reader(&roots, None)? {
-        let batch = batch.map_err(|e| stored.read_error(e))?;
-        let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
-        let live = (deleted.range_cardinality(base..base + rows) > 0)
-            .then(|| BooleanArray::from_iter((0..rows).map(|row| Some(!deleted.contains(base + row)))));
-        let places = places.get_or_insert_with(|| batch::places(schema, batch.schema_ref()));
-        writer.write(&Batch::of_file(&batch, places, live.as_ref(), schema)?)?;
-        base += rows;
+    for group in 0..stored.group_rows()?.len() {
+        let columns =
+            sparse.iter().map(|column| stored.read_sparse(*column, group)).collect::<Result<Vec<_>>>()?;
+        let mut at = 0;
+        for batch in stored.group_reader(&roots, group)? {
+            let batch = batch.map_err(|e| stored.read_error(e))?;
+            let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+            let live = (deleted.range_cardinality(base..base + rows) > 0)
+                .then(|| BooleanArray::from_iter((0..rows).map(|row| Some(!deleted.contains(base + row)))));
+            let places = places.get_or_insert_with(|| batch::places(schema, batch.schema_ref()));
+            let mut batch = Batch::of_file(&batch, places, live.as_ref(), schema)?;
+            let windows = columns.iter().map(|column| column.window(at..at + rows));
+            batch.set_sparse(windows.zip(&targets), live.as_ref())?;
+            writer.write(&batch)?;
+            base += rows;
+            at += rows;
+        }
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ mod pages;
 mod range;
 mod rows;
 mod runs;
+mod sparse_file;
 mod stored;
 mod writer;
 
@@ -376,9 +377,7 @@ impl Scan {
         match self {
             Self::End => Ok(None),
             Self::Start { columns, rows } => match &*segment.kind {
-                Kind::Memory(memory) => {
-                    Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End)))
-                }
+                Kind::Memory(memory) => Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End))),
                 Kind::Stored(stored) => {
                     let roots = stored.roots_of(&columns)?;
                     let mut wanted: Vec<usize> = roots.iter().copied().flatten().collect();

@@ -10,8 +10,8 @@ use arrow::array::{
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::compute;
 use arrow::datatypes::{
-    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema,
-    TimeUnit, TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
+    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit,
+    TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@
 //! delta-encoded; page index and statistics for everything else. What many rows lack costs little:
 //! runs of nulls are written as such, without an array of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
@@ -101,7 +103,7 @@ fn page_rows(schema: &Schema) -> usize {
     if schema.fields().len() > MANY_COLUMNS { SPARSE_PAGE_ROWS } else { PAGE_ROWS }
 }
 
-fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
+fn properties(schema: &Schema, packed: &HashSet<PathId>, zstd_level: i32) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(zstd_level)?;
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("millrace ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -111,13 +113,18 @@ fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Page);
     for field in schema.fields() {
-        properties = of_field(properties, field, &[]);
+        properties = of_field(properties, field, packed, &[]);
     }
     Ok(properties.build())
 }
 
 /// Chooses encodings of a field below `above`.
-fn of_field(mut properties: WriterPropertiesBuilder, field: &Field, above: &[String]) -> WriterPropertiesBuilder {
+fn of_field(
+    mut properties: WriterPropertiesBuilder,
+    field: &Field,
+    packed: &HashSet<PathId>,
+    above: &[String],
+) -> WriterPropertiesBuilder {
     let name = field.name().as_str();
     let mut path = above.to_vec();
     path.push(name.to_owned());
@@ -132,7 +139,7 @@ fn of_field(mut properties: WriterPropertiesBuilder, field: &Field, above: &[Str
         && let DataType::Struct(fields) = element
     {
         for field in fields {
-            properties = of_field(properties, field, &path);
+            properties = of_field(properties, field, packed, &path);
         }
         return properties;
     }
@@ -146,17 +153,33 @@ fn of_field(mut properties: WriterPropertiesBuilder, field: &Field, above: &[Str
         (layout::ID, _) => properties
             .set_column_dictionary_enabled(path.clone(), false)
             .set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY),
-        (layout::SEQ_NO | layout::FRAME, _) | (_, DataType::Timestamp(..)) => properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+        (layout::SEQ_NO | layout::FRAME, _) | (_, DataType::Timestamp(..)) => delta(properties, path),
+        (_, other)
+            if other.is_integer() && layout::number_of(field).is_some_and(|id| packed.contains(&id)) =>
+        {
+            delta(properties, path)
+        }
         _ => properties,
     }
 }
 
+fn delta(properties: WriterPropertiesBuilder, path: ColumnPath) -> WriterPropertiesBuilder {
+    properties
+        .set_column_dictionary_enabled(path.clone(), false)
+        .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+}
+
 impl<W: Write + Send> Writer<W> {
-    /// Starts a file; `columns` are those of its mapped fields.
-    pub(crate) fn new(out: W, schema: SchemaRef, columns: &[ColumnShape], zstd_level: i32) -> Result<Self> {
-        let mut properties = properties(&schema, zstd_level)?;
+    /// Starts a file; `columns` are those of its mapped fields, `packed` those of integers that no
+    /// dictionary suits.
+    pub(crate) fn new(
+        out: W,
+        schema: SchemaRef,
+        columns: &[ColumnShape],
+        packed: &HashSet<PathId>,
+        zstd_level: i32,
+    ) -> Result<Self> {
+        let mut properties = properties(&schema, packed, zstd_level)?;
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let parquet_schema = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(
@@ -254,7 +277,8 @@ impl<W: Write + Send> Writer<W> {
         // A page is cut only between calls: hand over about a page's worth at a time.
         let bytes = array.get_array_memory_size().max(1);
         let view_bytes = array.len() * 16;
-        let average = source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
+        let average =
+            source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
         let step = (SOURCE_PAGE_BYTES / 2 / average.max(1)).clamp(1, PAGE_ROWS);
         for start in (0..array.len()).step_by(step) {
             self.write_leaves(at, &array.slice(start, step.min(array.len() - start)))?;
@@ -279,7 +303,8 @@ impl<W: Write + Send> Writer<W> {
     fn write_leaves(&mut self, at: usize, array: &ArrayRef) -> Result<()> {
         let leaves = self.leaves[at].clone();
         let writers = self.group.as_mut().and_then(|group| group.get_mut(leaves));
-        let writers = writers.ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()))?;
+        let writers =
+            writers.ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()))?;
         for (writer, leaf) in writers.iter_mut().zip(compute_leaves(self.schema.field(at), array)?) {
             writer.write(&leaf)?;
         }

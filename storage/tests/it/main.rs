@@ -6,5 +6,7 @@ mod commits;
 mod crash;
 mod documents;
 mod faults;
+mod nested;
 mod pressure;
 mod races;
+mod sparse;

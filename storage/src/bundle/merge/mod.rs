@@ -24,11 +24,11 @@ use std::path::Path;
 
 use self::plan::Plan;
 use self::scratch::Scratch;
-use super::{Bundle, nested};
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::file::FileWriter;
 use super::nested::Counted;
 use super::postings::{self, PostingsWriter, Record};
+use super::{Bundle, nested};
 use crate::{Error, Result};
 
 /// Where the rows of an input segment go in the output of a merge.
