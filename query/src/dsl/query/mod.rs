@@ -5,7 +5,9 @@
 //! are bounded here, before anything recurses over the tree again.
 
 mod bool_;
+mod boosting;
 mod constant_score;
+mod dis_max;
 mod exists;
 mod ids;
 mod match_;
@@ -21,7 +23,9 @@ use super::json::{self, token};
 use crate::error::{Error, Result};
 
 pub(crate) use bool_::BoolQuery;
+pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
+pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
@@ -39,7 +43,9 @@ pub(crate) const MAX_DEPTH: usize = 20;
 /// Names of the queries that exist.
 const KNOWN: &[&str] = &[
     "bool",
+    "boosting",
     "constant_score",
+    "dis_max",
     "exists",
     "ids",
     "match",
@@ -96,7 +102,9 @@ pub(crate) enum Query {
     Ids(IdsQuery),
     Prefix(PrefixQuery),
     Bool(BoolQuery),
+    Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
+    DisMax(DisMaxQuery),
 }
 
 impl Query {
@@ -118,7 +126,9 @@ impl Query {
             Self::Ids(query) => &query.common,
             Self::Prefix(query) => &query.common,
             Self::Bool(query) => &query.common,
+            Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
+            Self::DisMax(query) => &query.common,
         }
     }
 
@@ -127,7 +137,12 @@ impl Query {
         visit(self);
         match self {
             Self::Bool(query) => query.clauses().for_each(|clause| clause.walk(visit)),
+            Self::Boosting(query) => {
+                query.positive.walk(visit);
+                query.negative.walk(visit);
+            }
             Self::ConstantScore(query) => query.filter.walk(visit),
+            Self::DisMax(query) => query.queries.iter().for_each(|clause| clause.walk(visit)),
             _ => {}
         }
     }
@@ -193,6 +208,8 @@ impl Parser {
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
+            "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),
         })
