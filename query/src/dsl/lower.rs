@@ -5,9 +5,11 @@
 //! whether it scores at all, so that the expression alone says everything the scan needs.
 //! ANDs and ORs are balanced trees: a thousand clauses are ten levels, not a thousand.
 
+use std::sync::Arc;
+
 use datafusion::logical_expr::{Expr, not};
 
-use super::query::{BoolQuery, Query};
+use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, Query};
 use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.
@@ -47,17 +49,30 @@ fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
             let clauses = query.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
             combined(Combine::DisMax(query.tie_breaker), clauses)
         }
+        Query::FunctionScore(query) => function_score(query, boost, scored),
         other => leaf(Leaf::new(other.clone(), boost, scored)),
     }
+}
+
+fn function_score(query: &Arc<FunctionScoreQuery>, boost: f32, scored: bool) -> Expr {
+    let combination = &query.combination;
+    if !scored && combination.min_score.is_none() {
+        return expression(&query.query, boost, false);
+    }
+    let base_scores = combination.boost_mode != BoostMode::Replace;
+    let mut clauses = vec![expression(&query.query, boost, base_scores)];
+    let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
+    clauses.extend(filters.map(|filter| expression(filter, 1.0, false)));
+    combined(Combine::FunctionScore(Arc::clone(query)), clauses)
 }
 
 fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
     let none = || leaf(Leaf::new(Query::MatchNone(Default::default()), 1.0, false));
     if query.clauses().next().is_none() {
-        return match query.required_should() {
-            0 => leaf(Leaf::new(Query::match_all(), boost, scored)),
-            _ => none(),
-        };
+        return leaf(Leaf::new(Query::match_all(), boost, scored));
+    }
+    if query.is_negative() && query.unadjusted {
+        return none();
     }
     let mut parts: Vec<Expr> = Vec::new();
     parts.extend(query.must.iter().map(|clause| expression(clause, boost, scored)));

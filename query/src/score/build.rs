@@ -7,6 +7,7 @@ use tantivy::postings::Postings;
 use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
+use super::function_score::{Applied, FunctionScore};
 use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
@@ -55,6 +56,16 @@ pub(crate) fn scorer<'a>(
         Prepared::Boosting { positive, negative, factor } => {
             let positive = scorer(positive, inverted, rows)?;
             Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factor))
+        }
+        Prepared::FunctionScore { base, functions, combination, place, failure } => {
+            let base = scorer(base, inverted, rows)?;
+            let mut applied = Vec::with_capacity(functions.len());
+            for function in functions {
+                let filter =
+                    function.filter.as_ref().map(|filter| scorer(filter, inverted, rows)).transpose()?;
+                applied.push(Applied::new(&function.function, filter, function.weight, place));
+            }
+            Box::new(FunctionScore::new(base, applied, *combination, failure))
         }
         Prepared::DisMax(tie_breaker, parts) => {
             let mut parts = matching_parts(parts, inverted, rows)?;
@@ -135,6 +146,10 @@ pub(crate) fn known_count(
         Prepared::Constant(_, part) | Prepared::Boosting { positive: part, .. } => {
             known_count(part, inverted, rows, deleted)?
         }
+        Prepared::FunctionScore { base, combination, .. } => match combination.min_score {
+            None => known_count(base, inverted, rows, deleted)?,
+            Some(_) => None,
+        },
         Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
         Prepared::And(parts) => {
             // Optional clauses only score: the count is that of the one that decides.

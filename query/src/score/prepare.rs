@@ -11,8 +11,11 @@ use roaring::RoaringBitmap;
 
 use super::bm25::Bm25;
 use super::build;
+use super::function_score::{Failure, Place, RowFunction};
+use super::geo;
 use super::reader::{Inverted, SegmentReader};
-use crate::error::Result;
+use crate::dsl::query::Combination;
+use crate::error::{Error, Result};
 use crate::table::keys::{for_each_number, for_each_string};
 use crate::table::node::{ExactValue, Node, Weight};
 
@@ -83,6 +86,51 @@ pub(crate) enum Prepared {
     },
     /// Any of them, with the best score and a share of the others.
     DisMax(f32, Vec<Prepared>),
+    /// This, with scores combined with functions.
+    FunctionScore {
+        /// What matches.
+        base: Box<Prepared>,
+        /// The functions.
+        functions: Vec<PreparedFunction>,
+        /// How scores and functions are combined.
+        combination: Combination,
+        /// Where functions are evaluated.
+        place: Place,
+        /// The error of a row on which a function failed.
+        failure: Failure,
+    },
+}
+
+/// A function of a row, where a filter lets it apply.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedFunction {
+    /// Rows to which it applies; all where absent.
+    pub filter: Option<Prepared>,
+    /// The function.
+    pub function: RowFunction,
+    /// Factor of its value.
+    pub weight: Option<f32>,
+}
+
+impl Prepared {
+    /// Takes the error that ended a pass, if one did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        match self {
+            Self::And(parts) | Self::AtLeast(_, parts) | Self::DisMax(_, parts) => {
+                parts.iter().find_map(Self::failure)
+            }
+            Self::Not(part) | Self::Constant(_, part) => part.failure(),
+            Self::Boosting { positive, negative, .. } => positive.failure().or_else(|| negative.failure()),
+            Self::FunctionScore { base, functions, failure, .. } => {
+                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
+                failure
+                    .take()
+                    .or_else(|| base.failure())
+                    .or_else(|| filters.into_iter().find_map(Self::failure))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Everything that preparing needs of one segment.
@@ -90,6 +138,8 @@ pub(crate) enum Prepared {
 pub(crate) struct Source {
     /// Number of the segment in its table.
     pub number: u32,
+    /// Number of its shard in the index.
+    pub shard: u32,
     /// The segment.
     pub reader: Arc<dyn SegmentReader>,
     /// Its inverted index.
@@ -181,6 +231,28 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             negative: Box::new(prepare(negative, source, among)?),
             factor: *factor,
         },
+        Node::FunctionScore { base, functions, combination } => {
+            let mut prepared = Vec::with_capacity(functions.len());
+            for function in functions {
+                let filter =
+                    function.filter.as_ref().map(|filter| prepare(filter, source, among)).transpose()?;
+                let (function, weight) = (function.function.clone(), function.weight);
+                prepared.push(PreparedFunction { filter, function, weight });
+            }
+            let place =
+                Place { reader: Arc::clone(&source.reader), segment: source.number, shard: source.shard };
+            Prepared::FunctionScore {
+                base: Box::new(prepare(base, source, among)?),
+                functions: prepared,
+                combination: *combination,
+                place,
+                failure: Failure::default(),
+            }
+        }
+        Node::Within { column, area, weight } => {
+            let rows = geo::rows_in(source, *column, area, among)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
         Node::DisMax(tie_breaker, parts) => {
             Prepared::DisMax(*tie_breaker, prepare_all(parts, source, among)?)
         }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, Operator};
 
+use crate::dsl::query::FunctionScoreQuery;
+
 use super::leaf::{Combine, CombineFunction, Leaf, LeafFunction};
 
 /// What a row must fulfil, still independent of any index.
@@ -26,6 +28,9 @@ pub(crate) enum Predicate {
     Boosting(f32, Box<Predicate>, Box<Predicate>),
     /// Any of them; the best score counts, the others by a share.
     DisMax(f32, Vec<Predicate>),
+    /// The first, with scores combined with functions; the others are the filters of those functions
+    /// that have one.
+    FunctionScore(Arc<FunctionScoreQuery>, Box<Predicate>, Vec<Predicate>),
 }
 
 impl Predicate {
@@ -58,6 +63,10 @@ impl Predicate {
                         Some(Self::Boosting(*factor, Box::new(parts.pop()?), negative))
                     }
                     Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
+                    Combine::FunctionScore(query) => {
+                        let filters = parts.split_off(1.min(parts.len()));
+                        Some(Self::FunctionScore(Arc::clone(query), Box::new(parts.pop()?), filters))
+                    }
                 }
             }
             _ => None,
@@ -110,6 +119,11 @@ impl fmt::Display for Predicate {
             Self::Constant(score, part) => write!(f, "constant_score_{score}({part})"),
             Self::Boosting(factor, positive, negative) => {
                 write!(f, "boosting_{factor}({positive}, {negative})")
+            }
+            Self::FunctionScore(_, base, filters) => {
+                write!(f, "function_score({base}")?;
+                filters.iter().try_for_each(|filter| write!(f, ", {filter}"))?;
+                f.write_str(")")
             }
             Self::DisMax(tie_breaker, parts) => {
                 write!(f, "dis_max_{tie_breaker}")?;

@@ -6,6 +6,8 @@
 
 mod exists;
 mod full_text;
+mod function_score;
+mod geo;
 mod prefix;
 mod range;
 mod term;
@@ -98,6 +100,7 @@ impl<'a> Resolver<'a> {
                 return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));
             }
             Predicate::DisMax(tie_breaker, parts) => Node::DisMax(*tie_breaker, self.nodes(parts)?),
+            Predicate::FunctionScore(query, base, filters) => self.function_score(query, base, filters)?,
         })
     }
 
@@ -120,9 +123,14 @@ impl<'a> Resolver<'a> {
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
             Query::Prefix(query) => self.prefix(query, weight),
-            Query::Bool(_) | Query::Boosting(_) | Query::ConstantScore(_) | Query::DisMax(_) => {
-                Err(Error::Execution("a compound clause came as a leaf".to_owned()))
-            }
+            Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
+            Query::GeoDistance(query) => self.geo_distance(query, weight),
+            Query::GeoPolygon(query) => self.geo_polygon(query, weight),
+            Query::Bool(_)
+            | Query::Boosting(_)
+            | Query::ConstantScore(_)
+            | Query::DisMax(_)
+            | Query::FunctionScore(_) => Err(Error::Execution("a compound clause came as a leaf".to_owned())),
         }
     }
 

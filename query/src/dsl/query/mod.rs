@@ -9,6 +9,11 @@ mod boosting;
 mod constant_score;
 mod dis_max;
 mod exists;
+mod function_score;
+pub(crate) mod geo;
+mod geo_bounding_box;
+mod geo_distance;
+mod geo_polygon;
 mod ids;
 mod match_;
 mod match_all;
@@ -16,6 +21,9 @@ mod prefix;
 mod range;
 mod term;
 mod terms;
+mod wrapper;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -27,6 +35,13 @@ pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
 pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
+pub(crate) use function_score::{
+    BoostMode, Combination, Decay, DecayShape, FieldValueFactor, Function, FunctionScoreQuery, Modifier,
+    MultiValueMode, RandomScore, ScoreMode, double, java_hash,
+};
+pub(crate) use geo_bounding_box::GeoBoundingBoxQuery;
+pub(crate) use geo_distance::GeoDistanceQuery;
+pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
@@ -47,6 +62,10 @@ const KNOWN: &[&str] = &[
     "constant_score",
     "dis_max",
     "exists",
+    "function_score",
+    "geo_bounding_box",
+    "geo_distance",
+    "geo_polygon",
     "ids",
     "match",
     "match_all",
@@ -55,6 +74,35 @@ const KNOWN: &[&str] = &[
     "range",
     "term",
     "terms",
+    "wrapper",
+];
+
+/// Names of the queries of OpenSearch that this server does not have.
+const UNSUPPORTED: &[&str] = &[
+    "distance_feature",
+    "geo_shape",
+    "has_child",
+    "has_parent",
+    "hybrid",
+    "intervals",
+    "knn",
+    "more_like_this",
+    "neural",
+    "parent_id",
+    "percolate",
+    "rank_feature",
+    "script",
+    "script_score",
+    "span_containing",
+    "span_first",
+    "span_multi",
+    "span_near",
+    "span_not",
+    "span_or",
+    "span_term",
+    "span_within",
+    "terms_set",
+    "xy_shape",
 ];
 
 /// What every clause may carry.
@@ -105,6 +153,10 @@ pub(crate) enum Query {
     Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
     DisMax(DisMaxQuery),
+    FunctionScore(Arc<FunctionScoreQuery>),
+    GeoBoundingBox(GeoBoundingBoxQuery),
+    GeoDistance(GeoDistanceQuery),
+    GeoPolygon(GeoPolygonQuery),
 }
 
 impl Query {
@@ -129,6 +181,10 @@ impl Query {
             Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
             Self::DisMax(query) => &query.common,
+            Self::FunctionScore(query) => &query.common,
+            Self::GeoBoundingBox(query) => &query.common,
+            Self::GeoDistance(query) => &query.common,
+            Self::GeoPolygon(query) => &query.common,
         }
     }
 
@@ -143,6 +199,11 @@ impl Query {
             }
             Self::ConstantScore(query) => query.filter.walk(visit),
             Self::DisMax(query) => query.queries.iter().for_each(|clause| clause.walk(visit)),
+            Self::FunctionScore(query) => {
+                query.query.walk(visit);
+                let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
+                filters.into_iter().for_each(|filter| filter.walk(visit));
+            }
             _ => {}
         }
     }
@@ -191,6 +252,9 @@ impl Parser {
     }
 
     fn named(&mut self, name: &str, body: &Value) -> Result<Query> {
+        if UNSUPPORTED.contains(&name) {
+            return Err(Error::Parsing(format!("[{name}] query is not supported by this server")));
+        }
         if !KNOWN.contains(&name) {
             return Err(Error::UnknownQuery {
                 reason: format!("unknown query [{name}]{}", json::did_you_mean(name, KNOWN)),
@@ -210,6 +274,11 @@ impl Parser {
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
             "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
             "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
+            "function_score" => Query::FunctionScore(Arc::new(FunctionScoreQuery::parse(self, fields)?)),
+            "geo_bounding_box" => Query::GeoBoundingBox(GeoBoundingBoxQuery::parse(fields)?),
+            "geo_distance" => Query::GeoDistance(GeoDistanceQuery::parse(fields)?),
+            "geo_polygon" => Query::GeoPolygon(GeoPolygonQuery::parse(fields)?),
+            "wrapper" => wrapper::parse(self, fields)?,
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),
         })

@@ -146,6 +146,7 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
     let source = Source {
         number: 0,
+        shard: 0,
         inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).unwrap(),
         reader,
         functions: Arc::default(),
