@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, not};
 
-use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, Query};
+use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
 use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.
@@ -48,6 +48,10 @@ fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
         Query::DisMax(query) => {
             let clauses = query.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
             combined(Combine::DisMax(query.tie_breaker), clauses)
+        }
+        Query::Nested(query) => {
+            let scored = scored && query.score_mode != NestedScore::None;
+            combined(Combine::Nested(Arc::clone(query)), vec![expression(&query.query, boost, scored)])
         }
         Query::FunctionScore(query) => function_score(query, boost, scored),
         other => leaf(Leaf::new(other.clone(), boost, scored)),

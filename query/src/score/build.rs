@@ -9,6 +9,7 @@ use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
 use super::function_score::{Applied, FunctionScore};
 use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
+use super::nested;
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
 use super::{BoxScorer, END};
@@ -67,6 +68,7 @@ pub(crate) fn scorer<'a>(
             }
             Box::new(FunctionScore::new(base, applied, *combination, failure))
         }
+        Prepared::Nested(prepared) => nested::scorer(prepared)?,
         Prepared::DisMax(tie_breaker, parts) => {
             let mut parts = matching_parts(parts, inverted, rows)?;
             match parts.len() {
@@ -172,7 +174,7 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::AtLeast(..) | Prepared::DisMax(..) => None,
+        Prepared::AtLeast(..) | Prepared::DisMax(..) | Prepared::Nested(_) => None,
     })
 }
 

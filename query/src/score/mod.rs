@@ -14,6 +14,7 @@ pub(crate) mod disjunction_max;
 pub(crate) mod function_score;
 pub(crate) mod geo;
 pub(crate) mod leaves;
+pub(crate) mod nested;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod values;

@@ -13,6 +13,7 @@ use super::bm25::Bm25;
 use super::build;
 use super::function_score::{Failure, Place, RowFunction};
 use super::geo;
+use super::nested::{PreparedNested, prepare_nested};
 use super::reader::{Inverted, SegmentReader};
 use crate::dsl::query::Combination;
 use crate::error::{Error, Result};
@@ -99,6 +100,8 @@ pub(crate) enum Prepared {
         /// The error of a row on which a function failed.
         failure: Failure,
     },
+    /// Rows with elements that match.
+    Nested(Box<PreparedNested>),
 }
 
 /// A function of a row, where a filter lets it apply.
@@ -128,6 +131,7 @@ impl Prepared {
                     .or_else(|| base.failure())
                     .or_else(|| filters.into_iter().find_map(Self::failure))
             }
+            Self::Nested(nested) => nested.inner.failure(),
             _ => None,
         }
     }
@@ -249,6 +253,7 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
                 failure: Failure::default(),
             }
         }
+        Node::Nested(node) => prepare_nested(node, source, among)?,
         Node::Within { column, area, weight } => {
             let rows = geo::rows_in(source, *column, area, among)?;
             Prepared::Rows(Arc::new(rows), flat(*weight))

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::ROW;
 use crate::dsl::query::geo::GeoPoint;
-use crate::dsl::query::{FunctionScoreQuery, Query};
+use crate::dsl::query::{FunctionScoreQuery, NestedQuery, Query};
 
 /// A leaf clause with what it adds to the score.
 #[derive(Clone, Debug)]
@@ -56,6 +56,7 @@ impl Leaf {
             Query::GeoBoundingBox(_) => "geo_bounding_box",
             Query::GeoDistance(_) => "geo_distance",
             Query::GeoPolygon(_) => "geo_polygon",
+            Query::Nested(_) => "nested",
         }
     }
 }
@@ -73,7 +74,8 @@ impl fmt::Display for Leaf {
             | Query::Boosting(_)
             | Query::ConstantScore(_)
             | Query::DisMax(_)
-            | Query::FunctionScore(_) => {}
+            | Query::FunctionScore(_)
+            | Query::Nested(_) => {}
             Query::GeoBoundingBox(query) => {
                 let bounds = &query.bounds;
                 write!(
@@ -194,6 +196,8 @@ pub(crate) enum Combine {
     /// The first clause matches, with its score combined with functions; the others are the filters of
     /// those functions that have one.
     FunctionScore(Arc<FunctionScoreQuery>),
+    /// The one clause matches an element of a nested path.
+    Nested(Arc<NestedQuery>),
 }
 
 /// The function that combines clauses where AND, OR and NOT cannot say it.
@@ -259,6 +263,7 @@ pub(crate) fn combined(combine: Combine, clauses: Vec<Expr>) -> Expr {
         Combine::Boosting(factor) => format!("boosting_{factor}"),
         Combine::DisMax(tie_breaker) => format!("dis_max_{tie_breaker}"),
         Combine::FunctionScore(_) => "function_score".to_owned(),
+        Combine::Nested(query) => format!("nested_{}", query.path),
     };
     let identity = format!("{combine:?}");
     let signature = Signature::variadic_any(Volatility::Immutable);

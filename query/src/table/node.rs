@@ -10,6 +10,7 @@ use roaring::RoaringBitmap;
 use crate::dsl::query::Combination;
 use crate::score::function_score::RowFunction;
 use crate::score::geo::Area;
+use crate::score::nested::NestedNode;
 
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,6 +169,8 @@ pub(crate) enum Node {
         /// How scores and functions are combined.
         combination: Combination,
     },
+    /// Rows with elements of a nested path that match.
+    Nested(Box<NestedNode>),
     /// Rows with a point in an area.
     Within {
         /// Column.
@@ -211,6 +214,7 @@ impl Node {
             }
             Node::Not(part) | Node::Constant(_, part) => part.reads_columns(),
             Node::Boosting { positive, negative, .. } => positive.reads_columns() || negative.reads_columns(),
+            Node::Nested(nested) => nested.inner.reads_columns(),
             Node::FunctionScore { base, functions, .. } => {
                 let filters = functions.iter().filter_map(|function| function.filter.as_ref());
                 base.reads_columns() || filters.into_iter().any(Node::reads_columns)
@@ -227,6 +231,7 @@ impl Node {
             }
             Node::Not(part) | Node::Constant(_, part) => part.scores_decide(),
             Node::Boosting { positive, negative, .. } => positive.scores_decide() || negative.scores_decide(),
+            Node::Nested(nested) => nested.inner.scores_decide(),
             Node::FunctionScore { base, functions, combination } => {
                 let filters = functions.iter().filter_map(|function| function.filter.as_ref());
                 combination.min_score.is_some()
@@ -243,6 +248,8 @@ impl Node {
 pub(crate) struct TermStatistics {
     /// Field.
     pub path: PathId,
+    /// Nested path whose elements are counted; documents where absent.
+    pub nested: Option<PathId>,
     /// Field's name, which joins statistics over several indices.
     pub field: Arc<str>,
     /// The term.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, Operator};
 
-use crate::dsl::query::FunctionScoreQuery;
+use crate::dsl::query::{FunctionScoreQuery, NestedQuery};
 
 use super::leaf::{Combine, CombineFunction, Leaf, LeafFunction};
 
@@ -31,6 +31,8 @@ pub(crate) enum Predicate {
     /// The first, with scores combined with functions; the others are the filters of those functions
     /// that have one.
     FunctionScore(Arc<FunctionScoreQuery>, Box<Predicate>, Vec<Predicate>),
+    /// Some element of a nested path fulfils this.
+    Nested(Arc<NestedQuery>, Box<Predicate>),
 }
 
 impl Predicate {
@@ -63,6 +65,7 @@ impl Predicate {
                         Some(Self::Boosting(*factor, Box::new(parts.pop()?), negative))
                     }
                     Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
+                    Combine::Nested(query) => Some(Self::Nested(Arc::clone(query), Box::new(parts.pop()?))),
                     Combine::FunctionScore(query) => {
                         let filters = parts.split_off(1.min(parts.len()));
                         Some(Self::FunctionScore(Arc::clone(query), Box::new(parts.pop()?), filters))
@@ -120,6 +123,7 @@ impl fmt::Display for Predicate {
             Self::Boosting(factor, positive, negative) => {
                 write!(f, "boosting_{factor}({positive}, {negative})")
             }
+            Self::Nested(query, inner) => write!(f, "nested({}: {inner})", query.path),
             Self::FunctionScore(_, base, filters) => {
                 write!(f, "function_score({base}")?;
                 filters.iter().try_for_each(|filter| write!(f, ", {filter}"))?;

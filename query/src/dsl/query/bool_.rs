@@ -57,7 +57,19 @@ impl BoolQuery {
     }
 
     /// Iterates over all clauses.
-    pub(crate) fn clauses(parser: &mut Parser, key: &str, value: &Value) -> Result<Vec<Query>> {
+    pub(crate) fn clauses(&self) -> impl Iterator<Item = &Query> {
+        self.must.iter().chain(&self.filter).chain(&self.should).chain(&self.must_not)
+    }
+
+    /// Computes how many of `should` must match.
+    pub(crate) fn required_should(&self) -> usize {
+        let alone = !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty();
+        let asked = self.minimum_should_match.as_ref().map_or(0, |spec| spec.required(self.should.len()));
+        asked.max(usize::from(alone))
+    }
+}
+
+fn clauses(parser: &mut Parser, key: &str, value: &Value) -> Result<Vec<Query>> {
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Object(_) => Ok(vec![parser.query(value).map_err(|error| within(key, error))?]),

@@ -17,6 +17,7 @@ mod geo_polygon;
 mod ids;
 mod match_;
 mod match_all;
+mod nested;
 mod prefix;
 mod range;
 mod term;
@@ -45,10 +46,11 @@ pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
+pub(crate) use nested::{NestedQuery, NestedScore};
 pub(crate) use prefix::PrefixQuery;
 pub(crate) use range::{Bound, RangeQuery};
 pub(crate) use term::TermQuery;
-pub(crate) use terms::TermsQuery;
+pub(crate) use terms::{TermsLookup, TermsQuery};
 
 /// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
@@ -70,6 +72,7 @@ const KNOWN: &[&str] = &[
     "match",
     "match_all",
     "match_none",
+    "nested",
     "prefix",
     "range",
     "term",
@@ -157,6 +160,7 @@ pub(crate) enum Query {
     GeoBoundingBox(GeoBoundingBoxQuery),
     GeoDistance(GeoDistanceQuery),
     GeoPolygon(GeoPolygonQuery),
+    Nested(Arc<NestedQuery>),
 }
 
 impl Query {
@@ -185,6 +189,7 @@ impl Query {
             Self::GeoBoundingBox(query) => &query.common,
             Self::GeoDistance(query) => &query.common,
             Self::GeoPolygon(query) => &query.common,
+            Self::Nested(query) => &query.common,
         }
     }
 
@@ -199,10 +204,38 @@ impl Query {
             }
             Self::ConstantScore(query) => query.filter.walk(visit),
             Self::DisMax(query) => query.queries.iter().for_each(|clause| clause.walk(visit)),
+            Self::Nested(query) => query.query.walk(visit),
             Self::FunctionScore(query) => {
                 query.query.walk(visit);
                 let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
                 filters.into_iter().for_each(|filter| filter.walk(visit));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Query {
+    /// Calls `visit` for this clause and all below it, to change them.
+    pub(crate) fn walk_mut(&mut self, visit: &mut dyn FnMut(&mut Query)) {
+        visit(self);
+        match self {
+            Self::Bool(query) => {
+                let lists = [&mut query.must, &mut query.filter, &mut query.should, &mut query.must_not];
+                lists.into_iter().flatten().for_each(|clause| clause.walk_mut(visit));
+            }
+            Self::Boosting(query) => {
+                query.positive.walk_mut(visit);
+                query.negative.walk_mut(visit);
+            }
+            Self::ConstantScore(query) => query.filter.walk_mut(visit),
+            Self::DisMax(query) => query.queries.iter_mut().for_each(|clause| clause.walk_mut(visit)),
+            Self::Nested(query) => Arc::make_mut(query).query.walk_mut(visit),
+            Self::FunctionScore(query) => {
+                let query = Arc::make_mut(query);
+                query.query.walk_mut(visit);
+                let filters = query.functions.iter_mut().filter_map(|function| function.filter.as_mut());
+                filters.into_iter().for_each(|filter| filter.walk_mut(visit));
             }
             _ => {}
         }
@@ -278,6 +311,7 @@ impl Parser {
             "geo_bounding_box" => Query::GeoBoundingBox(GeoBoundingBoxQuery::parse(fields)?),
             "geo_distance" => Query::GeoDistance(GeoDistanceQuery::parse(fields)?),
             "geo_polygon" => Query::GeoPolygon(GeoPolygonQuery::parse(fields)?),
+            "nested" => Query::Nested(Arc::new(NestedQuery::parse(self, fields)?)),
             "wrapper" => wrapper::parse(self, fields)?,
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),

@@ -71,9 +71,7 @@ impl NestedScore {
             "max" => Self::Max,
             "none" => Self::None,
             _ => {
-                return Err(Error::IllegalArgument(format!(
-                    "No score mode for child query [{text}] found"
-                )));
+                return Err(Error::IllegalArgument(format!("No score mode for child query [{text}] found")));
             }
         })
     }
