@@ -82,7 +82,7 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let reader = Arc::clone(&segment.reader);
+        let (reader, shard) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
@@ -94,7 +94,7 @@ pub(crate) async fn matched_queries(
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, reader, inverted, functions: Arc::default() };
+                let source = Source { number, shard, reader, inverted, functions: Arc::default() };
                 let rows_of = |node| {
                     let prepared = prepare(node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)

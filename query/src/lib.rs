@@ -11,6 +11,7 @@ mod delete_by_query;
 mod dsl;
 mod error;
 mod fetch;
+mod lookup;
 mod order;
 mod params;
 mod plan;

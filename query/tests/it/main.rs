@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod answers;
+mod compound;
 mod delete_by_query;
 mod fixture;
+mod nested;
 mod property;
 mod robustness;
 mod scroll;

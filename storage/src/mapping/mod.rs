@@ -41,6 +41,7 @@ pub use coerce::parse_ip_range;
 pub(crate) use coerce::{Cause, Token};
 pub use date::DateFormat;
 pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
+pub use geo::parse_point;
 pub(crate) use rules::NullValue;
 pub(crate) use spec::Dynamic;
 pub(crate) use template::Seen;
