@@ -133,18 +133,21 @@ impl MarkedField<'_> {
                     return Ok(Vec::new());
                 }
                 let text = values().collect::<Vec<_>>().join(&SEPARATOR);
-                let counted = has_offsets(field);
                 let unlimited = options.max_analyzer_offset.is_none_or(|limit| limit > most as i64);
-                if unlimited && !counted && text.len() > most {
+                if unlimited && !has_offsets(field) && text.len() > most {
                     return Err(too_long(
                         &row,
                         "For large texts, indexing with offsets or term vectors is recommended!",
                     ));
                 }
-                Ok(unified::highlight(&query, &text, tokenizer, options, counted))
+                Ok(unified::highlight(&query, &text, tokenizer, options))
             }
             Kind::Plain(fragmenter) => {
-                let values: Vec<Vec<u16>> = values().collect();
+                let mut values: Vec<Vec<u16>> = values().collect();
+                let limit = options.max_analyzer_offset.filter(|limit| *limit <= most as i64);
+                if let Some(limit) = limit {
+                    values.iter_mut().for_each(|value| value.truncate(limit as usize));
+                }
                 if values.iter().any(|value| value.len() > most) {
                     return Err(too_long(
                         &id,

@@ -45,8 +45,8 @@ impl<'a> Tokenizer<'a> {
         matches!(self, Self::Analyzer(_))
     }
 
-    /// Lists the tokens of a text, whose values are separated by [`SEPARATOR`]. Tokens that start behind
-    /// `limit` are left out.
+    /// Lists the tokens of a text, whose values are separated by [`SEPARATOR`]. Of each value, tokens
+    /// that start behind `limit` are left out.
     pub(super) fn tokens(self, text: &[u16], limit: Option<i64>) -> Vec<Token> {
         let mut tokens: Vec<Token> = Vec::new();
         let mut base = 0;
@@ -56,7 +56,7 @@ impl<'a> Tokenizer<'a> {
             let mut next_position = first_position;
             let mut add = |term: &str, position: u32, start: usize, end: usize| {
                 next_position = next_position.max(first_position + position + 1);
-                if limit.is_none_or(|limit| (base + start) as i64 <= limit) {
+                if limit.is_none_or(|limit| start as i64 <= limit) {
                     tokens.push(Token {
                         term: term.to_owned(),
                         position: first_position + position,

@@ -59,11 +59,8 @@ impl<'a> Query<'a> {
         self.terms.is_empty() && self.patterns.is_empty() && self.phrases.is_empty()
     }
 
-    /// Lists the occurrences in a text, in order. `counted` says whether how often a term occurs is known.
-    fn occurrences(&self, tokens: &[Token], counted: bool) -> Vec<Occurrence> {
-        if self.phrases.is_empty() && !counted {
-            return self.simple(tokens);
-        }
+    /// Lists the occurrences in a text, in order.
+    fn occurrences(&self, tokens: &[Token]) -> Vec<Occurrence> {
         let anywhere = if self.phrases.is_empty() { &self.terms } else { &self.anywhere };
         let mut frequencies: HashMap<&str, u32> = HashMap::new();
         for token in tokens {
@@ -102,22 +99,6 @@ impl<'a> Query<'a> {
         found.sort_by_key(|occurrence| (occurrence.start, occurrence.end));
         found
     }
-
-    /// One pass over the tokens: the first that fits counts, how often is not known.
-    fn simple(&self, tokens: &[Token]) -> Vec<Occurrence> {
-        let mut found = Vec::new();
-        for token in tokens {
-            let term = match self.terms.get(token.term.as_str()) {
-                Some(_) => self.terms.range(..token.term.as_str()).count(),
-                None => match self.patterns.iter().position(|pattern| pattern.fits(&token.term)) {
-                    Some(at) => self.terms.len() + at,
-                    None => continue,
-                },
-            };
-            found.push(Occurrence { start: token.start, end: token.end, term, frequency: i32::MAX as u32 });
-        }
-        found
-    }
 }
 
 /// A place to be marked.
@@ -140,13 +121,12 @@ struct Passage {
     score: f32,
 }
 
-/// Marks up a text: the fragments in their order. `limit` bounds analysis.
+/// Marks up a text: the fragments in their order.
 pub(super) fn highlight(
     query: &Query<'_>,
     text: &[u16],
     tokenizer: Tokenizer<'_>,
     options: &Options,
-    counted: bool,
 ) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -155,7 +135,7 @@ pub(super) fn highlight(
     let whole = options.fragments == 0 || !tokenizer.cuts();
     let most = if options.fragments == 0 { usize::MAX } else { options.fragments };
     let breaks = Breaks::new(text, if whole { None } else { Some(options) });
-    let mut passages = best(query.occurrences(&tokens, counted), breaks, most, text.len());
+    let mut passages = best(query.occurrences(&tokens), breaks, most, text.len());
     if passages.is_empty() {
         passages.extend(no_match(text, options.no_match_size));
     }
@@ -320,6 +300,7 @@ impl<'a> Breaks<'a> {
 enum Cutter {
     /// At boundaries of one kind.
     Plain(Boundaries),
+    Sentences(Sentences),
     Bounded(Bounded),
 }
 
@@ -329,13 +310,13 @@ impl Cutter {
         match (options.scanner, usize::try_from(options.fragment_size)) {
             (Some(Scanner::Word), _) => Self::Plain(Boundaries::of(value, Unit::Word)),
             (_, Ok(size)) if size > 0 => Self::Bounded(Bounded {
-                sentences: Boundaries::of(value, Unit::Sentence),
+                sentences: Sentences::of(value),
                 words: Boundaries::of(value, Unit::Word),
                 size,
                 window: None,
                 end: 0,
             }),
-            _ => Self::Plain(Boundaries::of(value, Unit::Sentence)),
+            _ => Self::Sentences(Sentences::of(value)),
         }
     }
 
@@ -345,14 +326,43 @@ impl Cutter {
                 boundaries.preceding(place + 1).unwrap_or(0),
                 boundaries.following(place).unwrap_or(place),
             ),
+            Self::Sentences(sentences) => {
+                (sentences.preceding(place + 1), sentences.following(place).unwrap_or(place))
+            }
             Self::Bounded(bounded) => bounded.around(place),
         }
     }
 }
 
+/// The sentences of a value as the JDK's iterator finds them when it is asked in the midst: from the
+/// place where it last was, or else from where it is sure of a boundary.
+struct Sentences {
+    boundaries: Boundaries,
+    known: Option<usize>,
+}
+
+impl Sentences {
+    fn of(value: &[u16]) -> Self {
+        Self { boundaries: Boundaries::of(value, Unit::Sentence), known: None }
+    }
+
+    fn preceding(&mut self, position: usize) -> usize {
+        let known = self.known.filter(|known| *known < position);
+        let known = known.or_else(|| self.boundaries.resumption(position)).unwrap_or(0);
+        let found = self.boundaries.preceding(position).unwrap_or(0).max(known);
+        self.known = Some(found);
+        found
+    }
+
+    fn following(&mut self, position: usize) -> Option<usize> {
+        self.known = self.boundaries.following(position);
+        self.known
+    }
+}
+
 /// Sentences, gathered to a length, or cut at words where they are longer.
 struct Bounded {
-    sentences: Boundaries,
+    sentences: Sentences,
     words: Boundaries,
     size: usize,
     /// The sentences at hand.
@@ -367,7 +377,7 @@ impl Bounded {
         let (mut start, end) = match self.window {
             Some((from, to)) if offset > from && offset < to => (self.end, to),
             _ => {
-                let start = self.sentences.preceding(offset).unwrap_or(0);
+                let start = self.sentences.preceding(offset);
                 let mut end = self.sentences.following(place).unwrap_or(place);
                 while end - start < self.size {
                     match self.sentences.following(end) {

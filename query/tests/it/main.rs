@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod answers;
+mod collapse;
 mod delete_by_query;
+mod fields;
 mod fixture;
+mod highlight;
 mod property;
 mod robustness;
 mod scroll;

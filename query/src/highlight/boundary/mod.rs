@@ -21,30 +21,44 @@ pub(crate) enum Unit {
 
 /// The boundaries of a text, its start and its end included.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Boundaries(Vec<usize>);
+pub(crate) struct Boundaries {
+    places: Vec<usize>,
+    /// Places that the JDK takes for boundaries of sentences when it looks for one backwards, each with
+    /// the place that it must have passed. A full stop is one where what follows can only begin a
+    /// sentence, though the sentence may go on when read forwards.
+    resumptions: Vec<(usize, usize)>,
+}
 
 impl Boundaries {
     /// Cuts a text.
     pub(crate) fn of(text: &[u16], unit: Unit) -> Self {
         let mut boundaries = vec![0];
+        let mut resumptions = Vec::new();
         match unit {
-            Unit::Sentence => sentence::boundaries(text, &mut boundaries),
+            Unit::Sentence => sentence::boundaries(text, &mut boundaries, &mut resumptions),
             Unit::Word => word::boundaries(text, &mut boundaries),
             Unit::Whole if text.is_empty() => {}
             Unit::Whole => boundaries.push(text.len()),
         }
-        Self(boundaries)
+        Self { places: boundaries, resumptions }
     }
 
     /// Returns the first boundary behind a position.
     pub(crate) fn following(&self, position: usize) -> Option<usize> {
-        self.0.get(self.0.partition_point(|boundary| *boundary <= position)).copied()
+        self.places.get(self.places.partition_point(|boundary| *boundary <= position)).copied()
     }
 
     /// Returns the last boundary before a position.
     pub(crate) fn preceding(&self, position: usize) -> Option<usize> {
-        let at = self.0.partition_point(|boundary| *boundary < position);
-        at.checked_sub(1).and_then(|at| self.0.get(at)).copied()
+        let at = self.places.partition_point(|boundary| *boundary < position);
+        at.checked_sub(1).and_then(|at| self.places.get(at)).copied()
+    }
+
+    /// Returns where a search backwards from a position for a sentence's boundary goes on forwards, if
+    /// that is none.
+    pub(crate) fn resumption(&self, position: usize) -> Option<usize> {
+        let at = self.resumptions.partition_point(|(_, passed)| *passed < position);
+        at.checked_sub(1).and_then(|at| self.resumptions.get(at)).map(|(place, _)| *place)
     }
 }
 

@@ -51,7 +51,11 @@ enum State {
     },
 }
 
-pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>) {
+pub(super) fn boundaries(
+    text: &[u16],
+    boundaries: &mut Vec<usize>,
+    resumptions: &mut Vec<(usize, usize)>,
+) {
     let cells = cells(text, part);
     let mut at = 0;
     while at < cells.len() {
@@ -60,6 +64,30 @@ pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>) {
     }
     if boundaries.last() != Some(&text.len()) {
         boundaries.push(text.len());
+    }
+    resume(&cells, resumptions);
+}
+
+/// Finds full stops behind which come closing marks, white space, opening marks and what can begin a
+/// sentence, in this order and but for the last each or none.
+fn resume(cells: &[Cell<Part>], resumptions: &mut Vec<(usize, usize)>) {
+    use Part::{Closing, Danda, FullStop, Leading, Opening, Quote, Space};
+    let start = |at: usize| at.checked_sub(1).map_or(0, |before| cells[before].end);
+    // The last full stop, and how far what comes behind it got: marks, white space, opening marks.
+    let mut open: Option<(usize, u8)> = None;
+    for (at, cell) in cells.iter().enumerate() {
+        open = match (cell.class, open) {
+            (FullStop, _) => Some((at, 0)),
+            (Closing, Some((stop, 0))) => Some((stop, 0)),
+            (Quote, Some((stop, step))) => Some((stop, if step == 0 { 0 } else { 2 })),
+            (Space, Some((stop, 0 | 1))) => Some((stop, 1)),
+            (Opening, Some((stop, _))) => Some((stop, 2)),
+            (Leading | Danda, Some((stop, _))) => {
+                resumptions.push((start(stop), start(at)));
+                None
+            }
+            _ => None,
+        };
     }
 }
 
