@@ -270,6 +270,7 @@ pub(crate) async fn run(
             terminate_after: request.terminate_after,
             timeout_ms: None,
             now_ms: started_ms,
+            collapse: None,
         };
         let found = searcher.find(search).await?;
         if !found.failures.is_empty() {

@@ -59,6 +59,9 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
+    /// A part of the body is not what its parser takes.
+    #[error("{0}")]
+    XContentParse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -145,6 +148,7 @@ impl Error {
                 Kind::Unavailable => 503,
             },
             Self::Parsing(_)
+            | Self::XContentParse(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -166,6 +170,7 @@ impl Error {
         match self {
             Self::Storage(_) => "exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
+            Self::XContentParse(_) => "x_content_parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooManyClauses(_) => "too_many_clauses",

@@ -6,12 +6,14 @@
 //! [`plan`] builds scan, sort and limit around it, [`table`] evaluates the index predicate segment
 //! by segment with the scorers of [`score`], and [`fetch`] reads the sources of the final rows.
 
+mod collapse;
 mod compute;
 mod delete_by_query;
 mod dsl;
 mod error;
 mod fetch;
 mod lookup;
+mod highlight;
 mod order;
 mod params;
 mod plan;

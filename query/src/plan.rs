@@ -18,9 +18,13 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionConfig;
+use futures::StreamExt;
+use serde_json::Value;
 
+use crate::collapse::{GroupBy, Groups};
+use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::order::Order;
 use crate::score::collect::Address;
@@ -51,6 +55,8 @@ pub(crate) struct Shape<'a> {
     pub from: usize,
     /// Rows to return; with none the plan only counts.
     pub size: usize,
+    /// By what rows are grouped, if they are.
+    pub grouping: Option<&'a GroupBy>,
 }
 
 /// Rows of a search, in order.
@@ -62,6 +68,8 @@ pub(crate) struct FoundRows {
     pub scores: Vec<f32>,
     /// Addresses.
     pub addresses: Vec<Address>,
+    /// Values of the groups that rows are the best of, where matches are grouped.
+    pub groups: Vec<Value>,
 }
 
 impl Planner {
@@ -105,6 +113,10 @@ impl Planner {
         }
         columns.push(ident(SEGMENT));
         columns.push(ident(ROW));
+        if let Some(grouping) = shape.grouping {
+            columns.extend(grouping.keys().iter().map(|key| ident(&key.name)));
+            return Ok(plan.project(columns)?.build()?);
+        }
         let plan = plan
             .sort(shape.order.sort_expressions())?
             .limit(shape.from, Some(shape.size))?
@@ -126,6 +138,29 @@ impl Planner {
         }
         let batch = concat_batches(&schema, &batches)?;
         read(&batch, shape)
+    }
+
+    /// Runs a plan whose rows are grouped and returns the best row of each group.
+    pub(crate) async fn run_grouped(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        shape: &Shape<'_>,
+        grouping: &GroupBy,
+        compute: &Compute,
+    ) -> Result<FoundRows> {
+        let most = shape.from.saturating_add(shape.size);
+        let mut groups = Groups::new(grouping.clone(), shape.order, shape.scores, most, &plan.schema())?;
+        let mut batches = execute_stream(plan, self.state.task_ctx())?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            groups = compute
+                .run(move || {
+                    groups.add(&batch)?;
+                    Ok(groups)
+                })
+                .await?;
+        }
+        groups.finish(shape.from)
     }
 }
 
@@ -164,13 +199,13 @@ fn read(batch: &RecordBatch, shape: &Shape<'_>) -> Result<FoundRows> {
         .zip(rows.values())
         .map(|(segment, row)| Address { segment: *segment, row: *row })
         .collect();
-    Ok(FoundRows { keys, scores, addresses })
+    Ok(FoundRows { keys, scores, addresses, groups: Vec::new() })
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::physical_plan::displayable;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::compute::Compute;
@@ -194,7 +229,7 @@ mod tests {
         let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::single()));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()));
         let scores = order.by_score();
-        let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size };
+        let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size, grouping: None };
         let logical = planner.logical(table, &shape).unwrap();
         let physical = planner.physical(&logical).await.unwrap();
         let text =

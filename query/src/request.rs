@@ -3,15 +3,19 @@
 use millrace_storage::metadata::IndicesOptions;
 use serde_json::Value;
 
+use crate::collapse::GroupBy;
 use crate::dsl::body::{self, SearchBody, StoredFields, TrackHits};
+use crate::dsl::fields;
 use crate::dsl::json;
 use crate::dsl::sort;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::search::search_refused;
+use crate::table::TableSnapshot;
 
 /// Hits counted exactly where the request does not say.
-const TRACKED_HITS: u64 = 10_000;
+pub(crate) const TRACKED_HITS: u64 = 10_000;
 /// Longest that a scroll may be kept alive: `search.max_keep_alive`.
 #[derive(Clone, Debug)]
 pub(crate) struct LongestScroll {
@@ -113,6 +117,18 @@ impl SearchRequest {
         Ok(request)
     }
 
+    /// Returns by what matches are grouped, if they are.
+    pub(crate) fn grouping(&self, snapshot: &TableSnapshot) -> Result<Option<GroupBy>> {
+        let Some(collapse) = &self.body.collapse else { return Ok(None) };
+        if self.scroll_ms.is_some() {
+            return Err(search_refused("cannot use `collapse` in a scroll context"));
+        }
+        if self.body.search_after.is_some() {
+            return Err(search_refused("cannot use `collapse` in conjunction with `search_after`"));
+        }
+        GroupBy::new(collapse, snapshot).map(Some)
+    }
+
     fn check_scroll(&self, request_cache: Option<bool>) -> Result<()> {
         let body = &self.body;
         if self.scroll_ms.is_none() {
@@ -180,6 +196,9 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
     }
     if let Some(number) = params.integer("terminate_after")? {
         body.terminate_after = body::terminate_after(number)?;
+    }
+    if let Some(names) = params.list("docvalue_fields") {
+        body.docvalue_fields.extend(fields::named(names));
     }
     if let Some(names) = params.list("stored_fields") {
         body.stored_fields = Some(StoredFields::new(names)?);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
+use crate::fetch::phases::{Extras, Phases};
 use crate::order::number;
 
 /// One hit.
@@ -21,6 +22,10 @@ pub(crate) struct Hit {
     pub sort: Option<Value>,
     /// Names of matching clauses.
     pub matched_queries: Vec<String>,
+    /// Fields and highlights.
+    pub extras: Extras,
+    /// Hits below this one.
+    pub inner_hits: Vec<InnerHitList>,
 }
 
 /// Which parts of a hit are shown.
@@ -34,6 +39,30 @@ pub(crate) struct Shown {
     pub version: bool,
     /// Whether sequence number and primary term are shown.
     pub seq_no: bool,
+    /// What else is.
+    pub phases: Phases,
+}
+
+/// Hits with what is said of all of them.
+#[derive(Debug)]
+pub(crate) struct HitList {
+    /// Matches, and whether there are more; absent where not counted.
+    pub total: Option<(u64, bool)>,
+    /// Greatest score.
+    pub max_score: Option<f32>,
+    /// Hits in order.
+    pub hits: Vec<Hit>,
+}
+
+/// Hits below a hit.
+#[derive(Debug)]
+pub(crate) struct InnerHitList {
+    /// Name under which they are shown.
+    pub name: String,
+    /// They.
+    pub list: HitList,
+    /// Which parts of them are shown.
+    pub shown: Shown,
 }
 
 /// The answer of a search.
@@ -49,14 +78,10 @@ pub(crate) struct Answer {
     pub shards: u32,
     /// Shards that could not answer.
     pub failures: Vec<ShardFailure>,
-    /// Matches, and whether there are more; absent where not counted.
-    pub total: Option<(u64, bool)>,
-    /// Whether the total is a bare number.
+    /// Whether totals are bare numbers.
     pub total_as_int: bool,
-    /// Greatest score.
-    pub max_score: Option<f32>,
-    /// Hits in order.
-    pub hits: Vec<Hit>,
+    /// The hits.
+    pub list: HitList,
     /// Scroll to go on with.
     pub scroll_id: Option<String>,
 }
@@ -64,7 +89,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// Writes the answer.
     pub(crate) fn render(&self, shown: &Shown) -> Result<Bytes> {
-        let sources: usize = self.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
+        let sources: usize = self.list.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
         let mut out = Vec::with_capacity(512 + sources);
         out.push(b'{');
         if let Some(id) = &self.scroll_id {
@@ -76,33 +101,42 @@ impl Answer {
             member(&mut out, "terminated_early", &json!(early));
         }
         member(&mut out, "_shards", &shards_json(self.shards, &self.failures));
-        key(&mut out, "hits");
+        self.list.render(shown, self.total_as_int, &mut out)?;
+        out.push(b'}');
+        Ok(Bytes::from(out))
+    }
+}
+
+impl HitList {
+    /// Writes the member `hits`.
+    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
+        key(out, "hits");
         out.push(b'{');
-        match (self.total, self.total_as_int) {
-            (Some((total, _)), true) => member(&mut out, "total", &json!(total)),
-            (None, true) => member(&mut out, "total", &json!(-1)),
+        match (self.total, total_as_int) {
+            (Some((total, _)), true) => member(out, "total", &json!(total)),
+            (None, true) => member(out, "total", &json!(-1)),
             (Some((total, more)), false) => {
                 let relation = if more { "gte" } else { "eq" };
-                member(&mut out, "total", &json!({"value": total, "relation": relation}));
+                member(out, "total", &json!({"value": total, "relation": relation}));
             }
             (None, false) => {}
         }
-        member(&mut out, "max_score", &score_json(self.max_score));
-        key(&mut out, "hits");
+        member(out, "max_score", &score_json(self.max_score));
+        key(out, "hits");
         out.push(b'[');
         for (at, hit) in self.hits.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
             }
-            hit.render(shown, &mut out)?;
+            hit.render(shown, total_as_int, out)?;
         }
-        out.extend_from_slice(b"]}}");
-        Ok(Bytes::from(out))
+        out.extend_from_slice(b"]}");
+        Ok(())
     }
 }
 
 impl Hit {
-    fn render(&self, shown: &Shown, out: &mut Vec<u8>) -> Result<()> {
+    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
         out.push(b'{');
         member(out, "_index", &json!(self.index));
         member(out, "_type", &json!("_doc"));
@@ -140,11 +174,33 @@ impl Hit {
                 member(out, "_source", &filter.apply(source));
             }
         }
+        if !self.extras.fields.is_empty() {
+            key(out, "fields");
+            write(out, &self.extras.fields);
+        }
+        if !self.extras.highlight.is_empty() {
+            key(out, "highlight");
+            write(out, &self.extras.highlight);
+        }
         if let Some(sort) = &self.sort {
             member(out, "sort", sort);
         }
         if !self.matched_queries.is_empty() {
             member(out, "matched_queries", &json!(self.matched_queries));
+        }
+        if !self.inner_hits.is_empty() {
+            key(out, "inner_hits");
+            out.push(b'{');
+            for inner in &self.inner_hits {
+                if out.last() != Some(&b'{') {
+                    out.push(b',');
+                }
+                write(out, &inner.name);
+                out.extend_from_slice(b":{");
+                inner.list.render(&inner.shown, total_as_int, out)?;
+                out.push(b'}');
+            }
+            out.push(b'}');
         }
         out.push(b'}');
         Ok(())
@@ -184,7 +240,12 @@ fn key(out: &mut Vec<u8>, name: &str) {
 
 fn member(out: &mut Vec<u8>, name: &str, value: &Value) {
     key(out, name);
-    out.extend_from_slice(value.to_string().as_bytes());
+    write(out, value);
+}
+
+fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
+    // Values in memory can always be written.
+    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]
@@ -208,6 +269,8 @@ mod tests {
             score: Some(1.0),
             sort: Some(json!([7])),
             matched_queries: vec!["q".into()],
+            extras: Extras::default(),
+            inner_hits: Vec::new(),
         };
         Answer {
             took_ms: 1,
@@ -215,17 +278,15 @@ mod tests {
             terminated_early: None,
             shards: 1,
             failures: Vec::new(),
-            total: Some((1, false)),
             total_as_int: false,
-            max_score: Some(1.0),
-            hits: vec![hit],
+            list: HitList { total: Some((1, false)), max_score: Some(1.0), hits: vec![hit] },
             scroll_id: None,
         }
     }
 
     #[test]
     fn sources_go_in_verbatim() {
-        let shown = Shown { source: SourceFilter::All, id: true, version: true, seq_no: true };
+        let shown = Shown { source: SourceFilter::All, id: true, version: true, seq_no: true, phases: Phases::default() };
         let text = String::from_utf8(answer().render(&shown).unwrap().to_vec()).unwrap();
         insta::assert_snapshot!(text, @r#"{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},"hits":{"total":{"value":1,"relation":"eq"},"max_score":1.0,"hits":[{"_index":"logs","_type":"_doc","_id":"1","_version":2,"_seq_no":3,"_primary_term":1,"_score":1.0,"_source":{ "a" : 1.0, "b": {"c": 2} },"sort":[7],"matched_queries":["q"]}]}}"#);
     }
@@ -233,8 +294,9 @@ mod tests {
     #[test]
     fn parts_are_left_out_as_asked() {
         let source = SourceFilter::parse(&json!("b.c")).unwrap();
-        let shown = Shown { source, id: false, version: false, seq_no: false };
-        let answer = Answer { total: None, total_as_int: true, ..answer() };
+        let shown = Shown { source, id: false, version: false, seq_no: false, phases: Phases::default() };
+        let mut answer = answer();
+        (answer.list.total, answer.total_as_int) = (None, true);
         let value: Value = serde_json::from_slice(&answer.render(&shown).unwrap()).unwrap();
         assert_eq!(value["hits"]["total"], -1);
         assert_eq!(value["hits"]["hits"][0]["_source"], json!({"b": {"c": 2}}));

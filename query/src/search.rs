@@ -9,6 +9,7 @@ use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
+use crate::collapse::GroupBy;
 use crate::compute::{Compute, StopOnDrop};
 use crate::dsl::body::{SearchBody, Slice, StoredFields};
 use crate::dsl::lower;
@@ -17,6 +18,7 @@ use crate::dsl::sort::{SortBy, SortKey};
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch;
+use crate::fetch::phases::Phases;
 use crate::order::{Order, Point};
 use crate::plan::{FoundRows, Planner, Shape};
 use crate::response::{Hit, Shown};
@@ -69,6 +71,8 @@ pub(crate) struct Search<'a> {
     pub timeout_ms: Option<u64>,
     /// What `now` means.
     pub now_ms: i64,
+    /// By what matches are grouped, if they are.
+    pub collapse: Option<&'a GroupBy>,
 }
 
 /// What a search found.
@@ -124,12 +128,14 @@ impl Searcher {
             after_key: behind.as_ref().and_then(|_| order.first_key(search.after.as_ref()?)),
             terminate_after: search.terminate_after,
         };
-        let keys = order.keys.clone();
+        let mut keys = order.keys.clone();
+        let grouping = search.collapse.filter(|_| search.size > 0);
+        keys.extend(grouping.into_iter().flat_map(GroupBy::keys));
         let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
         let handle = Arc::clone(table.handle());
         let _guard = StopOnDrop(Arc::clone(&handle.stop));
         let shape =
-            Shape { filter, behind, order: &order, scores: scored, from: search.from, size: search.size };
+            Shape { filter, behind, order: &order, scores: scored, from: search.from, size: search.size, grouping };
         let logical = self.planner.logical(table, &shape)?;
         let physical = self.planner.physical(&logical).await?;
         failures.extend(std::mem::take(&mut *handle.failures.lock()));
@@ -137,7 +143,12 @@ impl Searcher {
             return Err(Error::SearchPhase { failures });
         }
         tracing::debug!(plan = %displayable(physical.as_ref()).one_line(), "search planned");
-        let run = self.planner.run(physical, &shape);
+        let run = async {
+            match grouping {
+                None => self.planner.run(physical, &shape).await,
+                Some(grouping) => self.planner.run_grouped(physical, &shape, grouping, &self.compute).await,
+            }
+        };
         let rows = match search.timeout_ms {
             None => run.await?,
             Some(timeout_ms) => {
@@ -175,10 +186,14 @@ impl Searcher {
         now_ms: i64,
     ) -> Result<Vec<Hit>> {
         let addresses = &found.rows.addresses;
-        let parts =
-            RowParts { source: shown.source != SourceFilter::None, versions: shown.version || shown.seq_no };
+        let parts = RowParts {
+            source: shown.source != SourceFilter::None || shown.phases.reads_source(),
+            versions: shown.version || shown.seq_no || shown.phases.reads_versions(),
+        };
         let rows = fetch::rows(snapshot, addresses, parts, &self.compute).await?;
         let mut matched = fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
+        let phases = &shown.phases;
+        let mut extras = phases.run(snapshot, query, addresses, &rows, &self.compute, now_ms).await?;
         let mut hits = Vec::with_capacity(rows.len());
         for (at, row) in rows.into_iter().enumerate() {
             let address = addresses[at];
@@ -192,6 +207,8 @@ impl Searcher {
                 score: found.scored.then_some(score),
                 sort,
                 matched_queries: std::mem::take(&mut matched[at]),
+                extras: std::mem::take(&mut extras[at]),
+                inner_hits: Vec::new(),
             });
         }
         Ok(hits)
@@ -245,6 +262,7 @@ impl Searcher {
                 terminate_after: 0,
                 timeout_ms: None,
                 now_ms,
+                collapse: None,
             };
             let found = self.find(search).await?;
             let addresses = &found.rows.addresses;
@@ -341,40 +359,44 @@ pub(crate) fn shown(body: &SearchBody, snapshot: &TableSnapshot) -> Result<Shown
         id: true,
         version: body.version,
         seq_no: body.seq_no_primary_term,
+        phases: Phases::default(),
     };
+    let mut stored = Vec::new();
     match &body.stored_fields {
         None => {}
         Some(StoredFields::None) => {
-            if body.version {
-                return Err(Error::IllegalArgument(
-                    "[stored_fields] cannot be disabled if [version] is requested".to_owned(),
-                ));
-            }
             if body.source.as_ref().is_some_and(|source| *source != SourceFilter::None) {
-                return Err(Error::IllegalArgument(
-                    "[stored_fields] cannot be disabled if [_source] is requested".to_owned(),
+                return Err(search_refused("[stored_fields] cannot be disabled if [_source] is requested"));
+            }
+            if !body.fields.is_empty() {
+                return Err(search_refused(
+                    "[stored_fields] cannot be disabled when using the [fields] option",
                 ));
             }
             shown.source = SourceFilter::None;
             shown.id = false;
         }
         Some(StoredFields::Named(names)) => {
-            for name in names {
-                let stored = snapshot.indices.iter().any(|index| {
-                    index.mapping.field(name).is_some_and(|field| {
-                        field.params.get("store").is_some_and(|store| store == true || store == "true")
-                    })
-                });
-                if stored {
-                    return Err(Error::IllegalArgument(format!(
-                        "[stored_fields] cannot return [{name}], take it from [_source]"
-                    )));
-                }
-            }
             if body.source.is_none() && !names.iter().any(|name| name == "_source") {
                 shown.source = SourceFilter::None;
             }
+            stored.clone_from(names);
         }
     }
+    shown.phases = Phases::new(body, snapshot, stored)?;
     Ok(shown)
+}
+
+/// Makes the error of a request whose parts exclude each other, as shards answer it.
+pub(crate) fn search_refused(reason: &str) -> Error {
+    let failure = ShardFailure {
+        index: String::new(),
+        index_uuid: String::new(),
+        shard: 0,
+        error_type: "search_exception".to_owned(),
+        reason: reason.to_owned(),
+        caused_by: None,
+        status: 500,
+    };
+    Error::SearchPhase { failures: vec![failure] }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use crate::collapse::Expansion;
 use crate::compute::Compute;
 use crate::delete_by_query;
 use crate::dsl::body::SearchBody;
@@ -20,7 +21,7 @@ use crate::order::{Order, Point};
 use crate::params::Params;
 use crate::plan::Planner;
 use crate::request::{LongestScroll, SearchRequest, keep_alive};
-use crate::response::{Answer, Shown, shards_json};
+use crate::response::{Answer, HitList, Shown, shards_json};
 use crate::scroll::Scrolls;
 use crate::search::{Found, Search, Searcher, shown, window};
 use crate::table::TableSnapshot;
@@ -167,6 +168,7 @@ impl SearchService {
         let (from, size) = window(&request.body, &snapshot, request.scroll_ms.is_some())?;
         let shown = shown(&request.body, &snapshot)?;
         let after = parse_after(&request.body, &snapshot, started_ms)?;
+        let grouping = request.grouping(&snapshot)?;
         let search = Search {
             snapshot: Arc::clone(&snapshot),
             query,
@@ -180,6 +182,7 @@ impl SearchService {
             terminate_after: request.body.terminate_after,
             timeout_ms: request.body.timeout_ms,
             now_ms: started_ms,
+            collapse: grouping.as_ref(),
         };
         let found = searcher.find(search).await?;
         if !request.allow_partial {
@@ -190,7 +193,16 @@ impl SearchService {
                 return Err(Error::SearchPhase { failures: found.failures });
             }
         }
-        let hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
+        let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
+        if let Some(collapse) = &request.body.collapse {
+            let expansion = Expansion {
+                snapshot: &snapshot,
+                query: request.body.query.as_ref(),
+                global_statistics: request.global_statistics,
+                now_ms: started_ms,
+            };
+            expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
+        }
         let scroll_id = match request.scroll_ms {
             None => None,
             Some(keep_alive_ms) => {
@@ -219,10 +231,8 @@ impl SearchService {
             terminated_early: found.terminated_early,
             shards: snapshot.shards,
             failures: found.failures,
-            total: found.total,
             total_as_int: request.totals_as_int,
-            max_score: found.max_score,
-            hits,
+            list: HitList { total: found.total, max_score: found.max_score, hits },
             scroll_id,
         };
         Ok(Outcome { status: 200, body: OutcomeBody::Raw(answer.render(&shown)?) })
@@ -274,6 +284,7 @@ impl SearchService {
             terminate_after,
             timeout_ms: None,
             now_ms,
+            collapse: None,
         };
         let found = self.searcher()?.find(search).await?;
         let mut body = serde_json::Map::new();
@@ -339,10 +350,8 @@ impl SearchService {
             terminated_early: None,
             shards: context.snapshot.shards,
             failures: Vec::new(),
-            total: progress.total,
             total_as_int: totals_as_int,
-            max_score: None,
-            hits: Vec::new(),
+            list: HitList { total: progress.total, max_score: None, hits: Vec::new() },
             scroll_id: Some(id),
         };
         if !progress.exhausted {
@@ -360,16 +369,17 @@ impl SearchService {
                 terminate_after: 0,
                 timeout_ms: None,
                 now_ms: context.now_ms,
+                collapse: None,
             };
             let found = searcher.find(search).await?;
-            answer.hits = searcher
+            answer.list.hits = searcher
                 .hits(&context.snapshot, &context.query, &found, &context.shown, context.now_ms)
                 .await?;
-            progress.exhausted = answer.hits.len() < context.size;
+            progress.exhausted = answer.list.hits.len() < context.size;
             if let Some(last) = last_point(&found)? {
                 progress.after = Some(last);
             }
-            answer.max_score = found.max_score;
+            answer.list.max_score = found.max_score;
             answer.failures = found.failures;
         }
         answer.took_ms = self.now_ms() - started_ms;

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::collapse::Collapse;
+use super::fields::{self, FieldAndFormat};
+use super::highlight::Highlight;
 use super::query::{self, Query};
 use super::source_filter::SourceFilter;
 use super::{json, sort};
@@ -22,6 +25,16 @@ pub(crate) struct SearchBody {
     pub source: Option<SourceFilter>,
     /// Which stored fields hits show.
     pub stored_fields: Option<StoredFields>,
+    /// Fields that hits show by their values in the source.
+    pub fields: Vec<FieldAndFormat>,
+    /// Fields that hits show by their columns.
+    pub docvalue_fields: Vec<FieldAndFormat>,
+    /// Number of computed fields asked for.
+    pub script_fields: usize,
+    /// What hits show marked up.
+    pub highlight: Option<Highlight>,
+    /// Groups of hits.
+    pub collapse: Option<Collapse>,
     /// How far hits are counted.
     pub track_total_hits: Option<TrackHits>,
     /// Whether scores are computed though they do not order.
@@ -81,6 +94,11 @@ impl SearchBody {
                 "sort" => body.sort = sort::parse(value)?,
                 "_source" => body.source = Some(SourceFilter::parse(value)?),
                 "stored_fields" => body.stored_fields = Some(StoredFields::parse(value)?),
+                "fields" => body.fields = fields::parse(key, value)?,
+                "docvalue_fields" => body.docvalue_fields = fields::parse(key, value)?,
+                "script_fields" => body.script_fields = script_fields(value)?,
+                "highlight" => body.highlight = Some(Highlight::parse(value)?),
+                "collapse" => body.collapse = Some(Collapse::parse(value)?),
                 "track_total_hits" => body.track_total_hits = Some(TrackHits::parse(value)?),
                 "track_scores" => body.track_scores = json::boolean(value)?,
                 "search_after" => body.search_after = Some(search_after(value)?),
@@ -138,6 +156,25 @@ pub(crate) fn size(value: i64) -> Result<usize> {
 /// Checks `terminate_after`.
 pub(crate) fn terminate_after(value: i64) -> Result<u64> {
     u64::try_from(value).map_err(|_| Error::IllegalArgument("terminateAfter must be > 0".to_owned()))
+}
+
+/// Counts computed fields, having checked what can be without their scripts.
+fn script_fields(value: &Value) -> Result<usize> {
+    let fields = value.as_object().ok_or_else(|| unknown_key("script_fields", value))?;
+    for (name, field) in fields {
+        let members = field.as_object().ok_or_else(|| {
+            Error::Parsing(format!(
+                "Expected [START_OBJECT] in [{name}] but found [{}]",
+                json::token(field)
+            ))
+        })?;
+        for (key, value) in members {
+            if !matches!(key.as_str(), "script" | "ignore_failure") {
+                return Err(unknown_key(key, value));
+            }
+        }
+    }
+    Ok(fields.len())
 }
 
 fn search_after(value: &Value) -> Result<Vec<Value>> {

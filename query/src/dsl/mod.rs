@@ -5,6 +5,10 @@
 //! service hands both to [`crate::plan`], which lowers them to a DataFusion plan.
 
 pub(crate) mod body;
+pub(crate) mod collapse;
+pub(crate) mod fields;
+pub(crate) mod highlight;
+pub(crate) mod inner_hits;
 pub(crate) mod json;
 pub(crate) mod lower;
 pub(crate) mod minimum_should_match;

@@ -60,7 +60,7 @@ impl SourceFilter {
                 Self::fields(includes, excludes)
             }
             other => Err(Error::Parsing(format!(
-                "Expected one of [VALUE_BOOLEAN, VALUE_STRING, START_ARRAY, START_OBJECT] but found [{}]",
+                "Expected one of [VALUE_BOOLEAN, START_OBJECT] but found [{}]",
                 json::token(other)
             ))),
         }
@@ -169,7 +169,7 @@ fn filter(
             }
             Value::Array(items) => {
                 let items = filter_items(items, &path, included, includes, excludes);
-                if !items.is_empty() {
+                if included || !items.is_empty() {
                     kept.insert(key, Value::Array(items));
                 }
             }
@@ -194,7 +194,7 @@ fn filter_items(
         match item {
             Value::Object(inner) => {
                 let inner = filter(inner, path, included, includes, excludes);
-                if included || !inner.is_empty() {
+                if !inner.is_empty() {
                     kept.push(Value::Object(inner));
                 }
             }
@@ -232,6 +232,10 @@ mod tests {
         );
         assert_eq!(filtered(json!(["list.a"])), json!({"list": [{"a": 1}]}));
         assert_eq!(filtered(json!({"excludes": ["list", "include.*"]})), json!({"include": {}, "count": 1}));
+        assert_eq!(
+            filtered(json!({"includes": "list", "excludes": ["list.a", "list.b"]})),
+            json!({"list": []})
+        );
         assert_eq!(filtered(json!("c*")), json!({"count": 1}));
         assert_eq!(filtered(json!("nothing")), json!({}));
     }

@@ -115,9 +115,12 @@ impl Key {
             KeyKind::I64 => {
                 let values = cast(&lists.values, &DataType::Int64)?;
                 let values = values.as_primitive::<Int64Type>();
-                let Fill::I64(fill) = self.fill else { return self.filled(rows) };
+                let fill = match self.fill {
+                    Fill::I64(fill) => Some(fill),
+                    _ => None,
+                };
                 let mut own = Vec::new();
-                Ok(Arc::new(Int64Array::from_iter_values((0..rows).map(|row| {
+                Ok(Arc::new(Int64Array::from_iter((0..rows).map(|row| {
                     own.clear();
                     own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(
                         |at| match source.rescale {
@@ -126,29 +129,35 @@ impl Key {
                             Rescale::NanosToMillis => values.value(at).div_euclid(1_000_000),
                         },
                     ));
-                    reduce_i64(&mut own, self.mode).unwrap_or(fill)
+                    reduce_i64(&mut own, self.mode).or(fill)
                 }))))
             }
             KeyKind::U64 => {
                 let values = cast(&lists.values, &DataType::UInt64)?;
                 let values = values.as_primitive::<UInt64Type>();
-                let Fill::U64(fill) = self.fill else { return self.filled(rows) };
+                let fill = match self.fill {
+                    Fill::U64(fill) => Some(fill),
+                    _ => None,
+                };
                 let mut own = Vec::new();
-                Ok(Arc::new(UInt64Array::from_iter_values((0..rows).map(|row| {
+                Ok(Arc::new(UInt64Array::from_iter((0..rows).map(|row| {
                     own.clear();
                     own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)));
-                    pick(&mut own, self.mode).unwrap_or(fill)
+                    pick(&mut own, self.mode).or(fill)
                 }))))
             }
             KeyKind::F64 => {
                 let values = cast(&lists.values, &DataType::Float64)?;
                 let values = values.as_primitive::<Float64Type>();
-                let Fill::F64(fill) = self.fill else { return self.filled(rows) };
+                let fill = match self.fill {
+                    Fill::F64(fill) => Some(fill),
+                    _ => None,
+                };
                 let mut own = Vec::new();
-                Ok(Arc::new(Float64Array::from_iter_values((0..rows).map(|row| {
+                Ok(Arc::new(Float64Array::from_iter((0..rows).map(|row| {
                     own.clear();
                     own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(|at| values.value(at)));
-                    reduce_f64(&mut own, self.mode).unwrap_or(fill)
+                    reduce_f64(&mut own, self.mode).or(fill)
                 }))))
             }
             KeyKind::Str => {
@@ -265,14 +274,16 @@ fn counts(value: &str, ignore_above: Option<usize>) -> bool {
 }
 
 /// The values of each row, whether a column holds one or several.
-struct Lists {
-    values: ArrayRef,
+pub(crate) struct Lists {
+    /// Values of all rows.
+    pub values: ArrayRef,
     offsets: Option<OffsetBuffer<i32>>,
     nulls: Option<arrow::buffer::NullBuffer>,
 }
 
 impl Lists {
-    fn new(column: &ArrayRef) -> Self {
+    /// Looks at a column.
+    pub(crate) fn new(column: &ArrayRef) -> Self {
         match column.as_list_opt::<i32>() {
             Some(list) => Self {
                 values: Arc::clone(list.values()),
@@ -283,7 +294,8 @@ impl Lists {
         }
     }
 
-    fn row(&self, row: usize) -> std::ops::Range<usize> {
+    /// Returns where the values of a row are.
+    pub(crate) fn row(&self, row: usize) -> std::ops::Range<usize> {
         match &self.offsets {
             None => row..row + 1,
             Some(_) if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => 0..0,

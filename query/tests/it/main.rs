@@ -3,9 +3,12 @@
 
 mod answers;
 mod compound;
+mod collapse;
 mod delete_by_query;
+mod fields;
 mod fixture;
 mod nested;
+mod highlight;
 mod property;
 mod robustness;
 mod scroll;

@@ -1,5 +1,10 @@
 //! The last step of a search: ids, versions and sources of the final rows, and of no others.
 
+mod column_values;
+mod decimal;
+pub(crate) mod phases;
+pub(crate) mod source_values;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,0 +1,178 @@
+//! Words: runs of letters and numbers with single marks inside, white space, kana, Han; every other
+//! character for itself.
+
+use super::class::{Category, category};
+use super::{Cell, cells};
+
+/// What a character is to a word. Punctuation has flags, since one mark can be several things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Letter,
+    Digit,
+    Mark,
+    Danda,
+    Han,
+    Katakana,
+    Hiragana,
+    KanaMark,
+    Space,
+    CarriageReturn,
+    LineEnd,
+    Punctuation { in_word: bool, in_number: bool, before_number: bool, after_number: bool },
+    Control,
+}
+
+pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>) {
+    let cells = cells(text, part);
+    let scan = Scan(&cells);
+    let mut at = 0;
+    while at < cells.len() {
+        at = scan.next(at);
+        boundaries.push(cells[at - 1].end);
+    }
+    if boundaries.last() != Some(&text.len()) {
+        boundaries.push(text.len());
+    }
+}
+
+struct Scan<'a>(&'a [Cell<Part>]);
+
+impl Scan<'_> {
+    fn at(&self, at: usize) -> Option<Part> {
+        self.0.get(at).map(|cell| cell.class)
+    }
+
+    fn run(&self, mut at: usize, fits: impl Fn(Part) -> bool) -> usize {
+        while self.at(at).is_some_and(&fits) {
+            at += 1;
+        }
+        at
+    }
+
+    /// Returns where the piece that begins at a cell ends: the longest that any rule gives.
+    fn next(&self, from: usize) -> usize {
+        let mut end = from + 1;
+        if let Some(Part::Punctuation { before_number: true, .. }) = self.at(from) {
+            end = end.max(self.words_and_numbers(from + 1, false));
+        }
+        end = end.max(self.words_and_numbers(from, true));
+        let mut space = self.spaces(from);
+        if self.at(space) == Some(Part::CarriageReturn) {
+            space += 1;
+        }
+        if self.at(space) == Some(Part::LineEnd) {
+            space += 1;
+        }
+        end = end.max(space);
+        end = end.max(self.run(from, |part| matches!(part, Part::Katakana | Part::KanaMark)));
+        end = end.max(self.run(from, |part| matches!(part, Part::Hiragana | Part::KanaMark)));
+        end = end.max(self.run(from, |part| part == Part::Han));
+        if !matches!(
+            self.at(from),
+            Some(Part::Mark | Part::Control | Part::CarriageReturn | Part::LineEnd) | None
+        ) {
+            end = end.max(self.run(from + 1, |part| part == Part::Mark));
+        }
+        end
+    }
+
+    /// White space with marks on it.
+    fn spaces(&self, mut at: usize) -> usize {
+        while self.at(at) == Some(Part::Space) {
+            at = self.run(at + 1, |part| part == Part::Mark);
+        }
+        at
+    }
+
+    /// Words and numbers in turns, and a sign behind the last number.
+    fn words_and_numbers(&self, from: usize, word_first: bool) -> usize {
+        let mut at = from;
+        if word_first {
+            at = self.word(at);
+        }
+        loop {
+            let number = self.number(at);
+            if number == at {
+                return at;
+            }
+            let word = self.word(number);
+            if word == number {
+                return match self.at(number) {
+                    Some(Part::Punctuation { after_number: true, .. }) => number + 1,
+                    _ => number,
+                };
+            }
+            at = word;
+        }
+    }
+
+    fn word(&self, from: usize) -> usize {
+        let mut at = self.based(from, Part::Letter);
+        if at == from {
+            return at;
+        }
+        while let Some(Part::Punctuation { in_word: true, .. }) = self.at(at) {
+            let more = self.based(at + 1, Part::Letter);
+            if more == at + 1 {
+                break;
+            }
+            at = more;
+        }
+        if self.at(at) == Some(Part::Danda) { at + 1 } else { at }
+    }
+
+    fn number(&self, from: usize) -> usize {
+        let mut at = self.based(from, Part::Digit);
+        if at == from {
+            return at;
+        }
+        while let Some(Part::Punctuation { in_number: true, .. }) = self.at(at) {
+            let more = self.based(at + 1, Part::Digit);
+            if more == at + 1 {
+                break;
+            }
+            at = more;
+        }
+        at
+    }
+
+    /// A run of characters of one class, each with marks on it.
+    fn based(&self, mut at: usize, base: Part) -> usize {
+        while self.at(at) == Some(base) {
+            at = self.run(at + 1, |part| part == Part::Mark);
+        }
+        at
+    }
+}
+
+fn part(c: char) -> Option<Part> {
+    let category = category(c);
+    Some(match c {
+        '\u{964}' | '\u{965}' => Part::Danda,
+        '\u{3005}' | '\u{4e00}'..='\u{9fa5}' | '\u{f900}'..='\u{fa2d}' => Part::Han,
+        '\u{30a1}'..='\u{30fa}' | '\u{30fd}' | '\u{30fe}' => Part::Katakana,
+        '\u{3041}'..='\u{3094}' | '\u{309d}' | '\u{309e}' => Part::Hiragana,
+        '\u{3099}'..='\u{309c}' | '\u{30fb}' | '\u{30fc}' => Part::KanaMark,
+        '\n' | '\u{c}' | '\u{2028}' | '\u{2029}' => Part::LineEnd,
+        '\r' => Part::CarriageReturn,
+        '\t' => Part::Space,
+        _ => match category {
+            Category::Format if c != '\u{ad}' => return None,
+            Category::Mark => Part::Mark,
+            Category::Space => Part::Space,
+            Category::Lower | Category::OtherLetter | Category::SpacingMark => Part::Letter,
+            Category::Number => Part::Digit,
+            Category::Control => Part::Control,
+            _ => Part::Punctuation {
+                in_word: matches!(category, Category::Dash | Category::Connector)
+                    || matches!(c, '\u{ad}' | '\u{2027}' | '"' | '\'' | '.'),
+                in_number: matches!(c, '"' | '\'' | ',' | '\u{66b}' | '.'),
+                before_number: (category == Category::Currency && c != '\u{a2}') || matches!(c, '#' | '.'),
+                after_number: matches!(
+                    c,
+                    '%' | '&' | '\u{a2}' | '\u{66a}' | '\u{2030}' | '\u{2031}'
+                ),
+            },
+        },
+    })
+}

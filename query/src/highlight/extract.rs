@@ -1,0 +1,111 @@
+//! Finds what a query would have marked.
+//!
+//! Compound clauses are followed here, down to all clauses that are not excluded; what a leaf means for
+//! an index is what `table::resolve` makes of it. A clause is looked at whether or not it matched.
+
+use std::sync::Arc;
+
+use millrace_storage::mapping::{FieldType, PathId, Scalar};
+
+use super::terms::{Pattern, Wanted, What};
+use crate::dsl::query::Query;
+use crate::error::Result;
+use crate::table::leaf::Leaf;
+use crate::table::node::{Node, Resolved, Weight};
+use crate::table::predicate::Predicate;
+use crate::table::resolve::{IndexContext, resolve};
+
+/// Lists what a query would have marked in an index.
+///
+/// # Errors
+/// A clause that the index refuses.
+pub(crate) fn wanted(query: &Query, index: IndexContext<'_>) -> Result<Vec<Wanted>> {
+    let mut extractor = Extractor { index, wanted: Vec::new() };
+    extractor.query(query, 1.0, false)?;
+    Ok(extractor.wanted)
+}
+
+struct Extractor<'a> {
+    index: IndexContext<'a>,
+    wanted: Vec<Wanted>,
+}
+
+impl Extractor<'_> {
+    fn query(&mut self, query: &Query, boost: f32, hidden: bool) -> Result<()> {
+        let boost = boost * query.common().boost;
+        match query {
+            Query::Bool(query) => query
+                .must
+                .iter()
+                .chain(&query.filter)
+                .chain(&query.should)
+                .try_for_each(|clause| self.query(clause, boost, hidden)),
+            Query::ConstantScore(query) => self.query(&query.filter, boost, hidden),
+            leaf => {
+                let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
+                let resolved = resolve(&leaf, self.index)?;
+                self.node(&resolved.node, &resolved, boost, hidden);
+                Ok(())
+            }
+        }
+    }
+
+    fn node(&mut self, node: &Node, resolved: &Resolved, boost: f32, hidden: bool) {
+        let of = |weight: &Weight| match weight {
+            Weight::None => boost,
+            Weight::Constant(own) => *own,
+            Weight::Bm25(at) => resolved.statistics.get(*at).map_or(boost, |term| term.boost),
+        };
+        match node {
+            Node::Text { path, term, weight } => self.add(*path, of(weight), hidden, What::Term(term.clone())),
+            Node::Exact { path, value, weight, .. } => {
+                if let Some(term) = self.string(*path, &value.value) {
+                    self.add(*path, of(weight), hidden, What::Term(term));
+                }
+            }
+            Node::AnyExact { path, values, weight, .. } => {
+                let terms: Vec<String> =
+                    values.iter().filter_map(|value| self.string(*path, &value.value)).collect();
+                let what = match terms.as_slice() {
+                    [] => return,
+                    [one] => What::Term(one.clone()),
+                    _ => What::Pattern(Pattern::OneOf(terms.into_iter().collect())),
+                };
+                self.add(*path, of(weight), hidden, what);
+            }
+            Node::Prefix { path, prefixes, weight, .. } => {
+                let pattern = Pattern::Prefix(prefixes.clone());
+                self.add(*path, of(weight), hidden, What::Pattern(pattern));
+            }
+            Node::Folded { path, value, whole, weight, .. } => {
+                let pattern = Pattern::Folded { value: value.clone(), whole: *whole };
+                self.add(*path, of(weight), hidden, What::Pattern(pattern));
+            }
+            Node::RawRange { path, from, to, weight, .. } => {
+                let field = self.index.mapping.field_by_id(*path);
+                if field.is_some_and(|field| field.field_type == FieldType::Keyword || field.field_type.is_text()) {
+                    let pattern = Pattern::Range { from: from.clone(), to: to.clone() };
+                    self.add(*path, of(weight), hidden, What::Pattern(pattern));
+                }
+            }
+            Node::And(parts) | Node::AtLeast(_, parts) => {
+                parts.iter().for_each(|part| self.node(part, resolved, boost, hidden));
+            }
+            Node::Constant(score, part) => self.node(part, resolved, *score, hidden),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, field: PathId, boost: f32, hidden: bool, what: What) {
+        self.wanted.push(Wanted { field, boost, hidden, what });
+    }
+
+    /// The term of an exact value, of fields whose values are terms as they are shown.
+    fn string(&self, path: PathId, value: &Scalar) -> Option<String> {
+        let field = self.index.mapping.field_by_id(path)?;
+        match value {
+            Scalar::Str(text) if field.field_type != FieldType::FlatObject => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
