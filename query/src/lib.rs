@@ -7,19 +7,23 @@
 //! by segment with the scorers of [`score`], and [`fetch`] reads the sources of the final rows.
 
 mod compute;
+mod contexts;
 mod delete_by_query;
 mod dsl;
 mod error;
+mod explain;
 mod fetch;
 mod order;
 mod params;
 mod plan;
+mod profile;
 mod request;
+mod rescore;
 mod response;
 mod score;
-mod scroll;
 mod search;
 mod service;
+mod skip;
 mod table;
 mod target;
 

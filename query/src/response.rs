@@ -8,6 +8,9 @@ use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::order::number;
 
+/// Name of the one node, where answers name it.
+pub(crate) const NODE: &str = "millrace";
+
 /// One hit.
 #[derive(Debug)]
 pub(crate) struct Hit {
@@ -21,6 +24,8 @@ pub(crate) struct Hit {
     pub sort: Option<Value>,
     /// Names of matching clauses.
     pub matched_queries: Vec<String>,
+    /// How it got its score, and the shard that it comes from, where asked for.
+    pub explanation: Option<(Value, String)>,
 }
 
 /// Which parts of a hit are shown.
@@ -59,9 +64,34 @@ pub(crate) struct Answer {
     pub hits: Vec<Hit>,
     /// Scroll to go on with.
     pub scroll_id: Option<String>,
+    /// Point in time that was searched.
+    pub point_in_time: Option<String>,
+    /// Shards that were known to have no match.
+    pub skipped: u32,
+    /// Where the time went, where asked for.
+    pub profile: Option<Value>,
 }
 
 impl Answer {
+    /// Makes the answer of so many shards without hits.
+    pub(crate) fn of(shards: u32) -> Self {
+        Self {
+            took_ms: 0,
+            timed_out: false,
+            terminated_early: None,
+            shards,
+            failures: Vec::new(),
+            total: None,
+            total_as_int: false,
+            max_score: None,
+            hits: Vec::new(),
+            scroll_id: None,
+            point_in_time: None,
+            skipped: 0,
+            profile: None,
+        }
+    }
+
     /// Writes the answer.
     pub(crate) fn render(&self, shown: &Shown) -> Result<Bytes> {
         let sources: usize = self.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
@@ -70,12 +100,15 @@ impl Answer {
         if let Some(id) = &self.scroll_id {
             member(&mut out, "_scroll_id", &json!(id));
         }
+        if let Some(id) = &self.point_in_time {
+            member(&mut out, "pit_id", &json!(id));
+        }
         member(&mut out, "took", &json!(self.took_ms.max(0)));
         member(&mut out, "timed_out", &json!(self.timed_out));
         if let Some(early) = self.terminated_early {
             member(&mut out, "terminated_early", &json!(early));
         }
-        member(&mut out, "_shards", &shards_json(self.shards, &self.failures));
+        member(&mut out, "_shards", &shards_json(self.shards, self.skipped, &self.failures));
         key(&mut out, "hits");
         out.push(b'{');
         match (self.total, self.total_as_int) {
@@ -96,7 +129,11 @@ impl Answer {
             }
             hit.render(shown, &mut out)?;
         }
-        out.extend_from_slice(b"]}}");
+        out.extend_from_slice(b"]}");
+        if let Some(profile) = &self.profile {
+            member(&mut out, "profile", profile);
+        }
+        out.push(b'}');
         Ok(Bytes::from(out))
     }
 }
@@ -104,6 +141,10 @@ impl Answer {
 impl Hit {
     fn render(&self, shown: &Shown, out: &mut Vec<u8>) -> Result<()> {
         out.push(b'{');
+        if let Some((_, shard)) = &self.explanation {
+            member(out, "_shard", &json!(shard));
+            member(out, "_node", &json!(NODE));
+        }
         member(out, "_index", &json!(self.index));
         member(out, "_type", &json!("_doc"));
         if shown.id {
@@ -146,18 +187,21 @@ impl Hit {
         if !self.matched_queries.is_empty() {
             member(out, "matched_queries", &json!(self.matched_queries));
         }
+        if let Some((explanation, _)) = &self.explanation {
+            member(out, "_explanation", explanation);
+        }
         out.push(b'}');
         Ok(())
     }
 }
 
 /// Renders `_shards`.
-pub(crate) fn shards_json(total: u32, failures: &[ShardFailure]) -> Value {
+pub(crate) fn shards_json(total: u32, skipped: u32, failures: &[ShardFailure]) -> Value {
     let failed = failures.len() as u32;
     let mut shards = json!({
         "total": total,
         "successful": total.saturating_sub(failed),
-        "skipped": 0,
+        "skipped": skipped,
         "failed": failed,
     });
     if !failures.is_empty() {
@@ -208,18 +252,14 @@ mod tests {
             score: Some(1.0),
             sort: Some(json!([7])),
             matched_queries: vec!["q".into()],
+            explanation: None,
         };
         Answer {
             took_ms: 1,
-            timed_out: false,
-            terminated_early: None,
-            shards: 1,
-            failures: Vec::new(),
             total: Some((1, false)),
-            total_as_int: false,
             max_score: Some(1.0),
             hits: vec![hit],
-            scroll_id: None,
+            ..Answer::of(1)
         }
     }
 

@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
 
-use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
+use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional, Scaled};
 use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
@@ -50,6 +50,9 @@ pub(crate) fn scorer<'a>(
             Box::new(Exclusion::new(Box::new(Everything::new(rows, 0.0)), scorer(part, inverted, rows)?))
         }
         Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
+        Prepared::Scaled { factor, least, part } => {
+            Box::new(Scaled::new(scorer(part, inverted, rows)?, *factor, *least))
+        }
     })
 }
 
@@ -108,7 +111,9 @@ pub(crate) fn known_count(
         Prepared::None => Some(0),
         Prepared::All(_) => Some(u64::from(rows).saturating_sub(deleted.len())),
         Prepared::Rows(found, _) => Some(found.difference_len(deleted)),
-        Prepared::Constant(_, part) => known_count(part, inverted, rows, deleted)?,
+        Prepared::Constant(_, part) | Prepared::Scaled { least: None, part, .. } => {
+            known_count(part, inverted, rows, deleted)?
+        }
         Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
         Prepared::And(parts) => {
             // Optional clauses only score: the count is that of the one that decides.
@@ -129,7 +134,7 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::AtLeast(..) => None,
+        Prepared::AtLeast(..) | Prepared::Scaled { .. } => None,
     })
 }
 
@@ -156,7 +161,9 @@ pub(crate) fn row_set(
             Some(text) => Some(drained(text.postings(term)?)),
             None => Some(RoaringBitmap::new()),
         },
-        Prepared::Constant(_, part) => row_set(part, inverted, rows)?,
+        Prepared::Constant(_, part) | Prepared::Scaled { least: None, part, .. } => {
+            row_set(part, inverted, rows)?
+        }
         Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,
         _ => None,
     })

@@ -72,6 +72,15 @@ pub(crate) enum Prepared {
     Not(Box<Prepared>),
     /// This, with one score.
     Constant(f32, Box<Prepared>),
+    /// This, with scores times a factor; rows of less than a least score are left out.
+    Scaled {
+        /// Factor.
+        factor: f32,
+        /// Least score.
+        least: Option<f32>,
+        /// What is scaled.
+        part: Box<Prepared>,
+    },
 }
 
 /// Everything that preparing needs of one segment.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod delete_by_query;
+mod endpoints;
 mod fixture;
 mod property;
 mod robustness;
