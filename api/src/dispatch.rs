@@ -87,10 +87,9 @@ impl Service {
         let bytes = body_or_source(&parts.headers, bytes, &mut params)?;
         let request = Request { principal, method: parts.method, path, params, body: bytes };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
-            || request
-                .path
-                .last()
-                .is_some_and(|segment| matches!(segment.as_str(), "_search" | "_count" | "_mget"));
+            || request.path.last().is_some_and(|segment| {
+                matches!(segment.as_str(), "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "query")
+            });
         let task = tokio::spawn(handle(self.api.clone(), request, uri, held));
         let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {

@@ -15,16 +15,16 @@ const ANY_TYPE: &str = "_all";
 
 /// Endpoints under an index that are not served; no document ids.
 const NOT_IDS: [&str; 10] = [
-    "_msearch",
     "_explain",
-    "_termvectors",
+    "_field_caps",
+    "_mapping",
+    "_msearch",
     "_mtermvectors",
+    "_rank_eval",
+    "_search_shards",
+    "_termvectors",
     "_update_by_query",
     "_validate",
-    "_search_shards",
-    "_rank_eval",
-    "_mapping",
-    "_field_caps",
 ];
 
 /// A path that this module serves.
@@ -40,6 +40,7 @@ pub(crate) enum Route<'p> {
     Create(&'p str, Option<&'p str>, &'p str),
     Source(&'p str, Option<&'p str>, &'p str),
     Update(&'p str, Option<&'p str>, &'p str),
+    Explain(&'p str, Option<&'p str>, &'p str),
     Search(Endpoint, &'p str),
     /// Continuing and clearing a scroll, by the id in the path if there is one.
     Scroll(Option<&'p str>),
@@ -64,8 +65,13 @@ impl<'p> Route<'p> {
             (0, _) => Self::Root,
             (1, ["_bulk", ..]) => Self::Bulk(None, None),
             (1, ["_mget", ..]) => Self::MultiGet(None, None),
-            (1, ["_search", ..]) => Self::Search(Endpoint::Search, ALL),
-            (1, ["_count", ..]) => Self::Search(Endpoint::Count, ALL),
+            (1, ["_search", ..]) => Self::Search(Endpoint::Search, ""),
+            (1, ["_count", ..]) => Self::Search(Endpoint::Count, ""),
+            (1, ["_msearch", ..]) => Self::Search(Endpoint::MultiSearch, ""),
+            (1, ["_field_caps", ..]) => Self::Search(Endpoint::FieldCaps, ""),
+            (2, ["_validate", "query", ..]) => Self::Search(Endpoint::ValidateQuery, ""),
+            (2, ["_search", "point_in_time", ..]) => Self::Search(Endpoint::ClosePointsInTime, ""),
+            (3, ["_search", "point_in_time", ALL, _]) => Self::Search(Endpoint::AllPointsInTime, ""),
             (2, ["_search", "scroll", ..]) => Self::Scroll(None),
             (3, ["_search", "scroll", id, _]) => Self::Scroll(Some(id)),
             (1, [index, ..]) if plain(index) => Self::Index,
@@ -80,6 +86,18 @@ impl<'p> Route<'p> {
             (2, [index, "_count", ..]) | (3, [index, _, "_count", _]) => Self::Search(Endpoint::Count, index),
             (2, [index, "_delete_by_query", ..]) | (3, [index, _, "_delete_by_query", _]) => {
                 Self::Search(Endpoint::DeleteByQuery, index)
+            }
+            (2, [index, "_msearch", ..]) | (3, [index, _, "_msearch", _]) => {
+                Self::Search(Endpoint::MultiSearch, index)
+            }
+            (2, [index, "_field_caps", ..]) => Self::Search(Endpoint::FieldCaps, index),
+            (3, [index, "_validate", "query", _]) | (4, [index, _, "_validate", "query"]) => {
+                Self::Search(Endpoint::ValidateQuery, index)
+            }
+            (3, [index, "_search", "point_in_time", _]) => Self::Search(Endpoint::OpenPointInTime, index),
+            (3, [index, "_explain", id, _]) => Self::Explain(index, None, id),
+            (4, [index, doc_type, id, "_explain"]) if plain(doc_type) || doc_type == DEFAULT_TYPE => {
+                Self::Explain(index, named(doc_type), id)
             }
             (3, [index, "_create", id, _]) => Self::Create(index, None, id),
             (3, [index, "_source", id, _]) => Self::Source(index, None, id),
@@ -115,7 +133,12 @@ impl<'p> Route<'p> {
             Self::Root | Self::Source(..) => READ,
             Self::Bulk(..) | Self::Create(..) => SEND,
             Self::MultiGet(..) => ASK,
-            Self::Search(Endpoint::DeleteByQuery, _) | Self::Update(..) | Self::NewDocument(..) => POST,
+            Self::Search(Endpoint::DeleteByQuery | Endpoint::OpenPointInTime, _)
+            | Self::Update(..)
+            | Self::NewDocument(..) => POST,
+            Self::Search(Endpoint::ClosePointsInTime, _) => &[Method::DELETE],
+            Self::Search(Endpoint::AllPointsInTime, _) => &[Method::GET, Method::DELETE],
+            Self::Explain(..) => ASK,
             Self::Search(..) => ASK,
             Self::Scroll(_) => &[Method::GET, Method::POST, Method::DELETE],
             Self::Document(..) => &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE],
@@ -182,6 +205,7 @@ async fn run_here(api: &Api, request: &mut Request, path: &[String], uri: &str) 
             Method::DELETE => documents::delete(api, request, index, doc_type, id).await,
             _ => documents::index(api, request, index, doc_type, Some(id), false).await,
         },
+        Route::Explain(index, doc_type, id) => search::explain(api, request, index, doc_type, id).await,
         Route::Search(endpoint, expression) => search::run(api, request, endpoint, expression).await,
         Route::Scroll(id) => {
             if let Some(id) = id {
@@ -221,7 +245,14 @@ mod tests {
             ("/a/t/1/_create", "Create(\"a\", Some(\"t\"), \"1\")"),
             ("/a/_doc/1/_update", "Update(\"a\", None, \"1\")"),
             ("/a/_source/1", "Source(\"a\", None, \"1\")"),
-            ("/_search", "Search(Search, \"_all\")"),
+            ("/_search", "Search(Search, \"\")"),
+            ("/_msearch", "Search(MultiSearch, \"\")"),
+            ("/a/t/_msearch", "Search(MultiSearch, \"a\")"),
+            ("/a/t/_validate/query", "Search(ValidateQuery, \"a\")"),
+            ("/_search/point_in_time/_all", "Search(AllPointsInTime, \"\")"),
+            ("/a/_search/point_in_time", "Search(OpenPointInTime, \"a\")"),
+            ("/a/_explain/1", "Explain(\"a\", None, \"1\")"),
+            ("/a/t/1/_explain", "Explain(\"a\", Some(\"t\"), \"1\")"),
             ("/a,b*/_search", "Search(Search, \"a,b*\")"),
             ("/a/t/_count", "Search(Count, \"a\")"),
             ("/_search/scroll/abc", "Scroll(Some(\"abc\"))"),
@@ -231,7 +262,7 @@ mod tests {
             assert_eq!(of(path).as_deref(), Some(expected), "{path}");
         }
         for path in
-            ["/_foo", "/_foo/bar", "/a/_foo", "/a/_foo/1", "/a/t/1/_foo", "/a/t/_msearch", "/a/b/c/d/e"]
+            ["/_foo", "/_foo/bar", "/a/_foo", "/a/_foo/1", "/a/t/1/_foo", "/a/b/c/d/e"]
         {
             assert_eq!(of(path), None, "{path}");
         }

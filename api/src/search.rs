@@ -1,12 +1,13 @@
 //! Search endpoints: the expression, the parameters and the parsed body go to the query service, which
 //! knows and refuses their members itself.
 
-use millrace_query::OutcomeBody;
+use http::Method;
+use millrace_query::{Outcome, OutcomeBody};
 use serde_json::Value;
 
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, json};
 
 /// The endpoints of the query service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,13 @@ pub(crate) enum Endpoint {
     Scroll,
     ClearScroll,
     DeleteByQuery,
+    MultiSearch,
+    ValidateQuery,
+    FieldCaps,
+    /// Opening a point in time, listing or closing all, closing some.
+    OpenPointInTime,
+    AllPointsInTime,
+    ClosePointsInTime,
 }
 
 /// Runs an endpoint over an index expression.
@@ -25,8 +33,18 @@ pub(crate) async fn run(
     endpoint: Endpoint,
     expression: &str,
 ) -> Result<Response, Error> {
-    let body = request.json()?;
+    if endpoint == Endpoint::MultiSearch {
+        return multi_search(api, request, expression).await;
+    }
     let params = request.params.take_all();
+    // A query that is not even JSON is one that is not valid.
+    let body = match request.json() {
+        Err(error) if endpoint == Endpoint::ValidateQuery => {
+            let explain = params.iter().any(|(name, value)| name == "explain" && value != "false");
+            return Ok(unreadable(&error, explain));
+        }
+        body => body?,
+    };
     run_with(api, request, endpoint, expression, params, body).await
 }
 
@@ -46,9 +64,68 @@ pub(crate) async fn run_with(
         Endpoint::Scroll => service.scroll(principal, expression, params, body).await,
         Endpoint::ClearScroll => service.clear_scroll(principal, expression, params, body).await,
         Endpoint::DeleteByQuery => service.delete_by_query(principal, expression, params, body).await,
+        Endpoint::MultiSearch => service.multi_search(principal, expression, params, Vec::new()).await,
+        Endpoint::ValidateQuery => service.validate_query(principal, expression, params, body).await,
+        Endpoint::FieldCaps => service.field_caps(principal, expression, params, body).await,
+        Endpoint::OpenPointInTime => service.open_point_in_time(principal, expression, params, body).await,
+        Endpoint::AllPointsInTime if request.method == Method::GET => {
+            service.list_points_in_time(principal, params).await
+        }
+        Endpoint::AllPointsInTime => service.close_points_in_time(principal, true, params, body).await,
+        Endpoint::ClosePointsInTime => service.close_points_in_time(principal, false, params, body).await,
     }?;
-    Ok(match outcome.body {
+    Ok(response(outcome))
+}
+
+/// Runs `_explain` for a document.
+pub(crate) async fn explain(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    doc_type: Option<&str>,
+    id: &str,
+) -> Result<Response, Error> {
+    let body = request.json()?;
+    let params = request.params.take_all();
+    let outcome = api.search.explain(&request.principal, index, (doc_type, id), params, body).await?;
+    Ok(response(outcome))
+}
+
+/// Runs `_msearch`: lines of headers and bodies in turn.
+async fn multi_search(api: &Api, request: &mut Request, expression: &str) -> Result<Response, Error> {
+    let params = request.params.take_all();
+    let body = &request.body;
+    if body.is_empty() {
+        return Err(Error::new(400, "parse_exception", "request body or source parameter is required"));
+    }
+    if !body.ends_with(b"\n") {
+        return Err(Error::illegal_argument("The msearch request must be terminated by a newline [\n]"));
+    }
+    let mut searches = Vec::new();
+    let mut lines = body[..body.len() - 1].split(|byte| *byte == b'\n');
+    while let Some(header) = lines.next() {
+        let blank = header.iter().all(u8::is_ascii_whitespace);
+        let header = if blank { Value::Null } else { json::parse(header)? };
+        // A header without a body at the end asks nothing.
+        let Some(search) = lines.next() else { break };
+        searches.push((header, json::parse(search)?));
+    }
+    let outcome = api.search.multi_search(&request.principal, expression, params, searches).await?;
+    Ok(response(outcome))
+}
+
+/// Answers the validation of a body that cannot be read.
+fn unreadable(error: &Error, explain: bool) -> Response {
+    let mut body = serde_json::json!({ "valid": false });
+    if explain {
+        body["error"] = format!("ParsingException[Failed to parse]; nested: {}", error.reason()).into();
+    }
+    Response::json(200, body)
+}
+
+fn response(outcome: Outcome) -> Response {
+    match outcome.body {
         OutcomeBody::Json(body) => Response::json(outcome.status, body),
         OutcomeBody::Raw(body) => Response::raw_json(outcome.status, body),
-    })
+    }
 }

@@ -98,6 +98,7 @@ impl GroupBy {
                 ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
                 rescale: Rescale::None,
                 single: column == ColumnKind::F32,
+                distance: None,
             }));
         }
         Ok(grouping)
@@ -321,19 +322,14 @@ impl Expansion<'_> {
         let (from, size) = window(body, self.snapshot, false)?;
         let grouping = collapse.map(|collapse| GroupBy::new(collapse, self.snapshot)).transpose()?;
         let search = Search {
-            snapshot: Arc::clone(self.snapshot),
-            query,
             sort: &body.sort,
             from,
             size,
-            after: None,
             track_scores: body.track_scores,
             track: Some(crate::request::TRACKED_HITS),
             global_statistics: self.global_statistics,
-            terminate_after: 0,
-            timeout_ms: None,
-            now_ms: self.now_ms,
             collapse: grouping.as_ref(),
+            ..Search::new(Arc::clone(self.snapshot), query, self.now_ms)
         };
         let found = searcher.find(search).await?;
         let shown = shown(body, self.snapshot)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_storage::segment::RowParts;
-use millrace_storage::{Action, DocResult, Error as StorageError, Principal, RefreshPolicy, WriteOp};
+use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp};
 use serde_json::{Map, Value, json};
 
 use crate::dsl::body::SearchBody;
@@ -17,9 +17,9 @@ use crate::dsl::sort::{self, SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::fetch;
 use crate::lookup;
-use crate::params::Params;
+use crate::params::{Params, Scope};
 use crate::search::{Search, slice_of};
-use crate::service::{Outcome, SearchService, path};
+use crate::service::{Opened, Outcome, SearchService};
 use crate::target;
 
 /// Documents of one batch where the request does not say.
@@ -70,13 +70,11 @@ struct Request {
     refresh: bool,
     timeout: Duration,
     terminate_after: u64,
-    routing: Option<Vec<String>>,
-    options: millrace_storage::metadata::IndicesOptions,
+    scope: Scope,
 }
 
 impl Request {
-    fn parse(path: String, given: Vec<(String, String)>, body: Option<&Value>) -> Result<Self> {
-        let mut params = Params::new(path, given);
+    fn parse(mut params: Params, body: Option<&Value>) -> Result<Self> {
         let (mut query, mut max_docs, mut batch, mut sort) = (None, None, None, Vec::new());
         let mut proceed = None;
         if let Some(body) = body {
@@ -107,8 +105,8 @@ impl Request {
             }
             (query, batch, sort) = (parsed.query, parsed.size, parsed.sort);
         }
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
+        if let Some(from_uri) = params.uri_query()? {
+            query = Some(from_uri);
         }
         // The old name of `max_docs`.
         if let Some(number) = params.integer("size")? {
@@ -173,10 +171,8 @@ impl Request {
                 None => 0,
                 Some(number) => crate::dsl::body::terminate_after(number)?,
             },
-            routing: params.list("routing"),
-            options: params.indices_options()?,
+            scope: params.scope()?,
         };
-        params.take("preference");
         params.take("wait_for_active_shards");
         params.boolean("request_cache")?;
         params.time("scroll")?;
@@ -224,20 +220,11 @@ fn per_second(text: Option<&str>) -> Result<f64> {
 }
 
 /// Runs a request to its end.
-pub(crate) async fn run(
-    service: &SearchService,
-    principal: &Principal,
-    expression: &str,
-    params: Vec<(String, String)>,
-    body: Option<Value>,
-) -> Result<Outcome> {
-    let started_ms = service.now_ms();
-    let mut request = Request::parse(path(expression, "_delete_by_query"), params, body.as_ref())?;
+pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
+    let Opened { principal, expression, params, body, now_ms: started_ms } = opened;
+    let mut request = Request::parse(params, body.as_ref())?;
     lookup::read(&service.engine, principal, &mut request.query).await?;
-    let snapshot =
-        target::pin(&service.engine, principal, expression, &request.options, request.routing.as_deref())
-            .await?;
-    let snapshot = Arc::new(snapshot);
+    let snapshot = service.pin(principal, expression, &request.scope).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
     let sort = match request.max_docs {
@@ -258,19 +245,12 @@ pub(crate) async fn run(
             break;
         }
         let search = Search {
-            snapshot: Arc::clone(&snapshot),
-            query: &request.query,
             sort,
-            from: 0,
             size,
             after: after.take(),
-            track_scores: false,
             track: (sum.batches == 0).then_some(u64::MAX),
-            global_statistics: false,
             terminate_after: request.terminate_after,
-            timeout_ms: None,
-            now_ms: started_ms,
-            collapse: None,
+            ..Search::new(Arc::clone(&snapshot), &request.query, started_ms)
         };
         let found = searcher.find(search).await?;
         if !found.failures.is_empty() {
@@ -353,7 +333,7 @@ pub(crate) async fn run(
         }
     }
     if request.refresh {
-        let indices = target::resolve(&service.engine, expression, &request.options)?;
+        let indices = target::resolve(&service.engine, expression, &request.scope.options)?;
         service.engine.refresh(&indices).await?;
     }
     let mut answer = Map::new();
@@ -401,7 +381,8 @@ mod tests {
         let all = json!({"query": {"match_all": {}}});
         let refused = |params: &[(&str, &str)], body: &Value| {
             let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            Request::parse("/t/_delete_by_query".to_owned(), params, Some(body)).unwrap_err().to_string()
+            let params = Params::new("/t/_delete_by_query".to_owned(), params);
+            Request::parse(params, Some(body)).unwrap_err().to_string()
         };
         let texts = [
             refused(&[], &json!({})),

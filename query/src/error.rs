@@ -5,6 +5,7 @@
 //! a partial answer. [`Error::to_body`] renders the whole answer.
 
 use datafusion::error::DataFusionError;
+use millrace_storage::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
 
 /// Result of a query operation.
@@ -62,6 +63,17 @@ pub enum Error {
     /// A part of the body is not what its parser takes.
     #[error("{0}")]
     XContentParse(String),
+    /// A part of a body has a member that it does not know, or one that cannot be read.
+    #[error("{reason}")]
+    XContent {
+        /// Which part and which member.
+        reason: String,
+        /// Why it cannot be read.
+        caused_by: Option<(String, String)>,
+    },
+    /// A part of a body names something that does not exist.
+    #[error("{0}")]
+    NamedObjectNotFound(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -73,6 +85,9 @@ pub enum Error {
     /// A parameter has a value that cannot be used.
     #[error("{0}")]
     IllegalArgument(String),
+    /// What the request asks cannot be done in its context; the shards say so.
+    #[error("{0}")]
+    SearchContext(String),
     /// The request contradicts itself.
     #[error("Validation Failed: 1: {0};")]
     Validation(String),
@@ -109,15 +124,18 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// One shard was asked and failed.
+    #[error("{}", .0.reason)]
+    OneShard(Box<ShardFailure>),
     /// Every shard failed.
     #[error("all shards failed")]
     SearchPhase {
         /// One element a shard.
         failures: Vec<ShardFailure>,
     },
-    /// No scroll context of that id, or not the caller's.
+    /// No scroll or point in time of that id, or not the caller's.
     #[error("No search context found for id [{0}]")]
-    ScrollNotFound(String),
+    ContextNotFound(String),
     /// A bound on open contexts or waiting requests is reached.
     #[error("{0}")]
     Rejected(String),
@@ -133,6 +151,28 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes the refusal of a member that a part of a body does not know.
+    pub(crate) fn unknown_member(part: &str, member: &str) -> Self {
+        Self::XContent { reason: format!("[{part}] unknown field [{member}]"), caused_by: None }
+    }
+
+    /// Makes the refusal of a member whose value cannot be read.
+    pub(crate) fn unread_member(part: &str, member: &str, cause: &Self) -> Self {
+        Self::XContent {
+            reason: format!("[{part}] failed to parse field [{member}]"),
+            caused_by: Some((cause.error_type(), cause.reason())),
+        }
+    }
+
+    /// Makes the refusal of a request with several problems.
+    pub(crate) fn validation(problems: &[String]) -> Self {
+        let mut text = problems.first().cloned().unwrap_or_default();
+        for (at, problem) in problems.iter().enumerate().skip(1) {
+            text.push_str(&format!(";{}: {problem}", at + 1));
+        }
+        Self::Validation(text)
+    }
+
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         use millrace_storage::Kind;
@@ -149,6 +189,9 @@ impl Error {
             },
             Self::Parsing(_)
             | Self::XContentParse(_)
+            | Self::XContent { .. }
+            | Self::NamedObjectNotFound(_)
+            | Self::SearchContext(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -157,8 +200,9 @@ impl Error {
             | Self::QueryShard { .. } => 400,
             Self::Exception { status, .. } => *status,
             Self::Content { .. } => 400,
+            Self::OneShard(failure) => failure.status,
             Self::SearchPhase { failures } => failures.iter().map(|f| f.status).max().unwrap_or(503),
-            Self::ScrollNotFound(_) => 404,
+            Self::ContextNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
             Self::Execution(_) => 500,
@@ -171,6 +215,9 @@ impl Error {
             Self::Storage(_) => "exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::XContentParse(_) => "x_content_parse_exception",
+            Self::XContent { .. } => "x_content_parse_exception",
+            Self::NamedObjectNotFound(_) => "named_object_not_found_exception",
+            Self::SearchContext(_) => "search_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
@@ -178,7 +225,8 @@ impl Error {
             Self::QueryShard { .. } => "query_shard_exception",
             Self::Exception { kind, .. } => kind,
             Self::Content { .. } => "x_content_parse_exception",
-            Self::SearchPhase { .. } | Self::ScrollNotFound(_) => "search_phase_execution_exception",
+            Self::OneShard(failure) => return failure.error_type.clone(),
+            Self::SearchPhase { .. } | Self::ContextNotFound(_) => "search_phase_execution_exception",
             Self::Rejected(_) => "rejected_execution_exception",
             Self::CircuitBreaking(_) => "circuit_breaking_exception",
             Self::TimedOut => "query_phase_execution_exception",
@@ -190,7 +238,7 @@ impl Error {
     /// Returns what went wrong.
     pub fn reason(&self) -> String {
         match self {
-            Self::ScrollNotFound(_) => "all shards failed".to_owned(),
+            Self::ContextNotFound(_) => "all shards failed".to_owned(),
             other => other.to_string(),
         }
     }
@@ -229,7 +277,7 @@ impl Error {
                     "failed_shards": listed.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
                 });
                 if let (Some(first), Some(fields)) = (failures.first(), body.as_object_mut())
-                    && first.error_type != "query_shard_exception"
+                    && !matches!(first.error_type.as_str(), "query_shard_exception" | "search_exception")
                 {
                     fields.insert(
                         "caused_by".into(),
@@ -239,7 +287,7 @@ impl Error {
                 }
                 body
             }
-            Self::ScrollNotFound(_) => {
+            Self::ContextNotFound(_) => {
                 let cause = json!({"type": "search_context_missing_exception", "reason": self.to_string()});
                 json!({
                     "root_cause": [cause],
@@ -264,6 +312,21 @@ impl Error {
                     "caused_by": caused_by,
                 })
             }
+            Self::OneShard(failure) => {
+                let mut error = failure.reason_json();
+                let mut cause = error.clone();
+                if let (Some(error), Some(cause)) = (error.as_object_mut(), cause.as_object_mut()) {
+                    cause.remove("caused_by");
+                    error.insert("root_cause".into(), json!([cause]));
+                }
+                error
+            }
+            Self::XContent { reason, caused_by: Some((kind, why)) } => json!({
+                "root_cause": [{"type": self.error_type(), "reason": reason}],
+                "type": self.error_type(),
+                "reason": reason,
+                "caused_by": {"type": kind, "reason": why},
+            }),
             Self::UnknownQuery { name, .. } => json!({
                 "root_cause": [{"type": self.error_type(), "reason": self.reason()}],
                 "type": self.error_type(),
@@ -300,6 +363,19 @@ impl Error {
         }
     }
 
+    /// Renders the error as one item of several: with its status, without a status of the answer.
+    pub(crate) fn to_item(&self) -> Value {
+        match self {
+            Self::Storage(error) => storage_item(error, self.status()),
+            other => other.to_body().unwrap_or_default(),
+        }
+    }
+
+    /// Makes it the error of the one shard of an index that was asked.
+    pub(crate) fn of_index(self, meta: &IndexMeta) -> Self {
+        Self::OneShard(Box::new(self.into_shard_failure(&meta.name, &meta.uuid_text(), 0)))
+    }
+
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
@@ -317,6 +393,36 @@ impl Error {
             }
         }
     }
+}
+
+/// Renders an error of the store as one item of several.
+fn storage_item(error: &millrace_storage::Error, status: u16) -> Value {
+    use millrace_storage::Error as Storage;
+    let reason = error.to_string();
+    let cause = match error {
+        Storage::IndexNotFound { index } => json!({
+            "type": "index_not_found_exception", "reason": reason, "resource.type": "index_or_alias",
+            "resource.id": index, "index_uuid": "_na_", "index": index,
+        }),
+        Storage::IndexClosed { index } => {
+            json!({"type": "index_closed_exception", "reason": reason, "index": index})
+        }
+        Storage::InvalidIndexName { index, .. } => {
+            json!({"type": "invalid_index_name_exception", "reason": reason, "index": index})
+        }
+        Storage::IllegalArgument(_) => json!({"type": "illegal_argument_exception", "reason": reason}),
+        Storage::TooLarge(_) => json!({"type": "content_too_long_exception", "reason": reason}),
+        Storage::Rejected(_) => json!({"type": "es_rejected_execution_exception", "reason": reason}),
+        _ => {
+            tracing::error!(error = %error, status, "a search of several failed");
+            json!({"type": "exception", "reason": "internal server error"})
+        }
+    };
+    let mut body = json!({"root_cause": [cause]});
+    if let (Some(body), Some(cause)) = (body.as_object_mut(), cause.as_object()) {
+        body.extend(cause.clone());
+    }
+    json!({"error": body, "status": status})
 }
 
 impl From<DataFusionError> for Error {

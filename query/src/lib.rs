@@ -8,21 +8,25 @@
 
 mod collapse;
 mod compute;
+mod contexts;
 mod delete_by_query;
 mod dsl;
 mod error;
+mod explain;
 mod fetch;
 mod lookup;
 mod highlight;
 mod order;
 mod params;
 mod plan;
+mod profile;
 mod request;
+mod rescore;
 mod response;
 mod score;
-mod scroll;
 mod search;
 mod service;
+mod skip;
 mod table;
 mod target;
 

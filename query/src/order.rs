@@ -12,7 +12,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use serde_json::{Value, json};
 
-use self::key::{field_key, key_value};
+use self::key::{distance_key, field_key, key_value};
 pub(crate) use self::render::number;
 use self::render::{DateFormat, render_key};
 use crate::dsl::json::integer;
@@ -82,6 +82,12 @@ impl Order {
                     let key = field_key(field, key.descending, number, snapshot, now_ms, &mut failed)?;
                     order.keys.push(key);
                     Part::Key(number, format)
+                }
+                SortBy::Distance(sort) => {
+                    let number = order.keys.len();
+                    let key = distance_key(sort, key.descending, number, snapshot, now_ms, &mut failed);
+                    order.keys.push(key);
+                    Part::Key(number, None)
                 }
             };
             order.parts.push((part, key.descending));
@@ -233,6 +239,7 @@ impl Order {
         for ((at, (part, _)), value) in self.parts.iter().enumerate().zip(values) {
             let name = match sort.get(at).map(|key| &key.by) {
                 Some(SortBy::Field(field)) => field.field.as_str(),
+                Some(SortBy::Distance(_)) => "_geo_distance",
                 Some(SortBy::Doc) => "_doc",
                 _ => SCORE,
             };

@@ -1,14 +1,28 @@
 //! URL parameters: taken one by one; what is left at the end was not known.
 
 use millrace_storage::metadata::IndicesOptions;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::dsl::json;
+use crate::dsl::query::{self, Query};
 use crate::error::{Error, Result};
 
 /// Parameters that say how to answer, for the layer that writes the answer.
 const RENDERING: &[&str] =
     &["pretty", "human", "error_trace", "filter_path", "format", "source_content_type"];
+
+/// Which indices a request is about, and which of their shards.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// What the expression may stand for.
+    pub options: IndicesOptions,
+    /// Routing values that restrict shards.
+    pub routing: Option<Vec<String>>,
+    /// Numbers of the shards that `preference` restricts the search to.
+    pub shards: Option<Vec<u32>>,
+    /// Names of what was said of all this, as refusals name it.
+    pub said: Vec<&'static str>,
+}
 
 /// The parameters of a request.
 #[derive(Clone, Debug)]
@@ -59,6 +73,16 @@ impl Params {
         }
     }
 
+    /// Takes a whole number that is at least `least`; refusals name it `label`.
+    pub(crate) fn at_least(&mut self, name: &'static str, least: i64, label: &str) -> Result<Option<i64>> {
+        match self.integer(name)? {
+            Some(number) if number < least => {
+                Err(Error::IllegalArgument(format!("{label} must be >= {least}")))
+            }
+            other => Ok(other),
+        }
+    }
+
     /// Takes a comma-separated list.
     pub(crate) fn list(&mut self, name: &'static str) -> Option<Vec<String>> {
         let text = self.take(name)?;
@@ -76,6 +100,59 @@ impl Params {
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|error| Error::Parsing(format!("cannot parse parameter [source]: {error}")))
+    }
+
+    /// Takes the query of the parameter `q` and what goes with it.
+    pub(crate) fn uri_query(&mut self) -> Result<Option<Query>> {
+        let Some(text) = self.take("q") else { return Ok(None) };
+        let mut options = Map::new();
+        options.insert("query".into(), json!(text));
+        for (name, option) in [("df", "default_field"), ("analyzer", "analyzer")] {
+            if let Some(value) = self.take(name) {
+                options.insert(option.into(), json!(value));
+            }
+        }
+        if let Some(operator) = self.take("default_operator") {
+            options.insert("default_operator".into(), json!(operator));
+        }
+        for name in ["analyze_wildcard", "lenient"] {
+            if let Some(flag) = self.boolean(name)? {
+                options.insert(name.into(), json!(flag));
+            }
+        }
+        if options.len() == 1 && matches!(text.as_str(), "*" | "*:*") {
+            return Ok(Some(Query::match_all()));
+        }
+        query::parse(&json!({"query_string": options})).map(Some)
+    }
+
+    /// Takes what says which indices and shards the request is about, for an endpoint that by itself
+    /// refuses expressions that stand for nothing.
+    pub(crate) fn strict_scope(&mut self) -> Result<Scope> {
+        let said = self.given.iter().any(|(name, _)| name == "allow_no_indices");
+        let mut scope = self.scope()?;
+        scope.options.allow_no_indices &= said;
+        Ok(scope)
+    }
+
+    /// Takes what says which indices and shards the request is about.
+    pub(crate) fn scope(&mut self) -> Result<Scope> {
+        let mut said = Vec::new();
+        const OPTIONS: [&str; 4] =
+            ["ignore_unavailable", "allow_no_indices", "expand_wildcards", "ignore_throttled"];
+        if OPTIONS.iter().any(|name| self.given.iter().any(|(key, _)| key == name)) {
+            said.push("indicesOptions");
+        }
+        let options = self.indices_options()?;
+        let routing = self.list("routing");
+        if routing.is_some() {
+            said.push("routing");
+        }
+        let preference = self.take("preference");
+        if preference.is_some() {
+            said.push("preference");
+        }
+        Ok(Scope { options, routing, shards: preferred(preference.as_deref())?, said })
     }
 
     /// Takes what says which indices an expression may stand for.
@@ -134,6 +211,23 @@ impl Params {
             "request [{}] contains unrecognized parameter{plural}: {named}",
             self.path
         )))
+    }
+}
+
+/// Reads `preference`: of one node's copies there is nothing to choose, but shards can be named.
+fn preferred(preference: Option<&str>) -> Result<Option<Vec<u32>>> {
+    let Some(text) = preference.filter(|text| text.starts_with('_')) else { return Ok(None) };
+    let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+    match kind {
+        "_shards" => {
+            let numbers = rest.split('|').next().unwrap_or_default();
+            let numbers = numbers.split(',').filter(|number| !number.is_empty());
+            let parsed = numbers.map(|number| number.parse().map_err(|_| json::not_a_number(number)));
+            parsed.collect::<Result<Vec<u32>>>().map(Some)
+        }
+        "_local" | "_primary" | "_replica" | "_primary_first" | "_replica_first" | "_only_local"
+        | "_prefer_nodes" | "_only_nodes" => Ok(None),
+        _ => Err(Error::IllegalArgument(format!("no Preference for [{text}]"))),
     }
 }
 

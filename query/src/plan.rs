@@ -218,14 +218,7 @@ mod tests {
         let snapshot = Arc::new(TableSnapshot::default());
         let sort = sort::parse_param(order).unwrap();
         let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();
-        let options = ScanOptions {
-            now_ms: 0,
-            track: Some(10_000),
-            global_statistics: false,
-            cursor: None,
-            after_key: None,
-            terminate_after: 0,
-        };
+        let options = ScanOptions { track: Some(10_000), ..ScanOptions::default() };
         let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::single()));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()));
         let scores = order.by_score();

@@ -1,6 +1,5 @@
 //! A whole search request: body and parameters together, checked against each other.
 
-use millrace_storage::metadata::IndicesOptions;
 use serde_json::Value;
 
 use crate::collapse::GroupBy;
@@ -10,36 +9,43 @@ use crate::dsl::json;
 use crate::dsl::sort;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
-use crate::params::Params;
+use crate::params::{Params, Scope};
 use crate::search::search_refused;
 use crate::table::TableSnapshot;
 
 /// Hits counted exactly where the request does not say.
 pub(crate) const TRACKED_HITS: u64 = 10_000;
-/// Longest that a scroll may be kept alive: `search.max_keep_alive`.
+/// Shards from which those without a match are told where the request does not say.
+const PRE_FILTERED_SHARDS: u64 = 128;
+
+/// Longest that a context may be kept alive, by a cluster setting.
 #[derive(Clone, Debug)]
-pub(crate) struct LongestScroll {
+pub(crate) struct LongestLife {
+    setting: &'static str,
     ms: u64,
     /// As the setting has it.
     text: String,
 }
 
-impl Default for LongestScroll {
-    fn default() -> Self {
-        Self { ms: 86_400_000, text: "1d".to_owned() }
+impl LongestLife {
+    /// Reads the setting; `None` and what is no time value stand for the default of a day.
+    pub(crate) fn of(setting: &'static str, value: Option<&Value>) -> Self {
+        let text = value.and_then(Value::as_str).filter(|text| *text != "24h");
+        let ms = text.and_then(|text| json::parse_time(setting, text).ok().flatten());
+        match (text, ms) {
+            (Some(text), Some(ms)) => Self { setting, ms, text: text.to_owned() },
+            _ => Self { setting, ms: 86_400_000, text: "1d".to_owned() },
+        }
     }
 }
 
-impl LongestScroll {
-    /// Reads the setting; `None` and what is no time value stand for the default.
-    pub(crate) fn of(setting: Option<&Value>) -> Self {
-        let text = setting.and_then(Value::as_str).filter(|text| *text != "24h");
-        let ms = text.and_then(|text| json::parse_time("search.max_keep_alive", text).ok().flatten());
-        match (text, ms) {
-            (Some(text), Some(ms)) => Self { ms, text: text.to_owned() },
-            _ => Self::default(),
-        }
-    }
+/// Longest lives of the contexts that searches open or go on with.
+#[derive(Clone, Debug)]
+pub(crate) struct Lives {
+    /// Of scrolls.
+    pub scroll: LongestLife,
+    /// Of points in time.
+    pub point_in_time: LongestLife,
 }
 
 /// A parsed search request.
@@ -47,37 +53,36 @@ impl LongestScroll {
 pub(crate) struct SearchRequest {
     /// The body, with what parameters put in its place.
     pub body: SearchBody,
-    /// Which indices the expression may stand for.
-    pub options: IndicesOptions,
-    /// Routing values that restrict shards.
-    pub routing: Option<Vec<String>>,
+    /// Which indices and shards are searched.
+    pub scope: Scope,
     /// Whether statistics of all shards are joined before scoring.
     pub global_statistics: bool,
     /// Whether `hits.total` is a number.
     pub totals_as_int: bool,
     /// How long a scroll is kept alive, in milliseconds; no scroll where absent.
     pub scroll_ms: Option<u64>,
+    /// How much longer the point in time is kept alive, where the request says so.
+    pub point_in_time_ms: Option<u64>,
     /// Whether partial results are wanted.
     pub allow_partial: bool,
+    /// Shards from which those without a match are told.
+    pub pre_filtered: u64,
 }
 
 impl SearchRequest {
-    /// Parses a request to `path`.
+    /// Parses a request; `expression` is what its path names.
     pub(crate) fn parse(
-        path: String,
-        given: Vec<(String, String)>,
+        mut params: Params,
         body: Option<&Value>,
-        longest: &LongestScroll,
+        expression: &str,
+        lives: &Lives,
     ) -> Result<Self> {
-        let mut params = Params::new(path, given);
-        let from_param = params.source()?;
-        let mut body = match body.or(from_param.as_ref()) {
+        let mut body = match body {
             Some(body) => SearchBody::parse(body)?,
             None => SearchBody::default(),
         };
         override_body(&mut body, &mut params)?;
-        let options = params.indices_options()?;
-        let routing = params.list("routing");
+        let scope = params.scope()?;
         let global_statistics = match params.take("search_type").as_deref() {
             None | Some("query_then_fetch" | "") => false,
             Some("dfs_query_then_fetch") => true,
@@ -86,19 +91,15 @@ impl SearchRequest {
             }
         };
         let totals_as_int = params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
-        let scroll_ms = params.take("scroll").map(|text| keep_alive(&text, longest)).transpose()?;
+        let scroll = params.take("scroll");
         let request_cache = params.boolean("request_cache")?;
         let allow_partial = params.boolean("allow_partial_search_results")?.unwrap_or(true);
         // How work is spread over nodes and shards; here one node has it all.
-        params.take("preference");
         params.boolean("ccs_minimize_roundtrips")?;
         params.boolean("typed_keys")?;
-        positive(&mut params, "batched_reduce_size", 2)?;
-        positive(&mut params, "max_concurrent_shard_requests", 1)?;
-        positive(&mut params, "pre_filter_shard_size", 1)?;
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
-        }
+        params.at_least("batched_reduce_size", 2, "batchedReduceSize")?;
+        params.at_least("max_concurrent_shard_requests", 1, "maxConcurrentShardRequests")?;
+        let pre_filtered = params.at_least("pre_filter_shard_size", 1, "preFilterShardSize")?;
         params.finish()?;
         if totals_as_int {
             match body.track_total_hits {
@@ -111,10 +112,25 @@ impl SearchRequest {
                 Some(_) => {}
             }
         }
-        let request =
-            Self { body, options, routing, global_statistics, totals_as_int, scroll_ms, allow_partial };
-        request.check_scroll(request_cache)?;
-        Ok(request)
+        let problems = contradictions(&body, &scope, expression, scroll.is_some(), request_cache);
+        if !problems.is_empty() {
+            return Err(Error::validation(&problems));
+        }
+        let scroll_ms = scroll.map(|text| keep_alive("scroll", &text, &lives.scroll)).transpose()?;
+        let life = body.point_in_time.as_ref().and_then(|pit| pit.keep_alive.as_deref());
+        let point_in_time_ms =
+            life.map(|text| keep_alive("keep_alive", text, &lives.point_in_time)).transpose()?;
+        let pre_filtered = pre_filtered.map_or(PRE_FILTERED_SHARDS, |shards| shards as u64);
+        Ok(Self {
+            body,
+            scope,
+            global_statistics,
+            totals_as_int,
+            scroll_ms,
+            point_in_time_ms,
+            allow_partial,
+            pre_filtered,
+        })
     }
 
     /// Returns by what matches are grouped, if they are.
@@ -126,34 +142,10 @@ impl SearchRequest {
         if self.body.search_after.is_some() {
             return Err(search_refused("cannot use `collapse` in conjunction with `search_after`"));
         }
+        if !self.body.rescore.is_empty() {
+            return Err(search_refused("cannot use `collapse` in conjunction with `rescore`"));
+        }
         GroupBy::new(collapse, snapshot).map(Some)
-    }
-
-    fn check_scroll(&self, request_cache: Option<bool>) -> Result<()> {
-        let body = &self.body;
-        if self.scroll_ms.is_none() {
-            if body.slice.is_some() {
-                return Err(Error::Validation("[slice] can only be used with [scroll] context".to_owned()));
-            }
-            return Ok(());
-        }
-        let refuse = |text: &str| Err(Error::Validation(text.to_owned()));
-        if matches!(body.track_total_hits, Some(TrackHits::None | TrackHits::UpTo(_))) {
-            return refuse("disabling [track_total_hits] is not allowed in a scroll context");
-        }
-        if body.from.is_some_and(|from| from > 0) {
-            return refuse("using [from] is not allowed in a scroll context");
-        }
-        if request_cache == Some(true) {
-            return refuse("[request_cache] cannot be used in a scroll context");
-        }
-        if body.size == Some(0) {
-            return refuse("[size] cannot be [0] in a scroll context");
-        }
-        if body.search_after.is_some() {
-            return refuse("`search_after` cannot be used in a scroll context.");
-        }
-        Ok(())
     }
 
     /// Returns how many hits are counted exactly; none where they are not counted.
@@ -168,8 +160,58 @@ impl SearchRequest {
     }
 }
 
+/// Lists what cannot be asked together.
+fn contradictions(
+    body: &SearchBody,
+    scope: &Scope,
+    expression: &str,
+    scroll: bool,
+    request_cache: Option<bool>,
+) -> Vec<String> {
+    let mut problems: Vec<&str> = Vec::new();
+    if scroll {
+        if matches!(body.track_total_hits, Some(TrackHits::None | TrackHits::UpTo(_))) {
+            problems.push("disabling [track_total_hits] is not allowed in a scroll context");
+        }
+        if body.from.is_some_and(|from| from > 0) {
+            problems.push("using [from] is not allowed in a scroll context");
+        }
+        if body.size == Some(0) {
+            problems.push("[size] cannot be [0] in a scroll context");
+        }
+        if !body.rescore.is_empty() {
+            problems.push("using [rescore] is not allowed in a scroll context");
+        }
+        if request_cache == Some(true) {
+            problems.push("[request_cache] cannot be used in a scroll context");
+        }
+        if body.search_after.is_some() {
+            problems.push("`search_after` cannot be used in a scroll context.");
+        }
+    }
+    let mut problems: Vec<String> = problems.into_iter().map(str::to_owned).collect();
+    if body.point_in_time.is_some() {
+        if scroll {
+            problems.push("using [point in time] is not allowed in a scroll context".to_owned());
+        }
+        let indices = (!expression.is_empty()).then_some("indices");
+        for name in indices.iter().chain(&scope.said) {
+            problems.push(format!("[{name}] cannot be used with point in time"));
+        }
+    }
+    problems
+}
+
 /// Puts parameters in the place of members of the body.
 fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
+    if let Some(query) = params.uri_query()? {
+        body.query = Some(query);
+    }
+    if let Some(flag) = params.boolean("explain")? {
+        body.explain = flag;
+    }
+    // Groups of `_stats`, which are not kept.
+    params.list("stats");
     if let Some(from) = params.integer("from")? {
         body.from = Some(body::from(from)?);
     }
@@ -192,7 +234,7 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
         body.seq_no_primary_term = flag;
     }
     if let Some(timeout) = params.time("timeout")? {
-        body.timeout_ms = timeout;
+        body.timeout_ms = Some(timeout.unwrap_or(u64::MAX));
     }
     if let Some(number) = params.integer("terminate_after")? {
         body.terminate_after = body::terminate_after(number)?;
@@ -203,6 +245,14 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
     if let Some(names) = params.list("stored_fields") {
         body.stored_fields = Some(StoredFields::new(names)?);
     }
+    if let Some(source) = source_filter(params)? {
+        body.source = Some(source);
+    }
+    Ok(())
+}
+
+/// Takes what part of the source is shown.
+pub(crate) fn source_filter(params: &mut Params) -> Result<Option<SourceFilter>> {
     let source = params.take("_source");
     let (mut includes, mut excludes) = (Vec::new(), Vec::new());
     let mut whole = None;
@@ -218,33 +268,22 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
     for name in ["_source_excludes", "_source_exclude"] {
         excludes.extend(params.list(name).unwrap_or_default());
     }
-    if !includes.is_empty() || !excludes.is_empty() {
-        body.source = Some(SourceFilter::fields(includes, excludes)?);
-    } else if whole.is_some() {
-        body.source = whole;
+    if includes.is_empty() && excludes.is_empty() {
+        return Ok(whole);
     }
-    Ok(())
+    SourceFilter::fields(includes, excludes).map(Some)
 }
 
-fn positive(params: &mut Params, name: &'static str, least: i64) -> Result<()> {
-    match params.integer(name)? {
-        Some(number) if number < least => {
-            Err(Error::IllegalArgument(format!("{name} must be >= {least}, found [{number}]")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Parses how long a scroll is kept alive.
-pub(crate) fn keep_alive(text: &str, longest: &LongestScroll) -> Result<u64> {
-    let time = json::parse_time("scroll", text)?.unwrap_or(0);
+/// Parses how long a context is kept alive, as the parameter `name` says it.
+pub(crate) fn keep_alive(name: &str, text: &str, longest: &LongestLife) -> Result<u64> {
+    let time = json::parse_time(name, text)?.unwrap_or(0);
     if time == 0 {
-        return Err(Error::IllegalArgument(format!("[scroll] must be greater than 0, found [{text}]")));
+        return Err(Error::IllegalArgument(format!("[{name}] must be greater than 0, found [{text}]")));
     }
     if time > longest.ms {
         return Err(Error::IllegalArgument(format!(
-            "Keep alive for request ({text}) is too large. It must be less than ({}). This limit can be set by changing the [search.max_keep_alive] cluster level setting.",
-            longest.text
+            "Keep alive for request ({text}) is too large. It must be less than ({}). This limit can be set by changing the [{}] cluster level setting.",
+            longest.text, longest.setting
         )));
     }
     Ok(time)
@@ -258,7 +297,11 @@ mod tests {
 
     fn parse(params: &[(&str, &str)], body: Value) -> Result<SearchRequest> {
         let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        SearchRequest::parse("/_search".to_owned(), params, Some(&body), &LongestScroll::default())
+        let lives = Lives {
+            scroll: LongestLife::of("search.max_keep_alive", None),
+            point_in_time: LongestLife::of("point_in_time.max_keep_alive", None),
+        };
+        SearchRequest::parse(Params::new("/_search".to_owned(), params), Some(&body), "", &lives)
     }
 
     #[test]
@@ -278,7 +321,10 @@ mod tests {
             parse(&[("rest_total_hits_as_int", "true")], json!({"track_total_hits": 100})),
             parse(&[("search_type", "query_and_fetch")], json!({})),
             parse(&[("scroll", "2d")], json!({})),
-            parse(&[("q", "a:b")], json!({})),
+            parse(&[("scroll", "1m"), ("request_cache", "true")], json!({"size": 0})),
+            parse(&[("routing", "a"), ("preference", "b")], json!({"pit": {"id": "x"}})),
+            parse(&[("batched_reduce_size", "1")], json!({})),
+            parse(&[("preference", "_foo")], json!({})),
         ]
         .into_iter()
         .map(|request| request.unwrap_err().to_string())
@@ -290,7 +336,10 @@ mod tests {
         [rest_total_hits_as_int] cannot be used if the tracking of total hits is not accurate, got 100
         No search type for [query_and_fetch]
         Keep alive for request (2d) is too large. It must be less than (1d). This limit can be set by changing the [search.max_keep_alive] cluster level setting.
-        unknown query [query_string]
+        Validation Failed: 1: [size] cannot be [0] in a scroll context;2: [request_cache] cannot be used in a scroll context;
+        Validation Failed: 1: [routing] cannot be used with point in time;2: [preference] cannot be used with point in time;
+        batchedReduceSize must be >= 2
+        no Preference for [_foo]
         ");
     }
 }

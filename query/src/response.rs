@@ -9,6 +9,9 @@ use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::{Extras, Phases};
 use crate::order::number;
 
+/// Name of the one node, where answers name it.
+pub(crate) const NODE: &str = "millrace";
+
 /// One hit.
 #[derive(Debug)]
 pub(crate) struct Hit {
@@ -26,6 +29,8 @@ pub(crate) struct Hit {
     pub extras: Extras,
     /// Hits below this one.
     pub inner_hits: Vec<InnerHitList>,
+    /// How it got its score, and the shard that it comes from, where asked for.
+    pub explanation: Option<(Value, String)>,
 }
 
 /// Which parts of a hit are shown.
@@ -44,7 +49,7 @@ pub(crate) struct Shown {
 }
 
 /// Hits with what is said of all of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HitList {
     /// Matches, and whether there are more; absent where not counted.
     pub total: Option<(u64, bool)>,
@@ -84,9 +89,32 @@ pub(crate) struct Answer {
     pub list: HitList,
     /// Scroll to go on with.
     pub scroll_id: Option<String>,
+    /// Point in time that was searched.
+    pub point_in_time: Option<String>,
+    /// Shards that were known to have no match.
+    pub skipped: u32,
+    /// Where the time went, where asked for.
+    pub profile: Option<Value>,
 }
 
 impl Answer {
+    /// Makes the answer of so many shards without hits.
+    pub(crate) fn of(shards: u32) -> Self {
+        Self {
+            took_ms: 0,
+            timed_out: false,
+            terminated_early: None,
+            shards,
+            failures: Vec::new(),
+            total_as_int: false,
+            list: HitList::default(),
+            scroll_id: None,
+            point_in_time: None,
+            skipped: 0,
+            profile: None,
+        }
+    }
+
     /// Writes the answer.
     pub(crate) fn render(&self, shown: &Shown) -> Result<Bytes> {
         let sources: usize = self.list.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
@@ -95,13 +123,19 @@ impl Answer {
         if let Some(id) = &self.scroll_id {
             member(&mut out, "_scroll_id", &json!(id));
         }
+        if let Some(id) = &self.point_in_time {
+            member(&mut out, "pit_id", &json!(id));
+        }
         member(&mut out, "took", &json!(self.took_ms.max(0)));
         member(&mut out, "timed_out", &json!(self.timed_out));
         if let Some(early) = self.terminated_early {
             member(&mut out, "terminated_early", &json!(early));
         }
-        member(&mut out, "_shards", &shards_json(self.shards, &self.failures));
+        member(&mut out, "_shards", &shards_json(self.shards, self.skipped, &self.failures));
         self.list.render(shown, self.total_as_int, &mut out)?;
+        if let Some(profile) = &self.profile {
+            member(&mut out, "profile", profile);
+        }
         out.push(b'}');
         Ok(Bytes::from(out))
     }
@@ -138,6 +172,10 @@ impl HitList {
 impl Hit {
     fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
         out.push(b'{');
+        if let Some((_, shard)) = &self.explanation {
+            member(out, "_shard", &json!(shard));
+            member(out, "_node", &json!(NODE));
+        }
         member(out, "_index", &json!(self.index));
         member(out, "_type", &json!("_doc"));
         if shown.id {
@@ -202,18 +240,21 @@ impl Hit {
             }
             out.push(b'}');
         }
+        if let Some((explanation, _)) = &self.explanation {
+            member(out, "_explanation", explanation);
+        }
         out.push(b'}');
         Ok(())
     }
 }
 
 /// Renders `_shards`.
-pub(crate) fn shards_json(total: u32, failures: &[ShardFailure]) -> Value {
+pub(crate) fn shards_json(total: u32, skipped: u32, failures: &[ShardFailure]) -> Value {
     let failed = failures.len() as u32;
     let mut shards = json!({
         "total": total,
         "successful": total.saturating_sub(failed),
-        "skipped": 0,
+        "skipped": skipped,
         "failed": failed,
     });
     if !failures.is_empty() {
@@ -271,16 +312,12 @@ mod tests {
             matched_queries: vec!["q".into()],
             extras: Extras::default(),
             inner_hits: Vec::new(),
+            explanation: None,
         };
         Answer {
             took_ms: 1,
-            timed_out: false,
-            terminated_early: None,
-            shards: 1,
-            failures: Vec::new(),
-            total_as_int: false,
             list: HitList { total: Some((1, false)), max_score: Some(1.0), hits: vec![hit] },
-            scroll_id: None,
+            ..Answer::of(1)
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::displayable;
-use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
@@ -21,6 +21,7 @@ use crate::fetch;
 use crate::fetch::phases::Phases;
 use crate::order::{Order, Point};
 use crate::plan::{FoundRows, Planner, Shape};
+use crate::profile::Measured;
 use crate::response::{Hit, Shown};
 use crate::table::resolve::setting;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
@@ -51,6 +52,10 @@ pub(crate) struct Search<'a> {
     pub snapshot: Arc<TableSnapshot>,
     /// What matches.
     pub query: &'a Query,
+    /// What must match too, without a score.
+    pub post_filter: Option<&'a Query>,
+    /// Least score of hits.
+    pub min_score: Option<f32>,
     /// The order, as asked.
     pub sort: &'a [SortKey],
     /// Hits to skip.
@@ -73,6 +78,47 @@ pub(crate) struct Search<'a> {
     pub now_ms: i64,
     /// By what matches are grouped, if they are.
     pub collapse: Option<&'a GroupBy>,
+    /// Whether the time that shards take is measured.
+    pub profile: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Makes a search that returns and counts nothing yet.
+    pub(crate) fn new(snapshot: Arc<TableSnapshot>, query: &'a Query, now_ms: i64) -> Self {
+        Self {
+            snapshot,
+            query,
+            post_filter: None,
+            min_score: None,
+            sort: &[],
+            from: 0,
+            size: 0,
+            after: None,
+            track_scores: false,
+            track: None,
+            global_statistics: false,
+            terminate_after: 0,
+            timeout_ms: None,
+            now_ms,
+            collapse: None,
+            profile: false,
+        }
+    }
+
+    /// Returns the filter of the plan; none where everything matches.
+    fn filter(&self, scored: bool) -> Option<Expr> {
+        let query = match (lower::is_everything(self.query), scored) {
+            // What must match too would take the place of the score.
+            (true, true) if self.post_filter.is_some() => Some(lower::lower(self.query)),
+            (true, _) => None,
+            (false, true) => Some(lower::lower(self.query)),
+            (false, false) => Some(lower::lower_filter(self.query)),
+        };
+        match (query, self.post_filter.map(lower::lower_filter)) {
+            (Some(query), Some(post_filter)) => Some(query.and(post_filter)),
+            (query, post_filter) => query.or(post_filter),
+        }
+    }
 }
 
 /// What a search found.
@@ -94,13 +140,16 @@ pub(crate) struct Found {
     pub terminated_early: Option<bool>,
     /// Shards that could not answer.
     pub failures: Vec<ShardFailure>,
+    /// Where the time went, where measured.
+    pub profile: Option<Measured>,
 }
 
 impl Searcher {
     /// Finds the rows of a search. Rows are not fetched yet.
     pub(crate) async fn find(&self, search: Search<'_>) -> Result<Found> {
         let sort = implied(search.sort);
-        let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)?;
+        let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)
+            .map_err(|error| refused_by_all(&search.snapshot, error))?;
         let mut failures = Vec::new();
         let mut snapshot = Arc::clone(&search.snapshot);
         if !failed.is_empty() {
@@ -116,10 +165,8 @@ impl Searcher {
             (Some(after), None) => Some(order.behind(after)),
             _ => None,
         };
-        let filter = (!lower::is_everything(search.query)).then(|| match scored {
-            true => lower::lower(search.query),
-            false => lower::lower_filter(search.query),
-        });
+        let started = Instant::now();
+        let filter = search.filter(scored || search.min_score.is_some());
         let options = ScanOptions {
             now_ms: search.now_ms,
             track: search.track,
@@ -127,6 +174,8 @@ impl Searcher {
             cursor,
             after_key: behind.as_ref().and_then(|_| order.first_key(search.after.as_ref()?)),
             terminate_after: search.terminate_after,
+            min_score: search.min_score,
+            profile: search.profile,
         };
         let mut keys = order.keys.clone();
         let grouping = search.collapse.filter(|_| search.size > 0);
@@ -143,13 +192,15 @@ impl Searcher {
             return Err(Error::SearchPhase { failures });
         }
         tracing::debug!(plan = %displayable(physical.as_ref()).one_line(), "search planned");
+        let plan = search.profile.then(|| displayable(physical.as_ref()).indent(false).to_string());
+        let planned = started.elapsed();
         let run = async {
             match grouping {
                 None => self.planner.run(physical, &shape).await,
                 Some(grouping) => self.planner.run_grouped(physical, &shape, grouping, &self.compute).await,
             }
         };
-        let rows = match search.timeout_ms {
+        let rows = match search.timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
             None => run.await?,
             Some(timeout_ms) => {
                 tokio::pin!(run);
@@ -173,6 +224,12 @@ impl Searcher {
             terminated_early: (search.terminate_after > 0).then(|| handle.terminated_early()),
             failures,
             order,
+            profile: plan.map(|plan| Measured {
+                plan,
+                planned,
+                run: started.elapsed().saturating_sub(planned),
+                handle,
+            }),
         })
     }
 
@@ -209,6 +266,7 @@ impl Searcher {
                 matched_queries: std::mem::take(&mut matched[at]),
                 extras: std::mem::take(&mut extras[at]),
                 inner_hits: Vec::new(),
+                explanation: None,
             });
         }
         Ok(hits)
@@ -217,7 +275,7 @@ impl Searcher {
     /// Cuts a snapshot to a slice: by shard where there are enough of them, else by document id.
     pub(crate) async fn cut(
         &self,
-        snapshot: TableSnapshot,
+        snapshot: &Arc<TableSnapshot>,
         slice: Slice,
         query: &Query,
         now_ms: i64,
@@ -225,12 +283,12 @@ impl Searcher {
         for index in &snapshot.indices {
             let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
             if slice.max > limit as u64 {
-                return Err(request_refused(
-                    &index.meta,
-                    format!(
+                return Err(refused_by_all(
+                    snapshot,
+                    Error::IllegalArgument(format!(
                         "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
                         slice.max
-                    ),
+                    )),
                 ));
             }
         }
@@ -243,31 +301,21 @@ impl Searcher {
                     listed.insert(number as u32, rows);
                 }
             }
-            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot });
+            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
         }
-        let whole = Arc::new(snapshot);
         let by_address = [SortKey { by: SortBy::Doc, descending: false }];
         let mut after: Option<Point> = None;
         loop {
             let search = Search {
-                snapshot: Arc::clone(&whole),
-                query,
                 sort: &by_address,
-                from: 0,
                 size: SLICE_STEP,
                 after: after.take(),
-                track_scores: false,
-                track: None,
-                global_statistics: false,
-                terminate_after: 0,
-                timeout_ms: None,
-                now_ms,
-                collapse: None,
+                ..Search::new(Arc::clone(snapshot), query, now_ms)
             };
             let found = self.find(search).await?;
             let addresses = &found.rows.addresses;
             let rows =
-                fetch::rows(&whole, addresses, RowParts { source: false, versions: false }, &self.compute)
+                fetch::rows(snapshot, addresses, RowParts { source: false, versions: false }, &self.compute)
                     .await?;
             for (address, row) in addresses.iter().zip(&rows) {
                 if slice_of(&row.id, slice.max) == slice.id {
@@ -281,7 +329,7 @@ impl Searcher {
                 _ => break,
             }
         }
-        Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..whole.as_ref().clone() })
+        Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() })
     }
 }
 
@@ -317,27 +365,54 @@ fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
     silenced
 }
 
-/// Makes the error of a request that every shard of an index refuses.
-fn request_refused(meta: &IndexMeta, reason: String) -> Error {
-    let failure = Error::IllegalArgument(reason).into_shard_failure(&meta.name, &meta.uuid_text(), 0);
-    Error::SearchPhase { failures: vec![failure] }
+/// Makes the error of a request that every shard refuses.
+pub(crate) fn refused_by_all(snapshot: &TableSnapshot, error: Error) -> Error {
+    let (status, error_type, reason) = (error.status(), error.error_type(), error.reason());
+    let failures = snapshot.shards().map(|(index, shard)| ShardFailure {
+        index: index.meta.name.to_string(),
+        index_uuid: index.meta.uuid_text(),
+        shard,
+        error_type: error_type.clone(),
+        reason: reason.clone(),
+        caused_by: None,
+        status,
+    });
+    let failures: Vec<ShardFailure> = failures.collect();
+    if failures.is_empty() { error } else { Error::SearchPhase { failures } }
 }
 
 /// Checks the window of hits against the indices' settings; returns `from` and `size`.
 pub(crate) fn window(body: &SearchBody, snapshot: &TableSnapshot, scroll: bool) -> Result<(usize, usize)> {
     let from = body.from.unwrap_or(0);
     let size = body.size.unwrap_or(DEFAULT_SIZE);
+    let refuse = |error: Error| Err(refused_by_all(snapshot, error));
     if body.search_after.is_some() && from > 0 {
-        return Err(Error::Validation(
+        return refuse(Error::SearchContext(
             "`from` parameter must be set to 0 when `search_after` is used.".to_owned(),
+        ));
+    }
+    if body.slice.is_some() && !scroll && body.point_in_time.is_none() {
+        return refuse(Error::SearchContext(
+            "`slice` cannot be used outside of a scroll context or PIT context".to_owned(),
+        ));
+    }
+    if !body.rescore.is_empty() && !implied(&body.sort).is_empty() {
+        return refuse(Error::IllegalArgument(
+            "Cannot use [sort] option in conjunction with [rescore].".to_owned(),
         ));
     }
     let window = from.saturating_add(size);
     for index in &snapshot.indices {
         let limit = setting(&index.meta, "index.max_result_window", MAX_RESULT_WINDOW);
+        let rescored = setting(&index.meta, "index.max_rescore_window", limit);
+        if let Some(rescore) = body.rescore.iter().find(|rescore| rescore.window > rescored) {
+            return refuse(Error::IllegalArgument(format!(
+                "Rescore window [{}] is too large. It must be less than [{rescored}]. This prevents allocating massive heaps for storing the results to be rescored. This limit can be set by changing the [index.max_rescore_window] index level setting.",
+                rescore.window
+            )));
+        }
         if window > limit {
-            return Err(request_refused(
-                &index.meta,
+            return refuse(Error::IllegalArgument(
                 match scroll {
                     true => format!(
                         "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
@@ -400,3 +475,6 @@ pub(crate) fn search_refused(reason: &str) -> Error {
     };
     Error::SearchPhase { failures: vec![failure] }
 }
+
+#[cfg(test)]
+mod tests;

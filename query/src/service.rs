@@ -1,34 +1,35 @@
-//! The way in: searches, counts, scrolls and deletions by query for one caller each.
+//! The way in: what callers ask of an engine's indices, one file an endpoint.
+//!
+//! Every endpoint opens its request the same way ([`SearchService::open`]), pins the indices that it
+//! names ([`SearchService::pin`]), and hands back a rendered [`Outcome`].
+
+mod count;
+mod explain;
+mod field_caps;
+mod multi_search;
+mod point_in_time;
+mod scroll;
+mod search;
+mod validate;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_storage::{Engine, Principal};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use serde_json::Value;
 
-use crate::collapse::Expansion;
+use self::scroll::Scroll;
 use crate::compute::Compute;
+use crate::contexts::{Contexts, Kind};
 use crate::delete_by_query;
-use crate::dsl::body::SearchBody;
-use crate::dsl::json;
-use crate::dsl::query::Query;
-use crate::dsl::sort::SortKey;
 use crate::error::{Error, Result};
-use crate::lookup;
-use crate::order::{Order, Point};
-use crate::params::Params;
+use crate::params::{Params, Scope};
 use crate::plan::Planner;
-use crate::request::{LongestScroll, SearchRequest, keep_alive};
-use crate::response::{Answer, HitList, Shown, shards_json};
-use crate::scroll::Scrolls;
-use crate::search::{Found, Search, Searcher, shown, window};
+use crate::request::LongestLife;
+use crate::search::Searcher;
 use crate::table::TableSnapshot;
 use crate::target;
-
-/// Most scroll ids of one clearing request.
-const MAX_CLEARED: usize = 10_000;
 
 /// The section of the configuration that queries have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,11 +41,13 @@ pub struct Config {
     pub threads: usize,
     /// Scrolls that may be open at the same time.
     pub max_open_scrolls: usize,
+    /// Points in time that may be open at the same time.
+    pub max_open_points_in_time: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20, threads: 0, max_open_scrolls: 500 }
+        Self { memory_bytes: 512 << 20, threads: 0, max_open_scrolls: 500, max_open_points_in_time: 300 }
     }
 }
 
@@ -70,6 +73,10 @@ impl Outcome {
     pub(crate) fn json(status: u16, body: Value) -> Self {
         Self { status, body: OutcomeBody::Json(body) }
     }
+
+    pub(crate) fn raw(body: Bytes) -> Self {
+        Self { status: 200, body: OutcomeBody::Raw(body) }
+    }
 }
 
 /// Answers searches over an engine.
@@ -77,31 +84,24 @@ impl Outcome {
 pub struct SearchService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) searcher: Result<Searcher, String>,
-    scrolls: Scrolls<Scroll>,
-    max_scrolls: usize,
+    scrolls: Contexts<Scroll>,
+    points_in_time: Contexts<TableSnapshot>,
+    config: Config,
 }
 
-/// What a scroll keeps between pages.
+/// A request as every endpoint opens it.
 #[derive(Debug)]
-struct Scroll {
-    snapshot: Arc<TableSnapshot>,
-    query: Query,
-    sort: Vec<SortKey>,
-    size: usize,
-    track_scores: bool,
-    global_statistics: bool,
-    shown: Shown,
-    now_ms: i64,
-    /// Where the next page goes on and what the first one counted. Held while a page is made: two
-    /// requests for the same scroll get one page after the other.
-    progress: Mutex<Progress>,
-}
-
-#[derive(Debug)]
-struct Progress {
-    after: Option<Point>,
-    total: Option<(u64, bool)>,
-    exhausted: bool,
+pub(crate) struct Opened<'a> {
+    /// Who asks.
+    pub principal: &'a Principal,
+    /// Index expression of the path; empty where it names none.
+    pub expression: &'a str,
+    /// Parameters.
+    pub params: Params,
+    /// The body, or the parameter `source` in its place.
+    pub body: Option<Value>,
+    /// When the request came, and what `now` means in it.
+    pub now_ms: i64,
 }
 
 impl SearchService {
@@ -115,8 +115,9 @@ impl SearchService {
         let searcher = Planner::new(partitions, config.memory_bytes)
             .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
-        let clock = Arc::clone(engine.clock());
-        Self { engine, searcher, scrolls: Scrolls::new(clock), max_scrolls: config.max_open_scrolls }
+        let scrolls = Contexts::new(Kind::Scroll, Arc::clone(engine.clock()));
+        let points_in_time = Contexts::new(Kind::PointInTime, Arc::clone(engine.clock()));
+        Self { engine, searcher, scrolls, points_in_time, config }
     }
 
     pub(crate) fn searcher(&self) -> Result<&Searcher> {
@@ -127,317 +128,47 @@ impl SearchService {
         self.engine.clock().now_ms()
     }
 
-    fn longest_scroll(&self) -> LongestScroll {
-        LongestScroll::of(self.engine.metadata().cluster_setting("search.max_keep_alive").as_ref())
+    /// Opens a request for `action`.
+    pub(crate) fn open<'a>(
+        &self,
+        principal: &'a Principal,
+        expression: &'a str,
+        action: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Opened<'a>> {
+        let mut params = Params::new(path(expression, action), params);
+        let source = params.source()?;
+        Ok(Opened { principal, expression, params, body: body.or(source), now_ms: self.now_ms() })
     }
 
-    /// Most scrolls open at once: what the configuration allows, or less by `search.max_open_scroll_context`.
-    fn most_scrolls(&self) -> usize {
-        let setting = self.engine.metadata().cluster_setting("search.max_open_scroll_context");
+    /// Pins the indices and shards that a request names.
+    pub(crate) async fn pin(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        scope: &Scope,
+    ) -> Result<Arc<TableSnapshot>> {
+        target::pin(&self.engine, principal, expression, scope).await.map(Arc::new)
+    }
+
+    /// Returns how long contexts of a kind may be kept alive.
+    fn longest_life(&self, kind: Kind) -> LongestLife {
+        let (_, _, setting) = kind.settings();
+        LongestLife::of(setting, self.engine.metadata().cluster_setting(setting).as_ref())
+    }
+
+    /// Returns how many contexts of a kind may be open: what the configuration allows, or less by the
+    /// cluster's setting.
+    fn most_open(&self, kind: Kind) -> usize {
+        let most = match kind {
+            Kind::Scroll => self.config.max_open_scrolls,
+            Kind::PointInTime => self.config.max_open_points_in_time,
+        };
+        let (_, setting, _) = kind.settings();
+        let setting = self.engine.metadata().cluster_setting(setting);
         let wanted = setting.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
-        wanted.map_or(self.max_scrolls, |wanted: usize| wanted.min(self.max_scrolls))
-    }
-
-    /// Answers `_search`.
-    ///
-    /// # Errors
-    /// See [`Error`]; an error of single shards is part of the answer instead.
-    pub async fn search(
-        &self,
-        principal: &Principal,
-        expression: &str,
-        params: Vec<(String, String)>,
-        body: Option<Value>,
-    ) -> Result<Outcome> {
-        let started_ms = self.now_ms();
-        let mut request =
-            SearchRequest::parse(path(expression, "_search"), params, body.as_ref(), &self.longest_scroll())?;
-        if let Some(query) = &mut request.body.query {
-            lookup::read(&self.engine, principal, query).await?;
-        }
-        let searcher = self.searcher()?;
-        let mut snapshot =
-            target::pin(&self.engine, principal, expression, &request.options, request.routing.as_deref())
-                .await?;
-        let everything = Query::match_all();
-        let query = request.body.query.as_ref().unwrap_or(&everything);
-        if let Some(slice) = request.body.slice {
-            snapshot = searcher.cut(snapshot, slice, query, started_ms).await?;
-        }
-        let snapshot = Arc::new(snapshot);
-        let (from, size) = window(&request.body, &snapshot, request.scroll_ms.is_some())?;
-        let shown = shown(&request.body, &snapshot)?;
-        let after = parse_after(&request.body, &snapshot, started_ms)?;
-        let grouping = request.grouping(&snapshot)?;
-        let search = Search {
-            snapshot: Arc::clone(&snapshot),
-            query,
-            sort: &request.body.sort,
-            from,
-            size,
-            after,
-            track_scores: request.body.track_scores,
-            track: request.tracked(),
-            global_statistics: request.global_statistics,
-            terminate_after: request.body.terminate_after,
-            timeout_ms: request.body.timeout_ms,
-            now_ms: started_ms,
-            collapse: grouping.as_ref(),
-        };
-        let found = searcher.find(search).await?;
-        if !request.allow_partial {
-            if found.timed_out {
-                return Err(Error::TimedOut);
-            }
-            if !found.failures.is_empty() {
-                return Err(Error::SearchPhase { failures: found.failures });
-            }
-        }
-        let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
-        if let Some(collapse) = &request.body.collapse {
-            let expansion = Expansion {
-                snapshot: &snapshot,
-                query: request.body.query.as_ref(),
-                global_statistics: request.global_statistics,
-                now_ms: started_ms,
-            };
-            expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
-        }
-        let scroll_id = match request.scroll_ms {
-            None => None,
-            Some(keep_alive_ms) => {
-                let progress = Progress {
-                    after: last_point(&found)?,
-                    total: found.total,
-                    exhausted: found.rows.addresses.len() < size,
-                };
-                let scroll = Scroll {
-                    snapshot: Arc::clone(&snapshot),
-                    query: query.clone(),
-                    sort: request.body.sort.clone(),
-                    size,
-                    track_scores: request.body.track_scores,
-                    global_statistics: request.global_statistics,
-                    shown: shown.clone(),
-                    now_ms: started_ms,
-                    progress: Mutex::new(progress),
-                };
-                Some(self.scrolls.open(principal, scroll, keep_alive_ms, self.most_scrolls())?)
-            }
-        };
-        let answer = Answer {
-            took_ms: self.now_ms() - started_ms,
-            timed_out: found.timed_out,
-            terminated_early: found.terminated_early,
-            shards: snapshot.shards,
-            failures: found.failures,
-            total_as_int: request.totals_as_int,
-            list: HitList { total: found.total, max_score: found.max_score, hits },
-            scroll_id,
-        };
-        Ok(Outcome { status: 200, body: OutcomeBody::Raw(answer.render(&shown)?) })
-    }
-
-    /// Answers `_count`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn count(
-        &self,
-        principal: &Principal,
-        expression: &str,
-        params: Vec<(String, String)>,
-        body: Option<Value>,
-    ) -> Result<Outcome> {
-        let now_ms = self.now_ms();
-        let mut params = Params::new(path(expression, "_count"), params);
-        let from_param = params.source()?;
-        let query = match body.as_ref().or(from_param.as_ref()) {
-            Some(body) => SearchBody::parse_query_only(body)?,
-            None => None,
-        };
-        let mut query = query.unwrap_or_else(Query::match_all);
-        lookup::read(&self.engine, principal, &mut query).await?;
-        let options = params.indices_options()?;
-        let routing = params.list("routing");
-        params.take("preference");
-        let terminate_after = match params.integer("terminate_after")? {
-            None => 0,
-            Some(number) => crate::dsl::body::terminate_after(number)?,
-        };
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
-        }
-        params.finish()?;
-        let snapshot = target::pin(&self.engine, principal, expression, &options, routing.as_deref()).await?;
-        let snapshot = Arc::new(snapshot);
-        let search = Search {
-            snapshot: Arc::clone(&snapshot),
-            query: &query,
-            sort: &[],
-            from: 0,
-            size: 0,
-            after: None,
-            track_scores: false,
-            track: Some(u64::MAX),
-            global_statistics: false,
-            terminate_after,
-            timeout_ms: None,
-            now_ms,
-            collapse: None,
-        };
-        let found = self.searcher()?.find(search).await?;
-        let mut body = serde_json::Map::new();
-        body.insert("count".into(), json!(found.total.map_or(0, |(total, _)| total)));
-        if let Some(early) = found.terminated_early {
-            body.insert("terminated_early".into(), json!(early));
-        }
-        body.insert("_shards".into(), shards_json(snapshot.shards, &found.failures));
-        Ok(Outcome::json(200, Value::Object(body)))
-    }
-
-    /// Answers `_search/scroll`; `expression` is the id of the path, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::ScrollNotFound`] when the scroll is closed, expired, or another caller's.
-    pub async fn scroll(
-        &self,
-        principal: &Principal,
-        expression: &str,
-        params: Vec<(String, String)>,
-        body: Option<Value>,
-    ) -> Result<Outcome> {
-        let started_ms = self.now_ms();
-        let mut params = Params::new("/_search/scroll".to_owned(), params);
-        let totals_as_int = params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
-        let mut id = params.take("scroll_id").or((!expression.is_empty()).then(|| expression.to_owned()));
-        let mut scroll = params.take("scroll");
-        params.finish()?;
-        match &body {
-            None => {}
-            Some(Value::String(text)) => id = Some(text.trim().to_owned()),
-            Some(Value::Object(fields)) => {
-                for (key, value) in fields {
-                    match key.as_str() {
-                        "scroll_id" => id = json::text(value),
-                        "scroll" => scroll = json::text(value),
-                        _ => {
-                            return Err(Error::IllegalArgument(format!(
-                                "Unknown parameter [{key}] in request body or parameter is of the wrong type[{}] ",
-                                json::token(value)
-                            )));
-                        }
-                    }
-                }
-            }
-            Some(other) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Malformed content, must start with an object, found [{}]",
-                    json::token(other)
-                )));
-            }
-        }
-        let id = id
-            .filter(|id| !id.is_empty())
-            .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
-        let keep_alive_ms =
-            scroll.as_deref().map(|text| keep_alive(text, &self.longest_scroll())).transpose()?;
-        let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
-        let mut progress = context.progress.lock().await;
-        let mut answer = Answer {
-            took_ms: 0,
-            timed_out: false,
-            terminated_early: None,
-            shards: context.snapshot.shards,
-            failures: Vec::new(),
-            total_as_int: totals_as_int,
-            list: HitList { total: progress.total, max_score: None, hits: Vec::new() },
-            scroll_id: Some(id),
-        };
-        if !progress.exhausted {
-            let searcher = self.searcher()?;
-            let search = Search {
-                snapshot: Arc::clone(&context.snapshot),
-                query: &context.query,
-                sort: &context.sort,
-                from: 0,
-                size: context.size,
-                after: progress.after.clone(),
-                track_scores: context.track_scores,
-                track: None,
-                global_statistics: context.global_statistics,
-                terminate_after: 0,
-                timeout_ms: None,
-                now_ms: context.now_ms,
-                collapse: None,
-            };
-            let found = searcher.find(search).await?;
-            answer.list.hits = searcher
-                .hits(&context.snapshot, &context.query, &found, &context.shown, context.now_ms)
-                .await?;
-            progress.exhausted = answer.list.hits.len() < context.size;
-            if let Some(last) = last_point(&found)? {
-                progress.after = Some(last);
-            }
-            answer.list.max_score = found.max_score;
-            answer.failures = found.failures;
-        }
-        answer.took_ms = self.now_ms() - started_ms;
-        Ok(Outcome { status: 200, body: OutcomeBody::Raw(answer.render(&context.shown)?) })
-    }
-
-    /// Answers the closing of scrolls; `expression` are the ids of the path, if there are any.
-    ///
-    /// # Errors
-    /// An invalid-input error when no id is given.
-    pub async fn clear_scroll(
-        &self,
-        principal: &Principal,
-        expression: &str,
-        params: Vec<(String, String)>,
-        body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut params = Params::new("/_search/scroll".to_owned(), params);
-        let mut ids: Vec<String> =
-            expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
-        ids.extend(params.list("scroll_id").unwrap_or_default());
-        params.finish()?;
-        match &body {
-            None => {}
-            Some(Value::String(text)) => ids = text.trim().split(',').map(str::to_owned).collect(),
-            Some(Value::Object(fields)) => {
-                for (key, value) in fields {
-                    let named = (key == "scroll_id").then(|| json::strings(value)).flatten();
-                    ids = named.ok_or_else(|| {
-                        Error::IllegalArgument(format!(
-                            "Unknown parameter [{key}] in request body or parameter is of the wrong type[{}] ",
-                            json::token(value)
-                        ))
-                    })?;
-                }
-            }
-            Some(other) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Malformed content, must start with an object, found [{}]",
-                    json::token(other)
-                )));
-            }
-        }
-        if ids.is_empty() {
-            return Err(Error::Validation("no scroll ids specified".to_owned()));
-        }
-        if ids.len() > MAX_CLEARED {
-            return Err(Error::IllegalArgument(format!(
-                "too many scroll ids: {} given, at most {MAX_CLEARED} allowed",
-                ids.len()
-            )));
-        }
-        let freed = match ids.as_slice() {
-            [all] if all == "_all" => self.scrolls.close_all(principal),
-            ids => ids.iter().filter(|id| self.scrolls.close(id, principal)).count(),
-        };
-        let status = if freed == 0 { 404 } else { 200 };
-        Ok(Outcome::json(status, json!({"succeeded": true, "num_freed": freed})))
+        wanted.map_or(most, |wanted: usize| wanted.min(most))
     }
 
     /// Answers `_delete_by_query`.
@@ -451,23 +182,12 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> Result<Outcome> {
-        delete_by_query::run(self, principal, expression, params, body).await
+        let opened = self.open(principal, expression, "_delete_by_query", params, body)?;
+        delete_by_query::run(self, opened).await
     }
 }
 
 /// The path of a request, as error texts name it.
-pub(crate) fn path(expression: &str, action: &str) -> String {
+fn path(expression: &str, action: &str) -> String {
     if expression.is_empty() { format!("/{action}") } else { format!("/{expression}/{action}") }
-}
-
-fn parse_after(body: &SearchBody, snapshot: &TableSnapshot, now_ms: i64) -> Result<Option<Point>> {
-    let Some(values) = &body.search_after else { return Ok(None) };
-    let (order, _) = Order::new(&body.sort, snapshot, now_ms)?;
-    order.parse_after(values, snapshot, &body.sort, now_ms).map(Some)
-}
-
-fn last_point(found: &Found) -> Result<Option<Point>> {
-    let rows = &found.rows;
-    let Some(at) = rows.addresses.len().checked_sub(1) else { return Ok(None) };
-    found.order.point(&rows.keys, at, rows.scores[at], rows.addresses[at]).map(Some)
 }

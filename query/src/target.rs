@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::metadata::{IndexMeta, IndicesOptions};
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::{Engine, Index, Principal};
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use crate::dsl::json::simple_match;
 use crate::dsl::lower;
 use crate::dsl::query;
 use crate::error::{Error, Result};
+use crate::params::Scope;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
@@ -20,15 +21,17 @@ pub(crate) async fn pin(
     engine: &Engine,
     _principal: &Principal,
     expression: &str,
-    options: &IndicesOptions,
-    routing: Option<&[String]>,
+    scope: &Scope,
 ) -> Result<TableSnapshot> {
-    let indices = resolve(engine, expression, options)?;
+    let indices = resolve(engine, expression, &scope.options)?;
+    let parts = Metadata::expression_parts(expression, engine.clock().now_ms())?;
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(_, excluded)| !excluded).map(|(part, _)| part).collect();
     let mut table = TableSnapshot::default();
     for index in indices {
         let snapshot = index.snapshot().await?;
-        let aliases = Aliases::of(&snapshot.meta, expression)?;
-        let searched = searched_shards(&snapshot.meta, routing, &aliases);
+        let aliases = Aliases::of(&snapshot.meta, &parts)?;
+        let searched = searched_shards(&snapshot.meta, scope, &aliases);
         let place = table.indices.len();
         for shard in &snapshot.shards {
             if !searched.contains(&shard.shard) {
@@ -50,6 +53,7 @@ pub(crate) async fn pin(
             mapping: snapshot.mapping,
             filter: aliases.filter,
             shards: searched,
+            boost: 1.0,
         });
     }
     Ok(table)
@@ -74,12 +78,12 @@ struct Aliases {
 
 impl Aliases {
     /// An index that is named itself, or by an alias without a filter, is searched whole.
-    fn of(meta: &IndexMeta, expression: &str) -> Result<Self> {
+    fn of(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
         let mut filters = Vec::new();
         let mut routings: Vec<String> = Vec::new();
         let (mut unfiltered, mut unrouted) = (false, false);
-        for part in expression.split(',') {
-            if part.is_empty() || part == "_all" || part.starts_with('<') || simple_match(part, &meta.name) {
+        for part in parts {
+            if part.is_empty() || part == "_all" || simple_match(part, &meta.name) {
                 return Ok(Self::default());
             }
             for (name, alias) in &meta.aliases {
@@ -114,16 +118,17 @@ impl Aliases {
     }
 }
 
-/// Lists the shards that routing values leave.
-fn searched_shards(meta: &IndexMeta, asked: Option<&[String]>, aliases: &Aliases) -> Vec<u32> {
+/// Lists the shards that routing values and preferences leave.
+fn searched_shards(meta: &IndexMeta, scope: &Scope, aliases: &Aliases) -> Vec<u32> {
     let named = |values: &[String]| -> Vec<u32> {
         values.iter().map(|value| routing::shard_in(meta, value)).collect()
     };
-    let asked = asked.map(named);
+    let asked = scope.routing.as_deref().map(named);
     let of_aliases = aliases.routing.as_deref().map(named);
     (0..meta.shards)
         .filter(|shard| {
             asked.as_ref().is_none_or(|shards| shards.contains(shard))
+                && scope.shards.as_ref().is_none_or(|shards| shards.contains(shard))
                 && of_aliases.as_ref().is_none_or(|shards| shards.contains(shard))
         })
         .collect()

@@ -6,6 +6,7 @@ use super::collapse::Collapse;
 use super::fields::{self, FieldAndFormat};
 use super::highlight::Highlight;
 use super::query::{self, Query};
+use super::rescore::{self, Rescore};
 use super::source_filter::SourceFilter;
 use super::{json, sort};
 use crate::error::{Error, Result};
@@ -45,12 +46,35 @@ pub(crate) struct SearchBody {
     pub version: bool,
     /// Whether hits show sequence number and primary term.
     pub seq_no_primary_term: bool,
-    /// Time after which the hits so far are returned, in milliseconds.
+    /// Time after which the hits so far are returned, in milliseconds; the greatest number is never.
     pub timeout_ms: Option<u64>,
     /// Matches of a shard after which it stops; 0 is without bound.
     pub terminate_after: u64,
     /// Part of a sliced scroll.
     pub slice: Option<Slice>,
+    /// What hits must match too.
+    pub post_filter: Option<Query>,
+    /// Least score of hits.
+    pub min_score: Option<f32>,
+    /// Second scores of the best hits, one after the other.
+    pub rescore: Vec<Rescore>,
+    /// Factors of scores by index expression; the first that fits an index counts.
+    pub indices_boost: Vec<(String, f32)>,
+    /// Whether hits say how they got their score.
+    pub explain: bool,
+    /// Whether the answer says where the time went.
+    pub profile: bool,
+    /// The point in time that is searched.
+    pub point_in_time: Option<PointInTime>,
+}
+
+/// `pit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PointInTime {
+    /// Its id.
+    pub id: String,
+    /// How much longer it is kept alive.
+    pub keep_alive: Option<String>,
 }
 
 /// How far hits are counted.
@@ -106,14 +130,30 @@ impl SearchBody {
                 "seq_no_primary_term" => body.seq_no_primary_term = json::boolean(value)?,
                 "timeout" => {
                     let text = json::text(value).ok_or_else(|| unknown_key(key, value))?;
-                    body.timeout_ms = json::parse_time("timeout", &text)?;
+                    body.timeout_ms = Some(json::parse_time("timeout", &text)?.unwrap_or(u64::MAX));
                 }
                 "terminate_after" => body.terminate_after = terminate_after(json::integer(value)?)?,
                 "slice" => body.slice = Some(Slice::parse(value)?),
+                "post_filter" => body.post_filter = Some(query::parse(value)?),
+                "min_score" => body.min_score = Some(json::float(value)?),
+                "rescore" => body.rescore = rescore::parse(value)?,
+                "indices_boost" => body.indices_boost = indices_boost(value)?,
+                "explain" => body.explain = json::boolean(value)?,
+                "profile" => body.profile = json::boolean(value)?,
+                "pit" => body.point_in_time = Some(PointInTime::parse(value)?),
+                // Groups of `_stats`, which are not kept.
+                "stats" if json::strings(value).is_some() => {}
+                "ext" => no_extensions(value)?,
                 _ => return Err(unknown_key(key, value)),
             }
         }
         Ok(body)
+    }
+
+    /// Returns all queries of the request, to be changed.
+    pub(crate) fn queries_mut(&mut self) -> impl Iterator<Item = &mut Query> {
+        let rescored = self.rescore.iter_mut().map(|rescore| &mut rescore.query);
+        self.query.iter_mut().chain(&mut self.post_filter).chain(rescored)
     }
 
     /// Parses the body of a count: a query and nothing else.
@@ -178,22 +218,58 @@ fn script_fields(value: &Value) -> Result<usize> {
 }
 
 fn search_after(value: &Value) -> Result<Vec<Value>> {
-    let items = value.as_array().ok_or_else(|| {
-        Error::Parsing(format!(
-            "Expected [START_ARRAY] or [VALUE_NULL] in [search_after] but found [{}]",
-            json::token(value)
-        ))
-    })?;
+    let items = value.as_array().ok_or_else(|| unknown_key("search_after", value))?;
     if items.is_empty() {
         return Err(Error::IllegalArgument("Values must contains at least one value.".to_owned()));
     }
     if let Some(bad) = items.iter().find(|item| item.is_array() || item.is_object()) {
-        return Err(Error::IllegalArgument(format!(
-            "Can't handle search_after field value of type [{}]",
+        return Err(Error::Parsing(format!(
+            "Expected [VALUE_STRING] or [VALUE_NUMBER] or [VALUE_BOOLEAN] or [VALUE_NULL] but found [{}] inside search_after.",
             json::token(bad)
         )));
     }
     Ok(items.clone())
+}
+
+/// Reads factors of scores: an object, or a list of objects with one member each.
+fn indices_boost(value: &Value) -> Result<Vec<(String, f32)>> {
+    let factor = |(name, value): (&String, &Value)| Ok((name.clone(), json::float(value)?));
+    match value {
+        Value::Object(fields) => fields.iter().map(factor).collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| {
+                let fields = item.as_object().ok_or_else(|| {
+                    Error::Parsing(format!(
+                        "Expected [START_OBJECT] in [indices_boost] but found [{}]",
+                        json::token(item)
+                    ))
+                })?;
+                let mut fields = fields.iter();
+                match (fields.next(), fields.next()) {
+                    (Some(only), None) => factor(only),
+                    (None, _) => Err(Error::Parsing(
+                        "Expected [FIELD_NAME] in [indices_boost] but found [END_OBJECT]".to_owned(),
+                    )),
+                    _ => Err(Error::Parsing(
+                        "Expected [END_OBJECT] in [indices_boost] but found [FIELD_NAME]".to_owned(),
+                    )),
+                }
+            })
+            .collect(),
+        other => Err(unknown_key("indices_boost", other)),
+    }
+}
+
+/// Refuses all members of `ext`: there are no extensions.
+fn no_extensions(value: &Value) -> Result<()> {
+    match value.as_object() {
+        None => Err(unknown_key("ext", value)),
+        Some(members) => match members.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(Error::unknown_member("ext", name)),
+        },
+    }
 }
 
 impl TrackHits {
@@ -236,6 +312,23 @@ impl StoredFields {
     }
 }
 
+impl PointInTime {
+    fn parse(value: &Value) -> Result<Self> {
+        let fields = value.as_object().ok_or_else(|| unknown_key("pit", value))?;
+        let (mut id, mut keep_alive) = (None, None);
+        for (key, value) in fields {
+            match key.as_str() {
+                "id" => id = json::text(value),
+                "keep_alive" => keep_alive = json::text(value),
+                _ => return Err(Error::unknown_member("pit", key)),
+            }
+        }
+        let id =
+            id.ok_or_else(|| Error::IllegalArgument("point int time id is not provided".to_owned()))?;
+        Ok(Self { id, keep_alive })
+    }
+}
+
 impl Slice {
     fn parse(value: &Value) -> Result<Self> {
         let (mut id, mut max) = (None, None);
@@ -246,7 +339,7 @@ impl Slice {
                 "max" => max = Some(json::integer(value)?),
                 // Slices are cut by document id, whatever field would cut them.
                 "field" => {}
-                _ => return Err(Error::Parsing(format!("[slice] unknown field [{key}]"))),
+                _ => return Err(Error::unknown_member("slice", key)),
             }
         }
         let max = max.unwrap_or(0);
@@ -277,8 +370,12 @@ mod tests {
             @"Unknown key for a START_OBJECT in [aggs]."
         );
         insta::assert_snapshot!(
-            SearchBody::parse(&json!({"explain": true})).unwrap_err(),
-            @"Unknown key for a VALUE_BOOLEAN in [explain]."
+            SearchBody::parse(&json!({"explained": true})).unwrap_err(),
+            @"Unknown key for a VALUE_BOOLEAN in [explained]."
+        );
+        insta::assert_snapshot!(
+            SearchBody::parse(&json!({"ext": {"a": {}}})).unwrap_err(),
+            @"[ext] unknown field [a]"
         );
         insta::assert_snapshot!(
             SearchBody::parse_query_only(&json!({"match": {"foo": "bar"}})).unwrap_err(),
@@ -293,6 +390,17 @@ mod tests {
         insta::assert_snapshot!(
             TrackHits::parse(&json!(-2)).unwrap_err(),
             @"[track_total_hits] parameter must be positive or equals to -1, got -2"
+        );
+    }
+
+    #[test]
+    fn factors_of_indices_come_in_two_forms() {
+        let factors = vec![("a".to_owned(), 2.0), ("b*".to_owned(), 1.5)];
+        assert_eq!(indices_boost(&json!({"a": 2, "b*": 1.5})).unwrap(), factors);
+        assert_eq!(indices_boost(&json!([{"a": 2}, {"b*": 1.5}])).unwrap(), factors);
+        insta::assert_snapshot!(
+            indices_boost(&json!([{"a": 2, "b": 1}])).unwrap_err(),
+            @"Expected [END_OBJECT] in [indices_boost] but found [FIELD_NAME]"
         );
     }
 

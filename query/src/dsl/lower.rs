@@ -22,6 +22,11 @@ pub(crate) fn lower_filter(query: &Query) -> Expr {
     expression(query, 1.0, false)
 }
 
+/// Lowers a part of a query in which scores count, under the boosts above it.
+pub(crate) fn lower_boosted(query: &Query, boost: f32) -> Expr {
+    expression(query, boost, true)
+}
+
 /// Whether the query matches every document with score 1, so that no filter is needed.
 pub(crate) fn is_everything(query: &Query) -> bool {
     matches!(query, Query::MatchAll(all) if all.common.boost == 1.0)

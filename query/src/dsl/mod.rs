@@ -13,5 +13,6 @@ pub(crate) mod json;
 pub(crate) mod lower;
 pub(crate) mod minimum_should_match;
 pub(crate) mod query;
+pub(crate) mod rescore;
 pub(crate) mod sort;
 pub(crate) mod source_filter;

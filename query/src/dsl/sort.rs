@@ -1,8 +1,11 @@
 //! `sort`: by fields, by score, or in index order.
 
+mod geo_distance;
+
 use serde_json::Value;
 
 use super::json;
+pub(crate) use geo_distance::GeoDistanceSort;
 use crate::error::{Error, Result};
 
 /// Most sort keys of one request.
@@ -26,6 +29,8 @@ pub(crate) enum SortBy {
     Doc,
     /// Values of a field.
     Field(FieldSort),
+    /// Distances of a field's points.
+    Distance(GeoDistanceSort),
 }
 
 /// How a field is compared.
@@ -85,9 +90,6 @@ impl SortKey {
             "" => return Err(Error::IllegalArgument("field name is null or empty".to_owned())),
             "_score" => SortBy::Score,
             "_doc" => SortBy::Doc,
-            "_script" | "_geo_distance" => {
-                return Err(Error::Parsing(format!("[{name}] sort is not supported")));
-            }
             field => SortBy::Field(FieldSort { field: field.to_owned(), ..FieldSort::default() }),
         };
         Ok(Self { descending: by == SortBy::Score, by })
@@ -108,7 +110,9 @@ pub(crate) fn parse(value: &Value) -> Result<Vec<SortKey>> {
                 element(item, &mut keys)?;
             }
         }
-        other => element(other, &mut keys)?,
+        Value::Object(_) => element(value, &mut keys)?,
+        // Alone, any scalar is a field's name.
+        scalar => keys.push(SortKey::named(&json::text(scalar).unwrap_or_default())?),
     }
     bounded(keys)
 }
@@ -153,17 +157,27 @@ fn element(value: &Value, keys: &mut Vec<SortKey>) -> Result<()> {
                 keys.push(key(name, options)?);
             }
         }
-        other => {
-            return Err(Error::IllegalArgument(format!(
-                "malformed sort format, within the sort array, an object, or an actual string are allowed, found [{}]",
-                json::token(other)
-            )));
+        _ => {
+            return Err(Error::IllegalArgument(
+                "malformed sort format, within the sort array, an object, or an actual string are allowed"
+                    .to_owned(),
+            ));
         }
     }
     Ok(())
 }
 
+fn unknown_mode(text: &str) -> Error {
+    Error::IllegalArgument(format!("Unknown SortMode [{text}]"))
+}
+
 fn key(name: &str, options: &Value) -> Result<SortKey> {
+    if name == "_script" {
+        return Err(Error::Parsing("[_script] sort is not supported: there are no scripts".to_owned()));
+    }
+    if let ("_geo_distance" | "_geoDistance", Value::Object(options)) = (name, options) {
+        return GeoDistanceSort::parse(options);
+    }
     let mut key = SortKey::named(name)?;
     let options = match options {
         Value::String(text) => {
@@ -172,17 +186,22 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
         }
         Value::Object(options) => options,
         other => {
-            return Err(Error::Parsing(format!("[{name}] unknown token [{}] in sort", json::token(other))));
+            return Err(Error::XContent {
+                reason: format!("[field_sort] Expected START_OBJECT but was: {}", json::token(other)),
+                caused_by: None,
+            });
         }
     };
     for (option, value) in options {
         let text = json::text(value).unwrap_or_default();
+        let part = if matches!(key.by, SortBy::Field(_)) { "field_sort" } else { name };
+        let unread = |error: Error| Error::unread_member(part, option, &error);
         if option == "order" {
-            key.descending = order(&text)?;
+            key.descending = order(&text).map_err(unread)?;
             continue;
         }
         let SortBy::Field(field) = &mut key.by else {
-            return Err(Error::Parsing(format!("[{name}] unknown field [{option}]")));
+            return Err(Error::unknown_member(part, option));
         };
         match option.as_str() {
             "missing" => {
@@ -190,10 +209,13 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                     Value::String(text) if text == "_last" => Missing::Last,
                     Value::String(text) if text == "_first" => Missing::First,
                     Value::Null | Value::Array(_) | Value::Object(_) => {
-                        return Err(Error::Parsing(format!(
-                            "[field_sort] missing doesn't support values of type: {}",
-                            json::token(value)
-                        )));
+                        return Err(Error::XContent {
+                            reason: format!(
+                                "[field_sort] missing doesn't support values of type: {}",
+                                json::token(value)
+                            ),
+                            caused_by: None,
+                        });
                     }
                     scalar => Missing::Value(scalar.clone()),
                 };
@@ -205,7 +227,7 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                     "sum" => Mode::Sum,
                     "avg" => Mode::Avg,
                     "median" => Mode::Median,
-                    _ => return Err(Error::IllegalArgument(format!("Unknown SortMode [{text}]"))),
+                    _ => return Err(unread(unknown_mode(&text))),
                 });
             }
             "unmapped_type" => field.unmapped_type = Some(text),
@@ -216,14 +238,17 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                     "date" => NumericType::Date,
                     "date_nanos" => NumericType::DateNanos,
                     _ => {
-                        return Err(Error::IllegalArgument(format!(
+                        return Err(unread(Error::IllegalArgument(format!(
                             "invalid value for [numeric_type], must be [long, double, date, date_nanos], got {text}"
-                        )));
+                        ))));
                     }
                 });
             }
             "format" => field.format = Some(text),
-            _ => return Err(Error::Parsing(format!("[field_sort] unknown field [{option}]"))),
+            "nested" | "nested_path" | "nested_filter" => {
+                return Err(Error::Parsing(format!("[field_sort] [{option}] is not supported yet")));
+            }
+            _ => return Err(Error::unknown_member(part, option)),
         }
     }
     Ok(key)
@@ -262,8 +287,8 @@ mod tests {
     #[test]
     fn unknown_options_are_refused() {
         insta::assert_snapshot!(
-            parse(&json!({"a": {"nested": {}}})).unwrap_err(),
-            @"[field_sort] unknown field [nested]"
+            parse(&json!({"a": {"nestled": {}}})).unwrap_err(),
+            @"[field_sort] unknown field [nestled]"
         );
         insta::assert_snapshot!(
             parse(&json!({"_score": {"missing": "_last"}})).unwrap_err(),

@@ -1,13 +1,16 @@
 //! The key of a sort over all indices of a table, and sort values as requests give them.
 
+use std::sync::Arc;
+
 use datafusion::common::ScalarValue;
 use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
 use serde_json::Value;
 
-use crate::dsl::json::{integer, text};
-use crate::dsl::sort::{FieldSort, Missing, Mode, NumericType};
+use crate::dsl::json::{integer, not_a_number, text};
+use crate::dsl::sort::{FieldSort, GeoDistanceSort, Missing, Mode, NumericType};
 use crate::error::{Error, Result};
 use crate::table::TableSnapshot;
+use crate::table::distance::Distance;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 
 /// Makes the key of a field over all indices; failures of single indices go to `failed`.
@@ -57,11 +60,20 @@ pub(super) fn field_key(
         }
     }
     let kind = kind.unwrap_or(KeyKind::I64);
+    let small_type = |name: &str| matches!(name, "byte" | "short" | "integer" | "boolean");
+    let small = sort.numeric_type.is_none()
+        && sources.iter().all(|source| match source {
+            Some(source) => {
+                matches!(source.kind, ColumnKind::Bool | ColumnKind::Int(8 | 16 | 32))
+            }
+            None => sort.unmapped_type.as_deref().is_some_and(small_type),
+        });
     let numeric = !matches!(kind, KeyKind::Str | KeyKind::Ip);
     if !numeric && matches!(sort.mode, Some(Mode::Sum | Mode::Avg | Mode::Median)) {
-        return Err(Error::IllegalArgument(
-            "we only support AVG, MEDIAN and SUM on number based fields".to_owned(),
-        ));
+        return Err(Error::QueryShard {
+            reason: "we only support AVG, MEDIAN and SUM on number based fields".to_owned(),
+            caused_by: None,
+        });
     }
     let mut key = Key {
         name: format!("sort_{number}({})", sort.field),
@@ -75,15 +87,12 @@ pub(super) fn field_key(
     let greatest = (sort.missing == Missing::First) == descending;
     key.fill = match (&sort.missing, kind) {
         (Missing::Value(value), _) => {
-            let value = key_value(&key, first, value, now_ms).ok_or_else(|| {
-                Error::IllegalArgument(format!(
-                    "missing value [{}] does not fit the sort field [{}]",
-                    text(value).unwrap_or_default(),
-                    sort.field
-                ))
-            })?;
+            let value = key_value(&key, first, value, now_ms)
+                .ok_or_else(|| not_a_number(&text(value).unwrap_or_default()))?;
             fill_of(value)
         }
+        // Lucene keeps the small integers as such, and what is missing among them too.
+        (_, KeyKind::I64) if small => Fill::I64(i64::from(if greatest { i32::MAX } else { i32::MIN })),
         (_, KeyKind::I64) => Fill::I64(if greatest { i64::MAX } else { i64::MIN }),
         (_, KeyKind::U64) => Fill::U64(if greatest { u64::MAX } else { 0 }),
         (_, KeyKind::F64) => Fill::F64(if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
@@ -92,10 +101,78 @@ pub(super) fn field_key(
     Ok(key)
 }
 
+/// Makes the key of distances over all indices; failures of single indices go to `failed`. What has no
+/// point is infinitely far away.
+pub(super) fn distance_key(
+    sort: &GeoDistanceSort,
+    descending: bool,
+    number: usize,
+    snapshot: &TableSnapshot,
+    now_ms: i64,
+    failed: &mut Vec<(usize, Error)>,
+) -> Key {
+    let mut sources = Vec::with_capacity(snapshot.indices.len());
+    for (at, index) in snapshot.indices.iter().enumerate() {
+        sources.push(match distance_source(sort, &index.mapping, now_ms) {
+            Ok(source) => source,
+            Err(error) => {
+                if !failed.iter().any(|(index, _)| *index == at) {
+                    failed.push((at, error));
+                }
+                None
+            }
+        });
+    }
+    Key {
+        name: format!("sort_{number}(distance of {})", sort.field),
+        kind: KeyKind::F64,
+        nulls_first: false,
+        mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
+        fill: Fill::F64(f64::INFINITY),
+        sources,
+    }
+}
+
+fn distance_source(sort: &GeoDistanceSort, mapping: &Mapping, now_ms: i64) -> Result<Option<KeySource>> {
+    let Some(field) = mapping.field(&sort.field) else {
+        if sort.ignore_unmapped {
+            return Ok(None);
+        }
+        return Err(Error::IllegalArgument(format!(
+            "failed to find mapper for [{}] for geo distance based sort",
+            sort.field
+        )));
+    };
+    if field.field_type != FieldType::GeoPoint {
+        return Err(Error::IllegalArgument(format!(
+            "can't sort by the distance of field [{}] of type [{}], it has no points",
+            sort.field,
+            field.type_name()
+        )));
+    }
+    let mut origins = Vec::with_capacity(sort.origins.len());
+    for origin in &sort.origins {
+        let point = mapping.parse_value(field, origin, now_ms, false);
+        match point.map_err(|error| Error::IllegalArgument(error.to_string()))? {
+            Scalar::GeoPoint { lat, lon } => origins.push([lat, lon]),
+            other => return Err(Error::Execution(format!("a point was read as {other:?}"))),
+        }
+    }
+    let distance = Distance { origins, unit: sort.unit, plane: sort.plane };
+    Ok(Some(KeySource {
+        column: field.column,
+        kind: ColumnKind::GeoPoint,
+        ignore_above: None,
+        rescale: Rescale::None,
+        single: false,
+        distance: Some(Arc::new(distance)),
+    }))
+}
+
 /// Reads a value of a key; `None` where it is none.
 pub(super) fn key_value(
     key: &Key,
-    field: Option<(&std::sync::Arc<Mapping>, &Field)>,
+    field: Option<(&Arc<Mapping>, &Field)>,
     value: &Value,
     now_ms: i64,
 ) -> Option<ScalarValue> {
@@ -108,7 +185,6 @@ pub(super) fn key_value(
                     _ => return None,
                 }
             }
-            (Value::Bool(flag), _) => ScalarValue::Int64(Some(i64::from(*flag))),
             (Value::Number(number), _) if number.as_i64().is_some() => ScalarValue::Int64(number.as_i64()),
             _ => ScalarValue::Int64(Some(integer(value).ok()?)),
         },
@@ -205,10 +281,13 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
     let (kind, rescale) = match (sort.numeric_type, kind, column) {
         (None, kind, _) => (kind, Rescale::None),
         (Some(_), KeyKind::Str | KeyKind::Ip, _) => {
-            return Err(Error::IllegalArgument(format!(
-                "[numeric_type] option cannot be set on a non-numeric field, got {}",
-                field.type_name()
-            )));
+            return Err(Error::QueryShard {
+                reason: format!(
+                    "[numeric_type] option cannot be set on a non-numeric field, got {}",
+                    field.type_name()
+                ),
+                caused_by: None,
+            });
         }
         (Some(NumericType::Double), _, _) => (KeyKind::F64, Rescale::None),
         (Some(NumericType::Date), _, ColumnKind::DateNanos) => (KeyKind::I64, Rescale::NanosToMillis),
@@ -221,6 +300,7 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
         ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
         rescale,
         single: column == ColumnKind::F32 && sort.numeric_type.is_none(),
+        distance: None,
     };
     Ok((kind, source))
 }

@@ -1,8 +1,10 @@
 //! BM25 as Lucene's `LegacyBM25Similarity` computes it, which OpenSearch 2 scores with:
 //! `boost · (k1+1) · idf · tf / (tf + k1 · (1 − b + b · dl/avgdl))`.
 
-const K1: f32 = 1.2;
-const B: f32 = 0.75;
+/// How soon more occurrences of a term cease to count.
+pub(crate) const K1: f32 = 1.2;
+/// How much the length of a field counts.
+pub(crate) const B: f32 = 0.75;
 /// Lengths whose part of the formula is computed ahead.
 const TABLE: usize = 256;
 
@@ -20,6 +22,8 @@ pub(crate) struct Statistics {
 /// The scoring function of one term.
 #[derive(Clone, Debug)]
 pub(crate) struct Bm25 {
+    boost: f32,
+    statistics: Statistics,
     /// `boost · (k1+1) · idf`.
     weight: f32,
     average_length: f32,
@@ -40,7 +44,28 @@ impl Bm25 {
         let average_length = (statistics.tokens.max(1) as f64 / docs as f64) as f32;
         let weight = boost * (K1 + 1.0) * idf(docs, statistics.doc_freq);
         let inverse = (0..TABLE).map(|length| inverse(length as f32, average_length)).collect();
-        Self { weight, average_length, inverse }
+        let statistics = Statistics { docs, ..statistics };
+        Self { boost, statistics, weight, average_length, inverse }
+    }
+
+    /// Returns the boost with the factor `k1+1`.
+    pub(crate) fn boost(&self) -> f32 {
+        self.boost * (K1 + 1.0)
+    }
+
+    /// Returns the statistics that it was made of.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Returns the inverse document frequency.
+    pub(crate) fn idf(&self) -> f32 {
+        idf(self.statistics.docs, self.statistics.doc_freq)
+    }
+
+    /// Returns the average length of the field.
+    pub(crate) fn average_length(&self) -> f32 {
+        self.average_length
     }
 
     /// Scores a term that occurs `freq` times in a field of `length` tokens.

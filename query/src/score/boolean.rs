@@ -320,3 +320,52 @@ impl Scorer for Flat<'_> {
         self.base.cost()
     }
 }
+
+/// Rows of a scorer whose scores, times a factor, reach a least score.
+pub(crate) struct Scaled<'a> {
+    base: BoxScorer<'a>,
+    factor: f32,
+    least: Option<f32>,
+}
+
+impl<'a> Scaled<'a> {
+    /// Starts at the first row of `base` that reaches `least`.
+    pub(crate) fn new(base: BoxScorer<'a>, factor: f32, least: Option<f32>) -> Self {
+        let mut scaled = Self { base, factor, least };
+        scaled.settle();
+        scaled
+    }
+
+    fn settle(&mut self) -> u32 {
+        let mut doc = self.base.doc();
+        if let Some(least) = self.least {
+            while doc != END && self.base.score() * self.factor < least {
+                doc = self.base.advance();
+            }
+        }
+        doc
+    }
+}
+
+impl Scorer for Scaled<'_> {
+    fn doc(&self) -> u32 {
+        self.base.doc()
+    }
+    fn advance(&mut self) -> u32 {
+        self.base.advance();
+        self.settle()
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        self.base.seek(target);
+        self.settle()
+    }
+    fn score(&mut self) -> f32 {
+        self.base.score() * self.factor
+    }
+    fn max_score(&self) -> f32 {
+        self.base.max_score() * self.factor
+    }
+    fn cost(&self) -> u64 {
+        self.base.cost()
+    }
+}

@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
 
-use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
+use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional, Scaled};
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
 use super::function_score::{Applied, FunctionScore};
@@ -77,6 +77,9 @@ pub(crate) fn scorer<'a>(
                 _ => Box::new(DisjunctionMax::new(parts, *tie_breaker)),
             }
         }
+        Prepared::Scaled { factor, least, part } => {
+            Box::new(Scaled::new(scorer(part, inverted, rows)?, *factor, *least))
+        }
     })
 }
 
@@ -145,9 +148,9 @@ pub(crate) fn known_count(
         Prepared::None => Some(0),
         Prepared::All(_) => Some(u64::from(rows).saturating_sub(deleted.len())),
         Prepared::Rows(found, _) => Some(found.difference_len(deleted)),
-        Prepared::Constant(_, part) | Prepared::Boosting { positive: part, .. } => {
-            known_count(part, inverted, rows, deleted)?
-        }
+        Prepared::Constant(_, part)
+        | Prepared::Boosting { positive: part, .. }
+        | Prepared::Scaled { least: None, part, .. } => known_count(part, inverted, rows, deleted)?,
         Prepared::FunctionScore { base, combination, .. } => match combination.min_score {
             None => known_count(base, inverted, rows, deleted)?,
             Some(_) => None,
@@ -174,7 +177,7 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::AtLeast(..) | Prepared::DisMax(..) | Prepared::Nested(_) => None,
+        Prepared::AtLeast(..) | Prepared::DisMax(..) | Prepared::Nested(_) | Prepared::Scaled { .. } => None,
     })
 }
 
@@ -201,7 +204,9 @@ pub(crate) fn row_set(
             Some(text) => Some(drained(text.postings(term)?)),
             None => Some(RoaringBitmap::new()),
         },
-        Prepared::Constant(_, part) | Prepared::Boosting { positive: part, .. } => {
+        Prepared::Constant(_, part)
+        | Prepared::Boosting { positive: part, .. }
+        | Prepared::Scaled { least: None, part, .. } => {
             row_set(part, inverted, rows)?
         }
         Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,

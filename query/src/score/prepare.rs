@@ -102,6 +102,15 @@ pub(crate) enum Prepared {
     },
     /// Rows with elements that match.
     Nested(Box<PreparedNested>),
+    /// This, with scores times a factor; rows of less than a least score are left out.
+    Scaled {
+        /// Factor.
+        factor: f32,
+        /// Least score.
+        least: Option<f32>,
+        /// What is scaled.
+        part: Box<Prepared>,
+    },
 }
 
 /// A function of a row, where a filter lets it apply.
@@ -122,7 +131,7 @@ impl Prepared {
             Self::And(parts) | Self::AtLeast(_, parts) | Self::DisMax(_, parts) => {
                 parts.iter().find_map(Self::failure)
             }
-            Self::Not(part) | Self::Constant(_, part) => part.failure(),
+            Self::Not(part) | Self::Constant(_, part) | Self::Scaled { part, .. } => part.failure(),
             Self::Boosting { positive, negative, .. } => positive.failure().or_else(|| negative.failure()),
             Self::FunctionScore { base, functions, failure, .. } => {
                 let filters = functions.iter().filter_map(|function| function.filter.as_ref());

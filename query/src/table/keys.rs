@@ -15,6 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use millrace_storage::mapping::{ColumnKind, PathId};
 
+use super::distance::{Distance, Points};
 use crate::dsl::sort::Mode;
 use crate::error::{Error, Result};
 
@@ -86,6 +87,8 @@ pub(crate) struct KeySource {
     pub rescale: Rescale,
     /// Whether floating point numbers print at single precision.
     pub single: bool,
+    /// Where points are measured from, where the key is a distance.
+    pub distance: Option<Arc<Distance>>,
 }
 
 /// One key of a table.
@@ -146,6 +149,7 @@ impl Key {
                     pick(&mut own, self.mode).or(fill)
                 }))))
             }
+            KeyKind::F64 if source.distance.is_some() => self.distances(&lists, source, rows),
             KeyKind::F64 => {
                 let values = cast(&lists.values, &DataType::Float64)?;
                 let values = values.as_primitive::<Float64Type>();
@@ -196,6 +200,24 @@ impl Key {
                 Ok(Arc::new(keys.finish()))
             }
         }
+    }
+
+    /// Computes distances of points.
+    fn distances(&self, lists: &Lists, source: &KeySource, rows: usize) -> Result<ArrayRef> {
+        let (Some(values), Some(distance), Fill::F64(fill)) =
+            (lists.values.as_struct_opt(), &source.distance, &self.fill)
+        else {
+            return self.filled(rows);
+        };
+        let points = Points::new(values)?;
+        let mut own = Vec::new();
+        Ok(Arc::new(Float64Array::from_iter_values((0..rows).map(|row| {
+            own.clear();
+            for at in lists.row(row).filter(|at| values.is_valid(*at)) {
+                distance.measure(&points, at, &mut own);
+            }
+            reduce_f64(&mut own, self.mode).unwrap_or(*fill)
+        }))))
     }
 
     /// Makes the key of rows that all lack the field.
@@ -364,6 +386,7 @@ mod tests {
             ignore_above: None,
             rescale: Rescale::None,
             single: false,
+            distance: None,
         };
         Key { name: "k".into(), kind, nulls_first: false, mode, fill, sources: vec![Some(source), None] }
     }

@@ -5,19 +5,21 @@
 //! [`predicate::Predicate`] can read are pushed down whole; [`scan::IndexScanExec`] evaluates them
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
+pub(crate) mod distance;
 pub(crate) mod keys;
 pub(crate) mod leaf;
 pub(crate) mod node;
 pub(crate) mod predicate;
 pub(crate) mod resolve;
 pub(crate) mod scan;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod top_k;
 mod values;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -37,7 +39,7 @@ use self::resolve::IndexContext;
 use self::scan::IndexScanExec;
 use crate::compute::{Compute, Stop};
 use crate::error::ShardFailure;
-use crate::score::collect::{Budget, Cursor, Totals};
+use crate::score::collect::{Address, Budget, Cursor, Totals};
 use crate::score::reader::SegmentReader;
 
 /// Score of a row; 0 where the query does not score.
@@ -60,6 +62,8 @@ pub(crate) struct TableIndex {
     pub filter: Option<Predicate>,
     /// Numbers of its shards that are searched.
     pub shards: Vec<u32>,
+    /// Factor of the scores of its rows.
+    pub boost: f32,
 }
 
 /// One segment of a table; its number is its place in the list.
@@ -99,7 +103,7 @@ impl TableSnapshot {
 }
 
 /// How a table is scanned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ScanOptions {
     /// What `now` means.
     pub now_ms: i64,
@@ -114,6 +118,10 @@ pub(crate) struct ScanOptions {
     pub after_key: Option<ScalarValue>,
     /// Matches after which a shard stops; 0 is without bound.
     pub terminate_after: u64,
+    /// Least score of rows.
+    pub min_score: Option<f32>,
+    /// Whether the time that each shard takes is measured.
+    pub profile: bool,
 }
 
 /// What a search learns from its scan beside the rows.
@@ -127,7 +135,30 @@ pub(crate) struct ScanHandle {
     pub failures: Mutex<Vec<ShardFailure>>,
     /// Matches still allowed, by shard.
     pub budgets: Vec<Budget>,
+    /// What each shard took, where measured.
+    pub timings: Vec<Timing>,
     max_score: AtomicU32,
+}
+
+/// What one shard took, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Timing {
+    /// Making the predicate ready for segments.
+    pub prepare: AtomicU64,
+    /// Visiting rows.
+    pub visit: AtomicU64,
+    /// Segments visited.
+    pub segments: AtomicU64,
+}
+
+impl Timing {
+    /// Adds a visit of a segment.
+    pub(crate) fn add(&self, prepare: Duration, visit: Duration) {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.prepare.fetch_add(nanos(prepare), Ordering::Relaxed);
+        self.visit.fetch_add(nanos(visit), Ordering::Relaxed);
+        self.segments.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl ScanHandle {
@@ -169,6 +200,19 @@ pub(crate) struct IndexTable {
     schema: SchemaRef,
 }
 
+impl TableSnapshot {
+    /// Names the shard of a row: its index and its number there.
+    pub(crate) fn shard_of(&self, address: Address) -> Option<(&TableIndex, u32)> {
+        let segment = self.segments.get(address.segment as usize)?;
+        self.shards().nth(segment.shard as usize)
+    }
+
+    /// Lists the shards by their numbers in the table: the index and the number there.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = (&TableIndex, u32)> {
+        self.indices.iter().flat_map(|index| index.shards.iter().map(move |shard| (index, *shard)))
+    }
+}
+
 impl IndexTable {
     /// Makes the table of a search.
     pub(crate) fn new(
@@ -186,6 +230,10 @@ impl IndexTable {
             stop: Arc::default(),
             failures: Mutex::default(),
             budgets,
+            timings: match options.profile {
+                true => (0..snapshot.shards).map(|_| Timing::default()).collect(),
+                false => Vec::new(),
+            },
             max_score: AtomicU32::new(0),
         });
         let mut fields: Vec<Field> =

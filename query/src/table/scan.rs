@@ -127,7 +127,8 @@ impl IndexScanExec {
         let table = &self.shared.table;
         let number = table.keys.iter().position(|key| key.name == name)?;
         let key = &table.keys[number];
-        if self.shared.columns.contains(&Column::Score) || !Bar::supports(key.kind) {
+        let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
+        if self.shared.columns.contains(&Column::Score) || !Bar::supports(key.kind) || measured {
             return None;
         }
         let after = match (continued, &table.options.after_key) {

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod answers;
-mod compound;
 mod collapse;
+mod compound;
 mod delete_by_query;
+mod endpoints;
 mod fields;
 mod fixture;
-mod nested;
 mod highlight;
+mod nested;
 mod property;
 mod robustness;
 mod scroll;

@@ -314,6 +314,15 @@ impl Metadata {
         resolve::resolve(self, expression, options, now_ms)
     }
 
+    /// Cuts an index expression into names and wildcards, date math resolved, with whether each is an
+    /// exclusion.
+    ///
+    /// # Errors
+    /// `TooLarge` or `IllegalArgument`.
+    pub fn expression_parts(expression: &str, now_ms: i64) -> Result<Vec<(String, bool)>> {
+        resolve::parts(expression, now_ms)
+    }
+
     /// Resolves the one index that writes to a name go to (an index, or an alias's write index).
     /// `None`: there is neither; see [`Metadata::auto_create_allowed`].
     ///

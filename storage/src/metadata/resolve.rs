@@ -36,22 +36,9 @@ pub(super) fn resolve(
     options: &IndicesOptions,
     now_ms: i64,
 ) -> Result<Vec<Arc<IndexMeta>>> {
-    if expression.len() > MAX_EXPRESSION_BYTES {
-        return Err(Error::TooLarge(format!(
-            "index expression of [{}] bytes exceeds [{MAX_EXPRESSION_BYTES}]",
-            expression.len()
-        )));
-    }
     let mut found = Found::default();
-    let mut wildcard_seen = false;
-    for part in split(expression) {
-        let (excluded, part) = match part.strip_prefix('-') {
-            Some(rest) if wildcard_seen => (true, rest),
-            _ => (false, part),
-        };
-        let part = date_math::resolve(part, now_ms)?;
-        if pattern::is_wildcard(&part) || matches!(&*part, "" | "_all") {
-            wildcard_seen = true;
+    for (part, excluded) in parts(expression, now_ms)? {
+        if is_pattern(&part) {
             if excluded {
                 exclude_matching(state, &part, &mut found);
                 continue;
@@ -76,6 +63,33 @@ pub(super) fn resolve(
         return Err(not_found(if expression.is_empty() { "_all" } else { expression }));
     }
     Ok(found.order)
+}
+
+/// Cuts an expression into its parts, date math resolved; whether each excludes what it names: it does
+/// with a `-` behind a wildcard.
+pub(super) fn parts(expression: &str, now_ms: i64) -> Result<Vec<(String, bool)>> {
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Err(Error::TooLarge(format!(
+            "index expression of [{}] bytes exceeds [{MAX_EXPRESSION_BYTES}]",
+            expression.len()
+        )));
+    }
+    let mut wildcard_seen = false;
+    let mut parts = Vec::new();
+    for part in split(expression) {
+        let (excluded, part) = match part.strip_prefix('-') {
+            Some(rest) if wildcard_seen => (true, rest),
+            _ => (false, part),
+        };
+        let part = date_math::resolve(part, now_ms)?;
+        wildcard_seen |= is_pattern(&part);
+        parts.push((part.into_owned(), excluded));
+    }
+    Ok(parts)
+}
+
+fn is_pattern(part: &str) -> bool {
+    pattern::is_wildcard(part) || matches!(part, "" | "_all")
 }
 
 fn not_found(index: &str) -> Error {

@@ -5,6 +5,7 @@
 //! one over costs more than they do.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array,
@@ -25,7 +26,7 @@ use super::bar::Bar;
 use super::{Column, Shared, Top};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Pass};
-use crate::score::prepare::{Source, prepare};
+use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::{SEGMENT, SHARD};
 
 /// Rows of one batch.
@@ -50,7 +51,9 @@ impl Shared {
         }
         let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
         let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
-        let functions = match scores || resolved.node.scores_decide() {
+        let started = Instant::now();
+        let min_score = table.options.min_score;
+        let functions = match scores || min_score.is_some() || resolved.node.scores_decide() {
             true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
             false => Arc::default(),
         };
@@ -58,6 +61,12 @@ impl Shared {
         let shard = snapshot.shard_number(segment);
         let source = Source { number, shard, reader: Arc::clone(&segment.reader), inverted, functions };
         let prepared = prepare(&resolved.node, &source, None)?;
+        let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
+        let prepared = match (boost, min_score) {
+            (1.0, None) => prepared,
+            _ => Prepared::Scaled { factor: boost, least: min_score, part: Box::new(prepared) },
+        };
+        let prepared_at = Instant::now();
         let pass = Pass {
             segment: number,
             rows: source.reader.rows(),
@@ -69,6 +78,9 @@ impl Shared {
             stop: &table.handle.stop,
         };
         let done = work(&source, pass)?;
+        if let Some(timing) = table.handle.timings.get(segment.shard as usize) {
+            timing.add(prepared_at.duration_since(started), prepared_at.elapsed());
+        }
         if let Some(error) = prepared.failure() {
             let meta = &snapshot.indices[segment.index].meta;
             let failure = error.into_shard_failure(&meta.name, &meta.uuid_text(), shard);

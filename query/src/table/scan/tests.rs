@@ -46,6 +46,7 @@ fn number_key() -> Key {
         ignore_above: None,
         rescale: Rescale::None,
         single: false,
+        distance: None,
     };
     Key {
         name: "n".into(),
@@ -59,14 +60,7 @@ fn number_key() -> Key {
 
 /// A scan for `disk`, of the named columns.
 fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
-    let options = ScanOptions {
-        now_ms: 0,
-        track: Some(track),
-        global_statistics: false,
-        cursor: None,
-        after_key: None,
-        terminate_after: 0,
-    };
+    let options = ScanOptions { track: Some(track), ..ScanOptions::default() };
     let table = IndexTable::new(Arc::new(snapshot()), vec![number_key()], options, Compute::single());
     let handle = Arc::clone(table.handle());
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };

@@ -1,7 +1,7 @@
-//! Open scrolls: what is pinned between pages, for whom, and until when.
+//! Open scrolls and points in time: what is pinned between requests, for whom, and until when.
 //!
-//! At most so many are open; one more is refused. Contexts that are not asked for within their
-//! keep-alive are dropped whenever the registry is used, by the injected clock.
+//! At most so many of a kind are open; one more is refused. Contexts that are not asked for within
+//! their keep-alive are dropped whenever the registry is used, by the injected clock.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -16,25 +16,59 @@ use crate::error::{Error, Result};
 /// Bytes of randomness in an id.
 const ID_BYTES: usize = 24;
 
-/// The open contexts; `T` is what is pinned.
+/// What a context is for, as refusals name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A scroll.
+    Scroll,
+    /// A point in time.
+    PointInTime,
+}
+
+impl Kind {
+    /// Returns its name and the settings that bound its number and how long it is kept alive.
+    pub(crate) fn settings(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Scroll => ("scroll", "search.max_open_scroll_context", "search.max_keep_alive"),
+            Self::PointInTime => {
+                ("Point In Time", "search.max_open_pit_context", "point_in_time.max_keep_alive")
+            }
+        }
+    }
+}
+
+/// The open contexts of one kind; `T` is what is pinned.
 #[derive(Debug)]
-pub(crate) struct Scrolls<T> {
+pub(crate) struct Contexts<T> {
+    kind: Kind,
     clock: SharedClock,
     open: Mutex<HashMap<String, Entry<T>>>,
+}
+
+/// An open context as its owner may list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// Id.
+    pub id: String,
+    /// When it was opened.
+    pub created_ms: i64,
+    /// How long it lives without being asked for.
+    pub keep_alive_ms: u64,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     owner: String,
+    created_ms: i64,
     expires_ms: i64,
     keep_alive_ms: u64,
     context: Arc<T>,
 }
 
-impl<T> Scrolls<T> {
+impl<T> Contexts<T> {
     /// Makes an empty registry.
-    pub(crate) fn new(clock: SharedClock) -> Self {
-        Self { clock, open: Mutex::default() }
+    pub(crate) fn new(kind: Kind, clock: SharedClock) -> Self {
+        Self { kind, clock, open: Mutex::default() }
     }
 
     /// Opens a context beside less than `limit` others and returns its id.
@@ -54,13 +88,14 @@ impl<T> Scrolls<T> {
         }
         let mut open = self.alive();
         if open.len() >= limit {
+            let (name, setting, _) = self.kind.settings();
             return Err(Error::Rejected(format!(
-                "Trying to create too many scroll contexts. Must be less than or equal to: [{}]. This limit can be set by changing the [search.max_open_scroll_context] setting.",
-                limit
+                "Trying to create too many {name} contexts. Must be less than or equal to: [{limit}]. This limit can be set by changing the [{setting}] setting."
             )));
         }
         let entry = Entry {
             owner: owner.name().to_owned(),
+            created_ms: self.clock.now_ms(),
             expires_ms: self.expiry(keep_alive_ms),
             keep_alive_ms,
             context: Arc::new(context),
@@ -75,7 +110,7 @@ impl<T> Scrolls<T> {
         let entry = open
             .get_mut(id)
             .filter(|entry| entry.owner == owner.name())
-            .ok_or_else(|| Error::ScrollNotFound(id.to_owned()))?;
+            .ok_or_else(|| Error::ContextNotFound(id.to_owned()))?;
         if let Some(keep_alive_ms) = keep_alive_ms {
             entry.keep_alive_ms = keep_alive_ms;
         }
@@ -92,12 +127,27 @@ impl<T> Scrolls<T> {
         }
     }
 
-    /// Closes all contexts of the caller; how many there were.
-    pub(crate) fn close_all(&self, owner: &Principal) -> usize {
-        let mut open = self.alive();
-        let before = open.len();
-        open.retain(|_, entry| entry.owner != owner.name());
-        before - open.len()
+    /// Closes all contexts of the caller; returns their ids.
+    pub(crate) fn close_all(&self, owner: &Principal) -> Vec<String> {
+        let ids: Vec<String> = self.list(owner).into_iter().map(|listed| listed.id).collect();
+        let mut open = self.open.lock();
+        ids.into_iter().filter(|id| open.remove(id).is_some()).collect()
+    }
+
+    /// Lists the contexts of the caller, oldest first.
+    pub(crate) fn list(&self, owner: &Principal) -> Vec<Listed> {
+        let open = self.alive();
+        let mut listed: Vec<Listed> = open
+            .iter()
+            .filter(|(_, entry)| entry.owner == owner.name())
+            .map(|(id, entry)| Listed {
+                id: id.clone(),
+                created_ms: entry.created_ms,
+                keep_alive_ms: entry.keep_alive_ms,
+            })
+            .collect();
+        listed.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
+        listed
     }
 
     fn expiry(&self, keep_alive_ms: u64) -> i64 {
@@ -126,7 +176,7 @@ mod tests {
     #[test]
     fn contexts_expire_unless_asked_for() {
         let clock = Arc::new(ManualClock::new(0));
-        let scrolls = Scrolls::new(Arc::clone(&clock) as SharedClock);
+        let scrolls = Contexts::new(Kind::Scroll, Arc::clone(&clock) as SharedClock);
         let ann = principal("ann");
         let id = scrolls.open(&ann, 1, 1_000, 10).unwrap();
         clock.advance_ms(900);
@@ -142,13 +192,14 @@ mod tests {
 
     #[test]
     fn contexts_are_bounded_and_belong_to_their_caller() {
-        let scrolls = Scrolls::new(Arc::new(ManualClock::new(0)));
+        let scrolls = Contexts::new(Kind::Scroll, Arc::new(ManualClock::new(0)));
         let (ann, bob) = (principal("ann"), principal("bob"));
         let id = scrolls.open(&ann, (), 1_000, 2).unwrap();
         scrolls.open(&bob, (), 1_000, 2).unwrap();
         assert_eq!(scrolls.open(&ann, (), 1_000, 2).unwrap_err().status(), 429);
         assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
-        assert_eq!(scrolls.close_all(&ann), 1);
+        assert_eq!(scrolls.list(&ann).len(), 1);
+        assert_eq!(scrolls.close_all(&ann), [id.clone()]);
         assert!(!scrolls.close(&id, &ann));
     }
 }

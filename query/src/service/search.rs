@@ -1,0 +1,221 @@
+//! `_search`: from the request to the rendered answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_storage::Principal;
+use millrace_storage::metadata::IndicesOptions;
+use serde_json::Value;
+
+use super::scroll::FirstPage;
+use super::{Outcome, SearchService};
+use crate::collapse::Expansion;
+use crate::contexts::Kind;
+use crate::dsl::body::SearchBody;
+use crate::dsl::json;
+use crate::dsl::query::Query;
+use crate::error::{Error, Result};
+use crate::explain::Explainer;
+use crate::lookup;
+use crate::order::{Order, Point};
+use crate::profile;
+use crate::request::{Lives, SearchRequest};
+use crate::response::{Answer, HitList};
+use crate::search::{Search, refused_by_all, shown, window};
+use crate::skip::skipped;
+use crate::table::TableSnapshot;
+use crate::target;
+
+impl SearchService {
+    /// Answers `_search`.
+    ///
+    /// # Errors
+    /// See [`Error`]; an error of single shards is part of the answer instead.
+    pub async fn search(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome> {
+        let opened = self.open(principal, expression, "_search", params, body)?;
+        let request =
+            SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
+        self.answer(principal, expression, request, opened.now_ms).await.map(Outcome::raw)
+    }
+
+    /// Returns how long the contexts of searches may be kept alive.
+    pub(super) fn lives(&self) -> Lives {
+        Lives {
+            scroll: self.longest_life(Kind::Scroll),
+            point_in_time: self.longest_life(Kind::PointInTime),
+        }
+    }
+
+    /// Runs a search and renders its answer.
+    pub(super) async fn answer(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        mut request: SearchRequest,
+        started_ms: i64,
+    ) -> Result<Bytes> {
+        let searcher = self.searcher()?;
+        for query in request.body.queries_mut() {
+            lookup::read(&self.engine, principal, query).await?;
+        }
+        let request = &request;
+        let (body, everything) = (&request.body, Query::match_all());
+        let query = body.query.as_ref().unwrap_or(&everything);
+        let mut snapshot = match &body.point_in_time {
+            None => self.pin(principal, expression, &request.scope).await?,
+            Some(pit) => self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?,
+        };
+        if !body.indices_boost.is_empty() {
+            snapshot = Arc::new(self.boosted(&snapshot, &body.indices_boost, &request.scope.options)?);
+        }
+        if let Some(slice) = body.slice {
+            snapshot = Arc::new(searcher.cut(&snapshot, slice, query, started_ms).await?);
+        }
+        let (from, size) = window(body, &snapshot, request.scroll_ms.is_some())?;
+        let shown = shown(body, &snapshot)?;
+        let grouping = request.grouping(&snapshot)?;
+        let search = Search {
+            post_filter: body.post_filter.as_ref(),
+            min_score: body.min_score,
+            sort: &body.sort,
+            from,
+            size,
+            after: parse_after(body, &snapshot, started_ms)?,
+            track_scores: body.track_scores,
+            track: request.tracked(),
+            global_statistics: request.global_statistics,
+            terminate_after: body.terminate_after,
+            timeout_ms: body.timeout_ms.or_else(|| self.default_timeout()),
+            collapse: grouping.as_ref(),
+            profile: body.profile,
+            ..Search::new(Arc::clone(&snapshot), query, started_ms)
+        };
+        let found = match body.rescore.as_slice() {
+            [] => searcher.find(search).await?,
+            rescores => searcher.find_rescored(search, rescores).await?,
+        };
+        if !request.allow_partial {
+            if found.timed_out {
+                return Err(Error::TimedOut);
+            }
+            if !found.failures.is_empty() {
+                return Err(Error::SearchPhase { failures: found.failures });
+            }
+        }
+        let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
+        if let Some(collapse) = &body.collapse {
+            let expansion = Expansion {
+                snapshot: &snapshot,
+                query: body.query.as_ref(),
+                global_statistics: request.global_statistics,
+                now_ms: started_ms,
+            };
+            expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
+        }
+        if body.explain {
+            let explained = Explainer::new(query, &snapshot, request.global_statistics, started_ms)?;
+            let explained = Arc::new(explained).explain(&found.rows.addresses, &searcher.compute).await?;
+            for ((hit, mut explanation), address) in
+                hits.iter_mut().zip(explained).zip(&found.rows.addresses)
+            {
+                if !body.rescore.is_empty() {
+                    explanation = searcher
+                        .explain_rescored(explanation, *address, &snapshot, request, started_ms)
+                        .await?;
+                }
+                let shard = snapshot.shard_of(*address);
+                let shard = shard.map_or_else(String::new, |(index, shard)| {
+                    format!("[{}][{shard}]", index.meta.name)
+                });
+                hit.explanation = Some((explanation.to_json(), shard));
+            }
+        }
+        let profile = match &found.profile {
+            None => None,
+            Some(measured) => {
+                let explainer = Explainer::new(query, &snapshot, false, started_ms)?;
+                Some(profile::render(measured, &snapshot, size > 0, &|index| explainer.describe(index)))
+            }
+        };
+        let scroll_id = match request.scroll_ms {
+            None => None,
+            Some(keep_alive_ms) => {
+                let first = FirstPage {
+                    snapshot: &snapshot,
+                    query,
+                    found: &found,
+                    shown: &shown,
+                    size,
+                    now_ms: started_ms,
+                };
+                Some(self.open_scroll(principal, request, first, keep_alive_ms)?)
+            }
+        };
+        let skipped = match u64::from(snapshot.shards) > request.pre_filtered {
+            true => skipped(&snapshot, query, started_ms),
+            false => 0,
+        };
+        let answer = Answer {
+            took_ms: self.now_ms() - started_ms,
+            timed_out: found.timed_out,
+            terminated_early: found.terminated_early,
+            skipped,
+            profile,
+            failures: found.failures,
+            total_as_int: request.totals_as_int,
+            list: HitList { total: found.total, max_score: found.max_score, hits },
+            scroll_id,
+            point_in_time: body.point_in_time.as_ref().map(|pit| pit.id.clone()),
+            ..Answer::of(snapshot.shards)
+        };
+        answer.render(&shown)
+    }
+
+    /// Gives the indices of a snapshot the factors of the first expressions that stand for them.
+    fn boosted(
+        &self,
+        snapshot: &TableSnapshot,
+        boosts: &[(String, f32)],
+        options: &IndicesOptions,
+    ) -> Result<TableSnapshot> {
+        let mut boosted = snapshot.clone();
+        let mut done = vec![false; boosted.indices.len()];
+        for (expression, boost) in boosts {
+            let named = target::resolve(&self.engine, expression, options)?;
+            let named: Vec<_> = named.iter().map(|index| index.meta()).collect();
+            for (index, done) in boosted.indices.iter_mut().zip(&mut done) {
+                if !*done && named.iter().any(|meta| meta.uuid == index.meta.uuid) {
+                    if !boost.is_finite() || *boost < 0.0 {
+                        return Err(refused_by_all(
+                            snapshot,
+                            Error::IllegalArgument(format!("boost must be a positive float, got {boost:?}")),
+                        ));
+                    }
+                    (index.boost, *done) = (*boost, true);
+                }
+            }
+        }
+        Ok(boosted)
+    }
+
+    /// Returns what `search.default_search_timeout` gives searches that name no timeout.
+    fn default_timeout(&self) -> Option<u64> {
+        const SETTING: &str = "search.default_search_timeout";
+        let setting = self.engine.metadata().cluster_setting(SETTING)?;
+        json::parse_time(SETTING, &json::text(&setting)?).ok().flatten()
+    }
+}
+
+fn parse_after(body: &SearchBody, snapshot: &TableSnapshot, now_ms: i64) -> Result<Option<Point>> {
+    let Some(values) = &body.search_after else { return Ok(None) };
+    Order::new(&body.sort, snapshot, now_ms)
+        .and_then(|(order, _)| order.parse_after(values, snapshot, &body.sort, now_ms))
+        .map(Some)
+        .map_err(|error| refused_by_all(snapshot, error))
+}

@@ -1,0 +1,80 @@
+//! Which shards cannot have a match, by what is known of their values without reading them.
+
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::{NumberBounds, ValueRange};
+
+use crate::dsl::lower;
+use crate::dsl::query::Query;
+use crate::table::node::Node;
+use crate::table::predicate::Predicate;
+use crate::table::resolve::{IndexContext, resolve};
+use crate::table::{TableSegment, TableSnapshot};
+
+/// Counts the shards that cannot have a match; one is always left to answer.
+pub(crate) fn skipped(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> u32 {
+    let without = without_match(snapshot, query, now_ms);
+    let count = without.iter().filter(|none| **none).count() as u32;
+    count.min(snapshot.shards.saturating_sub(1))
+}
+
+/// Whether no shard of an index, by its place in the snapshot, can have a match.
+pub(crate) fn index_has_none(without: &[bool], snapshot: &TableSnapshot, place: usize) -> bool {
+    let before: usize = snapshot.indices[..place].iter().map(|index| index.shards.len()).sum();
+    let own = snapshot.indices[place].shards.len();
+    without.get(before..before + own).is_some_and(|own| own.iter().all(|none| *none))
+}
+
+/// Tells for each shard whether it cannot have a match.
+pub(crate) fn without_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<bool> {
+    let mut without = vec![false; snapshot.shards as usize];
+    let Some(predicate) = Predicate::from_expr(&lower::lower_filter(query)) else { return without };
+    let nodes: Vec<Option<Node>> = snapshot
+        .indices
+        .iter()
+        .map(|index| {
+            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
+            // An index that refuses the query says so itself.
+            resolve(&predicate, context).ok().map(|resolved| resolved.node)
+        })
+        .collect();
+    for (shard, none) in without.iter_mut().enumerate() {
+        let index = snapshot.shards().nth(shard).map(|(index, _)| index);
+        let place = index
+            .and_then(|index| snapshot.indices.iter().position(|own| std::ptr::eq(own, index)))
+            .and_then(|place| nodes.get(place));
+        let Some(Some(node)) = place else { continue };
+        let mut own = snapshot.segments.iter().filter(|segment| segment.shard as usize == shard).peekable();
+        *none = match own.peek() {
+            None => !can_match(node, None),
+            Some(_) => own.all(|segment| !can_match(node, Some(segment))),
+        };
+    }
+    without
+}
+
+/// Whether a segment can have a match; without one, whether something other than values decides.
+fn can_match(node: &Node, segment: Option<&TableSegment>) -> bool {
+    match node {
+        Node::None => false,
+        Node::ColumnRange { column, range, .. } => {
+            segment.is_some_and(|segment| overlaps(segment, *column, range))
+        }
+        Node::And(parts) => parts.iter().all(|part| can_match(part, segment)),
+        Node::AtLeast(0, _) => true,
+        Node::AtLeast(required, parts) => {
+            parts.iter().filter(|part| can_match(part, segment)).count() >= *required
+        }
+        Node::Constant(_, part) => can_match(part, segment),
+        _ => true,
+    }
+}
+
+fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange) -> bool {
+    match (segment.reader.bounds(column).values, range) {
+        (NumberBounds::Empty, _) => false,
+        (NumberBounds::I64(least, greatest), ValueRange::I64(from, to)) => *from <= greatest && least <= *to,
+        (NumberBounds::U64(least, greatest), ValueRange::U64(from, to)) => *from <= greatest && least <= *to,
+        (NumberBounds::F64(least, greatest), ValueRange::F64(from, to)) => *from <= greatest && least <= *to,
+        _ => true,
+    }
+}
