@@ -111,6 +111,14 @@ impl<'a> Resolver<'a> {
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
             Query::Prefix(query) => self.prefix(query, weight),
+            Query::MatchPhrase(_)
+            | Query::MatchPhrasePrefix(_)
+            | Query::MatchBoolPrefix(_)
+            | Query::Wildcard(_)
+            | Query::Regexp(_)
+            | Query::Fuzzy(_) => {
+                Err(Error::IllegalArgument(format!("[{}] is not searched yet", leaf.kind())))
+            }
             Query::Bool(_) | Query::ConstantScore(_) => {
                 Err(Error::Execution("a compound clause came as a leaf".to_owned()))
             }

@@ -7,13 +7,21 @@
 mod bool_;
 mod constant_score;
 mod exists;
+mod fuzziness;
+mod fuzzy;
 mod ids;
 mod match_;
 mod match_all;
+mod match_bool_prefix;
+mod match_phrase;
 mod prefix;
 mod range;
+mod regexp;
+mod rewrite;
+mod single;
 mod term;
 mod terms;
+mod wildcard;
 
 use serde_json::{Map, Value};
 
@@ -23,13 +31,21 @@ use crate::error::{Error, Result};
 pub(crate) use bool_::BoolQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
 pub(crate) use exists::ExistsQuery;
+pub(crate) use fuzziness::{Fuzziness, FuzzyOptions};
+pub(crate) use fuzzy::FuzzyQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
+pub(crate) use match_bool_prefix::MatchBoolPrefixQuery;
+pub(crate) use match_phrase::{MatchPhrasePrefixQuery, MatchPhraseQuery};
 pub(crate) use prefix::PrefixQuery;
 pub(crate) use range::{Bound, RangeQuery};
+pub(crate) use regexp::{RegexpFlags, RegexpQuery};
+pub(crate) use rewrite::Rewrite;
+pub(crate) use single::Normalize;
 pub(crate) use term::TermQuery;
 pub(crate) use terms::TermsQuery;
+pub(crate) use wildcard::WildcardQuery;
 
 /// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
@@ -41,14 +57,20 @@ const KNOWN: &[&str] = &[
     "bool",
     "constant_score",
     "exists",
+    "fuzzy",
     "ids",
     "match",
     "match_all",
+    "match_bool_prefix",
     "match_none",
+    "match_phrase",
+    "match_phrase_prefix",
     "prefix",
     "range",
+    "regexp",
     "term",
     "terms",
+    "wildcard",
 ];
 
 /// What every clause may carry.
@@ -89,12 +111,18 @@ pub(crate) enum Query {
     MatchAll(MatchAllQuery),
     MatchNone(Common),
     Match(MatchQuery),
+    MatchPhrase(MatchPhraseQuery),
+    MatchPhrasePrefix(MatchPhrasePrefixQuery),
+    MatchBoolPrefix(MatchBoolPrefixQuery),
     Term(TermQuery),
     Terms(TermsQuery),
     Range(RangeQuery),
     Exists(ExistsQuery),
     Ids(IdsQuery),
     Prefix(PrefixQuery),
+    Wildcard(WildcardQuery),
+    Regexp(RegexpQuery),
+    Fuzzy(FuzzyQuery),
     Bool(BoolQuery),
     ConstantScore(Box<ConstantScoreQuery>),
 }
@@ -111,12 +139,18 @@ impl Query {
             Self::MatchAll(query) => &query.common,
             Self::MatchNone(common) => common,
             Self::Match(query) => &query.common,
+            Self::MatchPhrase(query) => &query.common,
+            Self::MatchPhrasePrefix(query) => &query.phrase.common,
+            Self::MatchBoolPrefix(query) => &query.common,
             Self::Term(query) => &query.common,
             Self::Terms(query) => &query.common,
             Self::Range(query) => &query.common,
             Self::Exists(query) => &query.common,
             Self::Ids(query) => &query.common,
             Self::Prefix(query) => &query.common,
+            Self::Wildcard(query) => &query.common,
+            Self::Regexp(query) => &query.common,
+            Self::Fuzzy(query) => &query.common,
             Self::Bool(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
         }
@@ -187,12 +221,18 @@ impl Parser {
             "match_all" => Query::MatchAll(MatchAllQuery::parse(fields)?),
             "match_none" => Query::MatchNone(only_common(name, fields)?),
             "match" => Query::Match(MatchQuery::parse(fields)?),
+            "match_phrase" => Query::MatchPhrase(MatchPhraseQuery::parse(fields)?),
+            "match_phrase_prefix" => Query::MatchPhrasePrefix(MatchPhrasePrefixQuery::parse(fields)?),
+            "match_bool_prefix" => Query::MatchBoolPrefix(MatchBoolPrefixQuery::parse(fields)?),
             "term" => Query::Term(TermQuery::parse(fields)?),
             "terms" => Query::Terms(TermsQuery::parse(fields)?),
             "range" => Query::Range(RangeQuery::parse(fields)?),
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "wildcard" => Query::Wildcard(WildcardQuery::parse(fields)?),
+            "regexp" => Query::Regexp(RegexpQuery::parse(fields)?),
+            "fuzzy" => Query::Fuzzy(FuzzyQuery::parse(fields)?),
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),
         })
