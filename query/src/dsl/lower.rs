@@ -8,7 +8,7 @@
 use datafusion::logical_expr::{Expr, not};
 
 use super::query::{BoolQuery, Query};
-use crate::table::leaf::{Combine, Leaf, at_least, constant, leaf};
+use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.
 pub(crate) fn lower(query: &Query) -> Expr {
@@ -33,6 +33,20 @@ fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
             let filter = expression(&query.filter, 1.0, false);
             if scored { constant(boost, filter) } else { filter }
         }
+        Query::Boosting(query) => {
+            let positive = expression(&query.positive, boost, scored);
+            if !scored {
+                return positive;
+            }
+            combined(
+                Combine::Boosting(query.negative_boost),
+                vec![positive, expression(&query.negative, 1.0, false)],
+            )
+        }
+        Query::DisMax(query) => {
+            let clauses = query.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
+            combined(Combine::DisMax(query.tie_breaker), clauses)
+        }
         other => leaf(Leaf::new(other.clone(), boost, scored)),
     }
 }
@@ -53,14 +67,14 @@ fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
     let should: Vec<Expr> = query.should.iter().map(|clause| expression(clause, boost, scored)).collect();
     match (required, should.len()) {
         (0, 0) => {}
-        (0, _) if scored => parts.push(at_least(Combine::AtLeast(0), should)),
+        (0, _) if scored => parts.push(combined(Combine::AtLeast(0), should)),
         // Optional clauses that neither score nor must match decide nothing.
         (0, _) if parts.is_empty() => return leaf(Leaf::new(Query::match_all(), 1.0, false)),
         (0, _) => {}
         (required, count) if required > count => return none(),
         (1, _) => parts.extend(balanced(should, Expr::or)),
         (required, count) if required == count => parts.extend(should),
-        (required, _) => parts.push(at_least(Combine::AtLeast(required), should)),
+        (required, _) => parts.push(combined(Combine::AtLeast(required), should)),
     }
     balanced(parts, Expr::and).unwrap_or_else(none)
 }

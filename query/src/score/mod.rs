@@ -7,8 +7,10 @@
 
 pub(crate) mod bm25;
 pub(crate) mod boolean;
+pub(crate) mod boosting;
 pub(crate) mod build;
 pub(crate) mod collect;
+pub(crate) mod disjunction_max;
 pub(crate) mod leaves;
 pub(crate) mod prepare;
 pub(crate) mod reader;

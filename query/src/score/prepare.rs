@@ -72,6 +72,17 @@ pub(crate) enum Prepared {
     Not(Box<Prepared>),
     /// This, with one score.
     Constant(f32, Box<Prepared>),
+    /// This, with a score multiplied by a factor where something else matches too.
+    Boosting {
+        /// What matches.
+        positive: Box<Prepared>,
+        /// Where the factor applies.
+        negative: Box<Prepared>,
+        /// The factor.
+        factor: f32,
+    },
+    /// Any of them, with the best score and a share of the others.
+    DisMax(f32, Vec<Prepared>),
 }
 
 /// Everything that preparing needs of one segment.
@@ -162,16 +173,22 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             None => Prepared::None,
         },
         Node::And(parts) => and(parts, source, among)?,
-        Node::AtLeast(required, parts) => {
-            let mut prepared = Vec::with_capacity(parts.len());
-            for part in parts {
-                prepared.push(prepare(part, source, among)?);
-            }
-            Prepared::AtLeast(*required, prepared)
-        }
+        Node::AtLeast(required, parts) => Prepared::AtLeast(*required, prepare_all(parts, source, among)?),
         Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among)?)),
         Node::Constant(score, part) => Prepared::Constant(*score, Box::new(prepare(part, source, among)?)),
+        Node::Boosting { positive, negative, factor } => Prepared::Boosting {
+            positive: Box::new(prepare(positive, source, among)?),
+            negative: Box::new(prepare(negative, source, among)?),
+            factor: *factor,
+        },
+        Node::DisMax(tie_breaker, parts) => {
+            Prepared::DisMax(*tie_breaker, prepare_all(parts, source, among)?)
+        }
     })
+}
+
+fn prepare_all(nodes: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Vec<Prepared>> {
+    nodes.iter().map(|node| prepare(node, source, among)).collect()
 }
 
 fn flat(weight: Weight) -> f32 {

@@ -21,7 +21,7 @@ use crate::dsl::query::Query;
 /// A leaf clause with what it adds to the score.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
-    /// The clause; never `bool` or `constant_score`.
+    /// The clause; never one that is made of others, such as `bool`.
     pub query: Query,
     /// Product of the boosts from the root down to here.
     pub boost: f32,
@@ -55,6 +55,8 @@ impl Leaf {
             Query::Fuzzy(_) => "fuzzy",
             Query::Bool(_) => "bool",
             Query::ConstantScore(_) => "constant_score",
+            Query::Boosting(_) => "boosting",
+            Query::DisMax(_) => "dis_max",
         }
     }
 }
@@ -67,7 +69,11 @@ impl fmt::Display for Leaf {
         }
         match &self.query {
             Query::MatchAll(_) => f.write_str("*")?,
-            Query::MatchNone(_) | Query::Bool(_) | Query::ConstantScore(_) => {}
+            Query::MatchNone(_)
+            | Query::Bool(_)
+            | Query::Boosting(_)
+            | Query::ConstantScore(_)
+            | Query::DisMax(_) => {}
             Query::Match(query) => write!(f, "{} = {}", query.field, query.query)?,
             Query::MatchPhrase(query) => write!(f, "{} = {}", query.field, query.query)?,
             Query::MatchPhrasePrefix(query) => write!(f, "{} = {}*", query.phrase.field, query.phrase.query)?,
@@ -172,6 +178,10 @@ pub(crate) enum Combine {
     AtLeast(usize),
     /// The one clause matches, with this score.
     Constant(f32),
+    /// The first clause matches; where the second does too, its score is multiplied by this.
+    Boosting(f32),
+    /// Any clause matches; the best score counts, the others by this share.
+    DisMax(f32),
 }
 
 /// The function that combines clauses where AND, OR and NOT cannot say it.
@@ -227,11 +237,13 @@ pub(crate) fn leaf(leaf: Leaf) -> Expr {
     ScalarUDF::from(function).call(vec![col(ROW), lit(shown)])
 }
 
-/// Makes the call that counts matching clauses.
-pub(crate) fn at_least(combine: Combine, clauses: Vec<Expr>) -> Expr {
+/// Makes the call that combines clauses.
+pub(crate) fn combined(combine: Combine, clauses: Vec<Expr>) -> Expr {
     let name = match combine {
         Combine::AtLeast(required) => format!("at_least_{required}"),
         Combine::Constant(score) => format!("constant_score_{score}"),
+        Combine::Boosting(factor) => format!("boosting_{factor}"),
+        Combine::DisMax(tie_breaker) => format!("dis_max_{tie_breaker}"),
     };
     let signature = Signature::variadic_any(Volatility::Immutable);
     ScalarUDF::from(CombineFunction { combine, name, signature }).call(clauses)
@@ -239,5 +251,5 @@ pub(crate) fn at_least(combine: Combine, clauses: Vec<Expr>) -> Expr {
 
 /// Makes the call that gives a clause one score.
 pub(crate) fn constant(score: f32, clause: Expr) -> Expr {
-    at_least(Combine::Constant(score), vec![clause])
+    combined(Combine::Constant(score), vec![clause])
 }

@@ -144,6 +144,17 @@ pub(crate) enum Node {
     Not(Box<Node>),
     /// This, with one score.
     Constant(f32, Box<Node>),
+    /// This, with a score multiplied by a factor where something else matches too.
+    Boosting {
+        /// What matches.
+        positive: Box<Node>,
+        /// Where the factor applies.
+        negative: Box<Node>,
+        /// The factor.
+        factor: f32,
+    },
+    /// Any of them, with the best score and a share of the others.
+    DisMax(f32, Vec<Node>),
 }
 
 impl Node {
@@ -162,8 +173,11 @@ impl Node {
     pub(crate) fn reads_columns(&self) -> bool {
         match self {
             Node::ColumnRange { .. } | Node::Ids { .. } | Node::Folded { .. } => true,
-            Node::And(parts) | Node::AtLeast(_, parts) => parts.iter().any(Node::reads_columns),
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
+                parts.iter().any(Node::reads_columns)
+            }
             Node::Not(part) | Node::Constant(_, part) => part.reads_columns(),
+            Node::Boosting { positive, negative, .. } => positive.reads_columns() || negative.reads_columns(),
             _ => false,
         }
     }

@@ -22,6 +22,10 @@ pub(crate) enum Predicate {
     Not(Box<Predicate>),
     /// This, with one score.
     Constant(f32, Box<Predicate>),
+    /// The first; where the second matches too, its score is multiplied by the factor.
+    Boosting(f32, Box<Predicate>, Box<Predicate>),
+    /// Any of them; the best score counts, the others by a share.
+    DisMax(f32, Vec<Predicate>),
 }
 
 impl Predicate {
@@ -44,11 +48,16 @@ impl Predicate {
                 if let Some(function) = function.downcast_ref::<LeafFunction>() {
                     return Some(Self::Leaf(Arc::clone(&function.leaf)));
                 }
-                let combine = function.downcast_ref::<CombineFunction>()?.combine;
+                let combine = &function.downcast_ref::<CombineFunction>()?.combine;
                 let mut parts = call.args.iter().map(Self::from_expr).collect::<Option<Vec<_>>>()?;
                 match combine {
-                    Combine::AtLeast(required) => Some(Self::AtLeast(required, parts)),
-                    Combine::Constant(score) => Some(Self::Constant(score, Box::new(parts.pop()?))),
+                    Combine::AtLeast(required) => Some(Self::AtLeast(*required, parts)),
+                    Combine::Constant(score) => Some(Self::Constant(*score, Box::new(parts.pop()?))),
+                    Combine::Boosting(factor) => {
+                        let negative = Box::new(parts.pop()?);
+                        Some(Self::Boosting(*factor, Box::new(parts.pop()?), negative))
+                    }
+                    Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
                 }
             }
             _ => None,
@@ -99,6 +108,13 @@ impl fmt::Display for Predicate {
             }
             Self::Not(part) => write!(f, "NOT {part}"),
             Self::Constant(score, part) => write!(f, "constant_score_{score}({part})"),
+            Self::Boosting(factor, positive, negative) => {
+                write!(f, "boosting_{factor}({positive}, {negative})")
+            }
+            Self::DisMax(tie_breaker, parts) => {
+                write!(f, "dis_max_{tie_breaker}")?;
+                join(f, parts, ", ")
+            }
         }
     }
 }

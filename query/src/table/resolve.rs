@@ -89,6 +89,15 @@ impl<'a> Resolver<'a> {
             Predicate::AtLeast(required, parts) => Node::AtLeast(*required, self.nodes(parts)?),
             Predicate::Not(part) => Node::Not(Box::new(self.node(part)?)),
             Predicate::Constant(score, part) => Node::Constant(*score, Box::new(self.node(part)?)),
+            Predicate::Boosting(factor, positive, negative) => Node::Boosting {
+                positive: Box::new(self.node(positive)?),
+                negative: Box::new(self.node(negative)?),
+                factor: *factor,
+            },
+            Predicate::DisMax(tie_breaker, _) if !(0.0..=1.0).contains(tie_breaker) => {
+                return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));
+            }
+            Predicate::DisMax(tie_breaker, parts) => Node::DisMax(*tie_breaker, self.nodes(parts)?),
         })
     }
 
@@ -119,7 +128,7 @@ impl<'a> Resolver<'a> {
             | Query::Fuzzy(_) => {
                 Err(Error::IllegalArgument(format!("[{}] is not searched yet", leaf.kind())))
             }
-            Query::Bool(_) | Query::ConstantScore(_) => {
+            Query::Bool(_) | Query::Boosting(_) | Query::ConstantScore(_) | Query::DisMax(_) => {
                 Err(Error::Execution("a compound clause came as a leaf".to_owned()))
             }
         }

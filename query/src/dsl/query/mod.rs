@@ -5,7 +5,9 @@
 //! are bounded here, before anything recurses over the tree again.
 
 mod bool_;
+mod boosting;
 mod constant_score;
+mod dis_max;
 mod exists;
 mod fuzziness;
 mod fuzzy;
@@ -29,7 +31,9 @@ use super::json::{self, token};
 use crate::error::{Error, Result};
 
 pub(crate) use bool_::BoolQuery;
+pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
+pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
 pub(crate) use fuzziness::{Fuzziness, FuzzyOptions};
 pub(crate) use fuzzy::FuzzyQuery;
@@ -55,7 +59,9 @@ pub(crate) const MAX_DEPTH: usize = 20;
 /// Names of the queries that exist.
 const KNOWN: &[&str] = &[
     "bool",
+    "boosting",
     "constant_score",
+    "dis_max",
     "exists",
     "fuzzy",
     "ids",
@@ -124,7 +130,9 @@ pub(crate) enum Query {
     Regexp(RegexpQuery),
     Fuzzy(FuzzyQuery),
     Bool(BoolQuery),
+    Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
+    DisMax(DisMaxQuery),
 }
 
 impl Query {
@@ -152,7 +160,9 @@ impl Query {
             Self::Regexp(query) => &query.common,
             Self::Fuzzy(query) => &query.common,
             Self::Bool(query) => &query.common,
+            Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
+            Self::DisMax(query) => &query.common,
         }
     }
 
@@ -161,7 +171,12 @@ impl Query {
         visit(self);
         match self {
             Self::Bool(query) => query.clauses().for_each(|clause| clause.walk(visit)),
+            Self::Boosting(query) => {
+                query.positive.walk(visit);
+                query.negative.walk(visit);
+            }
             Self::ConstantScore(query) => query.filter.walk(visit),
+            Self::DisMax(query) => query.queries.iter().for_each(|clause| clause.walk(visit)),
             _ => {}
         }
     }
@@ -233,6 +248,8 @@ impl Parser {
             "wildcard" => Query::Wildcard(WildcardQuery::parse(fields)?),
             "regexp" => Query::Regexp(RegexpQuery::parse(fields)?),
             "fuzzy" => Query::Fuzzy(FuzzyQuery::parse(fields)?),
+            "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
+            "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),
         })
