@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dsl::body::SearchBody;
 use crate::dsl::json;
-use crate::dsl::query::Query;
+use crate::dsl::query::{Query, from_uri};
 use crate::dsl::sort::{self, SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::fetch;
@@ -106,8 +106,8 @@ impl Request {
             }
             (query, batch, sort) = (parsed.query, parsed.size, parsed.sort);
         }
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
+        if let Some(given) = from_uri(&mut params)? {
+            query = Some(given);
         }
         // The old name of `max_docs`.
         if let Some(number) = params.integer("size")? {

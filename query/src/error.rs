@@ -59,6 +59,9 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
+    /// An option of a body, or a text in another language, cannot be read.
+    #[error("{0}")]
+    Parse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -76,6 +79,9 @@ pub enum Error {
     /// A query has more clauses than allowed.
     #[error("maxClauseCount is set to {0}")]
     TooManyClauses(usize),
+    /// A query has become more clauses than allowed in all.
+    #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
+    TooManyNestedClauses(usize),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -126,6 +132,7 @@ impl Error {
                 Kind::Unavailable => 503,
             },
             Self::Parsing(_)
+            | Self::Parse(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -136,7 +143,7 @@ impl Error {
             Self::ScrollNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) => 500,
+            Self::Execution(_) | Self::TooManyNestedClauses(_) => 500,
         }
     }
 
@@ -145,9 +152,11 @@ impl Error {
         match self {
             Self::Storage(_) => "exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
+            Self::Parse(_) => "parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
+            Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",
             Self::QueryShard { .. } => "query_shard_exception",
             Self::SearchPhase { .. } | Self::ScrollNotFound(_) => "search_phase_execution_exception",
@@ -262,7 +271,7 @@ impl Error {
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
-            Self::QueryShard { .. } | Self::Parsing(_) => self,
+            Self::QueryShard { .. } | Self::Parsing(_) | Self::TooManyNestedClauses(_) => self,
             other => {
                 let cause = match &other {
                     Self::Storage(_) => "illegal_argument_exception".to_owned(),

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::dsl::body::{self, SearchBody, StoredFields, TrackHits};
 use crate::dsl::json;
+use crate::dsl::query;
 use crate::dsl::sort;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
@@ -92,8 +93,8 @@ impl SearchRequest {
         positive(&mut params, "batched_reduce_size", 2)?;
         positive(&mut params, "max_concurrent_shard_requests", 1)?;
         positive(&mut params, "pre_filter_shard_size", 1)?;
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
+        if let Some(query) = query::from_uri(&mut params)? {
+            body.query = Some(query);
         }
         params.finish()?;
         if totals_as_int {
@@ -259,7 +260,8 @@ mod tests {
             parse(&[("rest_total_hits_as_int", "true")], json!({"track_total_hits": 100})),
             parse(&[("search_type", "query_and_fetch")], json!({})),
             parse(&[("scroll", "2d")], json!({})),
-            parse(&[("q", "a:b")], json!({})),
+            parse(&[("q", "a:b"), ("default_operator", "xor")], json!({})),
+            parse(&[("df", "a")], json!({})),
         ]
         .into_iter()
         .map(|request| request.unwrap_err().to_string())
@@ -271,7 +273,8 @@ mod tests {
         [rest_total_hits_as_int] cannot be used if the tracking of total hits is not accurate, got 100
         No search type for [query_and_fetch]
         Keep alive for request (2d) is too large. It must be less than (1d). This limit can be set by changing the [search.max_keep_alive] cluster level setting.
-        unknown query [query_string]
+        No enum constant org.opensearch.index.query.Operator.XOR
+        request [/_search] contains unrecognized parameter: [df]
         ");
     }
 }

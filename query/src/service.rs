@@ -12,7 +12,7 @@ use crate::compute::Compute;
 use crate::delete_by_query;
 use crate::dsl::body::SearchBody;
 use crate::dsl::json;
-use crate::dsl::query::Query;
+use crate::dsl::query::{Query, from_uri};
 use crate::dsl::sort::SortKey;
 use crate::error::{Error, Result};
 use crate::order::{Order, Point};
@@ -242,7 +242,7 @@ impl SearchService {
             Some(body) => SearchBody::parse_query_only(body)?,
             None => None,
         };
-        let query = query.unwrap_or_else(Query::match_all);
+        let query = from_uri(&mut params)?.or(query).unwrap_or_else(Query::match_all);
         let options = params.indices_options()?;
         let routing = params.list("routing");
         params.take("preference");
@@ -250,9 +250,6 @@ impl SearchService {
             None => 0,
             Some(number) => crate::dsl::body::terminate_after(number)?,
         };
-        if params.take("q").is_some_and(|q| !matches!(q.as_str(), "*" | "*:*")) {
-            return Err(Error::Parsing("unknown query [query_string]".to_owned()));
-        }
         params.finish()?;
         let snapshot = target::pin(&self.engine, principal, expression, &options, routing.as_deref()).await?;
         let snapshot = Arc::new(snapshot);

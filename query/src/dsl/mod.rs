@@ -9,5 +9,6 @@ pub(crate) mod json;
 pub(crate) mod lower;
 pub(crate) mod minimum_should_match;
 pub(crate) mod query;
+pub(crate) mod query_string;
 pub(crate) mod sort;
 pub(crate) mod source_filter;

@@ -44,6 +44,9 @@ impl Leaf {
             Query::MatchPhrase(_) => "match_phrase",
             Query::MatchPhrasePrefix(_) => "match_phrase_prefix",
             Query::MatchBoolPrefix(_) => "match_bool_prefix",
+            Query::MultiMatch(_) => "multi_match",
+            Query::QueryString(_) => "query_string",
+            Query::SimpleQueryString(_) => "simple_query_string",
             Query::Term(_) => "term",
             Query::Terms(_) => "terms",
             Query::Range(_) => "range",
@@ -78,6 +81,9 @@ impl fmt::Display for Leaf {
             Query::MatchPhrase(query) => write!(f, "{} = {}", query.field, query.query)?,
             Query::MatchPhrasePrefix(query) => write!(f, "{} = {}*", query.phrase.field, query.phrase.query)?,
             Query::MatchBoolPrefix(query) => write!(f, "{} = {}*", query.field, query.query)?,
+            Query::MultiMatch(query) => f.write_str(&query.query)?,
+            Query::QueryString(query) => f.write_str(&query.query)?,
+            Query::SimpleQueryString(query) => f.write_str(&query.query)?,
             Query::Term(query) => write!(f, "{} = {}", query.field, query.value)?,
             Query::Terms(query) => {
                 write!(f, "{} in ", query.field)?;

@@ -4,10 +4,16 @@
 //! that index (`failed to create query: …`), other indices of the search still answer. A field that
 //! an index does not have matches nothing in it.
 
+mod analyzed;
+mod boolean;
 mod exists;
+mod fields;
 mod full_text;
+mod multi_match;
 mod prefix;
+mod query_string;
 mod range;
+mod simple_query_string;
 mod term;
 
 use std::sync::Arc;
@@ -120,6 +126,9 @@ impl<'a> Resolver<'a> {
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
             Query::Prefix(query) => self.prefix(query, weight),
+            Query::MultiMatch(query) => self.multi_match(query, weight),
+            Query::QueryString(query) => self.query_string(query, weight),
+            Query::SimpleQueryString(query) => self.simple_query_string(query, weight),
             Query::MatchPhrase(_)
             | Query::MatchPhrasePrefix(_)
             | Query::MatchBoolPrefix(_)
@@ -148,7 +157,13 @@ impl<'a> Resolver<'a> {
     /// Replaces the weight of a clause that scores by BM25.
     fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
         let Weight::Constant(boost) = weight else { return weight };
-        self.statistics.push(TermStatistics { path: field.id, field: Arc::clone(&field.path), term, boost });
+        self.statistics.push(TermStatistics {
+            path: field.id,
+            field: Arc::clone(&field.path),
+            term,
+            boost,
+            blend: None,
+        });
         Weight::Bm25(self.statistics.len() - 1)
     }
 

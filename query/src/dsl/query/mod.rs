@@ -9,6 +9,7 @@ mod boosting;
 mod constant_score;
 mod dis_max;
 mod exists;
+mod field_boosts;
 mod fuzziness;
 mod fuzzy;
 mod ids;
@@ -16,10 +17,13 @@ mod match_;
 mod match_all;
 mod match_bool_prefix;
 mod match_phrase;
+mod multi_match;
 mod prefix;
+mod query_string;
 mod range;
 mod regexp;
 mod rewrite;
+mod simple_query_string;
 mod single;
 mod term;
 mod terms;
@@ -35,6 +39,7 @@ pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
 pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
+pub(crate) use field_boosts::FieldBoosts;
 pub(crate) use fuzziness::{Fuzziness, FuzzyOptions};
 pub(crate) use fuzzy::FuzzyQuery;
 pub(crate) use ids::IdsQuery;
@@ -42,10 +47,13 @@ pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
 pub(crate) use match_bool_prefix::MatchBoolPrefixQuery;
 pub(crate) use match_phrase::{MatchPhrasePrefixQuery, MatchPhraseQuery};
+pub(crate) use multi_match::{MatchType, MultiMatchQuery};
 pub(crate) use prefix::PrefixQuery;
+pub(crate) use query_string::{QueryStringQuery, from_uri};
 pub(crate) use range::{Bound, RangeQuery};
 pub(crate) use regexp::{RegexpFlags, RegexpQuery};
 pub(crate) use rewrite::Rewrite;
+pub(crate) use simple_query_string::SimpleQueryStringQuery;
 pub(crate) use single::Normalize;
 pub(crate) use term::TermQuery;
 pub(crate) use terms::TermsQuery;
@@ -71,9 +79,12 @@ const KNOWN: &[&str] = &[
     "match_none",
     "match_phrase",
     "match_phrase_prefix",
+    "multi_match",
     "prefix",
+    "query_string",
     "range",
     "regexp",
+    "simple_query_string",
     "term",
     "terms",
     "wildcard",
@@ -120,6 +131,9 @@ pub(crate) enum Query {
     MatchPhrase(MatchPhraseQuery),
     MatchPhrasePrefix(MatchPhrasePrefixQuery),
     MatchBoolPrefix(MatchBoolPrefixQuery),
+    MultiMatch(Box<MultiMatchQuery>),
+    QueryString(Box<QueryStringQuery>),
+    SimpleQueryString(Box<SimpleQueryStringQuery>),
     Term(TermQuery),
     Terms(TermsQuery),
     Range(RangeQuery),
@@ -150,6 +164,9 @@ impl Query {
             Self::MatchPhrase(query) => &query.common,
             Self::MatchPhrasePrefix(query) => &query.phrase.common,
             Self::MatchBoolPrefix(query) => &query.common,
+            Self::MultiMatch(query) => &query.common,
+            Self::QueryString(query) => &query.common,
+            Self::SimpleQueryString(query) => &query.common,
             Self::Term(query) => &query.common,
             Self::Terms(query) => &query.common,
             Self::Range(query) => &query.common,
@@ -239,6 +256,11 @@ impl Parser {
             "match_phrase" => Query::MatchPhrase(MatchPhraseQuery::parse(fields)?),
             "match_phrase_prefix" => Query::MatchPhrasePrefix(MatchPhrasePrefixQuery::parse(fields)?),
             "match_bool_prefix" => Query::MatchBoolPrefix(MatchBoolPrefixQuery::parse(fields)?),
+            "multi_match" => Query::MultiMatch(Box::new(MultiMatchQuery::parse(fields)?)),
+            "query_string" => Query::QueryString(Box::new(QueryStringQuery::parse(fields)?)),
+            "simple_query_string" => {
+                Query::SimpleQueryString(Box::new(SimpleQueryStringQuery::parse(fields)?))
+            }
             "term" => Query::Term(TermQuery::parse(fields)?),
             "terms" => Query::Terms(TermsQuery::parse(fields)?),
             "range" => Query::Range(RangeQuery::parse(fields)?),
