@@ -15,7 +15,7 @@ pub(crate) mod syntax;
 mod tests;
 
 pub(crate) use escape::escape;
-pub(crate) use parser::parse;
+pub(crate) use parser::{Parsed, parse};
 
 /// Reads a number: digits, not the names of what is none.
 pub(crate) fn number(text: &str) -> Option<f32> {

@@ -17,21 +17,36 @@ const MAX_LENGTH: usize = 1 << 20;
 /// Deepest nesting of groups, those that are no more than a clause aside.
 const MAX_DEPTH: usize = 256;
 
-/// Parses a query string; `field` is what conditions ask that name no field. `None` stands for a
-/// text without any token, which matches nothing.
-pub(crate) fn parse(text: &str, field: Option<&str>) -> Result<Option<Group>, SyntaxError> {
+/// What a text says, as far as it is in the language.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Parsed {
+    /// Its clauses, or those before the error; `None` where there are none, which matches nothing.
+    pub group: Option<Group>,
+    /// Why it is not in the language.
+    pub error: Option<SyntaxError>,
+}
+
+/// Parses a query string; `field` is what conditions ask that name no field.
+pub(crate) fn parse(text: &str, field: Option<&str>) -> Parsed {
     if text.trim().is_empty() {
-        return Ok(None);
+        return Parsed::default();
     }
     let length = text.encode_utf16().count();
     if length > MAX_LENGTH {
-        return Err(SyntaxError(format!(
-            "Query string length exceeds max allowed length {MAX_LENGTH}; actual length: {length}"
-        )));
+        let reason =
+            format!("Query string length exceeds max allowed length {MAX_LENGTH}; actual length: {length}");
+        return Parsed { group: None, error: Some(SyntaxError(reason)) };
     }
     let outermost = Frame { field: field.map(Arc::from), clauses: Vec::new(), joined: None, depth: 0 };
     let mut parser = Parser { text, tokens: tokens(text), at: 0, open: vec![outermost], leaves: 0 };
-    parser.whole().map(Some).map_err(|error| SyntaxError(format!("Cannot parse '{text}': {}", error.0)))
+    let mut error = parser.whole().err();
+    while parser.open.len() > 1 {
+        error = error.or(parser.close(None).err());
+    }
+    let clauses = parser.open.pop().map(|frame| frame.clauses).unwrap_or_default();
+    let group = (!clauses.is_empty()).then_some(Group { clauses });
+    let error = error.map(|error| SyntaxError(format!("Cannot parse '{text}': {}", error.0)));
+    Parsed { group, error }
 }
 
 struct Parser<'a> {
@@ -55,7 +70,8 @@ struct Frame {
 }
 
 impl<'a> Parser<'a> {
-    fn whole(&mut self) -> Result<Group, SyntaxError> {
+    /// Reads all clauses into the outermost frame.
+    fn whole(&mut self) -> Result<(), SyntaxError> {
         loop {
             let Some(mut after) = self.clause()? else { continue };
             loop {
@@ -64,12 +80,11 @@ impl<'a> Parser<'a> {
                     kind if kind.starts_clause() || matches!(kind, Kind::And | Kind::Or) => break,
                     Kind::CloseGroup if nested => {
                         self.at += 1;
-                        after = self.close()?;
+                        let boost = self.boost()?;
+                        self.close(boost)?;
+                        after = After { caret: boost.is_none(), tilde: false };
                     }
-                    Kind::End if !nested => {
-                        let clauses = self.open.pop().map(|frame| frame.clauses).unwrap_or_default();
-                        return Ok(Group { clauses });
-                    }
+                    Kind::End if !nested => return Ok(()),
                     _ => return Err(self.unexpected(Expected::Clause { after, nested })),
                 }
             }
@@ -149,10 +164,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Closes the innermost group: it becomes a clause of the one around it.
-    fn close(&mut self) -> Result<After, SyntaxError> {
-        let boost = self.boost()?;
-        let after = After { caret: boost.is_none(), tilde: false };
-        let Some(Frame { mut clauses, joined, depth, .. }) = self.open.pop() else { return Ok(after) };
+    fn close(&mut self, boost: Option<f32>) -> Result<(), SyntaxError> {
+        let Some(Frame { mut clauses, joined, depth, .. }) = self.open.pop() else { return Ok(()) };
+        if clauses.is_empty() {
+            return Ok(());
+        }
         let (conjunction, modifier) = joined.unwrap_or((Conjunction::None, Modifier::None));
         let alone = clauses.len() == 1
             && clauses.iter().all(|clause| {
@@ -180,7 +196,7 @@ impl<'a> Parser<'a> {
             frame.depth = frame.depth.max(depth);
             frame.clauses.push(clause);
         }
-        Ok(after)
+        Ok(())
     }
 
     /// Words that follow each other without an operator: each but the first must be followed by

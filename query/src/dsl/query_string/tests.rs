@@ -5,14 +5,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::simple::{Flags, Item};
-use super::{escape, parse, simple};
+use super::{Parsed, escape, parse, simple};
 
 /// Parses a text of the classic syntax, and shows the tree or the error.
 fn classic(text: &str) -> String {
     match parse(text, None) {
-        Ok(Some(group)) => group.to_string(),
-        Ok(None) => "nothing".to_owned(),
-        Err(error) => format!("error: {}", error.0),
+        Parsed { error: Some(error), .. } => format!("error: {}", error.0),
+        Parsed { group: Some(group), .. } => group.to_string(),
+        Parsed { group: None, .. } => "nothing".to_owned(),
     }
 }
 
@@ -107,7 +107,7 @@ fn any_text_is_parsed_or_refused() {
     let mut parsed = 0;
     for _ in 0..20_000 {
         let text = text(&mut rng);
-        parsed += usize::from(parse(&text, Some("f")).is_ok());
+        parsed += usize::from(parse(&text, Some("f")).error.is_none());
         let flags = Flags(rng.random_range(-1..1_024));
         simple::parse(&text, flags).unwrap();
     }
@@ -129,15 +129,15 @@ fn escaped_texts_are_words() {
 fn depth_and_clauses_are_bounded() {
     assert_eq!(classic(&format!("{}a{}", "(".repeat(100_000), ")".repeat(100_000))), "word[a]");
     let deep = |levels| format!("{}a{}", "(-".repeat(levels), ")".repeat(levels));
-    assert!(parse(&deep(256), None).is_ok());
+    assert!(parse(&deep(256), None).error.is_none());
     assert!(classic(&deep(257)).ends_with("more than 256 levels of groups"));
     let many = |clauses| vec!["a:b"; clauses].join(" ");
-    assert!(parse(&many(1_024), None).is_ok());
+    assert!(parse(&many(1_024), None).error.is_none());
     assert!(classic(&many(1_025)).ends_with("too many boolean clauses"));
     assert!(classic(&"a ".repeat(1_025)).ends_with("too many boolean clauses"));
     assert!(classic(&"a".repeat((1 << 20) + 1)).contains("exceeds max allowed length"));
     for open in ["(", "[", "\"", "/", "a:", "-"] {
-        assert!(parse(&open.repeat(50_000), None).is_err());
+        assert!(parse(&open.repeat(50_000), None).error.is_some());
     }
 }
 

@@ -11,7 +11,7 @@ use super::boolean::Boolean;
 use super::multi_match::{minimum, scaled};
 use crate::dsl::query::{MAX_CLAUSES, Operator, QueryStringQuery};
 use crate::dsl::query_string::syntax::{Clause, Conjunction, Expression, Group, Leaf, Modifier};
-use crate::dsl::query_string::{SyntaxError, escape, parse};
+use crate::dsl::query_string::{Parsed, SyntaxError, escape, parse};
 use crate::error::{Error, Result};
 use crate::table::node::{Node, Weight};
 
@@ -39,17 +39,19 @@ impl Resolver<'_> {
         let (strings, field) = Strings::new(self, query)?;
         let minimum = minimum(query.minimum_should_match.as_deref())?;
         let text = if query.escape { escape(&query.query) } else { query.query.clone() };
-        let Some(group) = parse(&text, field.as_deref()).map_err(refused)? else { return Ok(Node::None) };
-        let built = match self.group(&strings, &group, weight) {
-            Err(Error::TooManyClauses(_)) => {
+        let Parsed { group, error } = parse(&text, field.as_deref());
+        let built = match group.map(|group| self.group(&strings, &group, weight)) {
+            None => Built::Nothing,
+            Some(Err(Error::TooManyClauses(_))) => {
                 let reason = format!("Cannot parse '{text}': too many boolean clauses");
                 return Err(refused(SyntaxError(reason)));
             }
-            Err(Error::Parse(reason)) => {
-                return Err(refused(SyntaxError(format!("Cannot parse '{text}': {reason}"))));
-            }
-            other => other?,
+            // What stands before an error of the text is refused first, as it is read first.
+            Some(built) => built?,
         };
+        if let Some(error) = error {
+            return Err(refused(error));
+        }
         Ok(match built {
             Built::Nothing => Node::None,
             Built::Node(node) => node,

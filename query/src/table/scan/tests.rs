@@ -71,6 +71,7 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
     let handle = Arc::clone(table.handle());
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
+        blend: None,
         path: TEXT,
         field: "message".into(),
         term: StatisticsTerm::Text("disk".into()),

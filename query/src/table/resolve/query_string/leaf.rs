@@ -15,6 +15,7 @@ use crate::table::node::{Node, Weight};
 use crate::table::resolve::fields::Fields;
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled};
 use crate::table::resolve::{Resolver, setting};
+use crate::table::values;
 
 /// The field name that asks whether a document has a field.
 const EXISTS: &str = "_exists_";
@@ -69,6 +70,7 @@ impl<'q> Strings<'q> {
         };
         // Near terms score in one way, whatever is said; a wrong name is refused all the same.
         rewrite(&query.fuzzy_rewrite)?;
+        query.time_zone.as_deref().map(values::known_zone).transpose()?;
         let settings = &resolver.index.meta.settings;
         let lenient = settings.get("index.query_string.lenient").and_then(json::text);
         let strings = Self {
@@ -89,6 +91,19 @@ impl<'q> Strings<'q> {
 
     fn normalize(&self) -> Normalize {
         Normalize::Analyzer(self.query.analyzer.clone())
+    }
+
+    /// Refuses a pattern without a fixed start, where such are not allowed.
+    fn starts_fixed(&self, pattern: &str) -> Result<()> {
+        if self.query.allow_leading_wildcard || !pattern.starts_with(['*', '?']) {
+            return Ok(());
+        }
+        let text = &self.query.query;
+        let reason = "'*' or '?' not allowed as first character in WildcardQuery";
+        Err(Error::QueryShard {
+            reason: format!("Failed to parse query [{text}]"),
+            caused_by: Some(("parse_exception".to_owned(), format!("Cannot parse '{text}': {reason}"))),
+        })
     }
 
     /// How a text is asked of fields.
@@ -146,8 +161,10 @@ impl Resolver<'_> {
                 })
             }
             _ => {
-                if let Leaf::Regexp(text) = leaf {
-                    self.short_enough(text)?;
+                match leaf {
+                    Leaf::Regexp(text) => self.short_enough(text)?,
+                    Leaf::Wildcard(text) => strings.starts_fixed(text)?,
+                    _ => {}
                 }
                 let edits = match leaf {
                     Leaf::Fuzzy { text, fuzziness } => {
@@ -238,8 +255,7 @@ impl Resolver<'_> {
             }
             match condition(self, name, scaled(weight, *boost)) {
                 Ok(part) => parts.extend(part),
-                // A pattern that may not stand here is an error of the text, not of the field.
-                Err(error @ (Error::Parse(_) | Error::TooManyClauses(_))) => return Err(error),
+                Err(error @ Error::TooManyClauses(_)) => return Err(error),
                 Err(_) if strings.lenient => parts.push(Node::None),
                 Err(error) => return Err(error),
             }
@@ -306,11 +322,6 @@ impl Resolver<'_> {
         let rewrite = strings.rewrite;
         let query = match leaf {
             Leaf::Wildcard(pattern) => {
-                if !strings.query.allow_leading_wildcard && pattern.starts_with(['*', '?']) {
-                    return Err(Error::Parse(
-                        "'*' or '?' not allowed as first character in WildcardQuery".to_owned(),
-                    ));
-                }
                 let (value, case_insensitive) = (pattern.clone(), false);
                 Query::Wildcard(WildcardQuery { field, value, normalize, case_insensitive, rewrite, common })
             }
