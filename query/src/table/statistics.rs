@@ -110,9 +110,9 @@ fn add(sum: &mut Statistics, wanted: &TermStatistics, inverted: &dyn Inverted) -
             }
         }
         StatisticsTerm::Exact(value) => {
-            let docs = u64::from(inverted.exists_count(wanted.path)?);
-            sum.docs += docs;
-            sum.tokens += docs;
+            sum.docs += u64::from(inverted.exists_count(wanted.path)?);
+            // Lucene takes several values for a longer field, though it keeps no lengths here.
+            sum.tokens += inverted.value_count(wanted.path)?;
             sum.doc_freq += u64::from(inverted.exact_count(wanted.path, value)?);
         }
     }

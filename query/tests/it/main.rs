@@ -5,6 +5,7 @@ mod answers;
 mod delete_by_query;
 mod fixture;
 mod property;
+mod query_strings;
 mod robustness;
 mod scroll;
 mod search;

@@ -1,9 +1,11 @@
 //! An open bundle: lookups by value.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
@@ -24,6 +26,8 @@ pub struct Bundle {
     contents: Contents,
     readers: [Arc<InvertedIndexReader>; 3],
     texts: Vec<TextIndex>,
+    /// What [`Bundle::value_count`] has counted, a number a path.
+    value_counts: Mutex<HashMap<PathId, u64>>,
 }
 
 impl fmt::Debug for Bundle {
@@ -72,7 +76,7 @@ impl Bundle {
             let reader = readers[text.record.index()].clone();
             texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
         }
-        Ok(Self { name, bytes, contents, readers, texts })
+        Ok(Self { name, bytes, contents, readers, texts, value_counts: Mutex::default() })
     }
 
     /// Counts rows, deleted ones included.
@@ -196,6 +200,24 @@ impl Bundle {
     /// As [`Bundle::postings`].
     pub fn exists_count(&self, path: PathId) -> Result<u32> {
         Ok(self.term_info(&term::presence(path))?.map_or(0, |info| info.doc_freq))
+    }
+
+    /// Counts the exact values of a path over all rows (deleted included), each once a row. Reads the
+    /// path's part of the dictionary when it is asked for the first time.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn value_count(&self, path: PathId) -> Result<u64> {
+        if let Some(count) = self.value_counts.lock().get(&path) {
+            return Ok(*count);
+        }
+        let mut count = 0;
+        self.for_each_value(path, &mut |_, rows| {
+            count += u64::from(rows);
+            ControlFlow::Continue(())
+        })?;
+        self.value_counts.lock().insert(path, count);
+        Ok(count)
     }
 
     /// Returns the full-text index of a text field, where the segment has it.

@@ -383,7 +383,9 @@ impl Resolver<'_> {
         text: &str,
         weight: Weight,
     ) -> Result<Option<Node>> {
-        let Some(target) = self.target(name) else { return Ok(Some(Node::None)) };
+        let Some(target) = self.target(name) else {
+            return self.prefix_of(name, text, Normalize::Field, strings.rewrite, weight).map(Some);
+        };
         let field = target.field;
         if matches!(field.field_type, FieldType::GeoPoint | FieldType::Binary) {
             return Ok(Some(Node::None));
