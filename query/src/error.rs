@@ -74,6 +74,9 @@ pub enum Error {
     /// A part of a body names something that does not exist.
     #[error("{0}")]
     NamedObjectNotFound(String),
+    /// An option of a body, or a text in another language, cannot be read.
+    #[error("{0}")]
+    Parse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -94,6 +97,9 @@ pub enum Error {
     /// A query has more clauses than allowed.
     #[error("maxClauseCount is set to {0}")]
     TooManyClauses(usize),
+    /// A query has become more clauses than allowed in all.
+    #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
+    TooManyNestedClauses(usize),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -192,6 +198,7 @@ impl Error {
             | Self::XContent { .. }
             | Self::NamedObjectNotFound(_)
             | Self::SearchContext(_)
+            | Self::Parse(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -205,7 +212,7 @@ impl Error {
             Self::ContextNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) => 500,
+            Self::Execution(_) | Self::TooManyNestedClauses(_) => 500,
         }
     }
 
@@ -218,9 +225,11 @@ impl Error {
             Self::XContent { .. } => "x_content_parse_exception",
             Self::NamedObjectNotFound(_) => "named_object_not_found_exception",
             Self::SearchContext(_) => "search_exception",
+            Self::Parse(_) => "parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
+            Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",
             Self::QueryShard { .. } => "query_shard_exception",
             Self::Exception { kind, .. } => kind,
@@ -379,7 +388,10 @@ impl Error {
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
-            Self::QueryShard { .. } | Self::Parsing(_) | Self::Exception { .. } => self,
+            Self::QueryShard { .. }
+            | Self::Parsing(_)
+            | Self::TooManyNestedClauses(_)
+            | Self::Exception { .. } => self,
             other => {
                 let cause = match &other {
                     Self::Storage(_) => "illegal_argument_exception".to_owned(),

@@ -1,7 +1,7 @@
 //! URL parameters: taken one by one; what is left at the end was not known.
 
 use millrace_storage::metadata::IndicesOptions;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::dsl::json;
 use crate::dsl::query::{self, Query};
@@ -104,26 +104,7 @@ impl Params {
 
     /// Takes the query of the parameter `q` and what goes with it.
     pub(crate) fn uri_query(&mut self) -> Result<Option<Query>> {
-        let Some(text) = self.take("q") else { return Ok(None) };
-        let mut options = Map::new();
-        options.insert("query".into(), json!(text));
-        for (name, option) in [("df", "default_field"), ("analyzer", "analyzer")] {
-            if let Some(value) = self.take(name) {
-                options.insert(option.into(), json!(value));
-            }
-        }
-        if let Some(operator) = self.take("default_operator") {
-            options.insert("default_operator".into(), json!(operator));
-        }
-        for name in ["analyze_wildcard", "lenient"] {
-            if let Some(flag) = self.boolean(name)? {
-                options.insert(name.into(), json!(flag));
-            }
-        }
-        if options.len() == 1 && matches!(text.as_str(), "*" | "*:*") {
-            return Ok(Some(Query::match_all()));
-        }
-        query::parse(&json!({"query_string": options})).map(Some)
+        query::from_uri(self)
     }
 
     /// Takes what says which indices and shards the request is about, for an endpoint that by itself

@@ -13,6 +13,7 @@ pub(crate) mod json;
 pub(crate) mod lower;
 pub(crate) mod minimum_should_match;
 pub(crate) mod query;
+pub(crate) mod query_string;
 pub(crate) mod rescore;
 pub(crate) mod sort;
 pub(crate) mod source_filter;

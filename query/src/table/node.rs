@@ -256,6 +256,8 @@ pub(crate) struct TermStatistics {
     pub term: StatisticsTerm,
     /// Boost of the clause.
     pub boost: f32,
+    /// Number shared by terms that are one in several fields: each is as frequent as the most frequent.
+    pub blend: Option<usize>,
 }
 
 /// A term of a text index or an exact value.

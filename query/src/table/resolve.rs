@@ -4,13 +4,19 @@
 //! that index (`failed to create query: …`), other indices of the search still answer. A field that
 //! an index does not have matches nothing in it.
 
+mod analyzed;
+mod boolean;
 mod exists;
+mod fields;
 mod full_text;
 mod function_score;
 mod geo;
 mod nested;
+mod multi_match;
 mod prefix;
+mod query_string;
 mod range;
+mod simple_query_string;
 mod term;
 
 use std::sync::Arc;
@@ -131,6 +137,17 @@ impl<'a> Resolver<'a> {
             Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
             Query::GeoDistance(query) => self.geo_distance(query, weight),
             Query::GeoPolygon(query) => self.geo_polygon(query, weight),
+            Query::MultiMatch(query) => self.multi_match(query, weight),
+            Query::QueryString(query) => self.query_string(query, weight),
+            Query::SimpleQueryString(query) => self.simple_query_string(query, weight),
+            Query::MatchPhrase(_)
+            | Query::MatchPhrasePrefix(_)
+            | Query::MatchBoolPrefix(_)
+            | Query::Wildcard(_)
+            | Query::Regexp(_)
+            | Query::Fuzzy(_) => {
+                Err(Error::IllegalArgument(format!("[{}] is not searched yet", leaf.kind())))
+            }
             Query::Bool(_)
             | Query::Boosting(_)
             | Query::ConstantScore(_)
@@ -160,6 +177,7 @@ impl<'a> Resolver<'a> {
             field: Arc::clone(&field.path),
             term,
             boost,
+            blend: None,
         });
         Weight::Bm25(self.statistics.len() - 1)
     }

@@ -264,6 +264,11 @@ impl Zone {
     }
 }
 
+/// Refuses a time zone that is not known.
+pub(crate) fn known_zone(text: &str) -> Result<()> {
+    Zone::parse(text).map(|_| ())
+}
+
 /// Whether a date says its own offset, or is a number and needs none.
 fn names_its_zone(value: &Value) -> bool {
     let Value::String(text) = value else { return true };

@@ -11,6 +11,7 @@ mod fixture;
 mod highlight;
 mod nested;
 mod property;
+mod query_strings;
 mod robustness;
 mod scroll;
 mod search;

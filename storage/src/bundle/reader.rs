@@ -1,9 +1,11 @@
 //! An open bundle: lookups by value.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
@@ -27,6 +29,8 @@ pub struct Bundle {
     nested: Vec<NestedBundle>,
     /// Bytes of the file, those of nested paths included.
     size: usize,
+    /// What [`Bundle::value_count`] has counted, a number a path.
+    value_counts: Mutex<HashMap<PathId, u64>>,
 }
 
 impl fmt::Debug for Bundle {
@@ -84,7 +88,7 @@ impl Bundle {
             texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
         }
         let size = bytes.len();
-        Ok(Self { name, bytes, contents, readers, texts, nested: Vec::new(), size })
+        Ok(Self { name, bytes, contents, readers, texts, nested: Vec::new(), size, value_counts: Mutex::default() })
     }
 
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {
@@ -228,6 +232,24 @@ impl Bundle {
     /// As [`Bundle::postings`].
     pub fn exists_count(&self, path: PathId) -> Result<u32> {
         Ok(self.term_info(&term::presence(path))?.map_or(0, |info| info.doc_freq))
+    }
+
+    /// Counts the exact values of a path over all rows (deleted included), each once a row. Reads the
+    /// path's part of the dictionary when it is asked for the first time.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn value_count(&self, path: PathId) -> Result<u64> {
+        if let Some(count) = self.value_counts.lock().get(&path) {
+            return Ok(*count);
+        }
+        let mut count = 0;
+        self.for_each_value(path, &mut |_, rows| {
+            count += u64::from(rows);
+            ControlFlow::Continue(())
+        })?;
+        self.value_counts.lock().insert(path, count);
+        Ok(count)
     }
 
     /// Returns the full-text index of a text field, where the segment has it.

@@ -9,7 +9,10 @@ mod boosting;
 mod constant_score;
 mod dis_max;
 mod exists;
+mod field_boosts;
 mod function_score;
+mod fuzziness;
+mod fuzzy;
 pub(crate) mod geo;
 mod geo_bounding_box;
 mod geo_distance;
@@ -17,11 +20,20 @@ mod geo_polygon;
 mod ids;
 mod match_;
 mod match_all;
+mod match_bool_prefix;
+mod match_phrase;
+mod multi_match;
 mod nested;
 mod prefix;
+mod query_string;
 mod range;
+mod regexp;
+mod rewrite;
+mod simple_query_string;
+mod single;
 mod term;
 mod terms;
+mod wildcard;
 mod wrapper;
 
 use std::sync::Arc;
@@ -36,21 +48,33 @@ pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
 pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
+pub(crate) use field_boosts::FieldBoosts;
 pub(crate) use function_score::{
     BoostMode, Combination, Decay, DecayShape, FieldValueFactor, Function, FunctionScoreQuery, Modifier,
     MultiValueMode, RandomScore, ScoreMode, double, java_hash,
 };
+pub(crate) use fuzziness::{Fuzziness, FuzzyOptions};
+pub(crate) use fuzzy::FuzzyQuery;
 pub(crate) use geo_bounding_box::GeoBoundingBoxQuery;
 pub(crate) use geo_distance::GeoDistanceQuery;
 pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
+pub(crate) use match_bool_prefix::MatchBoolPrefixQuery;
+pub(crate) use match_phrase::{MatchPhrasePrefixQuery, MatchPhraseQuery};
+pub(crate) use multi_match::{MatchType, MultiMatchQuery};
 pub(crate) use nested::{NestedQuery, NestedScore};
 pub(crate) use prefix::PrefixQuery;
+pub(crate) use query_string::{QueryStringQuery, from_uri};
 pub(crate) use range::{Bound, RangeQuery};
+pub(crate) use regexp::{RegexpFlags, RegexpQuery};
+pub(crate) use rewrite::Rewrite;
+pub(crate) use simple_query_string::SimpleQueryStringQuery;
+pub(crate) use single::Normalize;
 pub(crate) use term::TermQuery;
 pub(crate) use terms::{TermsLookup, TermsQuery};
+pub(crate) use wildcard::WildcardQuery;
 
 /// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
@@ -65,18 +89,27 @@ const KNOWN: &[&str] = &[
     "dis_max",
     "exists",
     "function_score",
+    "fuzzy",
     "geo_bounding_box",
     "geo_distance",
     "geo_polygon",
     "ids",
     "match",
     "match_all",
+    "match_bool_prefix",
     "match_none",
+    "match_phrase",
+    "match_phrase_prefix",
+    "multi_match",
     "nested",
     "prefix",
+    "query_string",
     "range",
+    "regexp",
+    "simple_query_string",
     "term",
     "terms",
+    "wildcard",
     "wrapper",
 ];
 
@@ -146,12 +179,21 @@ pub(crate) enum Query {
     MatchAll(MatchAllQuery),
     MatchNone(Common),
     Match(MatchQuery),
+    MatchPhrase(MatchPhraseQuery),
+    MatchPhrasePrefix(MatchPhrasePrefixQuery),
+    MatchBoolPrefix(MatchBoolPrefixQuery),
+    MultiMatch(Box<MultiMatchQuery>),
+    QueryString(Box<QueryStringQuery>),
+    SimpleQueryString(Box<SimpleQueryStringQuery>),
     Term(TermQuery),
     Terms(TermsQuery),
     Range(RangeQuery),
     Exists(ExistsQuery),
     Ids(IdsQuery),
     Prefix(PrefixQuery),
+    Wildcard(WildcardQuery),
+    Regexp(RegexpQuery),
+    Fuzzy(FuzzyQuery),
     Bool(BoolQuery),
     Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
@@ -175,12 +217,21 @@ impl Query {
             Self::MatchAll(query) => &query.common,
             Self::MatchNone(common) => common,
             Self::Match(query) => &query.common,
+            Self::MatchPhrase(query) => &query.common,
+            Self::MatchPhrasePrefix(query) => &query.phrase.common,
+            Self::MatchBoolPrefix(query) => &query.common,
+            Self::MultiMatch(query) => &query.common,
+            Self::QueryString(query) => &query.common,
+            Self::SimpleQueryString(query) => &query.common,
             Self::Term(query) => &query.common,
             Self::Terms(query) => &query.common,
             Self::Range(query) => &query.common,
             Self::Exists(query) => &query.common,
             Self::Ids(query) => &query.common,
             Self::Prefix(query) => &query.common,
+            Self::Wildcard(query) => &query.common,
+            Self::Regexp(query) => &query.common,
+            Self::Fuzzy(query) => &query.common,
             Self::Bool(query) => &query.common,
             Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
@@ -299,12 +350,23 @@ impl Parser {
             "match_all" => Query::MatchAll(MatchAllQuery::parse(fields)?),
             "match_none" => Query::MatchNone(only_common(name, fields)?),
             "match" => Query::Match(MatchQuery::parse(fields)?),
+            "match_phrase" => Query::MatchPhrase(MatchPhraseQuery::parse(fields)?),
+            "match_phrase_prefix" => Query::MatchPhrasePrefix(MatchPhrasePrefixQuery::parse(fields)?),
+            "match_bool_prefix" => Query::MatchBoolPrefix(MatchBoolPrefixQuery::parse(fields)?),
+            "multi_match" => Query::MultiMatch(Box::new(MultiMatchQuery::parse(fields)?)),
+            "query_string" => Query::QueryString(Box::new(QueryStringQuery::parse(fields)?)),
+            "simple_query_string" => {
+                Query::SimpleQueryString(Box::new(SimpleQueryStringQuery::parse(fields)?))
+            }
             "term" => Query::Term(TermQuery::parse(fields)?),
             "terms" => Query::Terms(TermsQuery::parse(fields)?),
             "range" => Query::Range(RangeQuery::parse(fields)?),
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "wildcard" => Query::Wildcard(WildcardQuery::parse(fields)?),
+            "regexp" => Query::Regexp(RegexpQuery::parse(fields)?),
+            "fuzzy" => Query::Fuzzy(FuzzyQuery::parse(fields)?),
             "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
             "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
             "function_score" => Query::FunctionScore(Arc::new(FunctionScoreQuery::parse(self, fields)?)),

@@ -66,6 +66,7 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
         nested: None,
+        blend: None,
         path: TEXT,
         field: "message".into(),
         term: StatisticsTerm::Text("disk".into()),

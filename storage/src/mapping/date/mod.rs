@@ -105,7 +105,7 @@ impl DateFormat {
         &self.text
     }
 
-    /// Reads a date. `round_up` fills missing parts with their greatest value instead of their least.
+    /// Reads a date. `round_up` fills a missing time of day with its last instant instead of its first.
     pub(crate) fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
         for alternative in &self.alternatives {
             let instant = match alternative {
@@ -271,10 +271,9 @@ fn resolve(parts: &Parts, round_up: bool) -> Option<Instant> {
             }
             calendar::days_from_civil(year, 1, 1) + i64::from(day_of_year) - 1
         } else if has_date {
-            let month = fill(parts.month, 1, 12);
-            let last = calendar::days_in_month(year, month);
-            let day = fill(parts.day, 1, last);
-            if day > last {
+            // As in OpenSearch only the time of day is filled upwards: `2024-02` ends with its first day.
+            let (month, day) = (parts.month.unwrap_or(1), parts.day.unwrap_or(1));
+            if day > calendar::days_in_month(year, month) {
                 return None;
             }
             calendar::days_from_civil(year, month, day)
