@@ -164,15 +164,20 @@ impl Inner {
         let dir = parent_of(target);
         let mut attempt = 0;
         loop {
-            self.make_dir(dir)?;
-            let placed =
-                if replace { self.disk.rename(source, target) } else { self.disk.hard_link(source, target) };
-            match placed {
+            let place = || {
+                self.make_dir(dir)?;
+                if replace { self.disk.rename(source, target) } else { self.disk.hard_link(source, target) }
+            };
+            match place() {
                 Ok(()) => return self.disk.sync_dir(dir),
-                // A deletion removed the directory that had become empty.
+                // A deletion removed the directory that had become empty, perhaps with those above it, and
+                // may not have said so yet.
                 Err(error) if disk::is_not_found(&error) && attempt < ATTEMPTS => {
                     self.disk.metadata(source)?;
-                    self.known_dirs.lock().remove(dir);
+                    let mut known = self.known_dirs.lock();
+                    for dir in dir.ancestors().take_while(|dir| **dir != *self.root) {
+                        known.remove(dir);
+                    }
                     attempt += 1;
                 }
                 Err(error) => return Err(error),

@@ -167,6 +167,27 @@ async fn the_simulated_directory_conforms() {
     conforms(&objects, &*disk, FilePath::new("/data")).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn puts_and_deletions_in_one_directory_do_not_trip_each_other_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = Arc::new(open(&config(dir.path()), Arc::new(SystemDisk::new())).await.unwrap());
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let objects = Arc::clone(&objects);
+            tokio::spawn(async move {
+                for _ in 0..100 {
+                    let object = path(&format!("index/0/{task}/data"));
+                    objects.put(&object, Bytes::from_static(b"x")).await.unwrap();
+                    objects.delete(&object).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
 /// Runs against the service that `MILLRACE_TEST_S3_ENDPOINT`, `_BUCKET`, `_ACCESS_KEY` and
 /// `_SECRET_KEY` name.
 #[tokio::test]

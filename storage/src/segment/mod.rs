@@ -187,6 +187,14 @@ impl Segment {
         }
     }
 
+    /// Finds the rows of an id as [`Segment::find`] does, but nothing else about them: that costs less.
+    pub(crate) fn rows_of(&self, id: &str, fingerprint: Fingerprint) -> Result<RoaringBitmap> {
+        match &*self.kind {
+            Kind::Memory(memory) => Ok(memory.find(id).iter().map(|located| located.row).collect()),
+            Kind::Stored(stored) => stored.rows_of(id, fingerprint),
+        }
+    }
+
     /// Returns the inverted index on the calling thread, which may block on a remote store.
     pub fn bundle_blocking(&self) -> Result<Arc<Bundle>> {
         match &*self.kind {
@@ -225,7 +233,7 @@ impl Segment {
     pub fn id_rows_blocking(&self, ids: &[String]) -> Result<RoaringBitmap> {
         let mut rows = RoaringBitmap::new();
         for id in ids {
-            rows.extend(self.find(id, Fingerprint::of(id))?.iter().map(|located| located.row));
+            rows |= self.rows_of(id, Fingerprint::of(id))?;
         }
         Ok(rows)
     }

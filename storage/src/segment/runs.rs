@@ -92,11 +92,11 @@ impl<'a> Sorter<'a> {
     /// Returns the runs. What follows on spilled ones is spilled as well: memory is needed by other
     /// inputs of the merge.
     pub(super) fn finish(mut self) -> Result<Vec<Run>> {
-        if !self.runs.is_empty() && !self.entries.is_empty() {
-            self.spill()?;
-        } else {
+        if self.runs.is_empty() {
             self.entries.sort_unstable_by_key(|entry| entry.fingerprint);
             self.runs.push(Run::Memory(self.entries.into_iter()));
+        } else if !self.entries.is_empty() {
+            self.spill()?;
         }
         Ok(self.runs)
     }

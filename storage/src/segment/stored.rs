@@ -343,7 +343,26 @@ impl Stored {
         }
     }
 
+    /// Reads what the first get or write would have to read of the file first, where that needs no
+    /// remote store.
+    pub(crate) fn warm(&self) -> Result<()> {
+        let (index, shard, id) = self.place();
+        if self.env.objects.map_local(&layout::data(index, shard, id))?.is_some() {
+            self.constants()?;
+            self.ids()?;
+        }
+        Ok(())
+    }
+
     /// Finds the rows of an id.
+    pub(crate) fn rows_of(&self, id: &str, fingerprint: Fingerprint) -> Result<RoaringBitmap> {
+        if let Some(ids) = self.ids()? {
+            return Ok(ids.find(fingerprint)?.into_iter().map(|entry| entry.row).collect());
+        }
+        self.generated_rows(id)
+    }
+
+    /// Finds the rows of an id and what a write needs to know of them.
     pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
         if let Some(ids) = self.ids()? {
             let entries = ids.find(fingerprint)?;
@@ -357,17 +376,17 @@ impl Stored {
                 })
                 .collect());
         }
-        match &self.record.generated_ids {
-            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => {
-                self.find_generated(id)
-            }
-            _ => Ok(Vec::new()),
-        }
+        self.find_generated(id)
     }
 
-    /// Finds a generated id by the page index of `_id`, whose order is the row order.
-    fn find_generated(&self, id: &str) -> Result<Vec<Located>> {
-        let Some(root) = self.named_root(layout::ID)? else { return Ok(Vec::new()) };
+    /// Finds the row of a generated id by the page index of `_id`, whose order is the row order.
+    fn generated_rows(&self, id: &str) -> Result<RoaringBitmap> {
+        let mut found = RoaringBitmap::new();
+        match &self.record.generated_ids {
+            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => {}
+            _ => return Ok(found),
+        }
+        let Some(root) = self.named_root(layout::ID)? else { return Ok(found) };
         let mut candidates = RoaringBitmap::new();
         self.for_each_page(root, |rows, bounds, _| {
             if let Bounds::Bytes(min, max) = bounds
@@ -378,7 +397,6 @@ impl Stored {
             }
         })?;
         let mut rows = candidates.iter();
-        let mut found = RoaringBitmap::new();
         self.read_named(&[layout::ID], Some(&candidates), |batch| {
             let ids = batch.column(0).as_string_view();
             for at in 0..ids.len() {
@@ -389,6 +407,14 @@ impl Stored {
             }
             found.is_empty()
         })?;
+        Ok(found)
+    }
+
+    fn find_generated(&self, id: &str) -> Result<Vec<Located>> {
+        let found = self.generated_rows(id)?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut located = Vec::new();
         let mut numbers = found.iter();
         self.read_named(&[layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM], Some(&found), |batch| {

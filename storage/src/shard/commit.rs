@@ -264,10 +264,22 @@ impl Shard {
             return Err(error);
         }
 
+        let made = output.map(|output| {
+            let stored = Stored::new(output.record.clone(), services.env.clone());
+            (Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)), output)
+        });
+        if let Some((segment, _)) = &made {
+            // So that the first get does not have to; its own error tells what this one may find.
+            let segment = Arc::clone(segment);
+            let warm = move || segment.as_stored().map_or(Ok(()), Stored::warm);
+            if let Err(error) = services.env.compute.run(Lane::Background, warm).await {
+                tracing::warn!(index = %self.index, shard = self.number, %error, "cannot read a new segment");
+            }
+        }
         let _view = self.refreshing.lock().await;
         let Installed { stale, freed, replaced } = {
             let turn = self.turn().await;
-            self.install_in_memory(&turn, services, captured, output, &deletes)
+            self.install_in_memory(&turn, captured, made, &deletes)
         };
         // Freeing a large memtable takes its time, and is nobody's to wait for.
         services.env.compute.spawn(Lane::Background, move || drop(replaced));
@@ -283,21 +295,19 @@ impl Shard {
     fn install_in_memory(
         &self,
         turn: &Turn<'_>,
-        services: &Services,
         captured: &Captured,
-        output: Option<Output>,
+        made: Option<(Arc<Segment>, Output)>,
         deletes: &[(SegmentRecord, RoaringBitmap)],
     ) -> Installed {
         // Worked out beside readers: nothing changes during the turn.
-        let replacement = output.map(|output| {
+        let replacement = made.map(|(segment, output)| {
             let (live, published) = carried_over(&self.state.read(), captured, &output);
             let (generation, persisted) = deletes
                 .iter()
                 .find(|(record, _)| record.id == output.record.id)
                 .map_or((0, 0), |(record, bitmap)| (record.delete_generation, bitmap.len()));
-            let stored = Stored::new(output.record, services.env.clone());
             SegmentState {
-                segment: Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)),
+                segment,
                 live,
                 published: Arc::new(published),
                 generation,

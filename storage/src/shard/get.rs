@@ -1,18 +1,16 @@
 //! Reading a document by its id: what was written last, or what searches see.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use roaring::RoaringBitmap;
 
 use super::Shard;
-use super::state::{Location, Probed, State};
+use super::state::{Location, State};
 use crate::Result;
 use crate::segment::{Fingerprint, MemChunk, RowParts, Segment, StoredRow};
-
-/// Times that a get asks segments that came into being while it asked others, before it has the
-/// last of them asked under the lock.
-const ATTEMPTS: usize = 4;
 
 /// Where a document was found: what holds its row stays there however the shard goes on.
 enum Place {
@@ -36,35 +34,44 @@ impl Shard {
     }
 
     fn locate(&self, id: &str) -> Result<Option<Place>> {
-        let mut probed = Probed::default();
-        for attempt in 0.. {
-            let state = self.state.read();
-            state.check()?;
-            let found = match state.find_unflushed(id) {
-                Some(found) => Some(found),
-                None => {
-                    // Files are read without the lock, and only where memory does not know the id.
-                    let unprobed = state.unprobed(&probed);
-                    if !unprobed.is_empty() && attempt < ATTEMPTS {
-                        drop(state);
-                        probed.ask(&unprobed, std::iter::once(id));
-                        continue;
-                    }
-                    state.find(id, &probed)?
+        let fingerprint = Fingerprint::of(id);
+        // Stored segments and the id's rows in each. They are read without the lock, and only where memory
+        // does not know the id. A segment that cannot be read matters if it is the one.
+        let mut asked: HashMap<u64, Result<RoaringBitmap>> = HashMap::new();
+        loop {
+            let unasked: Vec<Arc<Segment>> = {
+                let state = self.state.read();
+                state.check()?;
+                if let Some(found) = state.find_unflushed(id) {
+                    return Ok(found.location.and_then(|location| place(&state, location)));
                 }
+                let stored = || state.segments.iter().rev().filter(|s| s.segment.as_stored().is_some());
+                let unasked = stored().filter(|s| !asked.contains_key(&s.segment.key()));
+                let unasked: Vec<_> = unasked.map(|s| Arc::clone(&s.segment)).collect();
+                if unasked.is_empty() {
+                    for s in stored() {
+                        let Some(rows) = asked.remove(&s.segment.key()) else { continue };
+                        if let Some(row) = rows?.iter().find(|row| !s.live.contains(*row)) {
+                            return Ok(Some(Place::Segment(Arc::clone(&s.segment), row)));
+                        }
+                    }
+                    return Ok(None);
+                }
+                unasked
             };
-            return Ok(found.and_then(|found| found.location).and_then(|location| place(&state, location)));
+            // Once more for those that come into being meanwhile, which are few.
+            for segment in unasked {
+                asked.insert(segment.key(), segment.rows_of(id, fingerprint));
+            }
         }
-        Ok(None)
     }
 
     fn get_published(&self, id: &str) -> Result<Option<StoredRow>> {
         let fingerprint = Fingerprint::of(id);
         for view in self.view().iter().rev() {
-            for located in view.segment.find(id, fingerprint)? {
-                if !view.deleted.contains(located.row) {
-                    return Ok(view.segment.fetch_blocking(&[located.row], RowParts::ALL)?.pop());
-                }
+            let rows = view.segment.rows_of(id, fingerprint)?;
+            if let Some(row) = rows.iter().find(|row| !view.deleted.contains(*row)) {
+                return Ok(view.segment.fetch_blocking(&[row], RowParts::ALL)?.pop());
             }
         }
         Ok(None)

@@ -185,3 +185,57 @@ async fn generated_ids_are_found_whatever_they_share_a_segment_with() {
     }
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_get_sees_each_document_before_or_after_a_bulk_and_never_between() {
+    const IDS: usize = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let index = |round: u64| {
+        (0..IDS).map(move |i| index_op("a", Some(&format!("{i}")), &format!(r#"{{"round":{round}}}"#)))
+    };
+    let delete = || (0..IDS).map(|i| op("a", Some(&format!("{i}")), Action::Delete));
+    write(&engine, index(0).collect()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for getter in 0..3usize {
+        let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+        tasks.push(tokio::spawn(async move {
+            let (mut at, mut latest) = (getter, vec![0; IDS]);
+            while !stop.load(Ordering::Relaxed) {
+                at = (at + 37) % IDS;
+                let found =
+                    engine.get(&Principal::system(), "a", &format!("{at}"), None, true).await.unwrap();
+                let found = found.unwrap_or_else(|| panic!("[{at}] is gone"));
+                assert_eq!(found.version % 2, 1, "[{at}] was seen within a bulk");
+                assert!(found.version >= latest[at], "[{at}] went back");
+                latest[at] = found.version;
+                let round = (found.version - 1) / 2;
+                assert_eq!(found.source, format!(r#"{{"round":{round}}}"#));
+            }
+        }));
+    }
+    {
+        let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+        tasks.push(tokio::spawn(async move {
+            let a = [engine.index("a").unwrap()];
+            while !stop.load(Ordering::Relaxed) {
+                engine.refresh(&a).await.unwrap();
+                assert_eq!(searched(&engine).await.len(), IDS);
+                engine.flush(&a).await.unwrap();
+                engine.force_merge(&a, 1).await.unwrap();
+            }
+        }));
+    }
+    for round in 1..=40 {
+        // All are deleted, and are there again at the end.
+        for outcome in write(&engine, delete().chain(index(round)).collect()).await {
+            outcome.unwrap();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    engine.shutdown().await.unwrap();
+}
