@@ -23,6 +23,7 @@ mod range;
 mod rows;
 mod sparse_file;
 mod stored;
+mod union;
 mod writer;
 
 use std::sync::Arc;
