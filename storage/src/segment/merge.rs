@@ -24,7 +24,7 @@ use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
 use super::layout::{self, Shape};
 use super::stored::Stored;
-use super::union::{packed, union};
+use super::union::{special, union};
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
 use crate::bundle::{self, Bundle, RowMap};
@@ -221,8 +221,8 @@ fn merge_rows(
 ) -> Result<Written> {
     let schema = layout::schema(mapping, shape);
     let rows = inputs.iter().map(Input::live_rows).sum();
-    let packed = packed(inputs, shape, rows)?;
-    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &packed, zstd_level)?;
+    let special = special(inputs, shape, rows)?;
+    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &special, zstd_level)?;
     for input in inputs {
         match &*input.segment.kind {
             Kind::Memory(memory) => {

@@ -22,6 +22,7 @@ mod pages;
 mod range;
 mod rows;
 mod sparse_file;
+mod sparse_group;
 mod stored;
 mod union;
 mod writer;

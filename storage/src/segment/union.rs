@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::Kind;
 use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
 use super::merge::Input;
-use super::sparse_file::SPARSE_ROWS;
+use super::sparse_file::{MANY_COLUMNS, SPARSE_ROWS};
 use super::stored::Stored;
 use crate::Result;
 use crate::catalog::ColumnRecord;
@@ -42,21 +42,38 @@ pub(super) fn union(inputs: &[Input]) -> Result<Shape> {
     Ok(Shape { nested: nested.collect(), columns: shapes(columns), optional })
 }
 
-/// Finds the columns of integers that are best packed as they are: few rows have a value, and the values
-/// hardly repeat, so that a dictionary would have nearly all of them.
-pub(super) fn packed(inputs: &[Input], shape: &Shape, rows: u32) -> Result<HashSet<PathId>> {
+/// Columns of a file that are not encoded like the others.
+#[derive(Debug, Default)]
+pub(super) struct Special {
+    /// Most rows have no value, in a file of many columns.
+    pub(super) sparse: HashSet<PathId>,
+    /// Integers that are best packed as they are: few rows have a value, and the values hardly repeat,
+    /// so that a dictionary would have nearly all of them.
+    pub(super) packed: HashSet<PathId>,
+}
+
+/// Finds the columns of a merge that are encoded in a special way.
+pub(super) fn special(inputs: &[Input], shape: &Shape, rows: u32) -> Result<Special> {
     let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<_>>>()?;
-    let is_packed = |id: PathId| {
+    let mut special = Special::default();
+    for ColumnShape { id, .. } in &shape.columns {
         let present: u64 = inputs
             .iter()
             .map(|input| match &*input.segment.kind {
-                Kind::Memory(memory) => memory.rows.column(id).map_or(0, |column| column.len() as u64),
-                Kind::Stored(stored) => stored.column_record(id).map_or(0, |r| u64::from(r.present)),
+                Kind::Memory(memory) => memory.rows.column(*id).map_or(0, |column| column.len() as u64),
+                Kind::Stored(stored) => stored.column_record(*id).map_or(0, |r| u64::from(r.present)),
             })
             .sum();
-        present * SPARSE_ROWS < u64::from(rows) && bundles.iter().any(|bundle| bundle.is_inexact(id))
-    };
-    Ok(shape.columns.iter().map(|column| column.id).filter(|id| is_packed(*id)).collect())
+        if present * SPARSE_ROWS < u64::from(rows) {
+            if shape.columns.len() > MANY_COLUMNS {
+                special.sparse.insert(*id);
+            }
+            if bundles.iter().any(|bundle| bundle.is_inexact(*id)) {
+                special.packed.insert(*id);
+            }
+        }
+    }
+    Ok(special)
 }
 
 fn stored_shape(stored: &Stored) -> Result<Shape> {
