@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dsl::body::SearchBody;
 use crate::dsl::json;
-use crate::dsl::query::{Query};
+use crate::dsl::query::Query;
 use crate::dsl::sort::{self, SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::fetch;

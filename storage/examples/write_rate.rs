@@ -7,7 +7,6 @@
 //!
 //! `cargo run -p millrace-storage --release --example write_rate [documents] [shape]`
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,7 +93,7 @@ fn mapping(shape: &str) -> Value {
 /// Processor time of the process in clock ticks of 10 ms.
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let numbers: Vec<u64> = stat
+    let numbers: Vec<i64> = stat
         .rsplit(')')
         .next()
         .unwrap_or_default()
@@ -102,24 +101,7 @@ fn ticks() -> u64 {
         .filter_map(|word| word.parse().ok())
         .collect();
     // The state is no number; user and system time are the 14th and 15th.
-    numbers.get(10).copied().unwrap_or(0) + numbers.get(11).copied().unwrap_or(0)
-}
-
-fn bytes_of(directory: &Path, name: &str) -> u64 {
-    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| {
-            let path = entry.path();
-            if path.is_dir() {
-                bytes_of(&path, name)
-            } else if path.file_name().is_some_and(|file| file == name) {
-                entry.metadata().map_or(0, |metadata| metadata.len())
-            } else {
-                0
-            }
-        })
-        .sum()
+    numbers.iter().skip(10).take(2).sum::<i64>().unsigned_abs()
 }
 
 async fn run(shape: &'static str, documents: usize) -> Result<()> {
@@ -187,9 +169,8 @@ async fn run(shape: &'static str, documents: usize) -> Result<()> {
         figure(merge),
         figure(spent.iter().sum::<u64>() + merge),
     );
-    let size = |name| bytes_of(directory.path(), name) as f64 / json_bytes as f64;
-    let (data, bundle) = (size("data.parquet"), size("index.bundle"));
-    println!("{shape}: stored bytes a byte: rows {data:.3}, index {bundle:.3}, all {:.3}", data + bundle);
+    let stored: u64 = index.figures().shards.iter().map(|shard| shard.store_bytes).sum();
+    println!("{shape}: stored bytes a byte {:.3}", stored as f64 / json_bytes as f64);
     engine.shutdown().await
 }
 

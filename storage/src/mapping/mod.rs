@@ -6,7 +6,7 @@
 //! a [`PathId`], the name by which segments know it, given once and never reused.
 //!
 //! - `spec` and `leaf_spec` parse bodies into what they ask for, `params` knows the parameters of each type;
-//! - `tree` holds the mapping as documents and queries use it, `rules` says what parameters mean, `merge`
+//! - `tree` holds the mapping as documents and queries use it, `scope` says which rows hold a value, `rules` says what parameters mean, `merge`
 //!   puts a spec into the tree, `checks` holds it to its limits, `render` shows it, `encode` stores it;
 //! - `template` decides what unknown fields become;
 //! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
@@ -26,6 +26,7 @@ mod params;
 mod query;
 mod render;
 mod rules;
+mod scope;
 mod settings;
 mod spec;
 mod template;
@@ -43,10 +44,11 @@ pub use date::DateFormat;
 pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
 pub use geo::parse_point;
 pub(crate) use rules::NullValue;
+pub(crate) use scope::Scope;
 pub(crate) use spec::Dynamic;
 pub(crate) use template::Seen;
 pub use tree::Mapping;
-pub(crate) use tree::{Child, Leaf, Mark, Object, Scope};
+pub(crate) use tree::{Child, Leaf, Mark, Object};
 
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
@@ -179,25 +181,6 @@ impl Mapping {
             }
             at = object.parent;
         }
-    }
-
-    /// Returns the number of the `nested` object at exactly this path, by which segments know its elements.
-    pub fn nested_id(&self, path: &str) -> Option<PathId> {
-        match self.lookup(path)? {
-            Child::Object(at) => self.object(at).nested_id,
-            _ => None,
-        }
-    }
-
-    /// Returns the path of a nested object by its number.
-    pub fn nested_path_of(&self, id: PathId) -> Option<&str> {
-        let at = *self.nested.get(id.0.checked_sub(tree::FIRST_NESTED_ID)? as usize)?;
-        self.objects.get(at as usize).map(|object| object.path.as_ref())
-    }
-
-    /// Whether a number is that of a nested path, not of a leaf.
-    pub fn is_nested_id(id: PathId) -> bool {
-        id.0 >= tree::FIRST_NESTED_ID
     }
 
     /// Finds the flat_object that a path leads into: its field, and the dotted path below it. Its column

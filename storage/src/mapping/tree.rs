@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::date::DateFormat;
 use super::rules::{Rules, compile, fills_column, shares_column};
+use super::scope::Scope;
 use super::settings::Settings;
 use super::spec::{self, AnalyzerNames, Context, Dynamic, LeafSpec, Nested, ObjectSpec, Spec};
 use super::template::Template;
@@ -20,29 +21,6 @@ use crate::analysis::Analyzers;
 use crate::{Error, Result};
 
 pub(super) type Hasher = foldhash::fast::RandomState;
-
-/// Least number of a nested path: the numbers below are those of leaves.
-pub(super) const FIRST_NESTED_ID: u32 = 1 << 30;
-
-/// A kind of rows that values belong to: documents, or the elements of a nested path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scope(u32);
-
-impl Scope {
-    /// Documents.
-    pub(crate) const DOCUMENT: Self = Self(0);
-
-    /// Elements of a nested path, by its number.
-    pub(crate) fn of_nested(id: PathId) -> Self {
-        Self(id.0 - FIRST_NESTED_ID + 1)
-    }
-
-    /// Place of the nested path among those of the mapping, in the order of their numbers; `None` for
-    /// documents.
-    pub(crate) fn nested(self) -> Option<usize> {
-        self.0.checked_sub(1).map(|at| at as usize)
-    }
-}
 
 /// What a name stands for: the place of an object, a leaf or an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -429,39 +407,6 @@ impl Mapping {
         self.link(parent, &name, path, Child::Object(at));
         self.apply_properties(at, spec.properties, numbers)?;
         Ok(at)
-    }
-
-    /// Gives a nested path its number: the one that it had, else the next.
-    fn number_nested(&mut self, path: &str, object: u32, numbers: Option<&Numbers>) -> PathId {
-        let known = numbers.and_then(|numbers| numbers.nested.get(path).copied());
-        let at = known.unwrap_or_else(|| {
-            // A mapping that was stored without numbers of nested paths gets them behind those that it has.
-            let given = numbers.map_or(0, |numbers| numbers.nested.len());
-            (self.nested.len().max(given)) as u32
-        });
-        if self.nested.len() <= at as usize {
-            self.nested.resize(at as usize + 1, u32::MAX);
-        }
-        self.nested[at as usize] = object;
-        PathId(FIRST_NESTED_ID + at)
-    }
-
-    /// Lists the nested objects in the order of their numbers.
-    pub(crate) fn nested_objects(&self) -> impl ExactSizeIterator<Item = &Object> {
-        self.nested.iter().map(|at| self.object(*at))
-    }
-
-    /// Finds the nested object that an object lies in, itself excluded.
-    pub(crate) fn enclosing_nested(&self, object: &Object) -> Option<PathId> {
-        let mut at = object.parent;
-        while at != 0 {
-            let above = self.object(at);
-            if above.nested_id.is_some() {
-                return above.nested_id;
-            }
-            at = above.parent;
-        }
-        None
     }
 
     /// Adds properties to an object, merging those that are there.

@@ -41,6 +41,16 @@ impl Sparse {
         Self { shape, values, rows: Some(Arc::new(rows)) }
     }
 
+    /// The values, one after another.
+    pub(crate) fn values(&self) -> &ArrayRef {
+        &self.values
+    }
+
+    /// Row of each value; `None` where value `i` is all that row `i` has.
+    pub(crate) fn rows(&self) -> Option<&[u32]> {
+        self.rows.as_ref().map(|rows| rows.as_slice())
+    }
+
     /// Counts the values.
     pub(crate) fn len(&self) -> usize {
         self.values.len()

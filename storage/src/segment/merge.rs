@@ -6,7 +6,7 @@
 //! for upload; nothing here commits.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use super::batch::{self, Batch};
 use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
-use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
+use super::layout::{self, Shape};
 use super::runs::{Run, Sorter};
-use super::sparse_file::SPARSE_ROWS;
 use super::stored::Stored;
+use super::union::{special, union};
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
 use crate::bundle::{self, Bundle, RowMap};
-use crate::catalog::{ColumnRecord, SegmentRecord};
-use crate::mapping::{Mapping, PathId};
+use crate::catalog::SegmentRecord;
+use crate::mapping::Mapping;
 use crate::{Error, Result};
 
 /// A segment to merge and its deleted rows as of the merge's start.
@@ -213,73 +213,6 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
     written(file)
 }
 
-/// Columns of the output: all of the inputs, a list where any input has a list.
-fn union(inputs: &[Input]) -> Result<Shape> {
-    type Lists = BTreeMap<PathId, bool>;
-    let mut columns = Lists::new();
-    let mut nested: BTreeMap<PathId, (Option<PathId>, Lists)> = BTreeMap::new();
-    let mut optional = Optional::default();
-    let add = |lists: &mut Lists, column: ColumnShape| {
-        *lists.entry(column.id).or_insert(false) |= column.list;
-    };
-    for input in inputs {
-        let shape = match &*input.segment.kind {
-            Kind::Memory(memory) => memory.rows.shape(),
-            Kind::Stored(stored) => stored_shape(stored)?,
-        };
-        shape.columns.into_iter().for_each(|column| add(&mut columns, column));
-        optional.routing |= shape.optional.routing;
-        optional.ignored |= shape.optional.ignored;
-        for of_path in shape.nested {
-            let (_, lists) = nested.entry(of_path.path).or_insert((of_path.outer, Lists::new()));
-            of_path.columns.into_iter().for_each(|column| add(lists, column));
-        }
-    }
-    let shapes =
-        |lists: Lists| lists.into_iter().map(|(id, list)| ColumnShape { id, list }).collect::<Vec<_>>();
-    let nested = nested.into_iter().map(|(path, (outer, lists))| {
-        let columns = shapes(lists);
-        NestedShape { path, outer, columns }
-    });
-    Ok(Shape { nested: nested.collect(), columns: shapes(columns), optional })
-}
-
-/// Finds the columns of integers that are best packed as they are: few rows have a value, and the values
-/// hardly repeat, so that a dictionary would have nearly all of them.
-fn packed(inputs: &[Input], shape: &Shape, rows: u32) -> Result<HashSet<PathId>> {
-    let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<_>>>()?;
-    let is_packed = |id: PathId| {
-        let present: u64 = inputs
-            .iter()
-            .map(|input| match &*input.segment.kind {
-                Kind::Memory(memory) => memory.rows.column(id).map_or(0, |column| column.len() as u64),
-                Kind::Stored(stored) => stored.column_record(id).map_or(0, |r| u64::from(r.present)),
-            })
-            .sum();
-        present * SPARSE_ROWS < u64::from(rows) && bundles.iter().any(|bundle| bundle.is_inexact(id))
-    };
-    Ok(shape.columns.iter().map(|column| column.id).filter(|id| is_packed(*id)).collect())
-}
-
-fn stored_shape(stored: &Stored) -> Result<Shape> {
-    let shapes = |columns: &[ColumnRecord]| {
-        columns.iter().map(|c| ColumnShape { id: PathId(c.column), list: c.list }).collect()
-    };
-    let nested = stored.nested_records()?.iter().map(|record| NestedShape {
-        path: PathId(record.path),
-        outer: record.outer.map(PathId),
-        columns: shapes(&record.columns),
-    });
-    Ok(Shape {
-        columns: shapes(&stored.record.columns),
-        nested: nested.collect(),
-        optional: Optional {
-            routing: stored.has_column(layout::ROUTING)?,
-            ignored: stored.has_column(layout::IGNORED)?,
-        },
-    })
-}
-
 fn merge_rows(
     inputs: &[Input],
     mapping: &Mapping,
@@ -289,8 +222,8 @@ fn merge_rows(
 ) -> Result<Written> {
     let schema = layout::schema(mapping, shape);
     let rows = inputs.iter().map(Input::live_rows).sum();
-    let packed = packed(inputs, shape, rows)?;
-    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &packed, zstd_level)?;
+    let special = special(inputs, shape, rows)?;
+    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &special, zstd_level)?;
     for input in inputs {
         match &*input.segment.kind {
             Kind::Memory(memory) => {

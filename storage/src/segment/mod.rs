@@ -23,7 +23,9 @@ mod range;
 mod rows;
 mod runs;
 mod sparse_file;
+mod sparse_group;
 mod stored;
+mod union;
 mod writer;
 
 use std::sync::Arc;

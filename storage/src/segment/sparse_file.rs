@@ -25,7 +25,7 @@ use crate::mapping::{Mapping, PathId};
 use crate::{Error, Result};
 
 /// Columns of a file from which on it may pay to read sparse ones apart.
-const MANY_COLUMNS: usize = 128;
+pub(super) const MANY_COLUMNS: usize = 128;
 
 /// A column is sparse where fewer than one row in so many has a value.
 pub(super) const SPARSE_ROWS: u64 = 4;

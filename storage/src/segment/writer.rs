@@ -26,6 +26,9 @@ use super::batch::{Batch, Content};
 use super::checked::ChecksumWriter;
 use super::layout::{self, ColumnShape};
 use super::rows::Statistics;
+use super::sparse_file::MANY_COLUMNS;
+use super::sparse_group::{self, SparseGroup};
+use super::union::Special;
 use crate::catalog::ColumnRecord;
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -36,8 +39,6 @@ const ROW_GROUP_ROWS: usize = 128 << 10;
 const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 4_096;
-/// Columns beyond which a segment counts as sparse.
-const MANY_COLUMNS: usize = 128;
 /// Rows of a page of a sparse segment, at most.
 const SPARSE_PAGE_ROWS: usize = 64 << 10;
 /// Bytes of a `_source` page, about.
@@ -70,11 +71,20 @@ pub(crate) struct Writer<W: Write + Send> {
     rows: usize,
     /// Rows of each field that are null and not written yet.
     pending: Vec<usize>,
+    /// Values of the fields that are encoded when the group ends.
+    sparse: Vec<Option<SparseGroup>>,
     /// Nulls of each type, a row group of them.
     nulls: HashMap<DataType, ArrayRef>,
     statistics: Statistics,
     nested: Vec<(PathId, Fields, Statistics)>,
     first_column: usize,
+}
+
+fn element_of(field: &Field) -> &DataType {
+    match field.data_type() {
+        DataType::List(item) => item.data_type(),
+        other => other,
+    }
 }
 
 /// Lists the nested paths of a schema with the fields of their elements, outer ones first.
@@ -170,16 +180,16 @@ fn delta(properties: WriterPropertiesBuilder, path: ColumnPath) -> WriterPropert
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// Starts a file; `columns` are those of its mapped fields, `packed` those of integers that no
-    /// dictionary suits.
+    /// Starts a file; `columns` are those of its mapped fields, `special` names those among them that are
+    /// not encoded like the others.
     pub(crate) fn new(
         out: W,
         schema: SchemaRef,
         columns: &[ColumnShape],
-        packed: &HashSet<PathId>,
+        special: &Special,
         zstd_level: i32,
     ) -> Result<Self> {
-        let mut properties = properties(&schema, packed, zstd_level)?;
+        let mut properties = properties(&schema, &special.packed, zstd_level)?;
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let parquet_schema = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(
@@ -195,6 +205,11 @@ impl<W: Write + Send> Writer<W> {
             start..next
         });
         let leaves = leaves.collect();
+        let sparse = schema.fields().iter().map(|field| {
+            let is_sparse = layout::number_of(field).is_some_and(|id| special.sparse.contains(&id));
+            (is_sparse && sparse_group::takes(element_of(field))).then(SparseGroup::default)
+        });
+        let sparse = sparse.collect();
         let mut nested = Vec::new();
         nested_paths(schema.fields(), &mut nested);
         let first_column =
@@ -208,6 +223,7 @@ impl<W: Write + Send> Writer<W> {
             rows_in_group: 0,
             rows: 0,
             pending: vec![0; schema.fields().len()],
+            sparse,
             nulls: HashMap::new(),
             statistics: Statistics::new(columns),
             nested,
@@ -236,6 +252,18 @@ impl<W: Write + Send> Writer<W> {
         }
         for (at, content) in batch.contents.iter().enumerate() {
             let column = at.checked_sub(self.first_column).filter(|at| *at < self.statistics.len());
+            // A row group has fewer than 2^32 rows.
+            let base = self.rows_in_group as u32;
+            if let Some(sparse) = &mut self.sparse[at] {
+                match content {
+                    Content::Null => {}
+                    Content::Array(array) => sparse.push_array(base, &array.slice(run.start, run.len()))?,
+                    Content::Sparse(column) => {
+                        sparse.push(base, &column.window(run.start as u32..run.end as u32));
+                    }
+                }
+                continue;
+            }
             match content {
                 Content::Null => self.pending[at] += run.len(),
                 Content::Array(array) => {
@@ -321,7 +349,9 @@ impl<W: Write + Send> Writer<W> {
 
     /// Estimates the encoded bytes of the open row group, which are in memory.
     fn group_bytes(&self) -> usize {
-        self.group.iter().flatten().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
+        let sparse: usize = self.sparse.iter().flatten().map(SparseGroup::bytes).sum();
+        let others = self.group.iter().flatten().map(ArrowColumnWriter::get_estimated_total_bytes);
+        sparse + others.sum::<usize>()
     }
 
     fn end_group(&mut self) -> Result<()> {
@@ -332,8 +362,27 @@ impl<W: Write + Send> Writer<W> {
         }
         if let Some(writers) = self.group.take() {
             let mut group = self.file.next_row_group()?;
-            for writer in writers {
-                writer.close()?.append_to_row_group(&mut group)?;
+            let mut writers = writers.into_iter();
+            for (at, field) in self.schema.fields().iter().enumerate() {
+                let of_field = writers.by_ref().take(self.leaves[at].len());
+                let Some(sparse) = &mut self.sparse[at] else {
+                    for writer in of_field {
+                        writer.close()?.append_to_row_group(&mut group)?;
+                    }
+                    continue;
+                };
+                of_field.for_each(drop);
+                let sparse = std::mem::take(sparse);
+                let values = sparse.values()?;
+                if let Some(values) = &values {
+                    self.statistics.update(at - self.first_column, sparse.present(), values);
+                }
+                let list = matches!(field.data_type(), DataType::List(_));
+                let column = group.next_column()?;
+                let mut column =
+                    column.ok_or_else(|| Error::Columnar("fewer columns than leaves".to_owned()))?;
+                sparse.write(values.as_ref(), self.rows_in_group, list, column.untyped())?;
+                column.close()?;
             }
             group.close()?;
             self.groups += 1;

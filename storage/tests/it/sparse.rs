@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
 use millrace_storage::mapping::PathId;
@@ -59,6 +60,15 @@ fn document(n: u32) -> Value {
     Value::Object(fields)
 }
 
+fn text(array: &ArrayRef, at: usize) -> String {
+    let value = array.slice(at, 1);
+    let value = match value.data_type() {
+        DataType::Timestamp(..) => cast(&value, &DataType::Int64).unwrap(),
+        _ => value,
+    };
+    array_value_to_string(&value, 0).unwrap()
+}
+
 /// What a column has in a row, whether it is a list in the segment or not.
 fn shown(array: &ArrayRef, at: usize) -> Option<String> {
     match array.data_type() {
@@ -66,10 +76,10 @@ fn shown(array: &ArrayRef, at: usize) -> Option<String> {
         _ if array.is_null(at) => None,
         DataType::List(_) => {
             let values = array.as_list::<i32>().value(at);
-            let all: Vec<_> = (0..values.len()).map(|i| array_value_to_string(&values, i).unwrap()).collect();
+            let all: Vec<_> = (0..values.len()).map(|i| text(&values, i)).collect();
             Some(all.join("|"))
         }
-        _ => Some(array_value_to_string(array, at).unwrap()),
+        _ => Some(text(array, at)),
     }
 }
 
