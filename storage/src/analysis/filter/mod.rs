@@ -4,27 +4,62 @@
 //! change, add or hold back tokens before it hands them to the next stage. Positions are absolute,
 //! so a stage that drops a token leaves a gap by doing nothing.
 
+mod affix;
 mod ascii_folding;
+mod case;
+mod characters;
+mod cjk_bigram;
+mod common_grams;
+mod fingerprint;
+mod flatten_graph;
+mod grams;
+mod keywords;
 mod length;
 pub(crate) mod lowercase;
+mod multiplexer;
+mod pattern;
+mod payload;
 mod porter;
 mod possessive;
+mod select;
+mod shingle;
 mod stop;
+mod subwords;
+mod synonym;
 mod unique;
+mod word_delimiter;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::Token;
 
+pub(crate) use affix::{Apostrophe, ClassicTokens, Elision, Trim};
 pub(crate) use ascii_folding::AsciiFolding;
+pub(crate) use case::{LowercaseLanguage, Uppercase};
+pub(crate) use characters::Characters;
+pub(crate) use cjk_bigram::CjkBigram;
+pub(crate) use common_grams::CommonGrams;
+pub(crate) use fingerprint::Fingerprint;
+pub(crate) use flatten_graph::FlattenGraph;
+pub(crate) use grams::{Edge, Grams};
+pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
 pub(crate) use length::{Length, Truncate};
 pub(crate) use lowercase::Lowercase;
+pub(crate) use multiplexer::Multiplexer;
+pub(crate) use pattern::{PatternCapture, PatternReplaceTokens};
+pub(crate) use payload::{DelimitedPayload, Encoding};
 pub(crate) use porter::PorterStem;
 #[cfg(test)]
 pub(crate) use porter::stem as porter_stem;
 pub(crate) use possessive::EnglishPossessive;
+pub(crate) use select::{Keep, KeepTypes, Limit, RemoveDuplicates};
+pub(crate) use shingle::Shingle;
 pub(crate) use stop::{Stop, english_stop_words};
+pub(crate) use subwords::{Cuts, types as subword_types};
+pub(crate) use synonym::Synonyms;
 pub(crate) use unique::Unique;
+pub(crate) use word_delimiter::WordDelimiter;
 
 /// A configured token filter.
 pub(crate) trait Filter: Debug + Send + Sync {
@@ -40,6 +75,29 @@ pub(crate) trait Filter: Debug + Send + Sync {
     fn is_normalizing(&self) -> bool {
         false
     }
+
+    /// Whether it looks at the keyword mark, which `_analyze` then shows.
+    fn reports_keywords(&self) -> bool {
+        false
+    }
+
+    /// What stands in for it where the terms of synonym rules are analyzed.
+    fn in_synonyms(&self) -> InSynonyms {
+        InSynonyms::Same
+    }
+}
+
+/// What stands in for a filter where the terms of synonym rules are analyzed.
+#[derive(Clone, Debug)]
+pub(crate) enum InSynonyms {
+    /// The filter itself.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// Another filter.
+    Other(Arc<dyn Filter>),
+    /// It puts tokens beside or into each other, so that a rule would have no single meaning.
+    Refused,
 }
 
 /// A filter at work on one text.
@@ -65,6 +123,52 @@ impl<F: FnMut(&mut Token) -> bool> Stage for Each<'_, F> {
 
     fn end(&mut self, positions: u32) -> u32 {
         self.next.end(positions)
+    }
+}
+
+/// A stage that holds all tokens of a text back and hands on what `run` makes of them and of the
+/// number of positions. It holds as many tokens as the text has.
+struct Whole<'a, F> {
+    tokens: Vec<Token>,
+    run: F,
+    next: Box<dyn Stage + 'a>,
+}
+
+impl<F: FnMut(Vec<Token>, u32) -> (Vec<Token>, u32)> Stage for Whole<'_, F> {
+    fn token(&mut self, token: &mut Token) {
+        self.tokens.push(token.clone());
+    }
+
+    fn end(&mut self, positions: u32) -> u32 {
+        let (tokens, positions) = (self.run)(std::mem::take(&mut self.tokens), positions);
+        for mut token in tokens {
+            self.next.token(&mut token);
+        }
+        self.next.end(positions)
+    }
+}
+
+fn whole<'a>(
+    run: impl FnMut(Vec<Token>, u32) -> (Vec<Token>, u32) + 'a,
+    next: Box<dyn Stage + 'a>,
+) -> Box<dyn Stage + 'a> {
+    Box::new(Whole { tokens: Vec::new(), run, next })
+}
+
+/// The position increments of tokens in a row, as Lucene counts them.
+#[derive(Debug, Default)]
+struct Increments {
+    last: Option<u32>,
+}
+
+impl Increments {
+    fn of(&mut self, token: &Token) -> u32 {
+        let increment = match self.last {
+            None => token.position + 1,
+            Some(last) => token.position.saturating_sub(last),
+        };
+        self.last = Some(token.position);
+        increment
     }
 }
 
