@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::char_filter::{CharFilter, Corrections};
-use super::filter::{Filter, Stage, lowercase};
+use super::filter::{End as TextEnd, Filter, Stage, lowercase};
 use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
 
@@ -149,7 +149,7 @@ impl Analyzer {
         } else {
             let mut stage = chain(&self.filters, Box::new(&mut last));
             let positions = self.tokenizer.tokenize(text, &mut |token| stage.token(token));
-            stage.end(positions)
+            stage.end(TextEnd { positions, offset: units(text) }).positions
         };
         Outcome { positions, cut: last.cut, end: 0 }
     }
@@ -158,7 +158,7 @@ impl Analyzer {
     pub fn run_until(&self, text: &str, filters: usize, sink: &mut dyn FnMut(&Token)) -> Outcome {
         let filters = filters.min(self.filters.len());
         let mut outcome = self.run_filtered(text, filters, &mut Whole { sink });
-        outcome.end = u32::try_from(text.encode_utf16().count()).unwrap_or(u32::MAX);
+        outcome.end = units(text);
         outcome
     }
 
@@ -182,7 +182,7 @@ impl Analyzer {
                 }
                 stage.token(token);
             });
-            stage.end(positions)
+            stage.end(TextEnd { positions, offset: units(text) }).positions
         };
         Outcome { positions, cut: last.cut(), end: 0 }
     }
@@ -206,10 +206,16 @@ impl Analyzer {
         {
             let mut stage = chain(&filters, Box::new(&mut last as &mut dyn End));
             stage.token(&mut token);
-            stage.end(1);
+            stage.end(TextEnd { positions: 1, offset: 0 });
         }
         out
     }
+}
+
+/// UTF-16 code units of a text.
+fn units(text: &str) -> u32 {
+    let units = if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() };
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// Builds the stages of `filters` in front of `last`.
@@ -234,8 +240,8 @@ impl Stage for &mut Last<'_> {
         Last::token(self, token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        positions
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
     }
 }
 
@@ -244,8 +250,8 @@ impl Stage for Last<'_> {
         Last::token(self, token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        positions
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
     }
 }
 
@@ -279,8 +285,8 @@ impl Stage for Whole<'_> {
         (self.sink)(token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        positions
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
     }
 }
 
@@ -295,7 +301,7 @@ impl<'e> Stage for &mut (dyn End + 'e) {
         (**self).token(token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        (**self).end(positions)
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        (**self).end(end)
     }
 }

@@ -43,6 +43,7 @@ pub(in crate::analysis) const BUILT_IN: &[&str] = &[
     "irish",
     "italian",
     "keyword",
+    "latvian",
     "lithuanian",
     "norwegian",
     "pattern",
@@ -224,6 +225,7 @@ fn of_language(language: &str, params: &Params) -> Result<Option<Analyzer>> {
         }
         "indonesian" => Chain { before: vec![lowercase()], after: light("indonesian") },
         "italian" => Chain { before: vec![elision(), lowercase()], after: light("light_italian") },
+        "latvian" => Chain { before: vec![lowercase()], after: light("latvian") },
         "persian" => {
             char_filters.push(Arc::new(Mapping::new(&["\\u200c => \\u0020".to_owned()])?));
             let mut before = vec![lowercase(), digits()];

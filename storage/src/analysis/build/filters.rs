@@ -7,7 +7,7 @@ use super::{Before, MAX_DEPTH, Scope, needs_settings, stemmers};
 use crate::analysis::filter::{
     Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, DelimitedPayload,
     Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, Keep, KeepTypes, KeywordMarker,
-    KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, Multiplexer, PatternCapture,
+    KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash, Multiplexer, PatternCapture,
     PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle, StemmerOverride, Stop, Synonyms, Trim,
     Truncate, Unique, Uppercase, WordDelimiter, subword_types,
 };
@@ -279,6 +279,7 @@ fn combining_tokens(
             Arc::new(Fingerprint { separator, max_output_size })
         }
         "flatten_graph" => Arc::new(FlattenGraph),
+        "min_hash" => Arc::new(min_hash(params)?),
         "cjk_bigram" => {
             let mut kinds = vec!["<IDEOGRAPHIC>", "<HIRAGANA>", "<KATAKANA>", "<HANGUL>"];
             for script in params.list("ignored_scripts").unwrap_or_default() {
@@ -314,6 +315,32 @@ fn combining_tokens(
         "multiplexer" => Arc::new(multiplexer(params, scope, before)?),
         _ => return Ok(None),
     }))
+}
+
+/// Most hashes that `min_hash` keeps for a text.
+const MAX_HASHES: i64 = 1 << 20;
+
+fn min_hash(params: &Params) -> Result<MinHash> {
+    let positive = |name: &str, title: &str, default: i64| -> Result<i64> {
+        let value = params.integer(name, default)?;
+        if value <= 0 {
+            return Err(refused(format!("{title} must be greater than zero")));
+        }
+        Ok(value)
+    };
+    let hashes = positive("hash_count", "hashCount", 1)?;
+    let buckets = positive("bucket_count", "bucketCount", 512)?;
+    let set_size = positive("hash_set_size", "hashSetSize", 1)?;
+    let all = hashes.saturating_mul(buckets).saturating_mul(set_size);
+    if all > MAX_HASHES {
+        return Err(refused(format!("min_hash would keep [{all}] hashes, more than [{MAX_HASHES}]")));
+    }
+    Ok(MinHash {
+        hashes: u32::try_from(hashes).unwrap_or(1),
+        buckets: usize::try_from(buckets).unwrap_or(1),
+        set_size: usize::try_from(set_size).unwrap_or(1),
+        rotate: params.boolean("with_rotation", buckets > 1)?,
+    })
 }
 
 fn shingle(params: &Params, scope: &Scope) -> Result<Shingle> {

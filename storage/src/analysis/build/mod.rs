@@ -141,7 +141,7 @@ impl Scope {
         }
         let Some(tokenizer_name) = params.string("tokenizer") else {
             return Err(Error::IllegalArgument(format!(
-                "analyzer [{}] must be configured with a tokenizer",
+                "Custom Analyzer [{}] must be configured with a tokenizer",
                 params.name
             )));
         };

@@ -17,15 +17,12 @@ pub(super) fn build(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filter
                 .unwrap_or_else(|| "porter".to_owned())
                 .to_lowercase();
             stemmer(&language).ok_or_else(|| {
-                Error::IllegalArgument(format!("Invalid stemmer class specified: {language}"))
+                Error::IllegalArgument(format!("Invalid stemmer class specified: {}", capitalized(&language)))
             })?
         }
         "snowball" => {
             let language = params.string("language").or_else(|| params.string("name"));
-            let mut language = language.unwrap_or_else(|| "English".to_owned());
-            if let Some(first) = language.get_mut(..1) {
-                first.make_ascii_uppercase();
-            }
+            let language = capitalized(&language.unwrap_or_else(|| "English".to_owned()));
             snowball_filter(&language).ok_or_else(|| {
                 Error::IllegalArgument(format!("Invalid stemmer class specified: {language}"))
             })?
@@ -41,6 +38,14 @@ pub(super) fn build(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filter
         "persian_stem" => return Ok(light("persian")),
         _ => return Ok(normalization(kind).map(|filter| Arc::new(filter) as Arc<dyn Filter>)),
     }))
+}
+
+fn capitalized(name: &str) -> String {
+    let mut name = name.to_owned();
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    name
 }
 
 pub(super) fn snowball_filter(language: &str) -> Option<Arc<dyn Filter>> {

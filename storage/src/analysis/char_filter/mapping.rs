@@ -18,8 +18,10 @@ impl Mapping {
     /// Reads rules of the form `from => to`, with the escapes of Java's strings.
     pub(crate) fn new(lines: &[String]) -> Result<Self> {
         let mut rules = BTreeMap::new();
-        for line in lines {
-            let invalid = || Error::IllegalArgument(format!("Invalid Mapping Rule : [{line}]"));
+        for (number, line) in lines.iter().enumerate() {
+            let invalid = || {
+                Error::IllegalArgument(format!("Line [{}]: Invalid mapping rule : [{line}]", number + 1))
+            };
             // As the greedy `(.*)\s*=>\s*(.*)\s*$`: the last arrow divides.
             let at = line.rfind("=>").ok_or_else(invalid)?;
             let from = unescape(line[..at].trim())?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-use super::{Filter, InSynonyms, Stage};
+use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -65,8 +65,8 @@ impl Stage for Folding<'_> {
         self.next.token(token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }
 

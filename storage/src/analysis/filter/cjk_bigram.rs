@@ -1,6 +1,6 @@
 //! The `cjk_bigram` filter: neighbouring ideographs, Hiragana, Katakana and Hangul in pairs.
 
-use super::{Filter, InSynonyms, Increments, Stage, whole};
+use super::{End, Filter, InSynonyms, Increments, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -13,7 +13,7 @@ pub(crate) struct CjkBigram {
 
 impl Filter for CjkBigram {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, positions| self.run(tokens, positions), next)
+        whole(|tokens, end| self.run(tokens, end), next)
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -22,7 +22,7 @@ impl Filter for CjkBigram {
 }
 
 impl CjkBigram {
-    fn run(&self, tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
+    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
         let mut out = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let mut position = -1i64;
@@ -50,8 +50,8 @@ impl CjkBigram {
             }
         }
         self.flush(&mut run, &mut position, &mut out);
-        let trailing = positions.saturating_sub(after);
-        (out, place(position + 1) + trailing)
+        let trailing = end.positions.saturating_sub(after);
+        (out, End { positions: place(position + 1) + trailing, ..end })
     }
 
     fn flush(&self, run: &mut Vec<(char, u32, u32)>, position: &mut i64, out: &mut Vec<Token>) {

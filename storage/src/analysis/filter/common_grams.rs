@@ -17,7 +17,7 @@ pub(crate) struct CommonGrams {
 
 impl Filter for CommonGrams {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, positions| (self.run(tokens), positions), next)
+        whole(|tokens, end| (self.run(tokens), end), next)
     }
 
     fn in_synonyms(&self) -> InSynonyms {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filter, InSynonyms, Stage, whole};
+use super::{End, Filter, InSynonyms, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -15,7 +15,7 @@ pub(crate) struct Fingerprint {
 
 impl Filter for Fingerprint {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, positions| self.run(tokens, positions), next)
+        whole(|tokens, end| self.run(tokens, end), next)
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -24,22 +24,22 @@ impl Filter for Fingerprint {
 }
 
 impl Fingerprint {
-    fn run(&self, tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
-        let end = tokens.iter().map(|token| token.end).max().unwrap_or(0);
-        let Some(last) = tokens.last().cloned() else { return (Vec::new(), positions) };
+    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+        if tokens.is_empty() {
+            return (Vec::new(), end);
+        }
         // Java sorts by UTF-16 code units.
         let words: BTreeSet<Vec<u16>> =
             tokens.iter().map(|token| token.text.encode_utf16().collect()).collect();
         let mut units: Vec<u16> = Vec::new();
         let mut buffer = [0; 2];
-        let single = words.len() == 1;
         for (nth, word) in words.iter().enumerate() {
             if nth > 0 {
                 units.extend_from_slice(self.separator.encode_utf16(&mut buffer));
             }
             units.extend_from_slice(word);
             if units.len() > self.max_output_size {
-                return (Vec::new(), positions);
+                return (Vec::new(), end);
             }
         }
         let token = Token {
@@ -47,10 +47,10 @@ impl Fingerprint {
             position: 0,
             position_length: 1,
             start: 0,
-            end,
-            kind: if single { last.kind } else { "fingerprint" },
+            end: end.offset,
+            kind: "fingerprint",
             ..Token::default()
         };
-        (vec![token], positions)
+        (vec![token], End { positions: 1, ..end })
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Filter, Stage, whole};
+use super::{End, Filter, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -18,7 +18,7 @@ impl Filter for FlattenGraph {
     }
 }
 
-fn flatten(tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
+fn flatten(tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
     // Node of the graph to node of the output.
     let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
     for token in &tokens {
@@ -49,7 +49,7 @@ fn flatten(tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
         *end = (*end).min(token.end);
     }
     let after = tokens.iter().map(|token| token.position + token.position_length).max().unwrap_or(0);
-    let trailing = positions.saturating_sub(after);
+    let trailing = end.positions.saturating_sub(after);
     let mut out: Vec<(u32, u32, Token)> = tokens
         .into_iter()
         .map(|token| {
@@ -67,6 +67,6 @@ fn flatten(tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
         })
         .collect();
     out.sort_by_key(|(from, node, _)| (*from, *node));
-    let end = out.iter().map(|(_, _, token)| token.position + token.position_length).max().unwrap_or(0);
-    (out.into_iter().map(|(_, _, token)| token).collect(), end + trailing)
+    let last = out.iter().map(|(_, _, token)| token.position + token.position_length).max().unwrap_or(0);
+    (out.into_iter().map(|(_, _, token)| token).collect(), End { positions: last + trailing, ..end })
 }

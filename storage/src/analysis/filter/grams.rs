@@ -1,6 +1,6 @@
 //! The `ngram` and `edge_ngram` filters: runs of characters of each token, at its position.
 
-use super::{Filter, InSynonyms, Stage};
+use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
 
 /// Which runs of a token are kept.
@@ -74,7 +74,7 @@ impl Stage for Cutter<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }

@@ -4,7 +4,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::lowercase::lower;
-use super::{Filter, Stage, each};
+use super::{End, Filter, Stage, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::JavaPattern;
 use crate::{Error, Result};
@@ -67,8 +67,8 @@ impl Stage for Repeat<'_> {
         self.next.token(&mut again);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }
 

@@ -16,6 +16,7 @@ mod grams;
 mod keywords;
 mod length;
 pub(crate) mod lowercase;
+mod min_hash;
 mod multiplexer;
 mod pattern;
 mod payload;
@@ -46,6 +47,7 @@ pub(crate) use grams::{Edge, Grams};
 pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
 pub(crate) use length::{Length, Truncate};
 pub(crate) use lowercase::Lowercase;
+pub(crate) use min_hash::MinHash;
 pub(crate) use multiplexer::Multiplexer;
 pub(crate) use pattern::{PatternCapture, PatternReplaceTokens};
 pub(crate) use payload::{DelimitedPayload, Encoding};
@@ -100,12 +102,21 @@ pub(crate) enum InSynonyms {
     Refused,
 }
 
+/// How a text ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    /// Positions that it took, removed tokens included.
+    pub(crate) positions: u32,
+    /// Where it ends in the text that was given, in UTF-16 code units.
+    pub(crate) offset: u32,
+}
+
 /// A filter at work on one text.
 pub(crate) trait Stage {
     /// Takes a token.
     fn token(&mut self, token: &mut Token);
-    /// Ends the text, which took `positions`; returns how many it takes behind this stage.
-    fn end(&mut self, positions: u32) -> u32;
+    /// Ends the text; returns how it ends behind this stage.
+    fn end(&mut self, end: End) -> End;
 }
 
 /// A stage that looks at each token by itself: `keep` may change it and says whether it stays.
@@ -121,8 +132,8 @@ impl<F: FnMut(&mut Token) -> bool> Stage for Each<'_, F> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }
 
@@ -134,22 +145,22 @@ struct Whole<'a, F> {
     next: Box<dyn Stage + 'a>,
 }
 
-impl<F: FnMut(Vec<Token>, u32) -> (Vec<Token>, u32)> Stage for Whole<'_, F> {
+impl<F: FnMut(Vec<Token>, End) -> (Vec<Token>, End)> Stage for Whole<'_, F> {
     fn token(&mut self, token: &mut Token) {
         self.tokens.push(token.clone());
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        let (tokens, positions) = (self.run)(std::mem::take(&mut self.tokens), positions);
+    fn end(&mut self, end: End) -> End {
+        let (tokens, end) = (self.run)(std::mem::take(&mut self.tokens), end);
         for mut token in tokens {
             self.next.token(&mut token);
         }
-        self.next.end(positions)
+        self.next.end(end)
     }
 }
 
 fn whole<'a>(
-    run: impl FnMut(Vec<Token>, u32) -> (Vec<Token>, u32) + 'a,
+    run: impl FnMut(Vec<Token>, End) -> (Vec<Token>, End) + 'a,
     next: Box<dyn Stage + 'a>,
 ) -> Box<dyn Stage + 'a> {
     Box::new(Whole { tokens: Vec::new(), run, next })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use super::{Filter, InSynonyms, Stage};
+use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
 use crate::analysis::analyzer::chain;
 
@@ -43,8 +43,8 @@ impl Stage for Collect<'_> {
         self.0.push(token.clone());
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        positions
+    fn end(&mut self, end: End) -> End {
+        end
     }
 }
 
@@ -60,7 +60,7 @@ impl Stage for Splitter<'_> {
             let from = made.len();
             let mut stage = chain(filters, Box::new(Collect(&mut made)));
             stage.token(&mut alone);
-            stage.end(1);
+            stage.end(End { positions: 1, offset: token.end });
             drop(stage);
             for token_made in &mut made[from..] {
                 token_made.position += token.position;
@@ -74,7 +74,7 @@ impl Stage for Splitter<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }

@@ -1,6 +1,6 @@
 //! Filters that take a regular expression: `pattern_replace` and `pattern_capture`.
 
-use super::{Filter, InSynonyms, Stage, each};
+use super::{End, Filter, InSynonyms, Stage, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::{JavaPattern, Replacement};
 
@@ -88,7 +88,7 @@ impl Stage for Capture<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }

@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::lowercase::lower;
-use super::{Filter, Stage, each};
+use super::{End, Filter, Stage, each};
 use crate::analysis::Token;
 
 /// Keeps the words of a list.
@@ -69,9 +69,10 @@ impl Stage for Limiting<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
+    fn end(&mut self, end: End) -> End {
         // What lies behind the limit is not read.
-        self.next.end(if self.left == 0 { self.after } else { positions })
+        let positions = if self.left == 0 { self.after } else { end.positions };
+        self.next.end(End { positions, ..end })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `shingle` filter: neighbouring tokens joined.
 
-use super::{Filter, InSynonyms, Increments, Stage, whole};
+use super::{End, Filter, InSynonyms, Increments, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -16,7 +16,7 @@ pub(crate) struct Shingle {
 
 impl Filter for Shingle {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, positions| self.run(tokens, positions), next)
+        whole(|tokens, end| self.run(tokens, end), next)
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -25,8 +25,8 @@ impl Filter for Shingle {
 }
 
 impl Shingle {
-    fn run(&self, tokens: Vec<Token>, positions: u32) -> (Vec<Token>, u32) {
-        let input = self.with_fillers(tokens, positions);
+    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+        let input = self.with_fillers(tokens, end.positions);
         let alone = self.output_unigrams || (self.output_unigrams_if_no_shingles && input.len() < self.min);
         let mut out: Vec<Token> = Vec::new();
         let mut position = 0;
@@ -59,7 +59,7 @@ impl Shingle {
             }
             position += u32::from(out.len() > before);
         }
-        (out, position)
+        (out, End { positions: position, ..end })
     }
 
     /// Puts a filler for each position that a filter left empty, as many as a shingle may span.

@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::lowercase::lower;
-use super::{Filter, Stage, each};
+use super::{End, Filter, Stage, each};
 use crate::analysis::Token;
 
 /// Lucene's English stop words.
@@ -74,11 +74,13 @@ impl Stage for Trailing<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
+    fn end(&mut self, end: End) -> End {
         // Only a word that nothing parts from the end of the text can be going on.
-        if let Some(mut token) = self.held.take() {
+        if let Some(mut token) = self.held.take()
+            && token.end == end.offset
+        {
             self.next.token(&mut token);
         }
-        self.next.end(positions)
+        self.next.end(end)
     }
 }

@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 
 use super::lowercase::lower;
-use super::{Filter, InSynonyms, Increments, Stage, whole};
+use super::{End, Filter, InSynonyms, Increments, Stage, whole};
 use crate::analysis::Token;
 use crate::analysis::synonyms::{Entry, Rules};
 
@@ -25,12 +25,13 @@ const KIND: &str = "SYNONYM";
 impl Filter for Synonyms {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(
-            |tokens, positions| {
+            |tokens, end| {
                 let (tokens, shift) =
                     if self.graph { self.as_graph(tokens) } else { self.as_overlay(tokens) };
-                let positions = i64::from(positions) + shift;
+                let positions = i64::from(end.positions) + shift;
                 let after = tokens.last().map_or(0, |token| token.position + 1);
-                (tokens, u32::try_from(positions).unwrap_or(0).max(after))
+                let positions = u32::try_from(positions).unwrap_or(0).max(after);
+                (tokens, End { positions, ..end })
             },
             next,
         )

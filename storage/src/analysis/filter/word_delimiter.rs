@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::subwords::{ALPHA, Cuts, DIGIT, Part, cut};
-use super::{Filter, InSynonyms, Increments, Stage};
+use super::{End, Filter, InSynonyms, Increments, Stage};
 use crate::analysis::Token;
 
 /// What becomes of the parts of a word.
@@ -134,11 +134,11 @@ impl Stage for Splitter<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
+    fn end(&mut self, end: End) -> End {
         // Words that left no token at the end leave no hole either.
-        let trailing = positions.saturating_sub(self.taken);
+        let trailing = end.positions.saturating_sub(self.taken);
         let after = u32::try_from(self.position + 1).unwrap_or(0);
-        self.next.end(after + trailing)
+        self.next.end(End { positions: after + trailing, ..end })
     }
 }
 

@@ -66,7 +66,9 @@ fn verb_region(word: &[char]) -> Option<&[char]> {
 pub(super) fn stem(word: &mut Vec<char>) {
     let mut changed: Vec<char> = word
         .iter()
-        .flat_map(|c| c.to_lowercase())
+        .collect::<String>()
+        .to_lowercase()
+        .chars()
         .map(|c| match c {
             'á' | 'â' | 'ã' => 'a',
             'é' | 'ê' => 'e',

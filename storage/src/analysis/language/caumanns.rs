@@ -9,7 +9,7 @@ const TOKENS: [(&str, char); 6] =
     [("sch", '$'), ("ch", '§'), ("ei", '%'), ("ie", '&'), ("ig", '#'), ("st", '!')];
 
 pub(super) fn stem(word: &mut Vec<char>) {
-    *word = word.iter().flat_map(|c| c.to_lowercase()).collect();
+    *word = word.iter().collect::<String>().to_lowercase().chars().collect();
     if !word.iter().all(|&c| is_letter(c)) {
         return;
     }

@@ -25,24 +25,11 @@ fn is_vowel(c: char) -> bool {
     matches!(c, 'a' | 'e' | 'i' | 'o' | 'u')
 }
 
-/// Derivation and inflection.
 pub(super) fn stem(word: &mut Vec<char>) {
-    run(word, true);
-}
-
-/// Inflection only.
-pub(super) fn light(word: &mut Vec<char>) {
-    run(word, false);
-}
-
-fn run(word: &mut Vec<char>, derivation: bool) {
     let syllables = word.iter().filter(|&&c| is_vowel(c)).count();
     let mut stemmer = Stemmer { word, syllables, removed: Vec::new() };
     stemmer.suffixes(&["kah", "lah", "pun"]);
     stemmer.suffixes(&["ku", "mu", "nya"]);
-    if !derivation {
-        return;
-    }
     if stemmer.first_prefix() {
         if stemmer.suffix() {
             stemmer.second_prefix();

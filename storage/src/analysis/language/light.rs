@@ -348,3 +348,88 @@ pub(super) fn czech(word: &mut Vec<char>) {
         _ => {}
     }
 }
+
+/// English, plurals only (D. Harman, "How effective is suffixing?", 1991).
+pub(super) fn english_minimal(word: &mut Vec<char>) {
+    let length = word.len();
+    match word.as_slice() {
+        [.., 'u' | 's', 's'] => {}
+        [.., before, 'i', 'e', 's'] if !matches!(before, 'a' | 'e') => swap(word, 3, "y"),
+        [.., 'i' | 'a' | 'o' | 'e', 'e', 's'] => {}
+        [.., 's'] if length >= 3 => swap(word, 1, ""),
+        _ => {}
+    }
+}
+
+/// Suffixes of Latvian, how many vowels a word must have more than, and whether the consonant before is
+/// palatal for their sake.
+const LATVIAN: [(&str, usize, bool); 38] = [
+    ("ajiem", 3, false),
+    ("ajai", 3, false),
+    ("ajam", 2, false),
+    ("ajām", 2, false),
+    ("ajos", 2, false),
+    ("ajās", 2, false),
+    ("iem", 2, true),
+    ("ajā", 2, false),
+    ("ais", 2, false),
+    ("ai", 2, false),
+    ("ei", 2, false),
+    ("ām", 1, false),
+    ("am", 1, false),
+    ("ēm", 1, false),
+    ("īm", 1, false),
+    ("im", 1, false),
+    ("um", 1, false),
+    ("us", 1, true),
+    ("as", 1, false),
+    ("ās", 1, false),
+    ("es", 1, false),
+    ("os", 1, true),
+    ("ij", 1, false),
+    ("īs", 1, false),
+    ("ēs", 1, false),
+    ("is", 1, false),
+    ("ie", 1, false),
+    ("u", 1, true),
+    ("a", 1, true),
+    ("i", 1, true),
+    ("e", 1, false),
+    ("ā", 1, false),
+    ("ē", 1, false),
+    ("ī", 1, false),
+    ("ū", 1, false),
+    ("o", 1, false),
+    ("s", 0, false),
+    ("š", 0, false),
+];
+
+/// Latvian: the inflection of nouns and adjectives (K. Kreslins, "A stemming algorithm for Latvian",
+/// 1996).
+pub(super) fn latvian(word: &mut Vec<char>) {
+    let is_vowel = |c: &&char| matches!(c, 'a' | 'e' | 'i' | 'o' | 'u' | 'ā' | 'ī' | 'ē' | 'ū');
+    let vowels = word.iter().filter(is_vowel).count();
+    let found = LATVIAN.iter().find(|(suffix, over, _)| {
+        vowels > *over && word.len() >= suffix.chars().count() + 3 && ends(word, suffix)
+    });
+    let Some((suffix, _, palatal)) = found else { return };
+    swap(word, suffix.chars().count(), "");
+    if !palatal {
+        return;
+    }
+    match word.as_slice() {
+        [.., 'k', 'š'] if suffix.starts_with('u') => swap(word, 1, "st"),
+        [.., 'ņ', 'ņ'] if suffix.starts_with('u') => swap(word, 2, "nn"),
+        [.., 'p' | 'b' | 'm' | 'v', 'j'] => swap(word, 1, ""),
+        [.., 'š', 'ņ'] => swap(word, 2, "sn"),
+        [.., 'ž', 'ņ'] => swap(word, 2, "zn"),
+        [.., 'š', 'ļ'] => swap(word, 2, "sl"),
+        [.., 'ž', 'ļ'] => swap(word, 2, "zl"),
+        [.., 'ļ', 'ņ'] => swap(word, 2, "ln"),
+        [.., 'ļ', 'ļ'] => swap(word, 2, "ll"),
+        [.., 'č'] => swap(word, 1, "c"),
+        [.., 'ļ'] => swap(word, 1, "l"),
+        [.., 'ņ'] => swap(word, 1, "n"),
+        _ => {}
+    }
+}

@@ -14,7 +14,7 @@ mod suffix;
 mod words;
 
 use super::Token;
-use super::filter::{Filter, Stage};
+use super::filter::{End, Filter, Stage};
 
 pub(crate) use snowball::snowball;
 pub(crate) use words::{articles, french_articles, named_stop_words, stop_words};
@@ -34,12 +34,13 @@ pub(crate) fn light_stemmer(name: &str) -> Option<Rewrite> {
         "german_stem" => caumanns::stem,
         "hindi" => suffix::hindi,
         "indonesian" => indonesian::stem,
+        "latvian" => light::latvian,
         "light_french" | "lightfrench" => light::french,
         "light_german" | "lightgerman" => light::german,
-        "light_indonesian" => indonesian::light,
         "light_italian" | "lightitalian" => light::italian,
         "light_portuguese" | "lightportuguese" => light::portuguese,
         "light_spanish" | "lightspanish" => light::spanish,
+        "minimal_english" | "minimalenglish" => light::english_minimal,
         "minimal_french" | "minimalfrench" => light::french_minimal,
         "minimal_german" | "minimalgerman" => light::german_minimal,
         "persian" => suffix::persian,
@@ -129,7 +130,7 @@ impl Stage for Rewriting<'_> {
         self.next.token(token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }

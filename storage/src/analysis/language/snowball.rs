@@ -38,7 +38,7 @@ pub(crate) const SNOWBALL_LANGUAGES: [(&str, Stemmer); 23] = [
     ("Armenian", Stemmer::Newer(Newer::Armenian)),
     ("Basque", Stemmer::Newer(Newer::Basque)),
     ("Catalan", Stemmer::Newer(Newer::Catalan)),
-    ("Danish", Stemmer::Older(Older::Danish)),
+    ("Danish", Stemmer::Newer(Newer::Danish)),
     ("Dutch", Stemmer::Older(Older::Dutch)),
     ("English", Stemmer::Older(Older::English)),
     ("Estonian", Stemmer::Newer(Newer::Estonian)),

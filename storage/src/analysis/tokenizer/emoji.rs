@@ -2,8 +2,8 @@
 
 /// Whether a UAX #29 segment (an emoji sequence is never split by it) is an emoji.
 pub(super) fn is_emoji(segment: &str) -> bool {
-    // A joiner in front of an emoji belongs to it.
-    let mut characters = segment.chars().skip_while(|&c| is_joining(c));
+    // Joiners in front of an emoji belong to it.
+    let mut characters = segment.chars().skip_while(|&c| c == JOINER);
     let Some(first) = characters.next() else { return false };
     let second = characters.next();
     match first {
@@ -15,16 +15,21 @@ pub(super) fn is_emoji(segment: &str) -> bool {
     }
 }
 
-/// Characters without a width that cling to what follows.
-fn is_joining(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}' | '\u{feff}')
-}
+const JOINER: char = '\u{200d}';
 
-/// Where a word ends that a joiner ties to an emoji: Lucene takes them for two tokens.
-pub(super) fn end_before_emoji(segment: &str) -> Option<usize> {
-    let (at, joiner) = segment.char_indices().find(|(_, c)| *c == '\u{200d}')?;
-    let next = at + joiner.len_utf8();
-    segment[next..].chars().next().is_some_and(is_pictographic).then_some(next)
+/// Where an emoji begins behind something else in a segment, as joiners tie it there: the joiners in
+/// front of it, and the emoji itself. Lucene takes the two for two tokens.
+pub(super) fn emoji_behind(segment: &str) -> Option<(usize, usize)> {
+    let mut joiners = None;
+    for (at, c) in segment.char_indices() {
+        match (c, joiners) {
+            (JOINER, None) => joiners = Some(at),
+            (JOINER, Some(_)) => {}
+            (c, Some(start)) if is_pictographic(c) => return Some((start, at)),
+            _ => joiners = None,
+        }
+    }
+    None
 }
 
 /// `\p{Extended_Pictographic}` of Unicode 12.1.

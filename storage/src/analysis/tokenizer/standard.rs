@@ -16,7 +16,7 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::class::decimal_digit;
-use super::emoji::{end_before_emoji, is_emoji};
+use super::emoji::{emoji_behind, is_emoji};
 use super::{Emitter, Tokenizer, longer_than_utf16_units, prefix_of_utf16_units};
 use crate::analysis::Token;
 
@@ -157,8 +157,15 @@ impl Standard {
                     at += first.len();
                     continue 'restart;
                 }
-                let word = match end_before_emoji(segment) {
-                    Some(end) if !is_emoji(segment) => end,
+                // A word keeps the joiners; behind what is no token they go with the emoji.
+                let word = match emoji_behind(segment) {
+                    Some((joiners, emoji)) if !is_emoji(segment) => {
+                        if is_token(&segment[..joiners]) {
+                            emoji
+                        } else {
+                            joiners
+                        }
+                    }
                     _ => segment.len(),
                 };
                 for part in [&segment[..word], &segment[word..]] {
