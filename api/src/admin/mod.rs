@@ -8,6 +8,7 @@
 //! served: nothing is answered with a success that did not happen.
 
 mod aliases;
+mod analyze;
 mod cat;
 mod cluster;
 mod field_mapping;
@@ -84,6 +85,8 @@ pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, 
         (_, ["_component_template", ..]) => {
             return templates::route(api, request, TemplateKind::Component, &parts[1..]).await;
         }
+        ("GET" | "POST", ["_analyze"]) => analyze::analyze(api, request, None).await,
+        ("GET" | "POST", [index, "_analyze"]) => analyze::analyze(api, request, Some(index)).await,
         ("GET", ["_resolve", "index", expression]) => indices::resolve(api, request, expression),
         _ if index_alone => return indices::route(api, request, parts[0]).await,
         (_, ["_alias" | "_aliases", rest @ ..]) => {

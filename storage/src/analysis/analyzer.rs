@@ -1,6 +1,9 @@
-//! An analyzer: one tokenizer and the filters behind it.
+//! An analyzer: character filters, one tokenizer, and the filters behind it.
 
-use super::filter::{Filter, Stage, lowercase};
+use std::sync::Arc;
+
+use super::char_filter::{CharFilter, Corrections};
+use super::filter::{End as TextEnd, Filter, Stage, lowercase};
 use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
 
@@ -21,6 +24,10 @@ pub struct Token {
     pub kind: &'static str,
     /// Whether stemmers leave the token alone.
     pub keyword: bool,
+    /// What a filter attached to the token, shown by `_analyze`; it is not indexed.
+    pub payload: Option<Box<[u8]>>,
+    /// How often the token counts.
+    pub frequency: u32,
 }
 
 impl Default for Token {
@@ -33,6 +40,8 @@ impl Default for Token {
             end: 0,
             kind: "word",
             keyword: false,
+            payload: None,
+            frequency: 1,
         }
     }
 }
@@ -40,26 +49,81 @@ impl Default for Token {
 /// Turns text into tokens.
 #[derive(Debug)]
 pub struct Analyzer {
-    tokenizer: Box<dyn Tokenizer>,
-    filters: Vec<Box<dyn Filter>>,
+    char_filters: Vec<Arc<dyn CharFilter>>,
+    tokenizer: Arc<dyn Tokenizer>,
+    filters: Vec<Arc<dyn Filter>>,
     /// The filters are exactly `lowercase`: applied in place, without a stage.
     only_lowercase: bool,
+    parts: Option<Parts>,
+    /// Positions between the values of a field.
+    position_increment_gap: Option<u32>,
+}
+
+/// The names of the parts that an analyzer was put together from.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Character filters in order.
+    pub char_filters: Vec<String>,
+    /// The tokenizer.
+    pub tokenizer: String,
+    /// Token filters in order.
+    pub filters: Vec<String>,
 }
 
 /// What is known once a text has been analyzed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Positions that the text took, removed tokens included: the next value of the field goes on
     /// behind them.
-    pub(crate) positions: u32,
+    pub positions: u32,
     /// Whether a token was cut for its length.
-    pub(crate) cut: bool,
+    pub cut: bool,
+    /// Where the text ends, in UTF-16 code units.
+    pub end: u32,
 }
 
 impl Analyzer {
-    pub(crate) fn new(tokenizer: Box<dyn Tokenizer>, filters: Vec<Box<dyn Filter>>) -> Self {
+    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, filters: Vec<Arc<dyn Filter>>) -> Self {
+        Self::with_char_filters(Vec::new(), tokenizer, filters)
+    }
+
+    pub(crate) fn with_char_filters(
+        char_filters: Vec<Arc<dyn CharFilter>>,
+        tokenizer: Arc<dyn Tokenizer>,
+        filters: Vec<Arc<dyn Filter>>,
+    ) -> Self {
         let only_lowercase = filters.len() == 1 && filters[0].is_lowercase();
-        Self { tokenizer, filters, only_lowercase }
+        Self { char_filters, tokenizer, filters, only_lowercase, parts: None, position_increment_gap: None }
+    }
+
+    pub(crate) fn with_parts(mut self, parts: Parts) -> Self {
+        self.parts = Some(parts);
+        self
+    }
+
+    pub(crate) fn with_position_increment_gap(mut self, gap: Option<u32>) -> Self {
+        self.position_increment_gap = gap;
+        self
+    }
+
+    /// The parts of a custom analyzer; `None` where it is one of those that are whole.
+    pub fn parts(&self) -> Option<&Parts> {
+        self.parts.as_ref()
+    }
+
+    /// The positions between two values of a field that the analyzer asks for, if it does.
+    pub fn position_increment_gap(&self) -> Option<u32> {
+        self.position_increment_gap
+    }
+
+    /// Whether Lucene would report the keyword mark of tokens behind the first `filters` filters.
+    pub fn reports_keywords(&self, filters: usize) -> bool {
+        self.filters.iter().take(filters).any(|filter| filter.reports_keywords())
+    }
+
+    /// The number of token filters.
+    pub fn filter_count(&self) -> usize {
+        self.filters.len()
     }
 
     /// Feeds every token of `text` to `sink`; the token is reused between calls. Returns whether a
@@ -72,6 +136,9 @@ impl Analyzer {
     /// As [`Analyzer::analyze`], saying how many positions the text took.
     pub(crate) fn run(&self, text: &str, sink: &mut dyn FnMut(&Token)) -> Outcome {
         let mut last = Last { sink, cut: false };
+        if !self.char_filters.is_empty() {
+            return self.run_filtered(text, self.filters.len(), &mut last);
+        }
         let positions = if self.filters.is_empty() {
             self.tokenizer.tokenize(text, &mut |token| last.token(token))
         } else if self.only_lowercase {
@@ -80,18 +147,89 @@ impl Analyzer {
                 last.token(token);
             })
         } else {
-            let mut stage: Box<dyn Stage + '_> = Box::new(&mut last);
-            for filter in self.filters.iter().rev() {
-                stage = filter.stage(stage);
-            }
+            let mut stage = chain(&self.filters, Box::new(&mut last));
             let positions = self.tokenizer.tokenize(text, &mut |token| stage.token(token));
-            stage.end(positions)
+            stage.end(TextEnd { positions, offset: units(text) }).positions
         };
-        Outcome { positions, cut: last.cut }
+        Outcome { positions, cut: last.cut, end: 0 }
+    }
+
+    /// Feeds the tokens behind the first `filters` filters to `sink`, however long they are.
+    pub fn run_until(&self, text: &str, filters: usize, sink: &mut dyn FnMut(&Token)) -> Outcome {
+        let filters = filters.min(self.filters.len());
+        let mut outcome = self.run_filtered(text, filters, &mut Whole { sink });
+        outcome.end = units(text);
+        outcome
+    }
+
+    fn run_filtered<'e>(&self, text: &str, filters: usize, last: &mut (dyn End + 'e)) -> Outcome {
+        let mut corrections = Vec::with_capacity(self.char_filters.len());
+        let mut current = std::borrow::Cow::Borrowed(text);
+        for filter in &self.char_filters {
+            let (filtered, correction) = filter.apply(&current);
+            corrections.push(correction);
+            current = std::borrow::Cow::Owned(filtered);
+        }
+        let correct = |offset: u32| {
+            corrections.iter().rev().fold(offset, |offset, step: &Corrections| step.correct(offset))
+        };
+        let positions = {
+            let mut stage = chain(&self.filters[..filters], Box::new(&mut *last));
+            let positions = self.tokenizer.tokenize(&current, &mut |token| {
+                if !corrections.is_empty() {
+                    token.start = correct(token.start);
+                    token.end = correct(token.end);
+                }
+                stage.token(token);
+            });
+            stage.end(TextEnd { positions, offset: units(text) }).positions
+        };
+        Outcome { positions, cut: last.cut(), end: 0 }
+    }
+
+    /// Returns the text as the first `count` character filters leave it.
+    pub fn filtered_text(&self, text: &str, count: usize) -> String {
+        self.char_filters.iter().take(count).fold(text.to_owned(), |text, filter| filter.apply(&text).0)
+    }
+
+    /// Prepares a term that is not to be cut (a prefix, a pattern, a bound of a range): only the
+    /// filters that map characters apply.
+    pub fn normalize(&self, text: &str) -> String {
+        let mut out = String::new();
+        let filters: Vec<Arc<dyn Filter>> =
+            self.filters.iter().filter(|filter| filter.is_normalizing()).cloned().collect();
+        let char_filters: Vec<Arc<dyn CharFilter>> =
+            self.char_filters.iter().filter(|filter| filter.is_normalizing()).cloned().collect();
+        let text = char_filters.iter().fold(text.to_owned(), |text, filter| filter.apply(&text).0);
+        let mut last = Whole { sink: &mut |token: &Token| out.push_str(&token.text) };
+        let mut token = Token { text, ..Token::default() };
+        {
+            let mut stage = chain(&filters, Box::new(&mut last as &mut dyn End));
+            stage.token(&mut token);
+            stage.end(TextEnd { positions: 1, offset: 0 });
+        }
+        out
     }
 }
 
-/// The end of every chain: bounds the term and hands it to the caller.
+/// UTF-16 code units of a text.
+fn units(text: &str) -> u32 {
+    let units = if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() };
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+/// Builds the stages of `filters` in front of `last`.
+pub(super) fn chain<'a>(filters: &'a [Arc<dyn Filter>], last: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+    filters.iter().rev().fold(last, |next, filter| filter.stage(next))
+}
+
+/// The end of a chain.
+trait End: Stage {
+    /// Whether a token was cut for its length.
+    fn cut(&self) -> bool;
+}
+
+/// The end of a chain of the index: bounds the term and hands it to the caller.
 struct Last<'a> {
     sink: &'a mut dyn FnMut(&Token),
     cut: bool,
@@ -102,8 +240,24 @@ impl Stage for &mut Last<'_> {
         Last::token(self, token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        positions
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
+    }
+}
+
+impl Stage for Last<'_> {
+    fn token(&mut self, token: &mut Token) {
+        Last::token(self, token);
+    }
+
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
+    }
+}
+
+impl End for Last<'_> {
+    fn cut(&self) -> bool {
+        self.cut
     }
 }
 
@@ -118,5 +272,36 @@ impl Last<'_> {
             self.cut = true;
         }
         (self.sink)(token);
+    }
+}
+
+/// The end of a chain that hands on terms of any length.
+struct Whole<'a> {
+    sink: &'a mut dyn FnMut(&Token),
+}
+
+impl Stage for Whole<'_> {
+    fn token(&mut self, token: &mut Token) {
+        (self.sink)(token);
+    }
+
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        end
+    }
+}
+
+impl End for Whole<'_> {
+    fn cut(&self) -> bool {
+        false
+    }
+}
+
+impl<'e> Stage for &mut (dyn End + 'e) {
+    fn token(&mut self, token: &mut Token) {
+        (**self).token(token);
+    }
+
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        (**self).end(end)
     }
 }

@@ -1,23 +1,39 @@
 //! Analyzers: text to tokens, as Lucene cuts it.
 //!
 //! [`Analyzers`] holds the analyzers and normalizers of one index, built once from its settings
-//! (`index.analysis.*`); an [`Analyzer`] is a tokenizer followed by filters. The mapping
-//! keeps the `Analyzers` of its index; the [`bundle`](crate::bundle) builder feeds every distinct
+//! (`index.analysis.*`); an [`Analyzer`] is character filters, a tokenizer, and filters behind it. The
+//! mapping keeps the `Analyzers` of its index; the [`bundle`](crate::bundle) builder feeds every distinct
 //! text value through one, and queries feed their text through the same one.
 //!
-//! There is one file a family of tokenizers or filters; to add a type, implement
-//! `tokenizer::Tokenizer` or `filter::Filter` and name it in `registry`. A type that is not
-//! built is refused at index creation with OpenSearch's message: an analyzer that did something
-//! else than its name says would corrupt an index silently.
+//! There is one file a family of character filters (`char_filter`), tokenizers (`tokenizer`) and token
+//! filters (`filter`); what belongs to a language is in `language`. To add a type, implement the trait
+//! of its kind and name it in `build`. A type that is not built is refused at index creation with
+//! OpenSearch's message: an analyzer that did something else than its name says would corrupt an index
+//! silently.
 
 mod analyzer;
+mod automaton;
+mod build;
+pub(crate) mod char_filter;
 pub(crate) mod filter;
+mod language;
+mod pattern;
 mod registry;
 mod settings;
+mod synonyms;
 pub(crate) mod tokenizer;
 
 #[cfg(test)]
 mod tests;
 
-pub use analyzer::{Analyzer, Token};
+pub use analyzer::{Analyzer, Outcome, Parts, Token};
 pub use registry::Analyzers;
+
+/// A component as a request names or describes it.
+#[derive(Clone, Debug)]
+pub enum Component {
+    /// One of the index, or one that every index has.
+    Named(String),
+    /// One that the request defines.
+    Inline(serde_json::Map<String, serde_json::Value>),
+}

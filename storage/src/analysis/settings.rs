@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashSet;
 use serde_json::{Map, Value};
 
-use super::filter::english_stop_words;
+use super::filter::lowercase::lower;
+use super::language::named_stop_words;
 use crate::{Error, Result};
 
 /// Groups the flattened settings of one kind (`analyzer`, `tokenizer`, `filter`, …) by name.
-pub(crate) fn components(settings: &Map<String, Value>, kind: &'static str) -> BTreeMap<String, Params> {
+pub(crate) fn components(settings: &Map<String, Value>, kind: &str) -> BTreeMap<String, Params> {
     let prefix = format!("index.analysis.{kind}.");
     let mut components: BTreeMap<String, Params> = BTreeMap::new();
     for (key, value) in settings {
@@ -17,7 +19,7 @@ pub(crate) fn components(settings: &Map<String, Value>, kind: &'static str) -> B
         };
         components
             .entry(name.to_owned())
-            .or_insert_with(|| Params { kind, name: name.to_owned(), values: Map::new() })
+            .or_insert_with(|| Params { name: name.to_owned(), values: Map::new() })
             .values
             .insert(parameter.to_owned(), value.clone());
     }
@@ -27,7 +29,6 @@ pub(crate) fn components(settings: &Map<String, Value>, kind: &'static str) -> B
 /// The parameters of one component; settings arrive as strings as often as in their own type.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
-    pub(crate) kind: &'static str,
     pub(crate) name: String,
     values: Map<String, Value>,
 }
@@ -38,20 +39,42 @@ impl Params {
         self.values.get("type").and_then(Value::as_str)
     }
 
-    /// Refuses parameters that the component does not know: one that is not obeyed would change the
-    /// tokens behind the user's back.
-    pub(crate) fn allow(&self, known: &[&str]) -> Result<()> {
-        for parameter in self.values.keys() {
-            let base = parameter.split('.').next().unwrap_or(parameter);
-            if !known.contains(&base) && !matches!(base, "type" | "version") {
-                return Err(Error::IllegalArgument(format!(
-                    "unknown setting [index.analysis.{}.{}.{parameter}] please check that any required plugins \
-                     are installed, or check the breaking changes documentation for removed settings",
-                    self.kind, self.name
-                )));
+    /// Parameters of a component that is named without having been configured.
+    pub(crate) fn unconfigured(name: &str) -> Self {
+        Self { name: name.to_owned(), values: Map::new() }
+    }
+
+    /// Parameters of a component that a request defines; members of objects are joined by dots.
+    pub(crate) fn inline(definition: &Map<String, Value>) -> Self {
+        let mut values = Map::new();
+        // The request's parser bounds the depth.
+        let mut open: Vec<(String, &Map<String, Value>)> = vec![(String::new(), definition)];
+        while let Some((prefix, object)) = open.pop() {
+            for (key, value) in object {
+                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                match value {
+                    Value::Object(inner) => open.push((path, inner)),
+                    other => drop(values.insert(path, other.clone())),
+                }
             }
         }
-        Ok(())
+        let mut params = Self { name: String::new(), values };
+        params.name = format!("__anonymous__{}", params.type_name().unwrap_or_default());
+        params
+    }
+
+    /// Whether nothing at all was said about the component.
+    pub(crate) fn is_unconfigured(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The parameters as settings, whose values are text.
+    pub(crate) fn to_json(&self) -> Value {
+        let text = |value: &Value| match value {
+            Value::String(_) | Value::Array(_) | Value::Null => value.clone(),
+            other => Value::String(other.to_string()),
+        };
+        self.values.iter().map(|(key, value)| (key.clone(), text(value))).collect::<Map<_, _>>().into()
     }
 
     pub(crate) fn string(&self, parameter: &str) -> Option<String> {
@@ -122,20 +145,60 @@ impl Params {
         (!numbered.is_empty()).then(|| numbered.into_iter().map(|(_, item)| item).collect())
     }
 
+    /// As [`Params::list`], but items keep the white space around them.
+    pub(crate) fn raw_list(&self, parameter: &str) -> Option<Vec<String>> {
+        match self.values.get(parameter)? {
+            Value::Array(items) => Some(
+                items
+                    .iter()
+                    .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                    .collect(),
+            ),
+            _ => self.list(parameter),
+        }
+    }
+
+    /// A list that OpenSearch also reads from a file, `<parameter>_path`, which is refused here: nothing
+    /// outside of the store is read.
+    pub(crate) fn words(&self, parameter: &str) -> Result<Option<Vec<String>>> {
+        let path = format!("{parameter}_path");
+        if let Some(file) = self.string(&path) {
+            return Err(Error::IllegalArgument(format!(
+                "[{path}] of [{}] cannot be read: give the contents of [{file}] in [{parameter}]",
+                self.name
+            )));
+        }
+        Ok(self.raw_list(parameter))
+    }
+
+    /// A set of words with its case setting `<parameter>_case`, or `ignore_case`.
+    pub(crate) fn word_set(&self, parameter: &str, ignore_case: bool) -> Result<Option<HashSet<String>>> {
+        let fold = |word: String| {
+            if ignore_case { word.chars().map(lower).collect() } else { word }
+        };
+        Ok(match self.words(parameter)? {
+            None => None,
+            Some(_) => self.list(parameter).map(|words| words.into_iter().map(fold).collect()),
+        })
+    }
+
     /// Stop words: a list, `_none_` or the name of a built-in list.
     pub(crate) fn stop_words(&self, default: &str) -> Result<Vec<String>> {
+        self.words_or("stopwords", default)
+    }
+
+    /// A list of words in which the built-in ones may be named.
+    pub(crate) fn words_or(&self, parameter: &str, default: &str) -> Result<Vec<String>> {
+        self.words(parameter)?;
         let mut words = Vec::new();
-        for word in self.list("stopwords").unwrap_or_else(|| vec![default.to_owned()]) {
-            match word.as_str() {
-                "_none_" => {}
-                "_english_" => words.extend(english_stop_words()),
-                named if named.len() > 2 && named.starts_with('_') && named.ends_with('_') => {
-                    return Err(Error::IllegalArgument(format!(
-                        "unknown stop word list [{named}] of [{}]; give the words themselves",
-                        self.name
-                    )));
-                }
-                _ => words.push(word),
+        let given = self.list(parameter).unwrap_or_else(|| vec![default.to_owned()]);
+        if given.len() == 1 && given[0] == "_none_" {
+            return Ok(words);
+        }
+        for word in given {
+            match named_stop_words(&word) {
+                Some(named) => words.extend(named),
+                None => words.push(word),
             }
         }
         Ok(words)

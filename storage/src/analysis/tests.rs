@@ -1,6 +1,7 @@
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::Analyzers;
+use super::{Analyzer, Analyzers, Component};
 
 fn analyzers(settings: Value) -> crate::Result<Analyzers> {
     let settings: Map<String, Value> = settings.as_object().expect("an object").clone();
@@ -68,7 +69,7 @@ fn standard_follows_uax_29_and_lucene() {
         ("한국어 단어", &["한국어", "단어"]),
         ("สวัสดีครับ abc", &["สวัสดีครับ", "abc"]),
         ("½ ² ① 5", &["5"]),
-        ("😀 a👨‍👩‍👧b 🇫🇷 ©", &["😀", "a", "👨‍👩‍👧", "b", "🇫🇷"]),
+        ("😀 a👨‍👩‍👧b 🇫🇷 ©", &["😀", "a", "👨‍👩‍👧", "b", "🇫🇷", "©"]),
         ("İstanbul ΣΑΣ", &["istanbul", "σασ"]),
         ("a\u{a0}b", &["a", "b"]),
         ("", &[]),
@@ -262,4 +263,118 @@ fn stems_by_the_original_algorithm() {
         super::filter::porter_stem(&mut stemmed);
         assert_eq!(stemmed, expected, "{word}");
     }
+}
+
+fn component(value: &Value) -> Component {
+    match value {
+        Value::Object(definition) => Component::Inline(definition.clone()),
+        other => Component::Named(other.as_str().expect("a name").to_owned()),
+    }
+}
+
+fn components(case: &Value, key: &str) -> Vec<Component> {
+    case[key].as_array().map(|items| items.iter().map(component).collect()).unwrap_or_default()
+}
+
+/// Cases with the tokens that OpenSearch 2.19 answered, one a line.
+fn cases() -> Vec<Value> {
+    include_str!("cases.jsonl").lines().map(|line| serde_json::from_str(line).expect("a case is JSON")).collect()
+}
+
+fn with_analyzer<T>(analyzers: &Analyzers, case: &Value, run: impl FnOnce(&Analyzer) -> T) -> T {
+    match case["analyzer"].as_str() {
+        Some(name) => run(analyzers.get(name).unwrap_or_else(|| panic!("{name} is built"))),
+        None => {
+            let tokenizer = (!case["tokenizer"].is_null()).then(|| component(&case["tokenizer"]));
+            let (char_filters, filters) = (components(case, "char_filter"), components(case, "filter"));
+            let custom = analyzers.custom(tokenizer.as_ref(), &char_filters, &filters);
+            run(&custom.unwrap_or_else(|error| panic!("{case}: {error}")))
+        }
+    }
+}
+
+#[test]
+fn tokens_are_those_of_opensearch() {
+    let analyzers = Analyzers::global().unwrap();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let text = case["text"].as_str().expect("a text");
+        let mut tokens = Vec::new();
+        with_analyzer(&analyzers, &case, |analyzer| {
+            analyzer.run_until(text, usize::MAX, &mut |token| {
+                tokens.push(json!([
+                    token.text,
+                    token.position,
+                    token.start,
+                    token.end,
+                    token.position_length,
+                    token.kind
+                ]));
+            });
+        });
+        if Value::Array(tokens.clone()) != case["tokens"] {
+            wrong.push(format!("{case}\n  found {}", Value::Array(tokens)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the text, tokens lie within it, in order of their positions.
+    #[test]
+    fn every_chain_survives_any_text(text in "[a-cA-C0-2 .,'&<>;/@_éßİıΣ日本カ한ส😀\u{200d}🇫\u{301}\u{ffff}-]{0,40}|\\PC{0,40}") {
+        let analyzers = Analyzers::global().unwrap();
+        let units = u32::try_from(text.encode_utf16().count()).unwrap();
+        for case in cases() {
+            with_analyzer(&analyzers, &case, |analyzer| {
+                let mut last = 0;
+                let outcome = analyzer.run_until(&text, usize::MAX, &mut |token| {
+                    assert!(token.start <= token.end, "{case} of {text:?}: {token:?}");
+                    assert!(token.end <= units, "{case} of {text:?}: {token:?}");
+                    assert!(token.position >= last, "{case} of {text:?}: {token:?} behind {last}");
+                    last = token.position;
+                });
+                assert!(outcome.positions <= 4 * units + 4, "{case} of {text:?}: {outcome:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn filters_that_multiply_tokens_are_bounded() {
+    let difference = analyzers(json!({
+        "index.analysis.filter.wide.type": "ngram",
+        "index.analysis.filter.wide.min_gram": 1,
+        "index.analysis.filter.wide.max_gram": 50,
+    }));
+    assert!(difference.unwrap_err().to_string().contains("index.max_ngram_diff"));
+    let words: Vec<String> = (0..1_200).map(|number| format!("w{number}")).collect();
+    let synonyms = analyzers(json!({
+        "index.analysis.filter.many.type": "synonym_graph",
+        "index.analysis.filter.many.synonyms": [words.join(",")],
+        "index.analysis.analyzer.a.tokenizer": "standard",
+        "index.analysis.analyzer.a.filter": ["many"],
+    }));
+    assert!(synonyms.unwrap_err().to_string().contains("synonym rules"));
+    let nested = analyzers(json!({
+        "index.analysis.filter.self.type": "multiplexer",
+        "index.analysis.filter.self.filters": ["self"],
+        "index.analysis.analyzer.a.tokenizer": "standard",
+        "index.analysis.analyzer.a.filter": ["self"],
+    }));
+    assert!(nested.unwrap_err().to_string().contains("nested too deeply"));
+}
+
+#[test]
+fn terms_that_are_not_cut_are_normalized() {
+    let analyzers = analyzers(json!({
+        "index.analysis.analyzer.a.tokenizer": "standard",
+        "index.analysis.analyzer.a.filter": ["lowercase", "asciifolding", "stop", "porter_stem"],
+    }))
+    .unwrap();
+    assert_eq!(analyzers.get("a").unwrap().normalize("ÉTudes The"), "etudes the");
+    assert_eq!(analyzers.get("standard").unwrap().normalize("ABc-D"), "abc-d");
+    assert_eq!(analyzers.get("whitespace").unwrap().normalize("ABc"), "ABc");
 }

@@ -105,9 +105,9 @@ fn build_rows(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> {
                         Accepted::TooMany => contents.inexact.push(spec.id),
                     }
                 }
-                (&Indexing::Text { analyzer, record, norms: keeps_norms }, Values::Str(strings)) => {
+                (&Indexing::Text { analyzer, record, norms: keeps_norms, gap }, Values::Str(strings)) => {
                     let field =
-                        TextField { id: spec.id, path: spec.path, analyzer, record, norms: keeps_norms };
+                        TextField { id: spec.id, path: spec.path, analyzer, record, norms: keeps_norms, gap };
                     let out = match record {
                         Record::Rows => &mut rows_out,
                         Record::Frequencies => frequencies_out.as_mut().expect("started for this field"),

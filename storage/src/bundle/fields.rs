@@ -39,6 +39,8 @@ pub enum Indexing<'a> {
         record: Record,
         /// Whether lengths are kept.
         norms: bool,
+        /// Positions between two values of a row.
+        gap: u32,
     },
     /// Values are no terms here; only which rows have one is recorded.
     PresenceOnly,
@@ -62,6 +64,9 @@ pub(super) fn of_mapping(mapping: &Mapping) -> Result<Vec<FieldSpec<'_>>> {
     Ok(specs)
 }
 
+/// Positions between the values of a row, unless the mapping or the analyzer says otherwise.
+const POSITION_GAP: u32 = 100;
+
 fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'a>> {
     if !field.index {
         return Ok(Indexing::PresenceOnly);
@@ -81,7 +86,11 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
                 Some("freqs") => Record::Frequencies,
                 _ => Record::Positions,
             };
-            Indexing::Text { analyzer, record, norms: scored && field.norms }
+            let gap = match field.params.get("position_increment_gap").and_then(|gap| gap.as_u64()) {
+                Some(gap) => u32::try_from(gap).unwrap_or(u32::MAX),
+                None => analyzer.position_increment_gap().unwrap_or(POSITION_GAP),
+            };
+            Indexing::Text { analyzer, record, norms: scored && field.norms, gap }
         }
         FieldType::Keyword
         | FieldType::Wildcard

@@ -42,7 +42,7 @@ struct Row {
 fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
     let analyzer = analyzers.get("standard").unwrap();
     let exact = Indexing::Exact { ignore_above: None, normalizer: None };
-    let text = |record, norms| Indexing::Text { analyzer, record, norms };
+    let text = |record, norms| Indexing::Text { analyzer, record, norms, gap: 100 };
     let spec = |id, column, indexing| FieldSpec { id, path: "field", column, indexing };
     vec![
         spec(USER, USER, Indexing::Exact { ignore_above: None, normalizer: Some((analyzers, "lowercase")) }),
@@ -540,7 +540,7 @@ fn empty_chunks_and_sparse_fields() {
             id: PathId(id),
             path: "sparse",
             column: PathId(id),
-            indexing: Indexing::Text { analyzer, record: Record::Positions, norms: true },
+            indexing: Indexing::Text { analyzer, record: Record::Positions, norms: true, gap: 100 },
         })
         .collect();
     let columns = (0..1000)

@@ -19,9 +19,6 @@ use crate::document::Strings;
 use crate::mapping::PathId;
 use crate::{Error, Result};
 
-/// Lucene's gap between the positions of two values.
-const POSITION_GAP: u32 = 100;
-
 /// A term in a shape.
 #[derive(Clone, Copy)]
 struct Entry {
@@ -70,6 +67,8 @@ pub(super) struct TextField<'a> {
     pub(super) analyzer: &'a Analyzer,
     pub(super) record: Record,
     pub(super) norms: bool,
+    /// Positions between two values of a row.
+    pub(super) gap: u32,
 }
 
 impl TextBuilder {
@@ -186,7 +185,7 @@ impl TextBuilder {
                     self.tokens.push((entry.term, position));
                 }
             }
-            base = base.saturating_add(self.shapes[shape].positions).saturating_add(POSITION_GAP);
+            base = base.saturating_add(self.shapes[shape].positions).saturating_add(field.gap);
         }
         let length = keys.iter().map(|&key| self.shapes[self.shape_of[key as usize] as usize].length).sum();
         let id = self.add_shape(field, base)?;

@@ -5,9 +5,11 @@
 //! without a decomposition (ø, đ, þ, æ, phonetic letters) have a table. Only the blocks that
 //! Lucene's `ASCIIFoldingFilter` covers are touched: letterlike symbols and fractions stay.
 
+use std::sync::Arc;
+
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-use super::{Filter, Stage};
+use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -24,6 +26,14 @@ impl Filter for AsciiFolding {
 
     fn is_normalizing(&self) -> bool {
         !self.preserve_original
+    }
+
+    fn in_synonyms(&self) -> InSynonyms {
+        if self.preserve_original {
+            InSynonyms::Other(Arc::new(Self { preserve_original: false }))
+        } else {
+            InSynonyms::Same
+        }
     }
 }
 
@@ -47,15 +57,16 @@ impl Stage for Folding<'_> {
         }
         std::mem::swap(&mut self.folded, &mut token.text);
         if self.preserve_original {
-            let original = std::mem::take(&mut self.folded);
+            let mut original = token.clone();
+            original.text = std::mem::take(&mut self.folded);
             self.next.token(token);
-            token.text = original;
+            return self.next.token(&mut original);
         }
         self.next.token(token);
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
     }
 }
 

@@ -38,6 +38,6 @@ pub(crate) fn apply(token: &mut Token) {
 }
 
 /// Java maps one character to one: of a longer mapping, the first counts.
-fn lower(c: char) -> char {
+pub(crate) fn lower(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }

@@ -4,27 +4,64 @@
 //! change, add or hold back tokens before it hands them to the next stage. Positions are absolute,
 //! so a stage that drops a token leaves a gap by doing nothing.
 
+mod affix;
 mod ascii_folding;
+mod case;
+mod characters;
+mod cjk_bigram;
+mod common_grams;
+mod fingerprint;
+mod flatten_graph;
+mod grams;
+mod keywords;
 mod length;
 pub(crate) mod lowercase;
+mod min_hash;
+mod multiplexer;
+mod pattern;
+mod payload;
 mod porter;
 mod possessive;
+mod select;
+mod shingle;
 mod stop;
+mod subwords;
+mod synonym;
 mod unique;
+mod word_delimiter;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::Token;
 
+pub(crate) use affix::{Apostrophe, ClassicTokens, Elision, Trim};
 pub(crate) use ascii_folding::AsciiFolding;
+pub(crate) use case::{LowercaseLanguage, Uppercase};
+pub(crate) use characters::Characters;
+pub(crate) use cjk_bigram::CjkBigram;
+pub(crate) use common_grams::CommonGrams;
+pub(crate) use fingerprint::Fingerprint;
+pub(crate) use flatten_graph::FlattenGraph;
+pub(crate) use grams::{Edge, Grams};
+pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
 pub(crate) use length::{Length, Truncate};
 pub(crate) use lowercase::Lowercase;
+pub(crate) use min_hash::MinHash;
+pub(crate) use multiplexer::Multiplexer;
+pub(crate) use pattern::{PatternCapture, PatternReplaceTokens};
+pub(crate) use payload::{DelimitedPayload, Encoding};
 pub(crate) use porter::PorterStem;
 #[cfg(test)]
 pub(crate) use porter::stem as porter_stem;
 pub(crate) use possessive::EnglishPossessive;
+pub(crate) use select::{Keep, KeepTypes, Limit, RemoveDuplicates};
+pub(crate) use shingle::Shingle;
 pub(crate) use stop::{Stop, english_stop_words};
+pub(crate) use subwords::{Cuts, types as subword_types};
+pub(crate) use synonym::Synonyms;
 pub(crate) use unique::Unique;
+pub(crate) use word_delimiter::WordDelimiter;
 
 /// A configured token filter.
 pub(crate) trait Filter: Debug + Send + Sync {
@@ -40,14 +77,46 @@ pub(crate) trait Filter: Debug + Send + Sync {
     fn is_normalizing(&self) -> bool {
         false
     }
+
+    /// Whether it looks at the keyword mark, which `_analyze` then shows.
+    fn reports_keywords(&self) -> bool {
+        false
+    }
+
+    /// What stands in for it where the terms of synonym rules are analyzed.
+    fn in_synonyms(&self) -> InSynonyms {
+        InSynonyms::Same
+    }
+}
+
+/// What stands in for a filter where the terms of synonym rules are analyzed.
+#[derive(Clone, Debug)]
+pub(crate) enum InSynonyms {
+    /// The filter itself.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// Another filter.
+    Other(Arc<dyn Filter>),
+    /// It puts tokens beside or into each other, so that a rule would have no single meaning.
+    Refused,
+}
+
+/// How a text ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    /// Positions that it took, removed tokens included.
+    pub(crate) positions: u32,
+    /// Where it ends in the text that was given, in UTF-16 code units.
+    pub(crate) offset: u32,
 }
 
 /// A filter at work on one text.
 pub(crate) trait Stage {
     /// Takes a token.
     fn token(&mut self, token: &mut Token);
-    /// Ends the text, which took `positions`; returns how many it takes behind this stage.
-    fn end(&mut self, positions: u32) -> u32;
+    /// Ends the text; returns how it ends behind this stage.
+    fn end(&mut self, end: End) -> End;
 }
 
 /// A stage that looks at each token by itself: `keep` may change it and says whether it stays.
@@ -63,8 +132,54 @@ impl<F: FnMut(&mut Token) -> bool> Stage for Each<'_, F> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
+    }
+}
+
+/// A stage that holds all tokens of a text back and hands on what `run` makes of them and of the
+/// number of positions. It holds as many tokens as the text has.
+struct Whole<'a, F> {
+    tokens: Vec<Token>,
+    run: F,
+    next: Box<dyn Stage + 'a>,
+}
+
+impl<F: FnMut(Vec<Token>, End) -> (Vec<Token>, End)> Stage for Whole<'_, F> {
+    fn token(&mut self, token: &mut Token) {
+        self.tokens.push(token.clone());
+    }
+
+    fn end(&mut self, end: End) -> End {
+        let (tokens, end) = (self.run)(std::mem::take(&mut self.tokens), end);
+        for mut token in tokens {
+            self.next.token(&mut token);
+        }
+        self.next.end(end)
+    }
+}
+
+fn whole<'a>(
+    run: impl FnMut(Vec<Token>, End) -> (Vec<Token>, End) + 'a,
+    next: Box<dyn Stage + 'a>,
+) -> Box<dyn Stage + 'a> {
+    Box::new(Whole { tokens: Vec::new(), run, next })
+}
+
+/// The position increments of tokens in a row, as Lucene counts them.
+#[derive(Debug, Default)]
+struct Increments {
+    last: Option<u32>,
+}
+
+impl Increments {
+    fn of(&mut self, token: &Token) -> u32 {
+        let increment = match self.last {
+            None => token.position + 1,
+            Some(last) => token.position.saturating_sub(last),
+        };
+        self.last = Some(token.position);
+        increment
     }
 }
 

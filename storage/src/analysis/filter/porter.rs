@@ -14,11 +14,17 @@ impl Filter for PorterStem {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         each(
             |token| {
-                stem(&mut token.text);
+                if !token.keyword {
+                    stem(&mut token.text);
+                }
                 true
             },
             next,
         )
+    }
+
+    fn reports_keywords(&self) -> bool {
+        true
     }
 }
 

@@ -2,8 +2,8 @@
 
 use hashbrown::HashSet;
 
-use super::lowercase::apply;
-use super::{Filter, Stage, each};
+use super::lowercase::lower;
+use super::{End, Filter, Stage, each};
 use crate::analysis::Token;
 
 /// Lucene's English stop words.
@@ -23,32 +23,64 @@ pub(crate) fn english_stop_words() -> Vec<String> {
 pub(crate) struct Stop {
     words: HashSet<String>,
     ignore_case: bool,
+    /// Whether a stop word that ends the text goes too: one that is being typed may become another.
+    remove_trailing: bool,
 }
 
 impl Stop {
     pub(crate) fn new(words: Vec<String>, ignore_case: bool) -> Self {
-        let words = words.into_iter().map(|word| if ignore_case { lowered(word) } else { word }).collect();
-        Self { words, ignore_case }
+        let words = words.into_iter().map(|word| if ignore_case { lowered(&word) } else { word }).collect();
+        Self { words, ignore_case, remove_trailing: true }
+    }
+
+    /// Keeps a stop word at the end of the text.
+    pub(crate) fn keeping_trailing(self) -> Self {
+        Self { remove_trailing: false, ..self }
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        if self.ignore_case { self.words.contains(&lowered(text)) } else { self.words.contains(text) }
     }
 }
 
-fn lowered(word: String) -> String {
-    let mut token = Token { text: word, ..Token::default() };
-    apply(&mut token);
-    token.text
+fn lowered(word: &str) -> String {
+    word.chars().map(lower).collect()
 }
 
 impl Filter for Stop {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        each(
-            |token| {
-                if self.ignore_case {
-                    !self.words.contains(&lowered(token.text.clone()))
-                } else {
-                    !self.words.contains(token.text.as_str())
-                }
-            },
-            next,
-        )
+        if self.remove_trailing {
+            each(|token| !self.contains(&token.text), next)
+        } else {
+            Box::new(Trailing { stop: self, held: None, next })
+        }
+    }
+}
+
+/// Holds each stop word back until it is known whether the text ends with it.
+struct Trailing<'a> {
+    stop: &'a Stop,
+    held: Option<Token>,
+    next: Box<dyn Stage + 'a>,
+}
+
+impl Stage for Trailing<'_> {
+    fn token(&mut self, token: &mut Token) {
+        self.held = None;
+        if self.stop.contains(&token.text) && !token.keyword {
+            self.held = Some(token.clone());
+        } else {
+            self.next.token(token);
+        }
+    }
+
+    fn end(&mut self, end: End) -> End {
+        // Only a word that nothing parts from the end of the text can be going on.
+        if let Some(mut token) = self.held.take()
+            && token.end == end.offset
+        {
+            self.next.token(&mut token);
+        }
+        self.next.end(end)
     }
 }

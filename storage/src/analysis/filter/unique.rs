@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use super::{Filter, Stage};
+use super::{End, Filter, Stage};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -51,7 +51,7 @@ impl Stage for UniqueStage<'_> {
         }
     }
 
-    fn end(&mut self, positions: u32) -> u32 {
-        self.next.end(positions - self.dropped)
+    fn end(&mut self, end: End) -> End {
+        self.next.end(End { positions: end.positions - self.dropped, ..end })
     }
 }

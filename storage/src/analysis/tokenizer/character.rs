@@ -1,15 +1,19 @@
-//! Tokenizers that look at one character at a time: `whitespace`, `letter`, `lowercase`, `keyword`.
+//! Tokenizers that look at one character at a time: `whitespace`, `letter`, `lowercase`, `char_group`,
+//! `keyword`.
 
+use super::class::{decimal_digit, is_java_whitespace, is_letter, is_punctuation, is_symbol};
 use super::{Emitter, Tokenizer};
 use crate::analysis::Token;
 
 /// Which characters make tokens.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum CharClass {
     /// Everything that Java's `Character.isWhitespace` denies.
     NotWhitespace,
     /// Letters.
     Letter,
+    /// All but separators.
+    Except(Separators),
 }
 
 /// Joins neighbouring characters of a class, cutting at a length.
@@ -51,20 +55,34 @@ impl Tokenizer for CharTokenizer {
 }
 
 impl CharClass {
-    fn contains(self, c: char) -> bool {
+    fn contains(&self, c: char) -> bool {
         match self {
             Self::NotWhitespace => !is_java_whitespace(c),
-            Self::Letter => c.is_alphabetic(),
+            Self::Letter => is_letter(c),
+            Self::Except(separators) => !separators.contains(c),
         }
     }
 }
 
-/// Java's `Character.isWhitespace`: no-break spaces are not white space, separators 1C to 1F are.
-fn is_java_whitespace(c: char) -> bool {
-    match c {
-        '\u{9}'..='\u{d}' | '\u{1c}'..='\u{20}' => true,
-        '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}' => false,
-        _ => c.is_whitespace(),
+/// Characters that separate tokens: single ones and whole classes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Separators {
+    pub(crate) characters: Vec<char>,
+    pub(crate) letter: bool,
+    pub(crate) digit: bool,
+    pub(crate) whitespace: bool,
+    pub(crate) punctuation: bool,
+    pub(crate) symbol: bool,
+}
+
+impl Separators {
+    fn contains(&self, c: char) -> bool {
+        self.characters.contains(&c)
+            || (self.letter && is_letter(c))
+            || (self.digit && decimal_digit(c).is_some())
+            || (self.whitespace && is_java_whitespace(c))
+            || (self.punctuation && is_punctuation(c))
+            || (self.symbol && is_symbol(c))
     }
 }
 

@@ -4,16 +4,25 @@
 //! allocation.
 
 mod character;
+pub(super) mod class;
+mod classic;
 mod emoji;
+mod ngram;
+mod path;
 mod pattern;
+mod simple_pattern;
 mod standard;
 
 use std::fmt::Debug;
 
 use super::Token;
 
-pub(crate) use character::{CharClass, CharTokenizer, Keyword};
+pub(crate) use character::{CharClass, CharTokenizer, Keyword, Separators};
+pub(crate) use classic::Classic;
+pub(crate) use ngram::{NGram, TokenChars};
+pub(crate) use path::PathHierarchy;
 pub(crate) use pattern::Pattern;
+pub(crate) use simple_pattern::SimplePattern;
 pub(crate) use standard::Standard;
 
 /// Lucene's default bound on the length of a token, in UTF-16 code units.
@@ -45,6 +54,11 @@ impl<'a> Emitter<'a> {
         self.emit_as(text, start, end, "word");
     }
 
+    /// Leaves a position without a token.
+    fn skip(&mut self) {
+        self.next_position += 1;
+    }
+
     /// Emits `text[start..end]` as the next token, of a type.
     #[inline]
     fn emit_as(&mut self, text: &str, start: usize, end: usize, kind: &'static str) {
@@ -56,6 +70,8 @@ impl<'a> Emitter<'a> {
         self.token.end = self.units.at(text, end);
         self.token.kind = kind;
         self.token.keyword = false;
+        self.token.frequency = 1;
+        self.token.payload = None;
         self.next_position += 1;
         (self.sink)(&mut self.token);
     }

@@ -12,9 +12,11 @@
 //! `;` join two digits, `.` and `'` join either (WB6, WB7, WB11, WB12); everything else breaks. The
 //! tests compare the two ways on all short ASCII strings over one character of each class.
 
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::emoji::is_emoji;
+use super::class::decimal_digit;
+use super::emoji::{emoji_behind, is_emoji};
 use super::{Emitter, Tokenizer, longer_than_utf16_units, prefix_of_utf16_units};
 use crate::analysis::Token;
 
@@ -100,12 +102,14 @@ impl Standard {
             }
             let word = at;
             let limit = end.min(word.saturating_add(self.max_token_length));
-            let mut has_word_character = previous != EXTEND;
+            let mut has_letter = previous == LETTER;
+            let mut has_digit = previous == DIGIT;
             at += 1;
             while at < limit {
                 let current = class(at);
                 if (LETTER..=EXTEND).contains(&current) {
-                    has_word_character |= current != EXTEND;
+                    has_letter |= current == LETTER;
+                    has_digit |= current == DIGIT;
                     previous = current;
                     at += 1;
                 } else if current >= MID_LETTER && at + 1 < limit && {
@@ -119,8 +123,8 @@ impl Standard {
                     break;
                 }
             }
-            if has_word_character {
-                out.emit(text, word, at);
+            if has_letter || has_digit {
+                out.emit_as(text, word, at, if has_letter { "<ALPHANUM>" } else { "<NUM>" });
             }
         }
     }
@@ -136,7 +140,7 @@ impl Standard {
                     && (!joins
                         || longer_than_utf16_units(&text[run..at + segment.len()], self.max_token_length))
                 {
-                    out.emit(text, run, at);
+                    out.emit_as(text, run, at, SOUTHEAST_ASIAN);
                     complex = None;
                 }
                 if joins {
@@ -148,26 +152,130 @@ impl Standard {
                     let window = &segment[..prefix_of_utf16_units(segment, self.max_token_length)];
                     let first = window.split_word_bounds().next().unwrap_or(window);
                     if is_token(first) {
-                        out.emit(text, at, at + first.len());
+                        out.emit_as(text, at, at + first.len(), kind_of(first));
                     }
                     at += first.len();
                     continue 'restart;
                 }
-                if is_token(segment) {
-                    out.emit(text, at, at + segment.len());
+                // A word keeps the joiners; behind what is no token they go with the emoji.
+                let word = match emoji_behind(segment) {
+                    Some((joiners, emoji)) if !is_emoji(segment) => {
+                        if is_token(&segment[..joiners]) {
+                            emoji
+                        } else {
+                            joiners
+                        }
+                    }
+                    _ => segment.len(),
+                };
+                for part in [&segment[..word], &segment[word..]] {
+                    if is_token(part) {
+                        out.emit_as(text, at, at + part.len(), kind_of(part));
+                    }
+                    at += part.len();
                 }
-                at += segment.len();
             }
         }
         if let Some(run) = complex {
-            out.emit(text, run, at);
+            out.emit_as(text, run, at, SOUTHEAST_ASIAN);
         }
     }
 }
 
+const SOUTHEAST_ASIAN: &str = "<SOUTHEAST_ASIAN>";
+
+/// The type of a token.
+fn kind_of(segment: &str) -> &'static str {
+    let first = segment.chars().next().unwrap_or_default();
+    match first {
+        '\u{2e80}'..='\u{2fd5}'
+        | '\u{3007}'
+        | '\u{3021}'..='\u{3029}'
+        | '\u{3038}'..='\u{303a}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{16ff0}'..='\u{16ff1}'
+        | '\u{20000}'..='\u{3ffff}' => return "<IDEOGRAPHIC>",
+        '\u{3041}'..='\u{3096}'
+        | '\u{309d}'..='\u{309f}'
+        | '\u{1b001}'..='\u{1b11f}'
+        | '\u{1b150}'..='\u{1b152}'
+        | '\u{1f200}' => {
+            return "<HIRAGANA>";
+        }
+        _ => {}
+    }
+    if is_emoji(segment) {
+        return "<EMOJI>";
+    }
+    let mut letters = segment.chars().filter(|&c| is_word_letter(c));
+    match letters.next() {
+        None => "<NUM>",
+        Some(c)
+            if is_hangul(c)
+                && segment.chars().all(|c| is_hangul(c) || !(is_word_letter(c) || is_word_digit(c)))
+                && !segment.contains('_') =>
+        {
+            "<HANGUL>"
+        }
+        Some(c)
+            if is_katakana(c)
+                && segment.chars().all(|c| is_katakana(c) || !(is_word_letter(c) || is_word_digit(c)))
+                && !segment.contains('_') =>
+        {
+            "<KATAKANA>"
+        }
+        Some(_) => "<ALPHANUM>",
+    }
+}
+
+fn is_hangul(c: char) -> bool {
+    matches!(c, '\u{1100}'..='\u{11ff}' | '\u{302e}'..='\u{302f}' | '\u{3131}'..='\u{318e}' | '\u{3200}'..='\u{321e}'
+        | '\u{3260}'..='\u{327e}' | '\u{a960}'..='\u{a97c}' | '\u{ac00}'..='\u{d7a3}' | '\u{d7b0}'..='\u{d7fb}'
+        | '\u{ffa0}'..='\u{ffdc}')
+}
+
+fn is_katakana(c: char) -> bool {
+    matches!(c, '\u{3031}'..='\u{3035}' | '\u{309b}'..='\u{309c}' | '\u{30a0}'..='\u{30fa}' | '\u{30fc}'..='\u{30ff}'
+        | '\u{31f0}'..='\u{31ff}' | '\u{32d0}'..='\u{32fe}' | '\u{3300}'..='\u{3357}' | '\u{ff66}'..='\u{ff9d}'
+        | '\u{1b000}' | '\u{1b164}'..='\u{1b167}')
+}
+
 /// Whether a UAX #29 segment is a token.
 fn is_token(segment: &str) -> bool {
-    segment.chars().any(|c| c.is_alphabetic() || (c.is_numeric() && !is_other_number(c))) || is_emoji(segment)
+    segment.chars().any(|c| is_word_letter(c) || is_word_digit(c)) || is_emoji(segment)
+}
+
+/// Letters, ideographs and the symbols that Unicode takes for such when it cuts words; not the marks on
+/// letters, and not the scripts whose ideographs it leaves alone.
+fn is_word_letter(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphabetic();
+    }
+    if !c.is_alphabetic() {
+        return matches!(c, '\u{2c2}'..='\u{2c5}' | '\u{2d2}'..='\u{2d7}' | '\u{2de}'..='\u{2df}' | '\u{2ed}'
+            | '\u{2ef}'..='\u{2ff}' | '\u{55b}'..='\u{55c}' | '\u{55e}' | '\u{5f3}' | '\u{2e80}'..='\u{2e99}'
+            | '\u{2e9b}'..='\u{2ef3}' | '\u{2f00}'..='\u{2fd5}' | '\u{309b}'..='\u{309c}'
+            | '\u{32d0}'..='\u{32fe}' | '\u{3300}'..='\u{3357}' | '\u{a720}'..='\u{a721}'
+            | '\u{a789}'..='\u{a78a}' | '\u{ab5b}' | '\u{1f200}');
+    }
+    match c {
+        '\u{80}'..='\u{344}' | '\u{370}'..='\u{482}' | '\u{3041}'..='\u{ff9d}' => {
+            !matches!(c, '\u{a674}'..='\u{a67b}' | '\u{a69e}'..='\u{a69f}' | '\u{a800}'..='\u{abff}')
+                || !is_mark(c)
+        }
+        '\u{ff9e}'..='\u{ff9f}' | '\u{17000}'..='\u{18d08}' | '\u{1b170}'..='\u{1b2fb}' => false,
+        _ => !is_mark(c),
+    }
+}
+
+fn is_mark(c: char) -> bool {
+    c.general_category_group() == GeneralCategoryGroup::Mark
+}
+
+fn is_word_digit(c: char) -> bool {
+    c == '\u{66b}' || (c.is_numeric() && decimal_digit(c).is_some())
 }
 
 /// Characters of scripts written without spaces (`Line_Break=Complex_Context`).
@@ -176,22 +284,9 @@ fn is_complex_context(c: char) -> bool {
         '\u{0e01}'..='\u{0e3a}' | '\u{0e40}'..='\u{0e4e}' | '\u{0e81}'..='\u{0ece}'
         | '\u{0edc}'..='\u{0edf}' | '\u{1000}'..='\u{103f}' | '\u{1050}'..='\u{108f}'
         | '\u{109a}'..='\u{109f}' | '\u{1780}'..='\u{17d3}' | '\u{17d7}' | '\u{17dc}'..='\u{17dd}'
-        | '\u{1950}'..='\u{1974}' | '\u{1980}'..='\u{19c9}' | '\u{1a20}'..='\u{1a5e}'
+        | '\u{1950}'..='\u{1974}' | '\u{1980}'..='\u{19c9}' | '\u{19da}' | '\u{19de}'..='\u{19df}' | '\u{1a20}'..='\u{1a5e}'
         | '\u{1a60}'..='\u{1a7c}' | '\u{1aa0}'..='\u{1aad}' | '\u{a9e0}'..='\u{a9ef}'
-        | '\u{a9fa}'..='\u{a9fe}' | '\u{aa60}'..='\u{aac2}' | '\u{aadb}'..='\u{aadf}')
-}
-
-/// Numbers that are not digits (superscripts, fractions, circled numbers): `Word_Break=Other`.
-fn is_other_number(c: char) -> bool {
-    matches!(c,
-        '\u{b2}'..='\u{b3}' | '\u{b9}' | '\u{bc}'..='\u{be}' | '\u{9f4}'..='\u{9f9}'
-        | '\u{b72}'..='\u{b77}' | '\u{bf0}'..='\u{bf2}' | '\u{c78}'..='\u{c7e}'
-        | '\u{d58}'..='\u{d5e}' | '\u{d70}'..='\u{d78}' | '\u{f2a}'..='\u{f33}'
-        | '\u{1369}'..='\u{137c}' | '\u{17f0}'..='\u{17f9}' | '\u{19da}' | '\u{2070}'..='\u{2089}'
-        | '\u{2150}'..='\u{215f}' | '\u{2189}' | '\u{2460}'..='\u{249b}' | '\u{24ea}'..='\u{24ff}'
-        | '\u{2776}'..='\u{2793}' | '\u{2cfd}' | '\u{3192}'..='\u{3195}' | '\u{3220}'..='\u{3229}'
-        | '\u{3248}'..='\u{324f}' | '\u{3251}'..='\u{325f}' | '\u{3280}'..='\u{3289}'
-        | '\u{32b1}'..='\u{32bf}' | '\u{a830}'..='\u{a835}' | '\u{1f100}'..='\u{1f10c}')
+        | '\u{a9fa}'..='\u{a9fe}' | '\u{aa60}'..='\u{aac2}' | '\u{aadb}'..='\u{aadf}' | '\u{11700}'..='\u{1173f}')
 }
 
 #[cfg(test)]

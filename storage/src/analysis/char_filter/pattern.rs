@@ -1,0 +1,61 @@
+//! The `pattern_replace` character filter: a regular expression and what stands for its matches.
+
+use super::{CharFilter, Corrections, units};
+use crate::Result;
+use crate::analysis::pattern::{JavaPattern, Replacement};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct PatternReplace {
+    pattern: JavaPattern,
+    replacement: Replacement,
+}
+
+impl PatternReplace {
+    pub(crate) fn new(pattern: &str, flags: &str, replacement: &str) -> Result<Self> {
+        let pattern = JavaPattern::new(pattern, flags)?;
+        let replacement = pattern.replacement(replacement)?;
+        Ok(Self { pattern, replacement })
+    }
+}
+
+impl CharFilter for PatternReplace {
+    fn apply(&self, text: &str) -> (String, Corrections) {
+        let mut out = String::with_capacity(text.len());
+        let mut corrections = Corrections::default();
+        let (mut last, mut written) = (0, 0u32);
+        let mut difference = 0i64;
+        for captures in self.pattern.captures_iter(text) {
+            let Some(whole) = captures.get(0) else { continue };
+            let between = &text[last..whole.start()];
+            out.push_str(between);
+            written += units(between);
+            let from = out.len();
+            self.replacement.expand(&captures, &mut out);
+            let (before, after) = (units(whole.as_str()), units(&out[from..]));
+            if before != after {
+                let first = written;
+                written += after;
+                difference += i64::from(before) - i64::from(after);
+                if before < after {
+                    // What was put in points at the end of what it replaces.
+                    let start = corrections.last_difference();
+                    for (nth, at) in (first + before..written).enumerate() {
+                        corrections.add(at, start - 1 - nth as i64);
+                    }
+                } else {
+                    corrections.add(written, difference);
+                }
+            } else {
+                written += after;
+            }
+            last = whole.end();
+        }
+        out.push_str(&text[last..]);
+        (out, corrections)
+    }
+
+    fn is_normalizing(&self) -> bool {
+        true
+    }
+}

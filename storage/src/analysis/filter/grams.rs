@@ -1,0 +1,80 @@
+//! The `ngram` and `edge_ngram` filters: runs of characters of each token, at its position.
+
+use super::{End, Filter, InSynonyms, Stage};
+use crate::analysis::Token;
+
+/// Which runs of a token are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// All of them.
+    None,
+    /// Those at its start.
+    Front,
+    /// Those at its end.
+    Back,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Grams {
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    pub(crate) edge: Edge,
+    /// Whether tokens stay too that are shorter or longer than the runs.
+    pub(crate) preserve_original: bool,
+}
+
+impl Filter for Grams {
+    fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        Box::new(Cutter { grams: self, ends: Vec::new(), next })
+    }
+
+    fn in_synonyms(&self) -> InSynonyms {
+        InSynonyms::Refused
+    }
+}
+
+struct Cutter<'a> {
+    grams: &'a Grams,
+    /// Byte offsets of the characters of the token, and its end.
+    ends: Vec<usize>,
+    next: Box<dyn Stage + 'a>,
+}
+
+impl Stage for Cutter<'_> {
+    fn token(&mut self, token: &mut Token) {
+        let Grams { min, max, edge, preserve_original } = *self.grams;
+        self.ends.clear();
+        self.ends.extend(token.text.char_indices().map(|(at, _)| at));
+        self.ends.push(token.text.len());
+        let count = self.ends.len() - 1;
+        let whole = std::mem::take(&mut token.text);
+        if count < min {
+            if preserve_original {
+                token.text = whole;
+                self.next.token(token);
+            }
+            return;
+        }
+        let starts = if edge == Edge::None { count - min + 1 } else { 1 };
+        let mut gram = token.clone();
+        for start in 0..starts {
+            for size in min..=max.min(count - start) {
+                let (from, to) =
+                    if edge == Edge::Back { (count - size, count) } else { (start, start + size) };
+                // Behind this stage a token may be changed: each gram begins afresh.
+                gram.clone_from(token);
+                gram.text.push_str(&whole[self.ends[from]..self.ends[to]]);
+                self.next.token(&mut gram);
+            }
+        }
+        if preserve_original && count > max {
+            token.text = whole;
+            self.next.token(token);
+        }
+    }
+
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
+    }
+}

@@ -1,0 +1,128 @@
+//! The `min_hash` filter: the least hashes of the tokens of a text, which are alike where texts are
+//! (A. Broder, "On the resemblance and containment of documents", 1997).
+
+use std::collections::BTreeSet;
+
+use super::{End, Filter, InSynonyms, Stage, whole};
+use crate::analysis::Token;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct MinHash {
+    /// How many hashes each token gets.
+    pub(crate) hashes: u32,
+    pub(crate) buckets: usize,
+    /// How many hashes a bucket keeps.
+    pub(crate) set_size: usize,
+    /// Whether an empty bucket takes the hash of the next that is not.
+    pub(crate) rotate: bool,
+}
+
+impl Filter for MinHash {
+    fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        whole(|tokens, end| (self.run(&tokens), end), next)
+    }
+
+    fn in_synonyms(&self) -> InSynonyms {
+        InSynonyms::Refused
+    }
+}
+
+/// High and low half of a hash, by which hashes are ordered.
+type Hash = (u64, u64);
+
+impl MinHash {
+    fn run(&self, tokens: &[Token]) -> Vec<Token> {
+        let Some(last) = tokens.last() else { return Vec::new() };
+        let bucket_size = (1u64 << 32).div_ceil(self.buckets as u64);
+        let mut out = Vec::new();
+        let hashed: Vec<Hash> = tokens
+            .iter()
+            .map(|token| {
+                let bytes: Vec<u8> = token.text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                murmur3(&bytes)
+            })
+            .collect();
+        for number in 0..self.hashes {
+            let salt = murmur3(&number.to_be_bytes());
+            let mut buckets: Vec<BTreeSet<Hash>> = vec![BTreeSet::new(); self.buckets];
+            for hash in &hashed {
+                let combine = |one: u64, other: u64| one.wrapping_mul(37).wrapping_add(other);
+                let hash = (combine(hash.0, salt.0), combine(hash.1, salt.1));
+                let bucket = &mut buckets[((hash.0 >> 32) / bucket_size) as usize];
+                bucket.insert(hash);
+                if bucket.len() > self.set_size {
+                    bucket.pop_last();
+                }
+            }
+            if self.rotate && self.set_size == 1 {
+                self.fill(&mut buckets);
+            }
+            for (high, low) in buckets.into_iter().flatten() {
+                let mut units: Vec<u16> = Vec::with_capacity(8);
+                if self.hashes > 1 {
+                    units.extend([(number >> 16) as u16, number as u16]);
+                }
+                units.extend([48, 32, 16, 0].map(|shift| (high >> shift) as u16));
+                let low = [48, 32, 16, 0].map(|shift| (low >> shift) as u16);
+                units.extend(if self.hashes > 1 { &low[..2] } else { &low[..] });
+                out.push(Token {
+                    text: String::from_utf16_lossy(&units),
+                    end: last.end,
+                    kind: "MIN_HASH",
+                    ..Token::default()
+                });
+            }
+        }
+        out
+    }
+
+    fn fill(&self, buckets: &mut [BTreeSet<Hash>]) {
+        for at in 0..self.buckets {
+            if buckets[at].is_empty() {
+                // A bucket that was filled so counts for those behind it.
+                let next = (1..self.buckets).find_map(|ahead| buckets[(at + ahead) % self.buckets].first().copied());
+                buckets[at].extend(next);
+            }
+        }
+    }
+}
+
+/// MurmurHash3 for 64-bit machines, 128 bits, with the seed 0 (A. Appleby, public domain); high half first.
+fn murmur3(bytes: &[u8]) -> Hash {
+    const C1: u64 = 0x87c3_7b91_1142_53d5;
+    const C2: u64 = 0x4cf5_ad43_2745_937f;
+    let mix_1 = |k: u64| k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
+    let mix_2 = |k: u64| k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
+    let word = |part: &[u8]| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(word)
+    };
+    let (mut h1, mut h2) = (0u64, 0u64);
+    let mut blocks = bytes.chunks_exact(16);
+    for block in &mut blocks {
+        h1 ^= mix_1(word(&block[..8]));
+        h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
+        h2 ^= mix_2(word(&block[8..]));
+        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+    }
+    let tail = blocks.remainder();
+    let (first, second) = tail.split_at(tail.len().min(8));
+    h1 ^= mix_1(word(first));
+    h2 ^= mix_2(word(second));
+    h1 ^= bytes.len() as u64;
+    h2 ^= bytes.len() as u64;
+    h1 = h1.wrapping_add(h2);
+    h2 = h2.wrapping_add(h1);
+    let finish = |mut k: u64| {
+        k = (k ^ (k >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        k = (k ^ (k >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        k ^ (k >> 33)
+    };
+    h1 = finish(h1);
+    h2 = finish(h2);
+    h1 = h1.wrapping_add(h2);
+    h2 = h2.wrapping_add(h1);
+    (h2, h1)
+}

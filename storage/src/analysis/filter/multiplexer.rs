@@ -1,0 +1,80 @@
+//! The `multiplexer` filter: each token through several chains, side by side.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+use super::{End, Filter, InSynonyms, Stage};
+use crate::analysis::Token;
+use crate::analysis::analyzer::chain;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Multiplexer {
+    /// The chains; an empty one hands tokens on as they are.
+    pub(crate) chains: Vec<Vec<Arc<dyn Filter>>>,
+    pub(crate) preserve_original: bool,
+}
+
+impl Filter for Multiplexer {
+    fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        Box::new(Splitter { filter: self, next })
+    }
+
+    fn reports_keywords(&self) -> bool {
+        self.chains.iter().flatten().any(|filter| filter.reports_keywords())
+    }
+
+    fn in_synonyms(&self) -> InSynonyms {
+        if self.preserve_original { InSynonyms::Nothing } else { InSynonyms::Refused }
+    }
+}
+
+struct Splitter<'a> {
+    filter: &'a Multiplexer,
+    next: Box<dyn Stage + 'a>,
+}
+
+/// Collects what a chain makes of one token.
+struct Collect<'a>(&'a mut Vec<Token>);
+
+impl Stage for Collect<'_> {
+    fn token(&mut self, token: &mut Token) {
+        self.0.push(token.clone());
+    }
+
+    fn end(&mut self, end: End) -> End {
+        end
+    }
+}
+
+impl Stage for Splitter<'_> {
+    fn token(&mut self, token: &mut Token) {
+        let mut made = Vec::new();
+        if self.filter.preserve_original {
+            made.push(token.clone());
+        }
+        for filters in &self.filter.chains {
+            // Each chain sees the token as a text of its own.
+            let mut alone = Token { position: 0, ..token.clone() };
+            let from = made.len();
+            let mut stage = chain(filters, Box::new(Collect(&mut made)));
+            stage.token(&mut alone);
+            stage.end(End { positions: 1, offset: token.end });
+            drop(stage);
+            for token_made in &mut made[from..] {
+                token_made.position += token.position;
+            }
+        }
+        let mut seen: HashSet<(u32, String)> = HashSet::new();
+        for mut token in made {
+            if seen.insert((token.position, token.text.clone())) {
+                self.next.token(&mut token);
+            }
+        }
+    }
+
+    fn end(&mut self, end: End) -> End {
+        self.next.end(end)
+    }
+}

@@ -1,0 +1,79 @@
+//! The `ngram` and `edge_ngram` tokenizers: runs of characters of a text, or of each word of it.
+
+use super::{Emitter, Tokenizer};
+use crate::analysis::Token;
+
+/// Which characters belong to a word.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenChars {
+    pub(crate) letter: bool,
+    pub(crate) digit: bool,
+    pub(crate) whitespace: bool,
+    pub(crate) punctuation: bool,
+    pub(crate) symbol: bool,
+    pub(crate) custom: Vec<char>,
+}
+
+impl TokenChars {
+    /// Whether every character belongs to words.
+    fn is_all(&self) -> bool {
+        !(self.letter || self.digit || self.whitespace || self.punctuation || self.symbol)
+            && self.custom.is_empty()
+    }
+
+    fn contains(&self, c: char) -> bool {
+        use super::class;
+        (self.letter && class::is_letter(c))
+            || (self.digit && class::decimal_digit(c).is_some())
+            || (self.whitespace && class::is_java_whitespace(c))
+            || (self.punctuation && class::is_punctuation(c))
+            || (self.symbol && class::is_symbol(c))
+            || self.custom.contains(&c)
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct NGram {
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    /// Only the runs at the start of each word.
+    pub(crate) edges_only: bool,
+    pub(crate) chars: TokenChars,
+}
+
+impl Tokenizer for NGram {
+    fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
+        let mut out = Emitter::new(text, sink);
+        let all = self.chars.is_all();
+        // Ends of the characters ahead: as many as the longest gram has.
+        let mut starts = text.char_indices().peekable();
+        let mut edge = true;
+        while let Some((start, c)) = starts.next() {
+            if !all && !self.chars.contains(c) {
+                edge = true;
+                continue;
+            }
+            if edge || !self.edges_only {
+                let mut count = 0;
+                for (at, next) in text[start..].char_indices() {
+                    if !all && !self.chars.contains(next) {
+                        break;
+                    }
+                    count += 1;
+                    if count >= self.min {
+                        out.emit(text, start, start + at + next.len_utf8());
+                    }
+                    if count >= self.max {
+                        break;
+                    }
+                }
+            }
+            edge = false;
+            if all && self.edges_only {
+                break;
+            }
+        }
+        out.next_position
+    }
+}
