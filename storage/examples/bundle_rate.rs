@@ -112,7 +112,7 @@ fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
             REQUEST,
             "request",
             REQUEST,
-            Indexing::Text { analyzer, record: Record::Positions, norms: true },
+            Indexing::Text { analyzer, record: Record::Positions, norms: true, gap: 100 },
         ),
         spec(REQUEST_RAW, "request.raw", REQUEST, exact(Some(256))),
         spec(SIZE, "size", SIZE, Indexing::Number),
