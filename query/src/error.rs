@@ -252,8 +252,14 @@ impl Error {
                 if let Some(deeper) = inner.get("caused_by") {
                     caused_by["caused_by"] = deeper.clone();
                 }
+                // Java's own exceptions are no causes of their own to OpenSearch.
+                let own = !matches!(**cause, Self::IllegalArgument(_) | Self::NumberFormat(_));
+                let root_cause = match inner.get("root_cause") {
+                    Some(root_cause) if own => root_cause.clone(),
+                    _ => json!([{"type": self.error_type(), "reason": reason}]),
+                };
                 json!({
-                    "root_cause": inner.get("root_cause").cloned().unwrap_or_default(),
+                    "root_cause": root_cause,
                     "type": self.error_type(),
                     "reason": reason,
                     "caused_by": caused_by,

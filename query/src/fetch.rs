@@ -9,7 +9,7 @@ use millrace_storage::segment::{RowParts, StoredRow};
 
 use crate::compute::Compute;
 use crate::dsl::lower;
-use crate::dsl::query::Query;
+use crate::dsl::query::{Query, java_hash};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
@@ -67,13 +67,20 @@ pub(crate) async fn matched_queries(
     let mut named: Vec<(String, Expr)> = Vec::new();
     query.walk(&mut |clause| {
         if let Some(name) = &clause.common().name {
-            named.push((name.clone(), lower::lower_filter(clause)));
+            let expr = lower::lower_filter(clause);
+            // Of clauses of one name the last is reported.
+            match named.iter_mut().find(|(known, _)| known == name) {
+                Some(known) => known.1 = expr,
+                None => named.push((name.clone(), expr)),
+            }
         }
     });
     let mut matched = vec![Vec::new(); addresses.len()];
     if named.is_empty() {
         return Ok(matched);
     }
+    let buckets = (named.len() * 4 / 3 + 1).next_power_of_two().max(16);
+    named.sort_by_key(|(name, _)| hashed(name) & (buckets - 1));
     for (number, (mut places, mut rows)) in grouped(addresses) {
         let segment = segment(snapshot, number)?;
         let Some(index) = snapshot.indices.get(segment.index) else { continue };
@@ -109,6 +116,12 @@ pub(crate) async fn matched_queries(
         }
     }
     Ok(matched)
+}
+
+/// Hashes a name as Java's `HashMap` does: OpenSearch lists matched names in the order of one.
+fn hashed(name: &str) -> usize {
+    let hash = java_hash(name) as u32;
+    (hash ^ hash >> 16) as usize
 }
 
 fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {

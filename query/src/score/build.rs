@@ -54,9 +54,9 @@ pub(crate) fn scorer<'a>(
             Box::new(Exclusion::new(Box::new(Everything::new(rows, 0.0)), scorer(part, inverted, rows)?))
         }
         Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
-        Prepared::Boosting { positive, negative, factor } => {
+        Prepared::Boosting { positive, negative, factors } => {
             let positive = scorer(positive, inverted, rows)?;
-            Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factor))
+            Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factors))
         }
         Prepared::FunctionScore { base, functions, combination, place, failure } => {
             let base = scorer(base, inverted, rows)?;

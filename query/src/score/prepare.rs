@@ -76,14 +76,14 @@ pub(crate) enum Prepared {
     Not(Box<Prepared>),
     /// This, with one score.
     Constant(f32, Box<Prepared>),
-    /// This, with a score multiplied by a factor where something else matches too.
+    /// This, with its score multiplied.
     Boosting {
         /// What matches.
         positive: Box<Prepared>,
-        /// Where the factor applies.
+        /// Where the second factor applies too.
         negative: Box<Prepared>,
-        /// The factor.
-        factor: f32,
+        /// Factors of all scores, and where `negative` matches.
+        factors: (f32, f32),
     },
     /// Any of them, with the best score and a share of the others.
     DisMax(f32, Vec<Prepared>),
@@ -230,10 +230,10 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         Node::AtLeast(required, parts) => Prepared::AtLeast(*required, prepare_all(parts, source, among)?),
         Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among)?)),
         Node::Constant(score, part) => Prepared::Constant(*score, Box::new(prepare(part, source, among)?)),
-        Node::Boosting { positive, negative, factor } => Prepared::Boosting {
+        Node::Boosting { positive, negative, factors } => Prepared::Boosting {
             positive: Box::new(prepare(positive, source, among)?),
             negative: Box::new(prepare(negative, source, among)?),
-            factor: *factor,
+            factors: *factors,
         },
         Node::FunctionScore { base, functions, combination } => {
             let mut prepared = Vec::with_capacity(functions.len());

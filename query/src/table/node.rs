@@ -149,14 +149,14 @@ pub(crate) enum Node {
     Not(Box<Node>),
     /// This, with one score.
     Constant(f32, Box<Node>),
-    /// This, with a score multiplied by a factor where something else matches too.
+    /// This, with its score multiplied.
     Boosting {
         /// What matches.
         positive: Box<Node>,
-        /// Where the factor applies.
+        /// Where the second factor applies too.
         negative: Box<Node>,
-        /// The factor.
-        factor: f32,
+        /// Factors of all scores, and where `negative` matches.
+        factors: (f32, f32),
     },
     /// Any of them, with the best score and a share of the others.
     DisMax(f32, Vec<Node>),

@@ -95,10 +95,10 @@ impl<'a> Resolver<'a> {
             Predicate::AtLeast(required, parts) => Node::AtLeast(*required, self.nodes(parts)?),
             Predicate::Not(part) => Node::Not(Box::new(self.node(part)?)),
             Predicate::Constant(score, part) => Node::Constant(*score, Box::new(self.node(part)?)),
-            Predicate::Boosting(factor, positive, negative) => Node::Boosting {
+            Predicate::Boosting { positive, negative, factors } => Node::Boosting {
                 positive: Box::new(self.node(positive)?),
                 negative: Box::new(self.node(negative)?),
-                factor: *factor,
+                factors: *factors,
             },
             Predicate::DisMax(tie_breaker, _) if !(0.0..=1.0).contains(tie_breaker) => {
                 return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));

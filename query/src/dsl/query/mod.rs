@@ -255,6 +255,15 @@ pub(crate) fn parse(value: &Value) -> Result<Query> {
 }
 
 impl Parser {
+    /// Counts a clause, or what costs as much as one.
+    fn count(&mut self) -> Result<()> {
+        self.clauses += 1;
+        if self.clauses > MAX_CLAUSES {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
+        Ok(())
+    }
+
     /// Parses one clause: an object with one key, the query's name.
     pub(crate) fn query(&mut self, value: &Value) -> Result<Query> {
         let Value::Object(object) = value else {
@@ -264,10 +273,7 @@ impl Parser {
         let Some((name, body)) = entries.next() else {
             return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
         };
-        self.clauses += 1;
-        if self.clauses > MAX_CLAUSES {
-            return Err(Error::TooManyClauses(MAX_CLAUSES));
-        }
+        self.count()?;
         if self.depth >= MAX_DEPTH {
             return Err(Error::IllegalArgument(format!(
                 "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
@@ -282,6 +288,20 @@ impl Parser {
             )));
         }
         Ok(query)
+    }
+
+    /// Parses a clause that may be in an array; of several the last counts, as in OpenSearch.
+    fn last_query(&mut self, value: &Value) -> Result<Option<Query>> {
+        match value {
+            Value::Array(items) => {
+                let mut last = None;
+                for item in items {
+                    last = Some(self.query(item)?);
+                }
+                Ok(last)
+            }
+            other => self.query(other).map(Some),
+        }
     }
 
     fn named(&mut self, name: &str, body: &Value) -> Result<Query> {

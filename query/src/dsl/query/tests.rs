@@ -14,8 +14,8 @@ fn unknown_queries_are_refused_with_a_suggestion() {
         @"parsing_exception: unknown query [matcc] did you mean [match]?"
     );
     insta::assert_snapshot!(
-        refused(json!({"geo_distance": {}})),
-        @"parsing_exception: unknown query [geo_distance]"
+        refused(json!({"more_like_this": {}})),
+        @"parsing_exception: [more_like_this] query is not supported by this server"
     );
 }
 
@@ -30,7 +30,8 @@ fn unknown_options_are_refused_by_each_clause() {
         json!({"term": {"f": 1, "g": 2}}),
         json!({"term": {"f": [1]}}),
         json!({"terms": {"f": [1], "g": [2]}}),
-        json!({"terms": {"f": {"index": "i", "id": "1", "path": "p"}}}),
+        json!({"terms": {"f": {"index": "i", "path": "p"}}}),
+        json!({"terms": {"f": {"index": "i", "id": "1", "path": "p", "x": "y"}}}),
         json!({"range": {"f": {"gte": 1, "x": 2}}}),
         json!({"exists": {"field": "f", "x": 1}}),
         json!({"ids": {"values": [1], "x": 1}}),
@@ -54,13 +55,14 @@ fn unknown_options_are_refused_by_each_clause() {
     parsing_exception: [term] query doesn't support multiple fields, found [f] and [g]
     parsing_exception: [term] query does not support array of values
     parsing_exception: [terms] query does not support multiple fields
-    parsing_exception: [terms] unknown token [START_OBJECT] after [f]
+    illegal_argument_exception: Required [id]
+    x_content_parse_exception: [terms_lookup] unknown field [x]
     parsing_exception: [range] query does not support [x]
     parsing_exception: [exists] query does not support [x]
     parsing_exception: [ids] unknown field [x]
     parsing_exception: [prefix] query does not support [x]
-    parsing_exception: [bool] query does not support [x]
-    parsing_exception: [bool] unknown token [VALUE_STRING] after [must]
+    x_content_parse_exception: [bool] unknown field [x]
+    x_content_parse_exception: [bool] must doesn't support values of type: VALUE_STRING
     parsing_exception: [constant_score] requires a 'filter' element
     parsing_exception: [term] malformed query, expected [END_OBJECT] but found [FIELD_NAME] [match]
     illegal_argument_exception: negative [boost] are not allowed in [term], use a value between 0 and 1 to deboost
@@ -78,7 +80,9 @@ fn clauses_and_depth_are_bounded() {
     for _ in 0..30 {
         deep = json!({"bool": {"must": [deep]}});
     }
-    assert!(refused(deep).contains("nested depth"));
+    let body = parse(&deep).unwrap_err().to_body().unwrap();
+    assert_eq!(body["error"]["root_cause"][0]["reason"], "[bool] failed to parse field [must]");
+    assert!(body["error"].to_string().contains("nested depth"));
 }
 
 #[test]
