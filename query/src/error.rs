@@ -76,6 +76,12 @@ pub enum Error {
     /// A query has more clauses than allowed.
     #[error("maxClauseCount is set to {0}")]
     TooManyClauses(usize),
+    /// A query tree has more leaves than allowed.
+    #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
+    TooManyNestedClauses(usize),
+    /// A pattern's automaton is more work than allowed.
+    #[error("{0}")]
+    TooComplex(String),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -148,6 +154,7 @@ impl Error {
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
+            | Self::TooComplex(_)
             | Self::TooManyClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
@@ -157,7 +164,7 @@ impl Error {
             Self::ScrollNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) => 500,
+            Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
     }
 
@@ -168,7 +175,9 @@ impl Error {
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
+            Self::TooComplex(_) => "too_complex_to_determinize_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
+            Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",
             Self::QueryShard { .. } => "query_shard_exception",
             Self::Exception { kind, .. } => kind,
@@ -304,7 +313,10 @@ impl Error {
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
-            Self::QueryShard { .. } | Self::Parsing(_) | Self::Exception { .. } => self,
+            Self::QueryShard { .. }
+            | Self::Parsing(_)
+            | Self::Exception { .. }
+            | Self::TooManyNestedClauses(_) => self,
             other => {
                 let cause = match &other {
                     Self::Storage(_) => "illegal_argument_exception".to_owned(),

@@ -16,6 +16,7 @@ use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
+use crate::table::statistics;
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -89,20 +90,29 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let (reader, shard) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
+        let (reader, shard_number) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
             if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?.node));
+                let own = resolve(&predicate, context)?;
+                resolved.push((name, (own.node, own.expansions)));
             }
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        let shard: Vec<_> = snapshot
+            .segments
+            .iter()
+            .filter(|other| other.shard == segment.shard)
+            .map(|other| Arc::clone(&other.reader))
+            .collect();
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, shard, reader, inverted, functions: Arc::default() };
-                let rows_of = |node| {
+                let mut source =
+                    Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
+                let rows_of = |(node, expansions): &(_, Vec<_>)| {
+                    source.functions = statistics::expanded(expansions, &shard)?;
                     let prepared = prepare(node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
                 };

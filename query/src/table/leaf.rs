@@ -42,12 +42,18 @@ impl Leaf {
             Query::MatchAll(_) => "match_all",
             Query::MatchNone(_) => "match_none",
             Query::Match(_) => "match",
+            Query::MatchPhrase(_) => "match_phrase",
+            Query::MatchPhrasePrefix(_) => "match_phrase_prefix",
+            Query::MatchBoolPrefix(_) => "match_bool_prefix",
             Query::Term(_) => "term",
             Query::Terms(_) => "terms",
             Query::Range(_) => "range",
             Query::Exists(_) => "exists",
             Query::Ids(_) => "ids",
             Query::Prefix(_) => "prefix",
+            Query::Wildcard(_) => "wildcard",
+            Query::Regexp(_) => "regexp",
+            Query::Fuzzy(_) => "fuzzy",
             Query::Bool(_) => "bool",
             Query::ConstantScore(_) => "constant_score",
             Query::Boosting(_) => "boosting",
@@ -92,6 +98,9 @@ impl fmt::Display for Leaf {
                 write!(f, "{} in a polygon of {} points", query.field, query.corners.len())?;
             }
             Query::Match(query) => write!(f, "{} = {}", query.field, query.query)?,
+            Query::MatchPhrase(query) => write!(f, "{} = {}", query.field, query.query)?,
+            Query::MatchPhrasePrefix(query) => write!(f, "{} = {}*", query.phrase.field, query.phrase.query)?,
+            Query::MatchBoolPrefix(query) => write!(f, "{} = {}*", query.field, query.query)?,
             Query::Term(query) => write!(f, "{} = {}", query.field, query.value)?,
             Query::Terms(query) => {
                 write!(f, "{} in ", query.field)?;
@@ -115,6 +124,9 @@ impl fmt::Display for Leaf {
             Query::Prefix(query) => {
                 write!(f, "{} = {}*", query.field, Value::String(query.value.clone()))?;
             }
+            Query::Wildcard(query) => write!(f, "{} like {}", query.field, query.value)?,
+            Query::Regexp(query) => write!(f, "{} = /{}/", query.field, query.value)?,
+            Query::Fuzzy(query) => write!(f, "{} = {}~", query.field, query.value)?,
         }
         if self.scored && self.boost != 1.0 {
             write!(f, " ^{}", self.boost)?;

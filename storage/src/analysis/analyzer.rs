@@ -5,16 +5,36 @@ use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
 
 /// A token of a text.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The term.
     pub text: String,
     /// Position; the first token has 0; gaps where a filter removed tokens.
     pub position: u32,
-    /// Byte offset of the token's start in the text.
+    /// How many positions the token spans: more than one where other tokens of the graph lie beside it.
+    pub position_length: u32,
+    /// Where the token starts in the text that was given, in UTF-16 code units.
     pub start: u32,
-    /// Byte offset of its end.
+    /// Where it ends, in UTF-16 code units.
     pub end: u32,
+    /// The type, as Lucene names it: `<ALPHANUM>`, `word`, `SYNONYM`.
+    pub kind: &'static str,
+    /// Whether stemmers leave the token alone.
+    pub keyword: bool,
+}
+
+impl Default for Token {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            position: 0,
+            position_length: 1,
+            start: 0,
+            end: 0,
+            kind: "word",
+            keyword: false,
+        }
+    }
 }
 
 /// Turns text into tokens.
@@ -47,6 +67,23 @@ impl Analyzer {
     /// is never longer than [`MAX_TERM_BYTES`].
     pub fn analyze(&self, text: &str, sink: &mut dyn FnMut(&Token)) -> bool {
         self.run(text, sink).cut
+    }
+
+    /// Prepares a term that is not to be cut (a prefix, a pattern, a bound of a range): only the
+    /// filters that map characters apply.
+    pub fn normalize(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut sink = |token: &Token| out.push_str(&token.text);
+        let mut last = Last { sink: &mut sink, cut: false };
+        {
+            let mut stage: Box<dyn Stage + '_> = Box::new(&mut last);
+            for filter in self.filters.iter().rev().filter(|filter| filter.is_normalizing()) {
+                stage = filter.stage(stage);
+            }
+            stage.token(&mut Token { text: text.to_owned(), ..Token::default() });
+            stage.end(1);
+        }
+        out
     }
 
     /// As [`Analyzer::analyze`], saying how many positions the text took.

@@ -22,7 +22,7 @@ pub(crate) struct CharTokenizer {
 
 impl Tokenizer for CharTokenizer {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
-        let mut out = Emitter::new(sink);
+        let mut out = Emitter::new(text, sink);
         let mut start = None;
         let mut units = 0;
         for (at, c) in text.char_indices() {
@@ -74,7 +74,7 @@ pub(crate) struct Keyword;
 
 impl Tokenizer for Keyword {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
-        let mut out = Emitter::new(sink);
+        let mut out = Emitter::new(text, sink);
         out.emit(text, 0, text.len());
         out.next_position
     }

@@ -26,34 +26,76 @@ pub(crate) trait Tokenizer: Debug + Send + Sync {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32;
 }
 
-/// Fills the reused token and counts positions for a tokenizer.
+/// Fills the reused token and counts positions and offsets for a tokenizer.
 pub(super) struct Emitter<'a> {
     token: Token,
     next_position: u32,
+    units: Units,
     sink: &'a mut dyn FnMut(&mut Token),
 }
 
 impl<'a> Emitter<'a> {
-    fn new(sink: &'a mut dyn FnMut(&mut Token)) -> Self {
-        Self { token: Token::default(), next_position: 0, sink }
+    fn new(text: &str, sink: &'a mut dyn FnMut(&mut Token)) -> Self {
+        Self { token: Token::default(), next_position: 0, units: Units::new(text), sink }
     }
 
     /// Emits `text[start..end]` as the next token.
     #[inline]
     fn emit(&mut self, text: &str, start: usize, end: usize) {
+        self.emit_as(text, start, end, "word");
+    }
+
+    /// Emits `text[start..end]` as the next token, of a type.
+    #[inline]
+    fn emit_as(&mut self, text: &str, start: usize, end: usize, kind: &'static str) {
         self.token.text.clear();
         self.token.text.push_str(&text[start..end]);
         self.token.position = self.next_position;
-        self.token.start = offset(start);
-        self.token.end = offset(end);
+        self.token.position_length = 1;
+        self.token.start = self.units.at(text, start);
+        self.token.end = self.units.at(text, end);
+        self.token.kind = kind;
+        self.token.keyword = false;
         self.next_position += 1;
         (self.sink)(&mut self.token);
     }
 }
 
-/// Texts are far below 4 GiB (a request body is bounded); an offset beyond saturates.
-fn offset(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
+/// Turns byte offsets of a text into UTF-16 ones, going on from the last asked for.
+#[derive(Debug)]
+pub(crate) struct Units {
+    /// Byte offsets are UTF-16 offsets.
+    ascii: bool,
+    byte: usize,
+    unit: u32,
+}
+
+impl Units {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { ascii: text.is_ascii(), byte: 0, unit: 0 }
+    }
+
+    /// Returns the UTF-16 offset of `byte`. Texts are far below 4 GiB (a request body is bounded); an
+    /// offset beyond saturates.
+    #[inline]
+    pub(crate) fn at(&mut self, text: &str, byte: usize) -> u32 {
+        if self.ascii {
+            return u32::try_from(byte).unwrap_or(u32::MAX);
+        }
+        let bytes = text.as_bytes();
+        if byte >= self.byte {
+            self.unit = self.unit.saturating_add(utf16_units(&bytes[self.byte..byte]));
+        } else {
+            self.unit = self.unit.saturating_sub(utf16_units(&bytes[byte..self.byte]));
+        }
+        self.byte = byte;
+        self.unit
+    }
+}
+
+/// Counts the UTF-16 code units of UTF-8: one for each character, two for those of four bytes.
+fn utf16_units(bytes: &[u8]) -> u32 {
+    bytes.iter().map(|&byte| u32::from(byte & 0xc0 != 0x80) + u32::from(byte >= 0xf0)).sum()
 }
 
 /// Returns the byte length of the longest prefix of `text` with at most `units` UTF-16 code units,

@@ -52,7 +52,7 @@ impl Pattern {
 
 impl Tokenizer for Pattern {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
-        let mut out = Emitter::new(sink);
+        let mut out = Emitter::new(text, sink);
         match self.group {
             Some(0) => {
                 for found in self.regex.find_iter(text).filter(|found| !found.is_empty()) {

@@ -58,7 +58,7 @@ const CLASSES: [u8; 256] = {
 
 impl Tokenizer for Standard {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
-        let mut out = Emitter::new(sink);
+        let mut out = Emitter::new(text, sink);
         let bytes = text.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
@@ -219,7 +219,7 @@ mod tests {
                         let mut words = Vec::new();
                         let mut sink =
                             |token: &mut Token| words.push((token.start, token.end, token.position));
-                        let mut out = Emitter::new(&mut sink);
+                        let mut out = Emitter::new(&text, &mut sink);
                         if unicode {
                             standard.unicode_run(&text, 0, text.len(), &mut out);
                         } else {
