@@ -8,3 +8,4 @@ mod property;
 mod robustness;
 mod scroll;
 mod search;
+mod terms_and_phrases;
