@@ -59,6 +59,9 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
+    /// A value of a body is not of its form.
+    #[error("{0}")]
+    Parse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -150,7 +153,8 @@ impl Error {
                 Kind::Corrupt | Kind::Internal => 500,
                 Kind::Unavailable => 503,
             },
-            Self::Parsing(_)
+            Self::Parse(_)
+            | Self::Parsing(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -172,6 +176,7 @@ impl Error {
     pub fn error_type(&self) -> String {
         match self {
             Self::Storage(_) => "exception",
+            Self::Parse(_) => "parse_exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",

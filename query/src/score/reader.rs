@@ -67,6 +67,8 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
+    /// Counts the exact values of a path over all rows.
+    fn exact_total(&self, path: PathId) -> Result<u64>;
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern.
@@ -181,6 +183,10 @@ impl Inverted for Bundle {
 
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32> {
         self.doc_freq(path, value)
+    }
+
+    fn exact_total(&self, path: PathId) -> Result<u64> {
+        Bundle::exact_total(self, path)
     }
 
     fn has_exact(&self, path: PathId) -> bool {

@@ -300,9 +300,8 @@ fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn In
             }
         }
         Counted::Exact(value) => {
-            let docs = u64::from(inverted.exists_count(path)?);
-            sum.docs += docs;
-            sum.tokens += docs;
+            sum.docs += u64::from(inverted.exists_count(path)?);
+            sum.tokens += inverted.exact_total(path)?;
             sum.doc_freq += u64::from(inverted.exact_count(path, value)?);
         }
     }

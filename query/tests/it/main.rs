@@ -10,3 +10,4 @@ mod property;
 mod robustness;
 mod scroll;
 mod search;
+mod terms_and_phrases;
