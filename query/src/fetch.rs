@@ -14,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
+use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
-use crate::table::statistics;
+use crate::table::statistics::{self, Functions};
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -95,11 +96,13 @@ pub(crate) async fn matched_queries(
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
             if let Some(predicate) = Predicate::from_expr(expr) {
-                let own = resolve(&predicate, context)?;
-                resolved.push((name, (own.node, own.expansions)));
+                resolved.push((name, resolve(&predicate, context)?));
             }
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        // Scores need statistics of the whole shard.
+        let scored = nodes.iter().any(|own| own.node.scores_decide()).then(|| snapshot.clone());
+        let (of_index, of_shard) = (segment.index, segment.shard);
         let shard: Vec<_> = snapshot
             .segments
             .iter()
@@ -111,9 +114,17 @@ pub(crate) async fn matched_queries(
                 let inverted = reader.inverted()?;
                 let mut source =
                     Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
-                let rows_of = |(node, expansions): &(_, Vec<_>)| {
-                    source.functions = statistics::expanded(expansions, &shard)?;
-                    let prepared = prepare(node, &source, None)?;
+                let rows_of = |own: &Resolved| {
+                    source.functions = match &scored {
+                        Some(snapshot) if own.node.scores_decide() => {
+                            let mut resolved = vec![None; snapshot.indices.len()];
+                            resolved[of_index] = Some(own.clone());
+                            let functions = Functions::new(snapshot.shards, false);
+                            functions.of(snapshot, &resolved, of_index, of_shard, true)?
+                        }
+                        _ => statistics::expanded(&own.expansions, &shard)?,
+                    };
+                    let prepared = prepare(&own.node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
                 };
                 nodes.iter().map(rows_of).collect::<Result<Vec<_>>>()
