@@ -100,6 +100,9 @@ pub enum Error {
     /// A query has become more clauses than allowed in all.
     #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
     TooManyNestedClauses(usize),
+    /// A pattern's automaton is more work than allowed.
+    #[error("{0}")]
+    TooComplex(String),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -202,6 +205,7 @@ impl Error {
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
+            | Self::TooComplex(_)
             | Self::TooManyClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
@@ -212,7 +216,7 @@ impl Error {
             Self::ContextNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) | Self::TooManyNestedClauses(_) => 500,
+            Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
     }
 
@@ -228,6 +232,7 @@ impl Error {
             Self::Parse(_) => "parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
+            Self::TooComplex(_) => "too_complex_to_determinize_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
             Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",
@@ -314,8 +319,14 @@ impl Error {
                 if let Some(deeper) = inner.get("caused_by") {
                     caused_by["caused_by"] = deeper.clone();
                 }
+                // Java's own exceptions are no causes of their own to OpenSearch.
+                let own = !matches!(**cause, Self::IllegalArgument(_) | Self::NumberFormat(_));
+                let root_cause = match inner.get("root_cause") {
+                    Some(root_cause) if own => root_cause.clone(),
+                    _ => json!([{"type": self.error_type(), "reason": reason}]),
+                };
                 json!({
-                    "root_cause": inner.get("root_cause").cloned().unwrap_or_default(),
+                    "root_cause": root_cause,
                     "type": self.error_type(),
                     "reason": reason,
                     "caused_by": caused_by,

@@ -14,13 +14,15 @@ use millrace_storage::segment::{RowParts, StoredRow};
 
 use crate::compute::Compute;
 use crate::dsl::lower;
-use crate::dsl::query::Query;
+use crate::dsl::query::{Query, java_hash};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
+use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
+use crate::table::statistics::{self, Functions};
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -72,13 +74,20 @@ pub(crate) async fn matched_queries(
     let mut named: Vec<(String, Expr)> = Vec::new();
     query.walk(&mut |clause| {
         if let Some(name) = &clause.common().name {
-            named.push((name.clone(), lower::lower_filter(clause)));
+            let expr = lower::lower_filter(clause);
+            // Of clauses of one name the last is reported.
+            match named.iter_mut().find(|(known, _)| known == name) {
+                Some(known) => known.1 = expr,
+                None => named.push((name.clone(), expr)),
+            }
         }
     });
     let mut matched = vec![Vec::new(); addresses.len()];
     if named.is_empty() {
         return Ok(matched);
     }
+    let buckets = (named.len() * 4 / 3 + 1).next_power_of_two().max(16);
+    named.sort_by_key(|(name, _)| hashed(name) & (buckets - 1));
     for (number, (mut places, mut rows)) in grouped(addresses) {
         let segment = segment(snapshot, number)?;
         let Some(index) = snapshot.indices.get(segment.index) else { continue };
@@ -87,21 +96,40 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let (reader, shard) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
+        let (reader, shard_number) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
             if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?.node));
+                resolved.push((name, resolve(&predicate, context)?));
             }
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        // Scores need statistics of the whole shard.
+        let scored = nodes.iter().any(|own| own.node.scores_decide()).then(|| snapshot.clone());
+        let (of_index, of_shard) = (segment.index, segment.shard);
+        let shard: Vec<_> = snapshot
+            .segments
+            .iter()
+            .filter(|other| other.shard == segment.shard)
+            .map(|other| Arc::clone(&other.reader))
+            .collect();
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, shard, reader, inverted, functions: Arc::default() };
-                let rows_of = |node| {
-                    let prepared = prepare(node, &source, None)?;
+                let mut source =
+                    Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
+                let rows_of = |own: &Resolved| {
+                    source.functions = match &scored {
+                        Some(snapshot) if own.node.scores_decide() => {
+                            let mut resolved = vec![None; snapshot.indices.len()];
+                            resolved[of_index] = Some(own.clone());
+                            let functions = Functions::new(snapshot.shards, false);
+                            functions.of(snapshot, &resolved, of_index, of_shard, true)?
+                        }
+                        _ => statistics::expanded(&own.expansions, &shard)?,
+                    };
+                    let prepared = prepare(&own.node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
                 };
                 nodes.iter().map(rows_of).collect::<Result<Vec<_>>>()
@@ -114,6 +142,12 @@ pub(crate) async fn matched_queries(
         }
     }
     Ok(matched)
+}
+
+/// Hashes a name as Java's `HashMap` does: OpenSearch lists matched names in the order of one.
+fn hashed(name: &str) -> usize {
+    let hash = java_hash(name) as u32;
+    (hash ^ hash >> 16) as usize
 }
 
 fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {

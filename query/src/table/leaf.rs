@@ -207,8 +207,13 @@ pub(crate) enum Combine {
     AtLeast(usize),
     /// The one clause matches, with this score.
     Constant(f32),
-    /// The first clause matches; where the second does too, its score is multiplied by this.
-    Boosting(f32),
+    /// The first clause matches; its score is multiplied.
+    Boosting {
+        /// By this.
+        boost: f32,
+        /// And by this where the second clause matches too.
+        negative: f32,
+    },
     /// Any clause matches; the best score counts, the others by this share.
     DisMax(f32),
     /// The first clause matches, with its score combined with functions; the others are the filters of
@@ -278,7 +283,7 @@ pub(crate) fn combined(combine: Combine, clauses: Vec<Expr>) -> Expr {
     let name = match &combine {
         Combine::AtLeast(required) => format!("at_least_{required}"),
         Combine::Constant(score) => format!("constant_score_{score}"),
-        Combine::Boosting(factor) => format!("boosting_{factor}"),
+        Combine::Boosting { negative, .. } => format!("boosting_{negative}"),
         Combine::DisMax(tie_breaker) => format!("dis_max_{tie_breaker}"),
         Combine::FunctionScore(_) => "function_score".to_owned(),
         Combine::Nested(query) => format!("nested_{}", query.path),

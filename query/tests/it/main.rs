@@ -15,3 +15,4 @@ mod query_strings;
 mod robustness;
 mod scroll;
 mod search;
+mod terms_and_phrases;

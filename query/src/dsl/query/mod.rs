@@ -76,8 +76,11 @@ pub(crate) use term::TermQuery;
 pub(crate) use terms::{TermsLookup, TermsQuery};
 pub(crate) use wildcard::WildcardQuery;
 
-/// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
+/// Most clauses of one `bool`, and about as many leaves of one query, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
+/// Most clauses that are parsed at all. What they may be in one `bool`, and how many leaves there may
+/// be in all, is decided where they meet a mapping, as in OpenSearch.
+const MAX_PARSED: usize = 4 * MAX_CLAUSES;
 /// Deepest nesting of clauses, as `indices.query.max_nested_depth` has it by default.
 pub(crate) const MAX_DEPTH: usize = 20;
 
@@ -306,6 +309,15 @@ pub(crate) fn parse(value: &Value) -> Result<Query> {
 }
 
 impl Parser {
+    /// Counts a clause, or what costs as much as one.
+    fn count(&mut self) -> Result<()> {
+        self.clauses += 1;
+        if self.clauses > MAX_PARSED {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
+        Ok(())
+    }
+
     /// Parses one clause: an object with one key, the query's name.
     pub(crate) fn query(&mut self, value: &Value) -> Result<Query> {
         let Value::Object(object) = value else {
@@ -315,10 +327,7 @@ impl Parser {
         let Some((name, body)) = entries.next() else {
             return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
         };
-        self.clauses += 1;
-        if self.clauses > MAX_CLAUSES {
-            return Err(Error::TooManyClauses(MAX_CLAUSES));
-        }
+        self.count()?;
         if self.depth >= MAX_DEPTH {
             return Err(Error::IllegalArgument(format!(
                 "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
@@ -333,6 +342,20 @@ impl Parser {
             )));
         }
         Ok(query)
+    }
+
+    /// Parses a clause that may be in an array; of several the last counts, as in OpenSearch.
+    fn last_query(&mut self, value: &Value) -> Result<Option<Query>> {
+        match value {
+            Value::Array(items) => {
+                let mut last = None;
+                for item in items {
+                    last = Some(self.query(item)?);
+                }
+                Ok(last)
+            }
+            other => self.query(other).map(Some),
+        }
     }
 
     fn named(&mut self, name: &str, body: &Value) -> Result<Query> {

@@ -53,10 +53,8 @@ impl Shared {
         let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
         let started = Instant::now();
         let min_score = table.options.min_score;
-        let functions = match scores || min_score.is_some() || resolved.node.scores_decide() {
-            true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
-            false => Arc::default(),
-        };
+        let scored = scores || min_score.is_some() || resolved.node.scores_decide();
+        let functions = self.functions.of(snapshot, &self.resolved, segment.index, segment.shard, scored)?;
         let inverted = segment.reader.inverted()?;
         let shard = snapshot.shard_number(segment);
         let source = Source { number, shard, reader: Arc::clone(&segment.reader), inverted, functions };
