@@ -79,9 +79,12 @@ pub enum Error {
     /// A query has more clauses than allowed.
     #[error("maxClauseCount is set to {0}")]
     TooManyClauses(usize),
-    /// A query has become more clauses than allowed in all.
+    /// A query tree has more leaves than allowed.
     #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
     TooManyNestedClauses(usize),
+    /// A pattern's automaton is more work than allowed.
+    #[error("{0}")]
+    TooComplex(String),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -136,6 +139,7 @@ impl Error {
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
+            | Self::TooComplex(_)
             | Self::TooManyClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
@@ -143,7 +147,7 @@ impl Error {
             Self::ScrollNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) | Self::TooManyNestedClauses(_) => 500,
+            Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
     }
 
@@ -155,6 +159,7 @@ impl Error {
             Self::Parse(_) => "parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
+            Self::TooComplex(_) => "too_complex_to_determinize_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
             Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",

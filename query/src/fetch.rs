@@ -16,6 +16,7 @@ use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
+use crate::table::statistics;
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -87,15 +88,23 @@ pub(crate) async fn matched_queries(
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
             if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?.node));
+                let own = resolve(&predicate, context)?;
+                resolved.push((name, (own.node, own.expansions)));
             }
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        let shard: Vec<_> = snapshot
+            .segments
+            .iter()
+            .filter(|other| other.shard == segment.shard)
+            .map(|other| Arc::clone(&other.reader))
+            .collect();
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, reader, inverted, functions: Arc::default() };
-                let rows_of = |node| {
+                let mut source = Source { number, reader, inverted, functions: Arc::default() };
+                let rows_of = |(node, expansions): &(_, Vec<_>)| {
+                    source.functions = statistics::expanded(expansions, &shard)?;
                     let prepared = prepare(node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
                 };

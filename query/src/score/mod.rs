@@ -11,9 +11,14 @@ pub(crate) mod boosting;
 pub(crate) mod build;
 pub(crate) mod collect;
 pub(crate) mod disjunction_max;
+pub(crate) mod functions;
 pub(crate) mod leaves;
+pub(crate) mod phrase;
+mod phrase_values;
 pub(crate) mod prepare;
 pub(crate) mod reader;
+mod sloppy;
+pub(crate) mod union;
 
 /// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub(crate) const END: u32 = tantivy::TERMINATED;

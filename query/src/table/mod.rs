@@ -5,13 +5,14 @@
 //! [`predicate::Predicate`] can read are pushed down whole; [`scan::IndexScanExec`] evaluates them
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
+mod blend;
 pub(crate) mod keys;
 pub(crate) mod leaf;
 pub(crate) mod node;
 pub(crate) mod predicate;
 pub(crate) mod resolve;
 pub(crate) mod scan;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod top_k;
 mod values;
 
@@ -205,7 +206,7 @@ impl IndexTable {
             };
             let own = resolve::resolve(predicate, context).and_then(|mut own| {
                 if let Some(filter) = &index.filter {
-                    own.node = own.node.and(resolve::resolve(filter, context)?.node);
+                    own = resolve::resolve_and(own, filter, context)?;
                 }
                 if let Some(listed) = &snapshot.listed {
                     own.node = own.node.and(Node::Listed(Arc::clone(listed)));

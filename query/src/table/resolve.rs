@@ -9,12 +9,15 @@ mod boolean;
 mod exists;
 mod fields;
 mod full_text;
+mod graph;
 mod multi_match;
-mod prefix;
+mod pattern;
+mod phrase;
 mod query_string;
 mod range;
 mod simple_query_string;
 mod term;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -23,11 +26,11 @@ use millrace_storage::metadata::IndexMeta;
 use serde_json::Value;
 
 use super::leaf::Leaf;
-use super::node::{Node, Resolved, StatisticsTerm, TermStatistics, Weight};
+use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
 use crate::dsl::json::{simple_match, text};
-use crate::dsl::query::Query;
+use crate::dsl::query::{MAX_CLAUSES, Query};
 use crate::error::{Error, Result};
 
 /// Metadata fields that every document has.
@@ -46,9 +49,24 @@ pub(crate) struct IndexContext<'a> {
 
 /// Resolves a predicate for an index.
 pub(crate) fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
-    let mut resolver = Resolver { index, statistics: Vec::new() };
-    let node = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
-    Ok(Resolved { node, statistics: resolver.statistics })
+    let everything = Resolved { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
+    resolve_and(everything, predicate, index)
+}
+
+/// Resolves a predicate for an index and joins it with what was resolved for it before.
+pub(crate) fn resolve_and(
+    before: Resolved,
+    predicate: &Predicate,
+    index: IndexContext<'_>,
+) -> Result<Resolved> {
+    let Resolved { node, statistics, expansions } = before;
+    let mut resolver = Resolver { index, statistics, expansions, leaves: 0 };
+    let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
+    let node = match node {
+        Node::And(parts) if parts.is_empty() => own,
+        other => other.and(own),
+    };
+    Ok(Resolved { node, statistics: resolver.statistics, expansions: resolver.expansions })
 }
 
 /// A bound of a range of strings, and whether it is included.
@@ -84,6 +102,9 @@ impl Target<'_> {
 struct Resolver<'a> {
     index: IndexContext<'a>,
     statistics: Vec<TermStatistics>,
+    expansions: Vec<Expansion>,
+    /// Leaves met, as Lucene counts them.
+    leaves: usize,
 }
 
 impl<'a> Resolver<'a> {
@@ -108,18 +129,43 @@ impl<'a> Resolver<'a> {
     }
 
     fn nodes(&mut self, parts: &[Predicate]) -> Result<Vec<Node>> {
+        if parts.len() > MAX_CLAUSES {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
         parts.iter().map(|part| self.node(part)).collect()
+    }
+
+    /// Counts a leaf. Lucene looks before it counts: there may be one more than the limit says.
+    fn count_leaf(&mut self) -> Result<()> {
+        if self.leaves > MAX_CLAUSES {
+            return Err(Error::TooManyNestedClauses(MAX_CLAUSES));
+        }
+        self.leaves += 1;
+        Ok(())
     }
 
     fn leaf(&mut self, leaf: &Leaf) -> Result<Node> {
         let weight = if leaf.scored { Weight::Constant(leaf.boost) } else { Weight::None };
+        if matches!(
+            leaf.query,
+            Query::MatchAll(_)
+                | Query::Term(_)
+                | Query::Terms(_)
+                | Query::Range(_)
+                | Query::Exists(_)
+                | Query::Ids(_)
+        ) {
+            self.count_leaf()?;
+        }
         match &leaf.query {
             Query::MatchAll(_) => Ok(Node::All(weight)),
             Query::MatchNone(_) => Ok(Node::None),
-            Query::Match(query) => match self.match_(query, weight) {
-                Err(_) if query.lenient => Ok(Node::None),
-                other => other,
-            },
+            Query::Match(query) => self.match_(query, weight),
+            Query::MatchPhrase(query) => self.match_phrase(query, None, weight),
+            Query::MatchPhrasePrefix(query) => {
+                self.match_phrase(&query.phrase, Some(query.max_expansions), weight)
+            }
+            Query::MatchBoolPrefix(query) => self.match_bool_prefix(query, weight),
             Query::Term(query) => self.term(query, weight),
             Query::Terms(query) => self.terms(query, weight),
             Query::Range(query) => self.range(query, weight),
@@ -129,14 +175,9 @@ impl<'a> Resolver<'a> {
             Query::MultiMatch(query) => self.multi_match(query, weight),
             Query::QueryString(query) => self.query_string(query, weight),
             Query::SimpleQueryString(query) => self.simple_query_string(query, weight),
-            Query::MatchPhrase(_)
-            | Query::MatchPhrasePrefix(_)
-            | Query::MatchBoolPrefix(_)
-            | Query::Wildcard(_)
-            | Query::Regexp(_)
-            | Query::Fuzzy(_) => {
-                Err(Error::IllegalArgument(format!("[{}] is not searched yet", leaf.kind())))
-            }
+            Query::Wildcard(query) => self.wildcard(query, weight),
+            Query::Regexp(query) => self.regexp(query, weight),
+            Query::Fuzzy(query) => self.fuzzy(query, weight),
             Query::Bool(_) | Query::Boosting(_) | Query::ConstantScore(_) | Query::DisMax(_) => {
                 Err(Error::Execution("a compound clause came as a leaf".to_owned()))
             }
@@ -156,11 +197,18 @@ impl<'a> Resolver<'a> {
 
     /// Replaces the weight of a clause that scores by BM25.
     fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
+        self.joined(weight, field, vec![term], Join::Synonyms)
+    }
+
+    /// Replaces the weight of a clause whose terms are scored together.
+    fn joined(&mut self, weight: Weight, field: &Field, terms: Vec<StatisticsTerm>, join: Join) -> Weight {
         let Weight::Constant(boost) = weight else { return weight };
+        let field_name = Arc::clone(&field.path);
         self.statistics.push(TermStatistics {
             path: field.id,
-            field: Arc::clone(&field.path),
-            term,
+            field: field_name,
+            terms,
+            join,
             boost,
             blend: None,
         });

@@ -10,6 +10,7 @@ use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
 use tantivy::postings::{SegmentPostings, TermInfo};
+use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::norms::Norms;
@@ -184,6 +185,50 @@ impl Bundle {
             Ok(each(&key[start.len()..], info.doc_freq).is_continue())
         })
         .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Calls `each` with the exact values of a path that begin with `start` and go on as `automaton`
+    /// says, ascending, and their row counts (deleted included), until it breaks.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn for_each_match<A: Automaton<State: Clone>>(
+        &self,
+        path: PathId,
+        start: &[u8],
+        automaton: A,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !self.has_exact(path) {
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        term::write(path, start, &mut key);
+        rows::visit_matching(self.reader(), &key, automaton, |key, info| {
+            Ok(each(&key[4..], info.doc_freq).is_continue())
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Finds the rows with an exact value as [`Bundle::for_each_match`] finds them.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn matching_rows<A: Automaton<State: Clone>>(
+        &self,
+        path: PathId,
+        start: &[u8],
+        automaton: A,
+    ) -> Result<RoaringBitmap> {
+        if !self.has_exact(path) {
+            return Ok(RoaringBitmap::new());
+        }
+        let mut key = Vec::new();
+        term::write(path, start, &mut key);
+        let mut joined = rows::Joined::new(self.reader(), self.contents.rows);
+        rows::visit_matching(self.reader(), &key, automaton, |_, info| joined.add(info))
+            .map_err(|error| unreadable(&self.name, &error))?;
+        Ok(joined.finish())
     }
 
     /// Finds the rows that have any indexed value of the path.

@@ -33,7 +33,7 @@ impl FuzzyQuery {
                 "prefix_length" => options.prefix_length = fuzziness::count("prefixLength", option)?,
                 "max_expansions" => options.max_expansions = fuzziness::count("maxExpansions", option)?,
                 "transpositions" => options.transpositions = json::boolean(option)?,
-                "rewrite" => options.rewrite = Rewrite::option(option)?,
+                "rewrite" => options.rewrite = Rewrite::option(option),
                 _ => return Ok(false),
             }
             Ok(true)

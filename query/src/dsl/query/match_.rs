@@ -177,7 +177,7 @@ pub(super) fn fuzzy_option(
         "prefix_length" => options.prefix_length = positive(clause, key, value, 0)?,
         "max_expansions" => options.max_expansions = positive(clause, key, value, 1)?,
         "fuzzy_transpositions" => options.transpositions = json::boolean(value)?,
-        "fuzzy_rewrite" => options.rewrite = Rewrite::option(value)?,
+        "fuzzy_rewrite" => options.rewrite = Rewrite::option(value),
         _ => return Ok(false),
     }
     Ok(true)

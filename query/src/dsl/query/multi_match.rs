@@ -165,7 +165,7 @@ impl MultiMatchQuery {
                     })?;
             }
             "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
-            "fuzzy_rewrite" => self.fuzzy.rewrite = Rewrite::option(value)?,
+            "fuzzy_rewrite" => self.fuzzy.rewrite = Rewrite::option(value),
             "operator" => self.operator = Operator::parse(&text)?,
             "minimum_should_match" => self.minimum_should_match = json::text(value),
             "tie_breaker" => self.tie_breaker = Some(json::float(value)?),

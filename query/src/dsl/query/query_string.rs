@@ -5,7 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Query, RegexpQuery, unsupported,
+    Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Query, RegexpQuery, Rewrite,
+    unsupported,
 };
 use crate::dsl::json;
 use crate::error::{Error, Result};
@@ -40,10 +41,10 @@ pub(crate) struct QueryStringQuery {
     pub fuzziness: Fuzziness,
     /// How near terms are found.
     pub fuzzy: FuzzyOptions,
-    /// How the terms of a pattern score; by its name, which is read where the query meets an index.
-    pub rewrite: Option<String>,
-    /// How near terms score; by its name.
-    pub fuzzy_rewrite: Option<String>,
+    /// How the terms of a pattern score.
+    pub rewrite: Option<Rewrite>,
+    /// How near terms would score; it is read only, as in OpenSearch.
+    pub fuzzy_rewrite: Option<Rewrite>,
     /// Whether nothing in the text has a meaning beyond its words.
     pub escape: bool,
     /// How far terms of phrases may be moved where the phrase does not say.
@@ -135,8 +136,8 @@ impl QueryStringQuery {
             "fuzzy_prefix_length" => self.fuzzy.prefix_length = at_least_none(value)?,
             "fuzzy_max_expansions" => self.fuzzy.max_expansions = at_least_none(value)?,
             "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
-            "fuzzy_rewrite" => self.fuzzy_rewrite = text,
-            "rewrite" => self.rewrite = text,
+            "fuzzy_rewrite" => self.fuzzy_rewrite = Rewrite::option(value),
+            "rewrite" => self.rewrite = Rewrite::option(value),
             "phrase_slop" => self.phrase_slop = i32::try_from(json::integer(value)?).unwrap_or(i32::MAX),
             "type" => self.match_type = MatchType::parse(&text.unwrap_or_default())?,
             "tie_breaker" => self.tie_breaker = Some(json::float(value)?),

@@ -90,7 +90,7 @@ impl RegexpQuery {
                 }
                 "max_determinized_states" => states = usize::try_from(json::integer(option)?).unwrap_or(0),
                 "case_insensitive" => case_insensitive = json::boolean(option)?,
-                "rewrite" => rewrite = Rewrite::option(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
                 _ => return Ok(false),
             }
             Ok(true)

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use crate::dsl::json;
-use crate::error::{Error, Result};
 
 /// What the terms become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rewrite {
     /// One set of rows, with one score.
     ConstantScore,
@@ -20,36 +19,30 @@ pub(crate) enum Rewrite {
     TopTermsBoost(usize),
     /// The best so many terms, scored as if all were as frequent as the most frequent.
     TopTermsBlended(usize),
+    /// No way that there is: refused by each shard, as OpenSearch does.
+    Unknown(String),
 }
 
 impl Rewrite {
     /// Parses an option that may be null.
-    pub(super) fn option(value: &Value) -> Result<Option<Self>> {
-        if value.is_null() { Ok(None) } else { Self::parse(value).map(Some) }
+    pub(super) fn option(value: &Value) -> Option<Self> {
+        json::text(value).map(|text| Self::parse(&text))
     }
 
     /// Parses a name.
-    pub(crate) fn parse(value: &Value) -> Result<Self> {
-        let text = json::text(value).unwrap_or_default();
-        let unknown = || Error::IllegalArgument(format!("Failed to parse rewrite_method [{text}]"));
-        let top = |count: &str| count.parse::<u32>().map(|count| count as usize).map_err(|_| unknown());
-        match text.as_str() {
-            "constant_score" | "constant_score_auto" | "constant_score_filter" | "constant_score_blended" => {
-                Ok(Self::ConstantScore)
-            }
-            "constant_score_boolean" => Ok(Self::ConstantScoreBoolean),
-            "scoring_boolean" => Ok(Self::ScoringBoolean),
-            _ => {
-                if let Some(count) = text.strip_prefix("top_terms_boost_") {
-                    Ok(Self::TopTermsBoost(top(count)?))
-                } else if let Some(count) = text.strip_prefix("top_terms_blended_freqs_") {
-                    Ok(Self::TopTermsBlended(top(count)?))
-                } else if let Some(count) = text.strip_prefix("top_terms_") {
-                    Ok(Self::TopTerms(top(count)?))
-                } else {
-                    Err(unknown())
-                }
-            }
+    pub(crate) fn parse(text: &str) -> Self {
+        let counted = |prefix: &str, make: fn(usize) -> Self| {
+            let count = text.strip_prefix(prefix)?.parse::<u32>().ok()?;
+            (count > 0).then(|| make(count as usize))
+        };
+        match text {
+            "constant_score" => Self::ConstantScore,
+            "constant_score_boolean" => Self::ConstantScoreBoolean,
+            "scoring_boolean" => Self::ScoringBoolean,
+            _ => counted("top_terms_boost_", Self::TopTermsBoost)
+                .or_else(|| counted("top_terms_blended_freqs_", Self::TopTermsBlended))
+                .or_else(|| counted("top_terms_", Self::TopTerms))
+                .unwrap_or_else(|| Self::Unknown(text.to_owned())),
         }
     }
 }

@@ -29,7 +29,7 @@ impl WildcardQuery {
         let clause = single::parse("wildcard", &["value", "wildcard"], fields, &mut |key, option| {
             match key {
                 "case_insensitive" => case_insensitive = json::boolean(option)?,
-                "rewrite" => rewrite = Rewrite::option(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
                 _ => return Ok(false),
             }
             Ok(true)

@@ -50,10 +50,7 @@ impl Shared {
         }
         let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
         let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
-        let functions = match scores {
-            true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
-            false => Arc::default(),
-        };
+        let functions = self.functions.of(snapshot, &self.resolved, segment.index, segment.shard, scores)?;
         let inverted = segment.reader.inverted()?;
         let source = Source { number, reader: Arc::clone(&segment.reader), inverted, functions };
         let prepared = prepare(&resolved.node, &source, None)?;
