@@ -59,7 +59,7 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
-    /// An option of a body, or a text in another language, cannot be read.
+    /// A value of a body is not of its form.
     #[error("{0}")]
     Parse(String),
     /// A query of that name is not known; the text carries the suggestion.
@@ -134,8 +134,8 @@ impl Error {
                 Kind::Corrupt | Kind::Internal => 500,
                 Kind::Unavailable => 503,
             },
-            Self::Parsing(_)
-            | Self::Parse(_)
+            Self::Parse(_)
+            | Self::Parsing(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
@@ -155,8 +155,8 @@ impl Error {
     pub fn error_type(&self) -> String {
         match self {
             Self::Storage(_) => "exception",
-            Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::Parse(_) => "parse_exception",
+            Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooComplex(_) => "too_complex_to_determinize_exception",

@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tantivy_fst::{IntoStreamer, SetBuilder, Streamer};
+use tantivy_fst::{IntoStreamer, MapBuilder, Streamer};
 
 use super::*;
 
@@ -288,17 +288,17 @@ fn dictionaries_are_walked() {
     let mut terms: Vec<String> = (0..500).map(|_| word(&mut rng, 6)).collect();
     terms.sort();
     terms.dedup();
-    let mut builder = SetBuilder::memory();
-    for term in &terms {
-        builder.insert(term).unwrap();
+    let mut builder = MapBuilder::memory();
+    for (number, term) in terms.iter().enumerate() {
+        builder.insert(term, number as u64).unwrap();
     }
-    let set = tantivy_fst::Set::from_bytes(builder.into_inner().unwrap()).unwrap();
+    let map = tantivy_fst::Map::from_bytes(builder.into_inner().unwrap()).unwrap();
     for text in ["a.*", ".*€.*", "~(a.*)", "[ab]{2,4}", "ä?(b|1)+", "𝄞.", "a"] {
         let pattern = regexp(text);
         let mut found = Vec::new();
         if pattern.start().is_empty() {
-            let mut stream = set.search(&pattern).into_stream();
-            while let Some(term) = stream.next() {
+            let mut stream = map.search(&pattern).into_stream();
+            while let Some((term, _)) = stream.next() {
                 found.push(String::from_utf8(term.to_vec()).unwrap());
             }
             let expected: Vec<String> = terms.iter().filter(|term| pattern.matches(term)).cloned().collect();

@@ -174,6 +174,9 @@ impl Inverted for Fixture {
         let Scalar::Str(value) = value else { return Ok(0) };
         Ok(self.keyword_rows(|keyword| keyword == value).len() as u32)
     }
+    fn exact_total(&self, path: PathId) -> Result<u64> {
+        self.exists_count(path).map(u64::from)
+    }
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD
     }
@@ -197,9 +200,6 @@ impl Inverted for Fixture {
     }
     fn exists_count(&self, _path: PathId) -> Result<u32> {
         Ok(self.keywords.len() as u32)
-    }
-    fn value_count(&self, _path: PathId) -> Result<u64> {
-        Ok(self.keywords.len() as u64)
     }
     fn text(&self, _path: PathId) -> Option<&dyn TextReader> {
         Some(self)

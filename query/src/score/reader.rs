@@ -59,6 +59,8 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
+    /// Counts the exact values of a path over all rows.
+    fn exact_total(&self, path: PathId) -> Result<u64>;
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern.
@@ -76,8 +78,6 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows that have a path.
     fn exists_count(&self, path: PathId) -> Result<u32>;
-    /// Counts the exact values of a path over all rows, each once a row.
-    fn value_count(&self, path: PathId) -> Result<u64>;
     /// Returns the full-text index of a path.
     fn text(&self, path: PathId) -> Option<&dyn TextReader>;
 }
@@ -173,6 +173,10 @@ impl Inverted for Bundle {
         self.doc_freq(path, value)
     }
 
+    fn exact_total(&self, path: PathId) -> Result<u64> {
+        Bundle::exact_total(self, path)
+    }
+
     fn has_exact(&self, path: PathId) -> bool {
         Bundle::has_exact(self, path)
     }
@@ -210,10 +214,6 @@ impl Inverted for Bundle {
 
     fn exists_count(&self, path: PathId) -> Result<u32> {
         Bundle::exists_count(self, path)
-    }
-
-    fn value_count(&self, path: PathId) -> Result<u64> {
-        Bundle::value_count(self, path)
     }
 
     fn text(&self, path: PathId) -> Option<&dyn TextReader> {

@@ -9,3 +9,4 @@ mod query_strings;
 mod robustness;
 mod scroll;
 mod search;
+mod terms_and_phrases;

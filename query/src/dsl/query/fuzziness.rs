@@ -26,10 +26,16 @@ impl Fuzziness {
 
     /// Parses a number, its text, `AUTO`, or `AUTO:low,high`.
     pub(crate) fn parse(value: &Value) -> Result<Self> {
-        let text = json::text(value).unwrap_or_default();
-        if text.is_empty() {
-            return Err(Error::IllegalArgument("fuzziness cannot be null or empty.".to_owned()));
-        }
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            other => {
+                return Err(Error::IllegalArgument(format!(
+                    "Can't parse fuzziness on token: [{}]",
+                    json::token(other)
+                )));
+            }
+        };
         let upper = text.to_uppercase();
         if upper == "AUTO" {
             return Ok(Self::AUTO);
@@ -37,43 +43,29 @@ impl Fuzziness {
         if let Some(bounds) = upper.strip_prefix("AUTO:") {
             return Self::auto(&upper, bounds);
         }
-        let number: f32 = upper
-            .trim()
-            .parse()
-            .map_err(|_| Error::IllegalArgument(format!("fuzziness cannot be [{text}].")))?;
-        if number % 1.0 > 0.0 {
-            return Err(Error::IllegalArgument(format!(
-                "fuzziness needs to be one of 0.0, 1.0 or 2.0 but was {number}"
-            )));
-        }
-        match number {
-            0.0 => Ok(Self::Edits(0)),
-            1.0 => Ok(Self::Edits(1)),
-            2.0 => Ok(Self::Edits(2)),
-            _ => Err(Error::IllegalArgument(format!(
-                "Valid edit distances are [0, 1, 2] but was [{}]",
-                number as i64
-            ))),
+        // More than two edits are taken for two, and a fraction for what is before its point.
+        match upper.trim().parse::<f32>() {
+            Ok(number) if number >= 0.0 => Ok(Self::Edits(number.min(2.0) as u8)),
+            _ => Err(Error::IllegalArgument(format!("Invalid fuzziness value: {text}"))),
         }
     }
 
     fn auto(whole: &str, bounds: &str) -> Result<Self> {
         let parts: Vec<&str> = bounds.split(',').collect();
         let &[low, high] = parts.as_slice() else {
-            return Err(Error::Parsing(format!(
-                "failed to find low and high distance values from [{whole}]"
-            )));
+            return Err(Error::Parse("failed to find low and high distance values".to_owned()));
         };
         let number = |text: &str| {
             text.trim()
                 .parse::<i32>()
-                .map_err(|_| Error::Parsing(format!("failed to parse [{whole}] as a \"auto:int,int\"")))
+                .map_err(|_| Error::Parse(format!("failed to parse [{whole}] as a \"auto:int,int\"")))
         };
         let (low, high) = (number(low)?, number(high)?);
         if low < 0 || high < 0 || low > high {
-            return Err(Error::IllegalArgument(format!(
+            return Err(Error::IllegalArgument(
                 "fuzziness wrongly configured, must be: lowDistance > 0, highDistance > 0 and lowDistance <= highDistance "
-            )));
+                    .to_owned(),
+            ));
         }
         Ok(Self::Auto { low: low as usize, high: high as usize })
     }
@@ -115,11 +107,12 @@ impl Default for FuzzyOptions {
     }
 }
 
-/// Reads a whole number that must not be negative.
-pub(super) fn count(name: &str, value: &Value) -> Result<usize> {
-    let number = json::integer(value)?;
-    usize::try_from(number)
-        .map_err(|_| Error::IllegalArgument(format!("{name} cannot be negative, found [{number}]")))
+/// Reads a count of at least `least`; `refusal` is what is said of a lesser one.
+pub(super) fn count(value: &Value, least: usize, refusal: &str) -> Result<usize> {
+    usize::try_from(json::integer(value)?)
+        .ok()
+        .filter(|count| *count >= least)
+        .ok_or_else(|| Error::IllegalArgument(refusal.to_owned()))
 }
 
 #[cfg(test)]
@@ -135,7 +128,9 @@ mod tests {
         assert_eq!(parse(json!("AUTO:2,4")).unwrap(), Fuzziness::Auto { low: 2, high: 4 });
         assert_eq!(parse(json!(2)).unwrap(), Fuzziness::Edits(2));
         assert_eq!(parse(json!("1.0")).unwrap(), Fuzziness::Edits(1));
-        for wrong in [json!(""), json!(3), json!(1.5), json!("AUTO:1"), json!("AUTO:4,2"), json!("x")] {
+        assert_eq!(parse(json!(1.5)).unwrap(), Fuzziness::Edits(1));
+        assert_eq!(parse(json!(3)).unwrap(), Fuzziness::Edits(2));
+        for wrong in [json!(""), json!(-1), json!(true), json!("AUTO:1"), json!("AUTO:4,2"), json!("x")] {
             assert!(parse(wrong.clone()).is_err(), "{wrong}");
         }
     }

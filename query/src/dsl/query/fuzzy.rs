@@ -30,8 +30,12 @@ impl FuzzyQuery {
         let clause = single::parse("fuzzy", &["value", "term"], fields, &mut |key, option| {
             match key {
                 "fuzziness" => distance = Fuzziness::parse(option)?,
-                "prefix_length" => options.prefix_length = fuzziness::count("prefixLength", option)?,
-                "max_expansions" => options.max_expansions = fuzziness::count("maxExpansions", option)?,
+                "prefix_length" => {
+                    options.prefix_length = fuzziness::count(option, 0, "prefixLength cannot be negative.")?
+                }
+                "max_expansions" => {
+                    options.max_expansions = fuzziness::count(option, 1, "maxExpansions must be positive.")?
+                }
                 "transpositions" => options.transpositions = json::boolean(option)?,
                 "rewrite" => options.rewrite = Rewrite::option(option),
                 _ => return Ok(false),

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Common, Fuzziness, FuzzyOptions, Rewrite, fuzziness, single_field, unsupported};
+use super::fuzziness::count;
+use super::{Common, Fuzziness, FuzzyOptions, Rewrite, single_field, unsupported};
 use crate::dsl::json;
 use crate::dsl::minimum_should_match::MinimumShouldMatch;
 use crate::error::{Error, Result};
@@ -138,7 +139,7 @@ pub(super) fn text_query<'a>(clause: &str, fields: &'a Map<String, Value>) -> Re
     match body {
         Value::Object(options) => {
             for (key, value) in options {
-                if value.is_object() || value.is_array() {
+                if value.is_object() || value.is_array() || value.is_null() && key != "query" {
                     return Err(Error::Parsing(format!(
                         "[{clause}] unknown token [{}] after [{key}]",
                         json::token(value)
@@ -174,24 +175,17 @@ pub(super) fn fuzzy_option(
     value: &Value,
 ) -> Result<bool> {
     match key {
-        "prefix_length" => options.prefix_length = positive(clause, key, value, 0)?,
-        "max_expansions" => options.max_expansions = positive(clause, key, value, 1)?,
+        "prefix_length" => {
+            let refusal = format!("[{clause}] requires prefix length to be non-negative.");
+            options.prefix_length = count(value, 0, &refusal)?;
+        }
+        "max_expansions" => {
+            let refusal = format!("[{clause}] requires maxExpansions to be positive.");
+            options.max_expansions = count(value, 1, &refusal)?;
+        }
         "fuzzy_transpositions" => options.transpositions = json::boolean(value)?,
         "fuzzy_rewrite" => options.rewrite = Rewrite::option(value),
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// Reads a count; what is below `least` is refused as OpenSearch words it.
-pub(super) fn positive(clause: &str, key: &str, value: &Value, least: usize) -> Result<usize> {
-    let name = key.replace('_', " ");
-    let count = fuzziness::count(&name, value);
-    match count {
-        Ok(count) if count >= least => Ok(count),
-        _ => Err(Error::IllegalArgument(match least {
-            0 => format!("[{clause}] requires {name} to be non-negative."),
-            _ => format!("[{clause}] requires {name} to be positive."),
-        })),
-    }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::match_::{positive, text_query};
+use super::fuzziness::count;
+use super::match_::text_query;
 use super::{Common, ZeroTerms, unsupported};
 use crate::dsl::json;
 use crate::error::{Error, Result};
@@ -82,7 +83,9 @@ impl MatchPhrasePrefixQuery {
             match key {
                 "analyzer" => clause.phrase.analyzer = Some(text),
                 "slop" => clause.phrase.slop = slop(value)?,
-                "max_expansions" => clause.max_expansions = positive(CLAUSE, key, value, 0)?,
+                "max_expansions" => {
+                    clause.max_expansions = count(value, 0, "No negative maxExpansions allowed.")?
+                }
                 "zero_terms_query" => clause.phrase.zero_terms = ZeroTerms::parse(&text)?,
                 _ if clause.phrase.common.take(CLAUSE, key, value)? => {}
                 _ => return Err(unsupported(CLAUSE, key)),

@@ -59,8 +59,11 @@ pub(crate) use term::TermQuery;
 pub(crate) use terms::TermsQuery;
 pub(crate) use wildcard::WildcardQuery;
 
-/// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
+/// Most clauses of one `bool`, and about as many leaves of one query, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
+/// Most clauses that are parsed at all. What they may be in one `bool`, and how many leaves there may
+/// be in all, is decided where they meet a mapping, as in OpenSearch.
+const MAX_PARSED: usize = 4 * MAX_CLAUSES;
 /// Deepest nesting of clauses, as `indices.query.max_nested_depth` has it by default.
 pub(crate) const MAX_DEPTH: usize = 20;
 
@@ -222,7 +225,7 @@ impl Parser {
             return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
         };
         self.clauses += 1;
-        if self.clauses > MAX_CLAUSES {
+        if self.clauses > MAX_PARSED {
             return Err(Error::TooManyClauses(MAX_CLAUSES));
         }
         if self.depth >= MAX_DEPTH {

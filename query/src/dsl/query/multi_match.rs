@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::query_string::fuzziness;
 use super::{Common, FieldBoosts, Fuzziness, FuzzyOptions, Operator, Rewrite, ZeroTerms, unsupported};
 use crate::dsl::json;
 use crate::error::{Error, Result};
@@ -151,7 +150,7 @@ impl MultiMatchQuery {
                     .filter(|slop| *slop <= i32::MAX as u32)
                     .ok_or_else(|| Error::IllegalArgument("No negative slop allowed.".to_owned()))?;
             }
-            "fuzziness" => self.fuzziness = Some(fuzziness(value)?),
+            "fuzziness" => self.fuzziness = Some(Fuzziness::parse(value)?),
             "prefix_length" => {
                 self.fuzzy.prefix_length = usize::try_from(json::integer(value)?)
                     .map_err(|_| Error::IllegalArgument("No negative prefix length allowed.".to_owned()))?;

@@ -132,7 +132,7 @@ impl QueryStringQuery {
             "analyze_wildcard" => self.analyze_wildcard = json::boolean(value)?,
             "enable_position_increments" => self.position_increments = json::boolean(value)?,
             "escape" => self.escape = json::boolean(value)?,
-            "fuzziness" => self.fuzziness = fuzziness(value)?,
+            "fuzziness" => self.fuzziness = Fuzziness::parse(value)?,
             "fuzzy_prefix_length" => self.fuzzy.prefix_length = at_least_none(value)?,
             "fuzzy_max_expansions" => self.fuzzy.max_expansions = at_least_none(value)?,
             "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
@@ -165,18 +165,6 @@ pub(crate) fn from_uri(params: &mut Params) -> Result<Option<Query>> {
         clause.operator = Operator::parse(&operator)?;
     }
     Ok(Some(Query::QueryString(Box::new(clause))))
-}
-
-/// Reads a fuzziness; more than two edits are two.
-pub(super) fn fuzziness(value: &Value) -> Result<Fuzziness> {
-    let text = json::text(value).unwrap_or_default();
-    if text.to_uppercase().starts_with("AUTO") {
-        return Fuzziness::parse(value);
-    }
-    match text.trim().parse::<f32>() {
-        Ok(edits) if edits.is_finite() => Ok(Fuzziness::Edits(edits.clamp(0.0, 2.0) as u8)),
-        _ => Err(Error::IllegalArgument(format!("Invalid fuzziness value: {text}"))),
-    }
 }
 
 /// Reads a number of which a negative one stands for none.

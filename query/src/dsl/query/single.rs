@@ -65,6 +65,9 @@ pub(super) fn parse(
         }
         scalar => value = json::text(scalar),
     }
-    let value = value.ok_or_else(|| Error::IllegalArgument("value cannot be null".to_owned()))?;
+    let value = value.ok_or_else(|| {
+        let what = if clause == "fuzzy" { "query value" } else { "value" };
+        Error::IllegalArgument(format!("{what} cannot be null"))
+    })?;
     Ok(Single { field: field.to_owned(), value, common })
 }

@@ -23,7 +23,7 @@ fn unknown_queries_are_refused_with_a_suggestion() {
 fn unknown_options_are_refused_by_each_clause() {
     let cases = [
         json!({"match_all": {"x": 1}}),
-        json!({"match": {"f": {"query": "a", "fuzziness": 1}}}),
+        json!({"match": {"f": {"query": "a", "slop": 1}}}),
         json!({"match": {"f": ["a"]}}),
         json!({"match": {"f": {"query": ["a"]}}}),
         json!({"term": {"f": {"value": 1, "x": 2}}}),
@@ -47,7 +47,7 @@ fn unknown_options_are_refused_by_each_clause() {
     let texts: Vec<String> = cases.into_iter().map(refused).collect();
     insta::assert_snapshot!(texts.join("\n"), @r#"
     parsing_exception: [match_all] unknown field [x]
-    parsing_exception: [match] query does not support [fuzziness]
+    parsing_exception: [match] query does not support [slop]
     parsing_exception: [match] unknown token [START_ARRAY] after [f]
     parsing_exception: [match] unknown token [START_ARRAY] after [query]
     parsing_exception: [term] query does not support [x]
@@ -72,7 +72,7 @@ fn unknown_options_are_refused_by_each_clause() {
 
 #[test]
 fn clauses_and_depth_are_bounded() {
-    let many = vec![json!({"term": {"f": 1}}); 1_024];
+    let many = vec![json!({"term": {"f": 1}}); 4_096];
     assert!(refused(json!({"bool": {"should": many}})).starts_with("too_many_clauses: maxClauseCount"));
     let mut deep = json!({"match_all": {}});
     for _ in 0..30 {

@@ -169,8 +169,7 @@ impl<'a> Resolver<'a> {
         let field = target.field;
         let text = field.field_type.is_text();
         let pattern = Arc::new(pattern.behind(&lead));
-        let constant =
-            !matches!(field.field_type, FieldType::Text | FieldType::Keyword | FieldType::FlatObject);
+        let constant = matches!(field.field_type, FieldType::Wildcard | FieldType::ConstantKeyword);
         let own = if constant { ExpandedScore::Boost } else { ExpandedScore::Own };
         let (keep, score) = match rewrite {
             None | Some(Rewrite::ConstantScore | Rewrite::Unknown(_)) => {
@@ -187,7 +186,10 @@ impl<'a> Resolver<'a> {
                 (Keep::Best((*most).min(MAX_CLAUSES)), score)
             }
         };
-        let boost = if let Weight::Constant(boost) = weight { boost } else { 1.0 };
+        let (boost, score) = match weight {
+            Weight::Constant(boost) => (boost, score),
+            _ => (0.0, ExpandedScore::Boost),
+        };
         let field_name = Arc::clone(&field.path);
         self.expansions.push(Expansion {
             path: field.id,

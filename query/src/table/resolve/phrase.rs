@@ -215,8 +215,9 @@ impl Resolver<'_> {
             if most > MAX_CLAUSES {
                 expansion.keep = Keep::AtMost(MAX_CLAUSES);
             }
-            if let Weight::Constant(boost) = weight {
-                expansion.boost = boost;
+            match weight {
+                Weight::Constant(boost) => expansion.boost = boost,
+                _ => (expansion.boost, expansion.score) = (0.0, ExpandedScore::Boost),
             }
         }
         let constant = field.field_type == FieldType::MatchOnlyText;
