@@ -132,7 +132,7 @@ impl Searcher {
                         shard: snapshot.shard_number(segment),
                         reader: Arc::clone(&segment.reader),
                         inverted: segment.reader.inverted()?,
-                        functions: functions.of(&snapshot, &resolved, segment.index, segment.shard)?,
+                        functions: functions.of(&snapshot, &resolved, segment.index, segment.shard, true)?,
                     };
                     let among: RoaringBitmap = rows.iter().map(|(row, _)| *row).collect();
                     let prepared = prepare(&own.node, &source, Some(&among))?;

@@ -54,6 +54,11 @@ enum Rest {
 }
 
 impl Pattern {
+    /// Returns what terms start with, where nothing else is asked of them.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        matches!(self.rest, Rest::Anything).then_some(self.start.as_str())
+    }
+
     /// Makes the pattern of the terms that start with a text. `folded` takes ASCII letters in either case.
     pub(crate) fn prefix(text: &str, folded: bool) -> Result<Self> {
         if !folded || !text.bytes().any(|byte| byte.is_ascii_alphabetic()) {

@@ -45,10 +45,12 @@ impl Describer<'_> {
             Node::AnyExact { path, values, .. } => self.any_of(*path, values)?,
             Node::RawRange { path, range, .. } => self.range(*path, range)?,
             Node::ColumnRange { column, range, .. } => self.range(*column, range)?,
-            Node::Prefix { path, prefixes, .. } => match prefixes.as_slice() {
-                [only] => format!("{}:{only}*", self.name(*path)?),
-                _ => return None,
-            },
+            Node::Matching { path, pattern, .. } => format!("{}:{}*", self.name(*path)?, pattern.prefix()?),
+            Node::Synonyms { path, terms, .. } => {
+                let name = self.name(*path)?;
+                let terms: Vec<String> = terms.iter().map(|term| format!("{name}:{term}")).collect();
+                format!("Synonym({})", terms.join(" "))
+            }
             Node::Exists { paths, .. } => match paths.as_slice() {
                 [only] => format!("ConstantScore(FieldExistsQuery [field={}])", self.name(*only)?),
                 several => {

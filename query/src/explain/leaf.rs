@@ -16,7 +16,7 @@ impl Leaf {
         let Some(Some(resolved)) = self.resolved.get(row.index) else {
             return Ok(Explanation::missed(format!("{} is no query of this index", self.text), Vec::new()));
         };
-        let functions = self.functions.of(row.snapshot, &self.resolved, row.index, row.shard)?;
+        let functions = self.functions.of(row.snapshot, &self.resolved, row.index, row.shard, true)?;
         let source = Source { functions, ..row.source.clone() };
         let mapping = &row.snapshot.indices[row.index].mapping;
         Explained { source: &source, mapping, row: row.row, text: &self.text }.node(&resolved.node)

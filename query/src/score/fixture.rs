@@ -201,9 +201,6 @@ impl Inverted for Fixture {
     fn exists_count(&self, _path: PathId) -> Result<u32> {
         Ok(self.keywords.len() as u32)
     }
-    fn value_count(&self, _path: PathId) -> Result<u64> {
-        Ok(self.keywords.len() as u64)
-    }
     fn text(&self, _path: PathId) -> Option<&dyn TextReader> {
         Some(self)
     }

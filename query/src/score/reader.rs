@@ -86,8 +86,6 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows that have a path.
     fn exists_count(&self, path: PathId) -> Result<u32>;
-    /// Counts the exact values of a path over all rows, each once a row.
-    fn value_count(&self, path: PathId) -> Result<u64>;
     /// Returns the full-text index of a path.
     fn text(&self, path: PathId) -> Option<&dyn TextReader>;
 }
@@ -228,10 +226,6 @@ impl Inverted for Bundle {
 
     fn exists_count(&self, path: PathId) -> Result<u32> {
         Bundle::exists_count(self, path)
-    }
-
-    fn value_count(&self, path: PathId) -> Result<u64> {
-        Bundle::value_count(self, path)
     }
 
     fn text(&self, path: PathId) -> Option<&dyn TextReader> {

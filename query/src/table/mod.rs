@@ -5,6 +5,7 @@
 //! [`predicate::Predicate`] can read are pushed down whole; [`scan::IndexScanExec`] evaluates them
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
+mod blend;
 pub(crate) mod distance;
 pub(crate) mod keys;
 pub(crate) mod leaf;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use millrace_storage::mapping::{PathId, Scalar};
 
 use super::TableSnapshot;
+use super::blend::blend;
 use super::node::{ExpandedScore, Expansion, Join, Keep, Resolved, StatisticsTerm, TermStatistics};
 use crate::error::{Error, Result, ShardFailure};
 use crate::score::bm25::{Bm25, Statistics, idf};
@@ -168,8 +169,12 @@ impl Lookup<'_> {
         }
         let mut functions = Vec::new();
         if scored {
-            for wanted in &own.statistics {
-                functions.push(Arc::new(self.function(wanted, own, &found)?));
+            let blended = self.blended(own)?;
+            for (at, wanted) in own.statistics.iter().enumerate() {
+                functions.push(Arc::new(match blended.get(&at) {
+                    Some(statistics) => Bm25::new(wanted.boost, *statistics),
+                    None => self.function(wanted, own, &found)?,
+                }));
             }
         }
         let mut expansions = Vec::with_capacity(found.len());
@@ -177,6 +182,36 @@ impl Lookup<'_> {
             expansions.push(self.scored(expansion, terms, scored)?);
         }
         Ok(ShardFunctions { functions, expansions })
+    }
+
+    /// Counts the terms that are one in several fields, by their place among all.
+    fn blended(&self, own: &Resolved) -> Result<BTreeMap<usize, Statistics>> {
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        // Statistics that are joined over shards count as they are, as in OpenSearch.
+        for (at, wanted) in own.statistics.iter().enumerate().filter(|_| !self.global) {
+            if let Some(group) = wanted.blend {
+                groups.entry(group).or_default().push(at);
+            }
+        }
+        let mut blended = BTreeMap::new();
+        for group in groups.into_values() {
+            let mut sums = Vec::with_capacity(group.len());
+            for wanted in group.iter().map(|at| &own.statistics[*at]) {
+                sums.push(match wanted.terms.first() {
+                    Some(StatisticsTerm::Text(term)) => {
+                        self.count(wanted.into(), &Counted::Text(term))?
+                    }
+                    Some(StatisticsTerm::Exact(value)) => {
+                        self.count(wanted.into(), &Counted::Exact(value))?
+                    }
+                    Some(StatisticsTerm::Expanded(_)) | None => Statistics::default(),
+                });
+            }
+            let own_segments = self.snapshot.segments.iter().filter(|segment| segment.shard == self.shard);
+            blend(&mut sums, own_segments.map(|segment| u64::from(segment.reader.rows())).sum());
+            blended.extend(group.into_iter().zip(sums));
+        }
+        Ok(blended)
     }
 
     /// Makes the scores of the terms of an expansion.
@@ -301,6 +336,7 @@ fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn In
         }
         Counted::Exact(value) => {
             sum.docs += u64::from(inverted.exists_count(path)?);
+            // Lucene takes several values for a longer field, though it keeps no lengths here.
             sum.tokens += inverted.exact_total(path)?;
             sum.doc_freq += u64::from(inverted.exact_count(path, value)?);
         }

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::query_string::fuzziness;
 use super::{Common, FieldBoosts, Fuzziness, FuzzyOptions, Operator, Rewrite, ZeroTerms, unsupported};
 use crate::dsl::json;
 use crate::error::{Error, Result};
@@ -151,7 +150,7 @@ impl MultiMatchQuery {
                     .filter(|slop| *slop <= i32::MAX as u32)
                     .ok_or_else(|| Error::IllegalArgument("No negative slop allowed.".to_owned()))?;
             }
-            "fuzziness" => self.fuzziness = Some(fuzziness(value)?),
+            "fuzziness" => self.fuzziness = Some(Fuzziness::parse(value)?),
             "prefix_length" => {
                 self.fuzzy.prefix_length = usize::try_from(json::integer(value)?)
                     .map_err(|_| Error::IllegalArgument("No negative prefix length allowed.".to_owned()))?;
@@ -165,7 +164,7 @@ impl MultiMatchQuery {
                     })?;
             }
             "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
-            "fuzzy_rewrite" => self.fuzzy.rewrite = Rewrite::option(value)?,
+            "fuzzy_rewrite" => self.fuzzy.rewrite = Rewrite::option(value),
             "operator" => self.operator = Operator::parse(&text)?,
             "minimum_should_match" => self.minimum_should_match = json::text(value),
             "tie_breaker" => self.tie_breaker = Some(json::float(value)?),

@@ -5,7 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Query, RegexpQuery, unsupported,
+    Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Query, RegexpQuery, Rewrite,
+    unsupported,
 };
 use crate::dsl::json;
 use crate::error::{Error, Result};
@@ -40,10 +41,10 @@ pub(crate) struct QueryStringQuery {
     pub fuzziness: Fuzziness,
     /// How near terms are found.
     pub fuzzy: FuzzyOptions,
-    /// How the terms of a pattern score; by its name, which is read where the query meets an index.
-    pub rewrite: Option<String>,
-    /// How near terms score; by its name.
-    pub fuzzy_rewrite: Option<String>,
+    /// How the terms of a pattern score.
+    pub rewrite: Option<Rewrite>,
+    /// How near terms would score; it is read only, as in OpenSearch.
+    pub fuzzy_rewrite: Option<Rewrite>,
     /// Whether nothing in the text has a meaning beyond its words.
     pub escape: bool,
     /// How far terms of phrases may be moved where the phrase does not say.
@@ -131,12 +132,12 @@ impl QueryStringQuery {
             "analyze_wildcard" => self.analyze_wildcard = json::boolean(value)?,
             "enable_position_increments" => self.position_increments = json::boolean(value)?,
             "escape" => self.escape = json::boolean(value)?,
-            "fuzziness" => self.fuzziness = fuzziness(value)?,
+            "fuzziness" => self.fuzziness = Fuzziness::parse(value)?,
             "fuzzy_prefix_length" => self.fuzzy.prefix_length = at_least_none(value)?,
             "fuzzy_max_expansions" => self.fuzzy.max_expansions = at_least_none(value)?,
             "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
-            "fuzzy_rewrite" => self.fuzzy_rewrite = text,
-            "rewrite" => self.rewrite = text,
+            "fuzzy_rewrite" => self.fuzzy_rewrite = Rewrite::option(value),
+            "rewrite" => self.rewrite = Rewrite::option(value),
             "phrase_slop" => self.phrase_slop = i32::try_from(json::integer(value)?).unwrap_or(i32::MAX),
             "type" => self.match_type = MatchType::parse(&text.unwrap_or_default())?,
             "tie_breaker" => self.tie_breaker = Some(json::float(value)?),
@@ -164,18 +165,6 @@ pub(crate) fn from_uri(params: &mut Params) -> Result<Option<Query>> {
         clause.operator = Operator::parse(&operator)?;
     }
     Ok(Some(Query::QueryString(Box::new(clause))))
-}
-
-/// Reads a fuzziness; more than two edits are two.
-pub(super) fn fuzziness(value: &Value) -> Result<Fuzziness> {
-    let text = json::text(value).unwrap_or_default();
-    if text.to_uppercase().starts_with("AUTO") {
-        return Fuzziness::parse(value);
-    }
-    match text.trim().parse::<f32>() {
-        Ok(edits) if edits.is_finite() => Ok(Fuzziness::Edits(edits.clamp(0.0, 2.0) as u8)),
-        _ => Err(Error::IllegalArgument(format!("Invalid fuzziness value: {text}"))),
-    }
 }
 
 /// Reads a number of which a negative one stands for none.

@@ -1,10 +1,12 @@
 //! Starts of terms as the query strings ask for them: normalized only, or analyzed.
 
-use millrace_storage::mapping::Field;
 use serde_json::Value;
 
-use super::Resolver;
 use super::boolean::Boolean;
+use super::full_text::any_of;
+use super::phrase::quote_analyzer;
+use super::tokens::Tokens;
+use super::{Resolver, Target};
 use crate::dsl::query::{Normalize, Operator, PrefixQuery, Query, Rewrite};
 use crate::error::Result;
 use crate::table::node::{Node, Weight};
@@ -16,7 +18,7 @@ impl Resolver<'_> {
         name: &str,
         text: &str,
         normalize: Normalize,
-        rewrite: Option<Rewrite>,
+        rewrite: Option<&Rewrite>,
         weight: Weight,
     ) -> Result<Node> {
         let query = PrefixQuery {
@@ -24,39 +26,56 @@ impl Resolver<'_> {
             value: text.to_owned(),
             normalize,
             case_insensitive: false,
-            rewrite,
+            rewrite: rewrite.cloned(),
             common: Default::default(),
         };
         self.clause(Query::Prefix(query), weight)
     }
 
-    /// Spells a text as the terms of a field are spelled, without cutting it.
-    pub(super) fn normalized(&self, _field: &Field, _normalize: &Normalize, text: &str) -> Result<String> {
-        Ok(text.to_lowercase())
+    /// Cuts a text into the terms that are asked of a field; `None` where the field takes it as it is.
+    pub(super) fn tokens(
+        &self,
+        target: &Target<'_>,
+        forced: Option<&str>,
+        quoted: bool,
+        text: &str,
+    ) -> Result<Option<Tokens>> {
+        let analyzers = self.index.mapping.analyzers();
+        let analyzer = match forced {
+            Some(name) => analyzers.get(name),
+            None if quoted && target.field.field_type.is_text() => {
+                analyzers.get(quote_analyzer(target.field))
+            }
+            None => self.search_analyzer(target.field),
+        };
+        analyzer.map(|analyzer| Tokens::of(analyzer, text)).transpose()
     }
 
     /// Terms of an analyzed text, of which the last is a start; `None` where none is left.
     pub(super) fn analyzed_prefix(
         &mut self,
         name: &str,
-        analyzer: &str,
-        text: &str,
+        tokens: &Tokens,
         operator: Operator,
-        rewrite: Option<Rewrite>,
+        rewrite: Option<&Rewrite>,
         weight: Weight,
     ) -> Result<Option<Node>> {
-        let positions = self.terms_by_position(analyzer, text)?;
-        let last = positions.len().wrapping_sub(1);
+        let Some(target) = self.target(name) else { return Ok(Some(Node::None)) };
+        let positions = tokens.by_position();
+        let last = positions.len().saturating_sub(1);
         let mut boolean = Boolean::default();
-        for (at, terms) in positions.iter().enumerate() {
-            let mut same = Vec::with_capacity(terms.len());
-            for term in terms {
-                same.push(match at == last {
-                    true => self.prefix_of(name, term, Normalize::Field, rewrite, weight)?,
-                    false => self.term_of(name, &Value::String(term.clone()), weight)?,
-                });
-            }
-            let node = if same.len() == 1 { same.remove(0) } else { Node::AtLeast(1, same) };
+        for (at, (_, terms)) in positions.iter().enumerate() {
+            let node = match terms.as_slice() {
+                _ if at == last => {
+                    let mut starts = Vec::with_capacity(terms.len());
+                    for term in terms {
+                        starts.push(self.prefix_of(name, term, Normalize::Field, rewrite, weight)?);
+                    }
+                    any_of(starts).unwrap_or(Node::None)
+                }
+                [term] => self.term_of(name, &Value::String(term.clone()), weight)?,
+                _ => self.synonyms(&target, terms, weight)?,
+            };
             match operator {
                 Operator::And => boolean.must.push(node),
                 Operator::Or => boolean.should.push(node),

@@ -116,7 +116,7 @@ impl Resolver<'_> {
     }
 
     /// The analyzer that cuts texts for a field; `None` where they are values as they are.
-    fn search_analyzer(&self, field: &Field) -> Option<&'_ Analyzer> {
+    pub(super) fn search_analyzer(&self, field: &Field) -> Option<&'_ Analyzer> {
         let analyzers = self.index.mapping.analyzers();
         match field.field_type {
             FieldType::Text | FieldType::MatchOnlyText => analyzers.get(&field.search_analyzer),

@@ -1,13 +1,11 @@
 //! `multi_match`, and the texts of query strings: one text in several fields.
 
-use std::sync::Arc;
-
-use millrace_storage::mapping::Field;
 use serde_json::Value;
 
 use super::Resolver;
 use super::boolean::Boolean;
 use super::fields::Fields;
+use super::full_text::zero_terms;
 use crate::dsl::minimum_should_match::MinimumShouldMatch;
 use crate::dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchPhrasePrefixQuery, MatchPhraseQuery,
@@ -98,10 +96,7 @@ impl Resolver<'_> {
             }
         }
         if parts.is_empty() {
-            return Ok(options.zero_terms.map(|zero| match zero {
-                ZeroTerms::None => Node::None,
-                ZeroTerms::All => Node::All(weight),
-            }));
+            return Ok(options.zero_terms.map(|zero| zero_terms(zero, weight)));
         }
         best_of(parts, options.tie_breaker).map(Some)
     }
@@ -118,12 +113,12 @@ impl Resolver<'_> {
             return Ok(None);
         }
         let value = Value::String(text.to_owned());
-        let zero_terms = options.zero_terms.unwrap_or_default();
+        let zero = options.zero_terms.unwrap_or_default();
         let analyzer = options.analyzer.map(str::to_owned);
         let phrase = |query: Value| MatchPhraseQuery {
             analyzer: analyzer.clone(),
             slop: options.slop,
-            zero_terms,
+            zero_terms: zero,
             lenient: options.lenient,
             ..MatchPhraseQuery::new(name, query)
         };
@@ -135,7 +130,7 @@ impl Resolver<'_> {
                     analyzer: analyzer.clone(),
                     fuzziness: options.fuzziness,
                     fuzzy: options.fuzzy.clone(),
-                    zero_terms,
+                    zero_terms: zero,
                     lenient: options.lenient,
                     synonym_phrases: options.synonym_phrases,
                     ..MatchQuery::new(name, value)
@@ -171,43 +166,9 @@ impl Resolver<'_> {
     /// Whether any term of a text is left for a field.
     fn has_terms(&self, name: &str, options: &TextOptions<'_>, text: &str) -> Result<bool> {
         let Some(target) = self.target(name) else { return Ok(true) };
-        if !target.field.field_type.is_text() {
-            return Ok(true);
-        }
         let quoted = matches!(options.match_type, MatchType::Phrase | MatchType::PhrasePrefix);
-        let analyzer = self.text_analyzer(target.field, options.analyzer, quoted);
-        Ok(!self.terms_by_position(&analyzer, text)?.is_empty())
-    }
-
-    /// Names the analyzer of a text for a field.
-    pub(super) fn text_analyzer(&self, field: &Field, forced: Option<&str>, _quoted: bool) -> Arc<str> {
-        forced.map_or_else(|| Arc::clone(&field.search_analyzer), Arc::from)
-    }
-
-    /// Cuts a text into terms, those of one position together.
-    pub(super) fn terms_by_position(&self, analyzer: &str, text: &str) -> Result<Vec<Vec<String>>> {
-        let found = self.index.mapping.analyzers().get(analyzer).ok_or_else(|| Error::QueryShard {
-            reason: format!("analyzer [{analyzer}] not found"),
-            caused_by: None,
-        })?;
-        let mut positions: Vec<Vec<String>> = Vec::new();
-        let (mut last, mut count) = (None, 0);
-        found.analyze(text, &mut |token| {
-            count += 1;
-            // One more than allowed is kept, so that the excess is seen.
-            if count > MAX_CLAUSES + 1 {
-                return;
-            }
-            match positions.last_mut() {
-                Some(terms) if last == Some(token.position) => terms.push(token.text.clone()),
-                _ => positions.push(vec![token.text.clone()]),
-            }
-            last = Some(token.position);
-        });
-        match count > MAX_CLAUSES {
-            true => Err(Error::TooManyClauses(MAX_CLAUSES)),
-            false => Ok(positions),
-        }
+        let tokens = self.tokens(&target, options.analyzer, quoted, text)?;
+        Ok(tokens.is_none_or(|tokens| !tokens.list.is_empty()))
     }
 
     /// Refuses an analyzer that the index does not have.
@@ -253,27 +214,24 @@ impl Resolver<'_> {
         text: &str,
         weight: Weight,
     ) -> Result<Option<Node>> {
-        let text_field = fields.iter().find_map(|(name, _)| {
-            self.target(name).filter(|target| target.field.field_type.is_text()).map(|target| target.field)
-        });
-        let analyzer = match (options.analyzer, text_field) {
-            (Some(forced), _) => Some(Arc::from(forced)),
-            (None, Some(field)) => Some(self.text_analyzer(field, None, false)),
-            (None, None) => None,
+        let target = fields.first().and_then(|(name, _)| self.target(name));
+        let tokens = match &target {
+            Some(target) => self.tokens(target, options.analyzer, false, text)?,
+            None => None,
         };
-        let positions = match analyzer {
-            Some(analyzer) => self.terms_by_position(&analyzer, text)?,
+        let positions = match tokens {
+            Some(tokens) => tokens.by_position().into_iter().map(|(_, terms)| terms).collect(),
             None => vec![vec![text.to_owned()]],
         };
         if positions.is_empty() {
-            return Ok(options.zero_terms.map(|zero| match zero {
-                ZeroTerms::None => Node::None,
-                ZeroTerms::All => Node::All(weight),
-            }));
+            return Ok(options.zero_terms.map(|zero| zero_terms(zero, weight)));
         }
         let single = positions.len() == 1;
         let mut boolean = Boolean::default();
         for terms in positions {
+            if boolean.len() == MAX_CLAUSES {
+                return Err(Error::TooManyClauses(MAX_CLAUSES));
+            }
             let part = self.blended_terms(options, fields, &terms, weight)?;
             if single {
                 return Ok(Some(part));
@@ -300,7 +258,7 @@ impl Resolver<'_> {
             for term in terms {
                 let value = Value::String(term.clone());
                 let node = match self.term_of(name, &value, scaled(weight, *boost)) {
-                    Err(_) if options.lenient => Node::None,
+                    Err(error) if options.lenient && !unforgivable(&error) => Node::None,
                     other => other?,
                 };
                 match &node {
@@ -327,10 +285,9 @@ impl Resolver<'_> {
         if let Some(node) = self.metadata_term(name, &[term], weight) {
             return node;
         }
-        match self.target(name) {
-            Some(target) => self.exact(&target, term, weight),
-            None => Ok(Node::None),
-        }
+        let Some(target) = self.target(name) else { return Ok(Node::None) };
+        self.count_leaf()?;
+        self.exact(&target, term, weight)
     }
 
     /// Lets the terms of these statistics be as frequent as the most frequent of them.
@@ -347,6 +304,11 @@ impl Resolver<'_> {
 /// Reads a `minimum_should_match`.
 pub(super) fn minimum(text: Option<&str>) -> Result<Option<MinimumShouldMatch>> {
     text.map(MinimumShouldMatch::parse).transpose()
+}
+
+/// Whether an error is one of the whole query, which leniency about values does not cover.
+pub(super) fn unforgivable(error: &Error) -> bool {
+    matches!(error, Error::TooManyClauses(_) | Error::TooManyNestedClauses(_))
 }
 
 /// Multiplies the weight of a clause.

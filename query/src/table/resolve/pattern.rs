@@ -212,7 +212,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// Makes a text fit for the terms of a field, but for what leads into a flat_object.
-    fn normalized(&self, target: &Target<'_>, value: &str, normalize: &Normalize) -> Result<String> {
+    pub(super) fn normalized(
+        &self,
+        target: &Target<'_>,
+        value: &str,
+        normalize: &Normalize,
+    ) -> Result<String> {
         let field = target.field;
         let mapping = self.index.mapping;
         match normalize {

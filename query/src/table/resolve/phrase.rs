@@ -264,7 +264,7 @@ impl Resolver<'_> {
 }
 
 /// The analyzer of phrases.
-fn quote_analyzer(field: &Field) -> &str {
+pub(super) fn quote_analyzer(field: &Field) -> &str {
     match field.params.get("search_quote_analyzer").and_then(Value::as_str) {
         Some(name) => name,
         None => &field.search_analyzer,

@@ -123,7 +123,9 @@ impl Resolver<'_> {
         let Some(node) = self.string_leaf(strings, field, leaf, weight)? else { return Ok(Built::Nothing) };
         // The terms of a text in one field are clauses themselves.
         Ok(match (leaf, node) {
-            (Leaf::Word(_) | Leaf::Words(_), Node::AtLeast(1, should)) => {
+            (Leaf::Word(_) | Leaf::Words(_), Node::AtLeast(1, should))
+                if strings.operator() == Operator::Or =>
+            {
                 Built::Clauses(Boolean { should, ..Boolean::default() })
             }
             (Leaf::Word(_) | Leaf::Words(_), Node::And(must)) => {

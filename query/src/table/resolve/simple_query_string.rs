@@ -3,12 +3,12 @@
 use super::Resolver;
 use super::boolean::Boolean;
 use super::fields::Fields;
-use super::multi_match::{TextOptions, best_of, minimum, scaled};
+use super::multi_match::{TextOptions, best_of, minimum, scaled, unforgivable};
 use crate::dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, Query, SimpleQueryStringQuery,
 };
 use crate::dsl::query_string::simple::{Branch, Item, parse};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::node::{Node, Weight};
 
 /// A clause's options, read for an index.
@@ -116,7 +116,9 @@ impl Resolver<'_> {
                 let node = self.text(&row.text(MatchType::MostFields, 0), &row.fields, text, weight)?;
                 // The terms of a text in one field are clauses themselves.
                 return Ok(node.map(|node| match node {
-                    Node::AtLeast(1, should) => Sofar::Clauses(Boolean { should, ..Boolean::default() }),
+                    Node::AtLeast(1, should) if row.query.operator == Operator::Or => {
+                        Sofar::Clauses(Boolean { should, ..Boolean::default() })
+                    }
                     Node::And(must) => Sofar::Clauses(Boolean { must, ..Boolean::default() }),
                     node => Sofar::One(node),
                 }));
@@ -145,11 +147,13 @@ impl Resolver<'_> {
     }
 
     fn row_prefix(&mut self, row: &Row<'_>, name: &str, text: &str, weight: Weight) -> Result<Option<Node>> {
-        let field = self.target(name).map(|target| target.field).filter(|field| field.field_type.is_text());
-        match field {
-            Some(field) if row.query.analyze_wildcard => {
-                let analyzer = self.text_analyzer(field, row.query.analyzer.as_deref(), false);
-                self.analyzed_prefix(name, &analyzer, text, row.query.operator, None, weight)
+        let text_field = self.target(name).filter(|target| target.field.field_type.is_text());
+        match text_field {
+            Some(target) if row.query.analyze_wildcard => {
+                match self.tokens(&target, row.query.analyzer.as_deref(), false, text)? {
+                    Some(tokens) => self.analyzed_prefix(name, &tokens, row.query.operator, None, weight),
+                    None => Ok(None),
+                }
             }
             _ => self.prefix_of(name, text, row.normalize(self, name), None, weight).map(Some),
         }
@@ -166,7 +170,7 @@ impl Resolver<'_> {
         for (name, boost) in &row.fields {
             match condition(self, name, scaled(weight, *boost)) {
                 Ok(part) => parts.extend(part),
-                Err(error @ Error::TooManyClauses(_)) => return Err(error),
+                Err(error) if unforgivable(&error) => return Err(error),
                 Err(_) if row.lenient => parts.push(Node::None),
                 Err(error) => return Err(error),
             }

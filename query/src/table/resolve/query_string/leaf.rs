@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::dsl::json;
 use crate::dsl::query::{
     Bound, ExistsQuery, FieldBoosts, Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator,
-    Query, QueryStringQuery, RangeQuery, RegexpFlags, RegexpQuery, Rewrite, WildcardQuery,
+    Query, QueryStringQuery, RangeQuery, RegexpFlags, RegexpQuery, WildcardQuery,
 };
 use crate::dsl::query_string::number;
 use crate::dsl::query_string::syntax::Leaf;
 use crate::error::{Error, Result};
 use crate::table::node::{Node, Weight};
 use crate::table::resolve::fields::Fields;
-use crate::table::resolve::multi_match::{TextOptions, best_of, scaled};
+use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
 use crate::table::resolve::{Resolver, setting};
 use crate::table::values;
 
@@ -29,7 +29,6 @@ pub(super) struct Strings<'q> {
     default: Option<String>,
     lenient: bool,
     tie_breaker: f32,
-    rewrite: Option<Rewrite>,
 }
 
 impl<'q> Strings<'q> {
@@ -65,11 +64,9 @@ impl<'q> Strings<'q> {
         };
         resolver.known_analyzer(CLAUSE, "analyzer", query.analyzer.as_deref())?;
         resolver.known_analyzer(CLAUSE, "quote_analyzer", query.quote_analyzer.as_deref())?;
-        let rewrite = |name: &Option<String>| {
-            name.as_ref().map(|name| Rewrite::parse(&Value::String(name.clone()))).transpose()
-        };
+        resolver.rewrite_known(query.rewrite.as_ref())?;
         // Near terms score in one way, whatever is said; a wrong name is refused all the same.
-        rewrite(&query.fuzzy_rewrite)?;
+        resolver.rewrite_known(query.fuzzy_rewrite.as_ref())?;
         query.time_zone.as_deref().map(values::known_zone).transpose()?;
         let settings = &resolver.index.meta.settings;
         let lenient = settings.get("index.query_string.lenient").and_then(json::text);
@@ -79,7 +76,6 @@ impl<'q> Strings<'q> {
             default: default.clone(),
             lenient: query.lenient.unwrap_or(all || lenient.as_deref() == Some("true")),
             tie_breaker: query.tie_breaker.unwrap_or(query.match_type.tie_breaker()),
-            rewrite: rewrite(&query.rewrite)?,
         };
         Ok((strings, default))
     }
@@ -255,7 +251,7 @@ impl Resolver<'_> {
             }
             match condition(self, name, scaled(weight, *boost)) {
                 Ok(part) => parts.extend(part),
-                Err(error @ Error::TooManyClauses(_)) => return Err(error),
+                Err(error) if unforgivable(&error) => return Err(error),
                 Err(_) if strings.lenient => parts.push(Node::None),
                 Err(error) => return Err(error),
             }
@@ -300,7 +296,7 @@ impl Resolver<'_> {
         let Some(Bound { value: Value::String(text), included }) = bound else { return Ok(bound) };
         let text = match self.target(name) {
             Some(target) if target.field.field_type.is_text() => {
-                self.normalized(target.field, &strings.normalize(), &text)?
+                self.normalized(&target, &text, &strings.normalize())?
             }
             _ => text,
         };
@@ -319,7 +315,7 @@ impl Resolver<'_> {
         let target = self.target(name).map(|target| target.field);
         let text = target.is_some_and(|field| field.field_type.is_text());
         let normalize = if text { strings.normalize() } else { Normalize::Field };
-        let rewrite = strings.rewrite;
+        let rewrite = strings.query.rewrite.clone();
         let query = match leaf {
             Leaf::Wildcard(pattern) => {
                 let (value, case_insensitive) = (pattern.clone(), false);
@@ -384,20 +380,28 @@ impl Resolver<'_> {
         weight: Weight,
     ) -> Result<Option<Node>> {
         let Some(target) = self.target(name) else {
-            return self.prefix_of(name, text, Normalize::Field, strings.rewrite, weight).map(Some);
+            return self
+                .prefix_of(name, text, Normalize::Field, strings.query.rewrite.as_ref(), weight)
+                .map(Some);
         };
         let field = target.field;
         if matches!(field.field_type, FieldType::GeoPoint | FieldType::Binary) {
             return Ok(Some(Node::None));
         }
         if !field.field_type.is_text() {
-            return self.prefix_of(name, text, Normalize::Field, strings.rewrite, weight).map(Some);
+            return self
+                .prefix_of(name, text, Normalize::Field, strings.query.rewrite.as_ref(), weight)
+                .map(Some);
         }
         if !strings.query.analyze_wildcard {
-            return self.prefix_of(name, text, strings.normalize(), strings.rewrite, weight).map(Some);
+            return self
+                .prefix_of(name, text, strings.normalize(), strings.query.rewrite.as_ref(), weight)
+                .map(Some);
         }
-        let analyzer = self.text_analyzer(field, strings.query.analyzer.as_deref(), false);
-        self.analyzed_prefix(name, &analyzer, text, strings.query.operator, strings.rewrite, weight)
+        let Some(tokens) = self.tokens(&target, strings.query.analyzer.as_deref(), false, text)? else {
+            return Ok(None);
+        };
+        self.analyzed_prefix(name, &tokens, strings.query.operator, strings.query.rewrite.as_ref(), weight)
     }
 
     fn short_enough(&self, expression: &str) -> Result<()> {
