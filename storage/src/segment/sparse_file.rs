@@ -101,16 +101,21 @@ impl Stored {
         let Decoded { levels, starts, values } = read.map_err(|e| reading(&file.name(), e))?;
         let most = descriptor.max_def_level();
         let mut present = Vec::with_capacity(values.len());
-        let mut row = 0u32;
-        for (at, level) in levels.iter().enumerate() {
-            if at > 0 && starts.get(at).is_none_or(|start| *start == 0) {
-                row += 1;
+        let mut found = 0;
+        if list {
+            for (level, start) in levels.iter().zip(&starts) {
+                found += usize::from(*start == 0);
+                if *level == most {
+                    // The first level starts the first row.
+                    present.push(found.saturating_sub(1) as u32);
+                }
             }
-            if *level == most {
-                present.push(row);
-            }
+        } else {
+            found = levels.len();
+            let with_value = levels.iter().enumerate().filter(|(_, level)| **level == most);
+            present.extend(with_value.map(|(row, _)| row as u32));
         }
-        if present.len() != values.len() || (!levels.is_empty() && row as usize + 1 != rows) {
+        if present.len() != values.len() || found != rows {
             return Err(Error::Corrupt {
                 file: file.name(),
                 offset: 0,
