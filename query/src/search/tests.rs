@@ -39,7 +39,7 @@ impl SegmentReader for Gate {
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> millrace_storage::Result<RoaringBitmap> {
-        self.segment.range_rows(column, range, among)
+        SegmentReader::range_rows(self.segment.as_ref(), column, range, among)
     }
     fn id_rows(&self, ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
         self.segment.id_rows(ids)

@@ -141,7 +141,7 @@ impl SearchService {
             }
         };
         let skipped = match u64::from(snapshot.shards) > request.pre_filtered {
-            true => skipped(&snapshot, query, started_ms),
+            true => skipped(&snapshot, query, started_ms, &searcher.compute).await?,
             false => 0,
         };
         let answer = Answer {

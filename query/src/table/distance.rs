@@ -91,6 +91,6 @@ mod tests {
         let far = |lat: f64| arc(1.0, 1.0, quantized(lat, 180.0), quantized(1.0, 360.0));
         close(far(2.0), 111_195.075_799_138_39);
         close(far(5.0), 444_780.318_419_685_2);
-        close(plane(1.0, 1.0, quantized(4.0, 180.0), quantized(1.0, 360.0)), 333_585.24);
+        close(plane(1.0, 1.0, quantized(4.0, 180.0), quantized(1.0, 360.0)), 333_585.235_992_78);
     }
 }
