@@ -254,13 +254,7 @@ mod tests {
             matched_queries: vec!["q".into()],
             explanation: None,
         };
-        Answer {
-            took_ms: 1,
-            total: Some((1, false)),
-            max_score: Some(1.0),
-            hits: vec![hit],
-            ..Answer::of(1)
-        }
+        Answer { took_ms: 1, total: Some((1, false)), max_score: Some(1.0), hits: vec![hit], ..Answer::of(1) }
     }
 
     #[test]

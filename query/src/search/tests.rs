@@ -108,8 +108,12 @@ async fn a_search_that_nobody_waits_for_stops() {
         }),
         deleted: Arc::default(),
     });
-    let snapshot =
-        Arc::new(TableSnapshot { indices: vec![index()], segments: segments.collect(), shards: 1, listed: None });
+    let snapshot = Arc::new(TableSnapshot {
+        indices: vec![index()],
+        segments: segments.collect(),
+        shards: 1,
+        listed: None,
+    });
     let compute = Compute::single();
     let searcher = Searcher { planner: Planner::new(1, 1 << 20).unwrap(), compute: compute.clone() };
     let search = tokio::spawn(async move {

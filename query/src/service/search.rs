@@ -37,17 +37,13 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome> {
         let opened = self.open(principal, expression, "_search", params, body)?;
-        let request =
-            SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
+        let request = SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
         self.answer(principal, expression, &request, opened.now_ms).await.map(Outcome::raw)
     }
 
     /// Returns how long the contexts of searches may be kept alive.
     pub(super) fn lives(&self) -> Lives {
-        Lives {
-            scroll: self.longest_life(Kind::Scroll),
-            point_in_time: self.longest_life(Kind::PointInTime),
-        }
+        Lives { scroll: self.longest_life(Kind::Scroll), point_in_time: self.longest_life(Kind::PointInTime) }
     }
 
     /// Runs a search and renders its answer.
@@ -104,8 +100,7 @@ impl SearchService {
         if body.explain {
             let explained = Explainer::new(query, &snapshot, request.global_statistics, started_ms)?;
             let explained = Arc::new(explained).explain(&found.rows.addresses, &searcher.compute).await?;
-            for ((hit, mut explanation), address) in
-                hits.iter_mut().zip(explained).zip(&found.rows.addresses)
+            for ((hit, mut explanation), address) in hits.iter_mut().zip(explained).zip(&found.rows.addresses)
             {
                 if !body.rescore.is_empty() {
                     explanation = searcher
@@ -113,9 +108,8 @@ impl SearchService {
                         .await?;
                 }
                 let shard = snapshot.shard_of(*address);
-                let shard = shard.map_or_else(String::new, |(index, shard)| {
-                    format!("[{}][{shard}]", index.meta.name)
-                });
+                let shard = shard
+                    .map_or_else(String::new, |(index, shard)| format!("[{}][{shard}]", index.meta.name));
                 hit.explanation = Some((explanation.to_json(), shard));
             }
         }

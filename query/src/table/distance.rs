@@ -31,9 +31,9 @@ impl<'a> Points<'a> {
     pub(crate) fn new(values: &'a StructArray) -> Result<Self> {
         let axis = |name: &str| {
             let array = values.column_by_name(name).and_then(|array| array.as_primitive_opt::<Float64Type>());
-            array.map(|array| array.values().as_ref()).ok_or_else(|| {
-                Error::Execution(format!("a column of points has no number [{name}]"))
-            })
+            array
+                .map(|array| array.values().as_ref())
+                .ok_or_else(|| Error::Execution(format!("a column of points has no number [{name}]")))
         };
         Ok(Self { lat: axis("lat")?, lon: axis("lon")? })
     }
