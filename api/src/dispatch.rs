@@ -88,7 +88,10 @@ impl Service {
         let request = Request { principal, method: parts.method, path, params, body: bytes };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
             || request.path.last().is_some_and(|segment| {
-                matches!(segment.as_str(), "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "query")
+                matches!(
+                    segment.as_str(),
+                    "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "query"
+                )
             });
         let task = tokio::spawn(handle(self.api.clone(), request, uri, held));
         let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };

@@ -261,9 +261,7 @@ mod tests {
         ] {
             assert_eq!(of(path).as_deref(), Some(expected), "{path}");
         }
-        for path in
-            ["/_foo", "/_foo/bar", "/a/_foo", "/a/_foo/1", "/a/t/1/_foo", "/a/b/c/d/e"]
-        {
+        for path in ["/_foo", "/_foo/bar", "/a/_foo", "/a/_foo/1", "/a/t/1/_foo", "/a/b/c/d/e"] {
             assert_eq!(of(path), None, "{path}");
         }
     }

@@ -35,7 +35,8 @@ impl ShardFailure {
         let mut reason = Map::new();
         reason.insert("type".into(), json!(self.error_type));
         reason.insert("reason".into(), json!(self.reason));
-        if !self.index.is_empty() {
+        // Only errors of a query against a mapping name the index themselves.
+        if !self.index.is_empty() && self.error_type == "query_shard_exception" {
             reason.insert("index".into(), json!(self.index));
             reason.insert("index_uuid".into(), json!(self.index_uuid));
         }

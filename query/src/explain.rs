@@ -125,7 +125,10 @@ enum Shape {
         explicit: bool,
     },
     /// One score, the product of the boosts down to here.
-    Constant { inner: Box<Clause>, score: f32 },
+    Constant {
+        inner: Box<Clause>,
+        score: f32,
+    },
     Leaf(Box<Leaf>),
 }
 

@@ -10,16 +10,18 @@ mod render;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
+use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
 
 use self::key::{distance_key, field_key, key_value};
 pub(crate) use self::render::number;
-use self::render::{DateFormat, render_key};
+use self::render::render_key;
 use crate::dsl::json::integer;
 use crate::dsl::sort::{SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::score::collect::{Address, Cursor};
 use crate::table::keys::Key;
+use crate::table::values::{REFORMATTED, reformatted};
 use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 
 /// What one sort key compares.
@@ -77,7 +79,8 @@ impl Order {
                 SortBy::Score => Part::Score,
                 SortBy::Doc => Part::Doc,
                 SortBy::Field(field) => {
-                    let format = field.format.as_deref().map(DateFormat::parse).transpose()?;
+                    let format = field.format.as_deref().map(DateFormat::parse).transpose();
+                    let format = format.map_err(Error::IllegalArgument)?;
                     let number = order.keys.len();
                     let key = field_key(field, key.descending, number, snapshot, now_ms, &mut failed)?;
                     order.keys.push(key);
@@ -252,12 +255,21 @@ impl Order {
                     let number = number.ok_or_else(bad)?;
                     PointValue::Doc(Address { segment: (number >> 32) as u32, row: number as u32 })
                 }
-                Part::Key(number, _) => {
+                Part::Key(number, format) => {
+                    let key = &self.keys[*number];
                     let mut fields =
                         snapshot.indices.iter().filter_map(|i| Some((&i.mapping, i.mapping.field(name)?)));
-                    let key = &self.keys[*number];
-                    let value = key_value(key, fields.next(), value, now_ms).ok_or_else(bad)?;
-                    PointValue::Key(value)
+                    let field = fields.next();
+                    let value = match (field, format) {
+                        (Some((_, field)), Some(format)) if value.is_string() => {
+                            let mapping = reformatted(field, format.as_str()).map_err(|_| bad())?;
+                            let mapping = std::sync::Arc::new(mapping);
+                            let field = mapping.field(REFORMATTED).ok_or_else(bad)?;
+                            key_value(key, Some((&mapping, field)), value, now_ms)
+                        }
+                        _ => key_value(key, field, value, now_ms),
+                    };
+                    PointValue::Key(value.ok_or_else(bad)?)
                 }
             });
         }
@@ -295,7 +307,7 @@ impl Order {
                     Part::Key(number, format) => {
                         let key = &self.keys[*number];
                         let source = key.sources.get(index).and_then(Option::as_ref);
-                        render_key(key, source, *format, &keys[*number], at)
+                        render_key(key, source, format.as_ref(), &keys[*number], at)
                     }
                 })
                 .collect(),

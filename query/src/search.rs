@@ -412,16 +412,14 @@ pub(crate) fn window(body: &SearchBody, snapshot: &TableSnapshot, scroll: bool) 
             )));
         }
         if window > limit {
-            return refuse(Error::IllegalArgument(
-                match scroll {
-                    true => format!(
-                        "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
-                    ),
-                    false => format!(
-                        "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{window}]. See the scroll api for a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index level setting."
-                    ),
-                },
-            ));
+            return refuse(Error::IllegalArgument(match scroll {
+                true => format!(
+                    "Batch size is too large, size must be less than or equal to: [{limit}] but was [{window}]. Scroll batch sizes cost as much memory as result windows so they are controlled by the [index.max_result_window] index level setting."
+                ),
+                false => format!(
+                    "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{window}]. See the scroll api for a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index level setting."
+                ),
+            }));
         }
     }
     Ok((from, size))

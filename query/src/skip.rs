@@ -1,20 +1,32 @@
-//! Which shards cannot have a match, by what is known of their values without reading them.
+//! Which shards cannot have a match, by the bounds of their values.
+//!
+//! Bounds of stored segments are known without reading them. What is still in memory has none, but is
+//! small, so that its values are looked at. Blocks; runs on compute threads.
+
+use std::sync::Arc;
 
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, ValueRange};
 
+use crate::compute::Compute;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
+use crate::error::Result;
 use crate::table::node::Node;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::{TableSegment, TableSnapshot};
 
 /// Counts the shards that cannot have a match; one is always left to answer.
-pub(crate) fn skipped(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> u32 {
-    let without = without_match(snapshot, query, now_ms);
+pub(crate) async fn skipped(
+    snapshot: &Arc<TableSnapshot>,
+    query: &Query,
+    now_ms: i64,
+    compute: &Compute,
+) -> Result<u32> {
+    let without = without_match(snapshot, query, now_ms, compute).await?;
     let count = without.iter().filter(|none| **none).count() as u32;
-    count.min(snapshot.shards.saturating_sub(1))
+    Ok(count.min(snapshot.shards.saturating_sub(1)))
 }
 
 /// Whether no shard of an index, by its place in the snapshot, can have a match.
@@ -25,7 +37,17 @@ pub(crate) fn index_has_none(without: &[bool], snapshot: &TableSnapshot, place: 
 }
 
 /// Tells for each shard whether it cannot have a match.
-pub(crate) fn without_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<bool> {
+pub(crate) async fn without_match(
+    snapshot: &Arc<TableSnapshot>,
+    query: &Query,
+    now_ms: i64,
+    compute: &Compute,
+) -> Result<Vec<bool>> {
+    let (snapshot, query) = (Arc::clone(snapshot), query.clone());
+    compute.run(move || Ok(cannot_match(&snapshot, &query, now_ms))).await
+}
+
+fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<bool> {
     let mut without = vec![false; snapshot.shards as usize];
     let Some(predicate) = Predicate::from_expr(&lower::lower_filter(query)) else { return without };
     let nodes: Vec<Option<Node>> = snapshot
@@ -72,6 +94,10 @@ fn can_match(node: &Node, segment: Option<&TableSegment>) -> bool {
 fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange) -> bool {
     match (segment.reader.bounds(column).values, range) {
         (NumberBounds::Empty, _) => false,
+        // What cannot be looked at may match.
+        (NumberBounds::Unknown, range) => {
+            segment.reader.range_rows(column, range, None).map_or(true, |rows| !rows.is_empty())
+        }
         (NumberBounds::I64(least, greatest), ValueRange::I64(from, to)) => *from <= greatest && least <= *to,
         (NumberBounds::U64(least, greatest), ValueRange::U64(from, to)) => *from <= greatest && least <= *to,
         (NumberBounds::F64(least, greatest), ValueRange::F64(from, to)) => *from <= greatest && least <= *to,

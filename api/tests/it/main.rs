@@ -8,6 +8,7 @@ mod bad_input;
 mod bulk;
 mod documents;
 mod protocol;
+mod searches;
 mod server;
 mod support;
 mod writes;

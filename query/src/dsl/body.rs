@@ -184,7 +184,7 @@ fn unknown_key(key: &str, value: &Value) -> Error {
 /// Checks `from`.
 pub(crate) fn from(value: i64) -> Result<usize> {
     usize::try_from(value)
-        .map_err(|_| Error::IllegalArgument(format!("[from] parameter cannot be negative but was [{value}]")))
+        .map_err(|_| Error::IllegalArgument(format!("[from] parameter cannot be negative, found [{value}]")))
 }
 
 /// Checks `size`.
@@ -323,8 +323,7 @@ impl PointInTime {
                 _ => return Err(Error::unknown_member("pit", key)),
             }
         }
-        let id =
-            id.ok_or_else(|| Error::IllegalArgument("point int time id is not provided".to_owned()))?;
+        let id = id.ok_or_else(|| Error::IllegalArgument("point int time id is not provided".to_owned()))?;
         Ok(Self { id, keep_alive })
     }
 }

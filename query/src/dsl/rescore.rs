@@ -122,8 +122,7 @@ impl Rescore {
                 _ => return Err(Error::unknown_member("query", key)),
             }
         }
-        let query =
-            query.ok_or_else(|| Error::IllegalArgument("rescore_query cannot be null".to_owned()))?;
+        let query = query.ok_or_else(|| Error::IllegalArgument("rescore_query cannot be null".to_owned()))?;
         Ok(Self { window, query, query_weight, rescore_query_weight, mode })
     }
 }
@@ -142,7 +141,8 @@ mod tests {
 
     #[test]
     fn rescorers_come_alone_or_in_a_list() {
-        let one = json!({"window_size": 5, "query": {"rescore_query": {"match_all": {}}, "score_mode": "Max"}});
+        let one =
+            json!({"window_size": 5, "query": {"rescore_query": {"match_all": {}}, "score_mode": "Max"}});
         let parsed = parse(&one).unwrap();
         assert_eq!((parsed[0].window, parsed[0].mode, parsed[0].query_weight), (5, ScoreMode::Max, 1.0));
         assert_eq!(parse(&json!([one, one])).unwrap().len(), 2);

@@ -5,8 +5,8 @@ mod geo_distance;
 use serde_json::Value;
 
 use super::json;
-pub(crate) use geo_distance::GeoDistanceSort;
 use crate::error::{Error, Result};
+pub(crate) use geo_distance::GeoDistanceSort;
 
 /// Most sort keys of one request.
 const MAX_KEYS: usize = 64;

@@ -137,10 +137,9 @@ impl Describer<'_> {
                 both(&shown_float(*from), &shown_float(*to)),
                 both(&sortable(&field.field_type, *from), &sortable(&field.field_type, *to)),
             ),
-            ValueRange::Ip(from, to) => (
-                both(&shown_address(*from), &shown_address(*to)),
-                both(&shown_bytes(from), &shown_bytes(to)),
-            ),
+            ValueRange::Ip(from, to) => {
+                (both(&shown_address(*from), &shown_address(*to)), both(&shown_bytes(from), &shown_bytes(to)))
+            }
             ValueRange::Str(from, to) => {
                 let open = |bound: &Option<(String, bool)>| match bound {
                     None => ("*".to_owned(), true),
@@ -201,8 +200,7 @@ fn shown_bytes(bytes: &[u8]) -> String {
 
 /// An id as Lucene's index has it: digits in nibbles, else the text behind a marker.
 fn encoded_id(id: &str) -> String {
-    let digits: Option<Vec<u8>> =
-        id.bytes().map(|byte| byte.is_ascii_digit().then(|| byte - b'0')).collect();
+    let digits: Option<Vec<u8>> = id.bytes().map(|byte| byte.is_ascii_digit().then(|| byte - b'0')).collect();
     let bytes = match digits.filter(|digits| !digits.is_empty()) {
         Some(digits) => std::iter::once(0xfe)
             .chain(digits.chunks(2).map(|pair| (pair[0] << 4) | pair.get(1).copied().unwrap_or(0x0f)))

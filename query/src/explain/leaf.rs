@@ -115,13 +115,7 @@ impl Explained<'_> {
     }
 
     /// Explains a score by BM25; `length` is absent where norms are not kept.
-    fn weighed(
-        &self,
-        name: &str,
-        function: &Bm25,
-        freq: u32,
-        length: Option<u32>,
-    ) -> Explanation {
+    fn weighed(&self, name: &str, function: &Bm25, freq: u32, length: Option<u32>) -> Explanation {
         let number = |value: f32, text: &str| Explanation::found(value, text, Vec::new());
         let count = |value: u64, text: &str| Explanation {
             matched: true,
@@ -157,7 +151,7 @@ impl Explained<'_> {
                     count(statistics.docs, "N, total number of documents with field"),
                 ],
             ),
-            Explanation::found(score / function.max_score(), formula, tf),
+            Explanation::found(function.frequency_part(freq, length.unwrap_or(1)), formula, tf),
         ];
         let inner = format!("score(freq={:?}), computed as boost * idf * tf from:", freq as f32);
         Explanation::found(
@@ -174,8 +168,5 @@ fn no_term() -> Explanation {
 
 /// Whether a node is a term with a score of its own.
 fn is_term(node: &Node) -> bool {
-    matches!(
-        node,
-        Node::Text { weight: Weight::Bm25(_), .. } | Node::Exact { weight: Weight::Bm25(_), .. }
-    )
+    matches!(node, Node::Text { weight: Weight::Bm25(_), .. } | Node::Exact { weight: Weight::Bm25(_), .. })
 }

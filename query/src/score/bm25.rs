@@ -81,11 +81,19 @@ impl Bm25 {
 
     /// Scores a phrase, whose frequency may be a fraction.
     pub(crate) fn score_of(&self, freq: f32, length: u32) -> f32 {
-        let inverse = match self.inverse.get(length as usize) {
+        self.weight - self.weight / (1.0 + freq * self.inverse_of(length))
+    }
+
+    /// Returns the part of a score that the frequency and the length decide, below 1.
+    pub(crate) fn frequency_part(&self, freq: u32, length: u32) -> f32 {
+        1.0 - 1.0 / (1.0 + freq as f32 * self.inverse_of(length))
+    }
+
+    fn inverse_of(&self, length: u32) -> f32 {
+        match self.inverse.get(length as usize) {
             Some(inverse) => *inverse,
             None => inverse(length as f32, self.average_length),
-        };
-        self.weight - self.weight / (1.0 + freq * inverse)
+        }
     }
 
     /// Scores a term of a field without frequencies and norms: each occurs once, in a length of one.

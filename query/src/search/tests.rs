@@ -39,7 +39,7 @@ impl SegmentReader for Gate {
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> millrace_storage::Result<RoaringBitmap> {
-        self.segment.range_rows(column, range, among)
+        SegmentReader::range_rows(self.segment.as_ref(), column, range, among)
     }
     fn id_rows(&self, ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
         self.segment.id_rows(ids)
@@ -108,8 +108,12 @@ async fn a_search_that_nobody_waits_for_stops() {
         }),
         deleted: Arc::default(),
     });
-    let snapshot =
-        Arc::new(TableSnapshot { indices: vec![index()], segments: segments.collect(), shards: 1, listed: None });
+    let snapshot = Arc::new(TableSnapshot {
+        indices: vec![index()],
+        segments: segments.collect(),
+        shards: 1,
+        listed: None,
+    });
     let compute = Compute::single();
     let searcher = Searcher { planner: Planner::new(1, 1 << 20).unwrap(), compute: compute.clone() };
     let search = tokio::spawn(async move {

@@ -70,9 +70,8 @@ impl SearchService {
         let compute = &self.searcher()?.compute;
         let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
         let explained = explainer.explain(&[address], compute).await?;
-        let explained = explained
-            .first()
-            .ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
+        let explained =
+            explained.first().ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
         answer.insert("matched".into(), json!(explained.matched));
         answer.insert("explanation".into(), explained.to_json());
         if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {

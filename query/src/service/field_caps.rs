@@ -80,7 +80,13 @@ impl SearchService {
             }
         }
         let snapshot = self.pin(principal, expression, &scope).await?;
-        let without = filter.map(|filter| without_match(&snapshot, &filter, opened.now_ms));
+        let without = match &filter {
+            None => None,
+            Some(filter) => {
+                let compute = &self.searcher()?.compute;
+                Some(without_match(&snapshot, filter, opened.now_ms, compute).await?)
+            }
+        };
         let mut places: Vec<usize> = (0..snapshot.indices.len())
             .filter(|at| without.as_ref().is_none_or(|without| !index_has_none(without, &snapshot, *at)))
             .collect();

@@ -1,6 +1,5 @@
 //! Points in time: snapshots that several searches share.
 
-
 use millrace_storage::Principal;
 use serde_json::{Value, json};
 
@@ -59,9 +58,9 @@ impl SearchService {
         let opened = self.open(principal, "", "_search/point_in_time/_all", params, None)?;
         opened.params.finish()?;
         let listed = self.points_in_time.list(principal);
-        let listed = listed.iter().map(|one| {
-            json!({"pit_id": one.id, "creation_time": one.created_ms, "keep_alive": one.keep_alive_ms})
-        });
+        let listed = listed.iter().map(
+            |one| json!({"pit_id": one.id, "creation_time": one.created_ms, "keep_alive": one.keep_alive_ms}),
+        );
         Ok(Outcome::json(200, json!({"pits": listed.collect::<Vec<_>>()})))
     }
 

@@ -39,17 +39,13 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome> {
         let opened = self.open(principal, expression, "_search", params, body)?;
-        let request =
-            SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
+        let request = SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
         self.answer(principal, expression, request, opened.now_ms).await.map(Outcome::raw)
     }
 
     /// Returns how long the contexts of searches may be kept alive.
     pub(super) fn lives(&self) -> Lives {
-        Lives {
-            scroll: self.longest_life(Kind::Scroll),
-            point_in_time: self.longest_life(Kind::PointInTime),
-        }
+        Lives { scroll: self.longest_life(Kind::Scroll), point_in_time: self.longest_life(Kind::PointInTime) }
     }
 
     /// Runs a search and renders its answer.
@@ -121,8 +117,7 @@ impl SearchService {
         if body.explain {
             let explained = Explainer::new(query, &snapshot, request.global_statistics, started_ms)?;
             let explained = Arc::new(explained).explain(&found.rows.addresses, &searcher.compute).await?;
-            for ((hit, mut explanation), address) in
-                hits.iter_mut().zip(explained).zip(&found.rows.addresses)
+            for ((hit, mut explanation), address) in hits.iter_mut().zip(explained).zip(&found.rows.addresses)
             {
                 if !body.rescore.is_empty() {
                     explanation = searcher
@@ -130,9 +125,8 @@ impl SearchService {
                         .await?;
                 }
                 let shard = snapshot.shard_of(*address);
-                let shard = shard.map_or_else(String::new, |(index, shard)| {
-                    format!("[{}][{shard}]", index.meta.name)
-                });
+                let shard = shard
+                    .map_or_else(String::new, |(index, shard)| format!("[{}][{shard}]", index.meta.name));
                 hit.explanation = Some((explanation.to_json(), shard));
             }
         }
@@ -158,7 +152,7 @@ impl SearchService {
             }
         };
         let skipped = match u64::from(snapshot.shards) > request.pre_filtered {
-            true => skipped(&snapshot, query, started_ms),
+            true => skipped(&snapshot, query, started_ms, &searcher.compute).await?,
             false => 0,
         };
         let answer = Answer {

@@ -47,7 +47,8 @@ impl SearchService {
             let alone = Arc::new(only_index(&snapshot, place));
             let index = &snapshot.indices[place];
             let explainer = Explainer::new(&query, &alone, false, opened.now_ms);
-            let shards = if all_shards { index.shards.as_slice() } else { &index.shards[..index.shards.len().min(1)] };
+            let shards =
+                if all_shards { index.shards.as_slice() } else { &index.shards[..index.shards.len().min(1)] };
             for shard in shards {
                 asked += 1;
                 let mut own = Map::new();
@@ -119,9 +120,9 @@ fn exception(error_type: &str) -> String {
         .split('_')
         .map(|word| {
             let mut letters = word.chars();
-            letters.next().map_or_else(String::new, |first| {
-                first.to_uppercase().chain(letters).collect::<String>()
-            })
+            letters
+                .next()
+                .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect::<String>())
         })
         .collect()
 }

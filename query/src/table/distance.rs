@@ -31,9 +31,9 @@ impl<'a> Points<'a> {
     pub(crate) fn new(values: &'a StructArray) -> Result<Self> {
         let axis = |name: &str| {
             let array = values.column_by_name(name).and_then(|array| array.as_primitive_opt::<Float64Type>());
-            array.map(|array| array.values().as_ref()).ok_or_else(|| {
-                Error::Execution(format!("a column of points has no number [{name}]"))
-            })
+            array
+                .map(|array| array.values().as_ref())
+                .ok_or_else(|| Error::Execution(format!("a column of points has no number [{name}]")))
         };
         Ok(Self { lat: axis("lat")?, lon: axis("lon")? })
     }
@@ -91,6 +91,6 @@ mod tests {
         let far = |lat: f64| arc(1.0, 1.0, quantized(lat, 180.0), quantized(1.0, 360.0));
         close(far(2.0), 111_195.075_799_138_39);
         close(far(5.0), 444_780.318_419_685_2);
-        close(plane(1.0, 1.0, quantized(4.0, 180.0), quantized(1.0, 360.0)), 333_585.24);
+        close(plane(1.0, 1.0, quantized(4.0, 180.0), quantized(1.0, 360.0)), 333_585.235_992_78);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) mod resolve;
 pub(crate) mod scan;
 pub(crate) mod statistics;
 pub(crate) mod top_k;
-mod values;
+pub(crate) mod values;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -168,7 +168,7 @@ pub(crate) fn date_range(
         None => (mapping, field),
         Some(mapping) => {
             let field = mapping
-                .field("date")
+                .field(REFORMATTED)
                 .ok_or_else(|| Error::Execution("a mapping of one date field lost it".to_owned()))?;
             (mapping, field)
         }
@@ -222,9 +222,12 @@ fn date_value(
     }
 }
 
+/// Name of the field of [`reformatted`].
+pub(crate) const REFORMATTED: &str = "date";
+
 /// Makes a mapping with one date field of the given format.
-fn reformatted(field: &Field, format: &str) -> Result<Mapping> {
-    let body = json!({"properties": {"date": {"type": field.type_name(), "format": format}}});
+pub(crate) fn reformatted(field: &Field, format: &str) -> Result<Mapping> {
+    let body = json!({"properties": {REFORMATTED: {"type": field.type_name(), "format": format}}});
     Ok(Mapping::parse(&body, &serde_json::Map::new())?)
 }
 

@@ -85,7 +85,10 @@ async fn scores_are_given_again_and_weighed_by_index() {
 
     let body = json!({"indices_boost": [{"oth*": 5.0}, {"other": 0.5}]});
     let answer = store.search("logs,other", &[], body).await.unwrap();
-    assert_eq!((&answer["hits"]["hits"][0]["_index"], score(&answer, 0), score(&answer, 1)), (&json!("other"), 5.0, 1.0));
+    assert_eq!(
+        (&answer["hits"]["hits"][0]["_index"], score(&answer, 0), score(&answer, 1)),
+        (&json!("other"), 5.0, 1.0)
+    );
 }
 
 #[tokio::test]
@@ -138,7 +141,8 @@ async fn points_in_time_outlive_what_happens_to_the_index() {
     let opened = open(&[("keep_alive", "1m")]).await.unwrap();
     let id = opened["pit_id"].clone();
     store.write("logs", vec![("1".into(), None), ("2".into(), None)]).await;
-    let indices = store.engine.resolve("logs", &millrace_storage::metadata::IndicesOptions::open_only()).unwrap();
+    let indices =
+        store.engine.resolve("logs", &millrace_storage::metadata::IndicesOptions::open_only()).unwrap();
     store.engine.flush(&indices).await.unwrap();
     store.engine.force_merge(&indices, 1).await.unwrap();
 
@@ -187,7 +191,10 @@ async fn queries_are_validated_and_shown_as_lucene_shows_them() {
         ),
         (json!({"terms": {"host": ["b", "a"]}}), "host:(a b)"),
         (json!({"match": {"message": "disk full"}}), "message:disk message:full"),
-        (json!({"match": {"message": {"query": "disk full", "operator": "and"}}}), "+message:disk +message:full"),
+        (
+            json!({"match": {"message": {"query": "disk full", "operator": "and"}}}),
+            "+message:disk +message:full",
+        ),
         (
             json!({"match": {"message": {"query": "a b c", "minimum_should_match": 2}}}),
             "(message:a message:b message:c)~2",
@@ -215,9 +222,17 @@ async fn queries_are_validated_and_shown_as_lucene_shows_them() {
     let answer = validate(json!({"term": {"status": "abc"}})).await;
     assert_eq!(answer["valid"], false);
     let error = answer["explanations"][0]["error"].as_str().unwrap();
-    assert!(error.ends_with("NumberFormatException[For input string: \"abc\"];; For input string: \"abc\""), "{error}");
+    assert!(
+        error.ends_with("NumberFormatException[For input string: \"abc\"];; For input string: \"abc\""),
+        "{error}"
+    );
     let answer = validate(json!({"boool": {}})).await;
-    assert!(answer["error"].as_str().unwrap().starts_with("ParsingException[unknown query [boool] did you mean [bool]?]"));
+    assert!(
+        answer["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("ParsingException[unknown query [boool] did you mean [bool]?]")
+    );
 }
 
 #[tokio::test]
@@ -234,7 +249,8 @@ async fn scores_are_explained_by_their_parts() {
     }});
     let found = store.search("logs", &[], json!({"query": query, "explain": true})).await.unwrap();
     for hit in found["hits"]["hits"].as_array().unwrap() {
-        let (explained, score) = (hit["_explanation"]["value"].as_f64().unwrap(), hit["_score"].as_f64().unwrap());
+        let (explained, score) =
+            (hit["_explanation"]["value"].as_f64().unwrap(), hit["_score"].as_f64().unwrap());
         assert!((explained - score).abs() < 1e-6, "{hit}");
         assert_eq!(hit["_shard"], "[logs][0]");
     }
@@ -242,7 +258,10 @@ async fn scores_are_explained_by_their_parts() {
     assert_eq!(explained["matched"], true);
     let details = &explained["explanation"]["details"];
     assert_eq!(details[0]["description"], "sum of:");
-    assert_eq!(details[0]["details"][0]["description"], "weight(message:disk in 3) [PerFieldSimilarity], result of:");
+    assert_eq!(
+        details[0]["details"][0]["description"],
+        "weight(message:disk in 3) [PerFieldSimilarity], result of:"
+    );
     assert_eq!(
         details[0]["details"][0]["details"][0]["description"],
         "score(freq=2.0), computed as boost * idf * tf from:"
@@ -298,15 +317,25 @@ async fn sorts_take_points_small_numbers_and_all_places_of_the_missing() {
         (far("min"), json!([["1", 0.0], ["2", 111.195], ["4", 222.39], ["3", "Infinity"]])),
         (far("max"), json!([["1", 0.0], ["4", 222.39], ["2", 333.585], ["3", "Infinity"]])),
         (far("avg"), json!([["1", 0.0], ["2", 222.39], ["4", 222.39], ["3", "Infinity"]])),
-        (json!({"nope": {"unmapped_type": "integer"}}), json!([["1", 2147483647], ["2", 2147483647], ["3", 2147483647], ["4", 2147483647]])),
+        (
+            json!({"nope": {"unmapped_type": "integer"}}),
+            json!([["1", 2147483647], ["2", 2147483647], ["3", 2147483647], ["4", 2147483647]]),
+        ),
         (json!({"host": {"missing": "aa"}}), json!([["1", "a"], ["4", "a"], ["3", "aa"], ["2", "b"]])),
-        (json!({"day": {"order": "desc", "format": "yyyy/MM/dd"}}), json!([["4", "2024/01/04"], ["3", "2024/01/03"], ["2", "2024/01/02"], ["1", "2024/01/01"]])),
+        (
+            json!({"day": {"order": "desc", "format": "yyyy/MM/dd"}}),
+            json!([["4", "2024/01/04"], ["3", "2024/01/03"], ["2", "2024/01/02"], ["1", "2024/01/01"]]),
+        ),
     ] {
         let answer = store.search("logs", &[], json!({"sort": [sort]})).await.unwrap();
-        for (hit, expected) in answer["hits"]["hits"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+        for (hit, expected) in
+            answer["hits"]["hits"].as_array().unwrap().iter().zip(expected.as_array().unwrap())
+        {
             assert_eq!(hit["_id"], expected[0], "{sort}");
             match (hit["sort"][0].as_f64(), expected[1].as_f64()) {
-                (Some(actual), Some(expected)) => assert!((actual - expected).abs() < 0.01, "{sort}: {actual}"),
+                (Some(actual), Some(expected)) => {
+                    assert!((actual - expected).abs() < 0.01, "{sort}: {actual}")
+                }
                 _ => assert_eq!(hit["sort"][0], expected[1], "{sort}"),
             }
         }

@@ -59,9 +59,11 @@ impl GeoDistanceSort {
                     sort.coerce = match text.to_ascii_lowercase().as_str() {
                         "coerce" => true,
                         "strict" | "ignore_malformed" => false,
-                        _ => return Err(Error::IllegalArgument(format!(
-                            "operator needs to be either STRICT, COERCE, or IGNORE_MALFORMED, but not [{text}]"
-                        ))),
+                        _ => {
+                            return Err(Error::IllegalArgument(format!(
+                                "operator needs to be either STRICT, COERCE, or IGNORE_MALFORMED, but not [{text}]"
+                            )));
+                        }
                     };
                 }
                 "nested" | "nested_path" | "nested_filter" => {
@@ -75,9 +77,7 @@ impl GeoDistanceSort {
             }
         }
         if sort.origins.is_empty() {
-            return Err(Error::IllegalArgument(
-                "Geo distance sorting needs at least one point.".to_owned(),
-            ));
+            return Err(Error::IllegalArgument("Geo distance sorting needs at least one point.".to_owned()));
         }
         Ok(SortKey { by: SortBy::Distance(sort), descending })
     }
@@ -141,7 +141,8 @@ mod tests {
             (json!(["1,2", {"lat": 1, "lon": 2}]), 2),
             (json!({"lat": 1, "lon": 2}), 1),
         ] {
-            let keys = parse(&json!({"_geo_distance": {"at": points, "unit": "km", "order": "desc"}})).unwrap();
+            let keys =
+                parse(&json!({"_geo_distance": {"at": points, "unit": "km", "order": "desc"}})).unwrap();
             let SortBy::Distance(sort) = &keys[0].by else { panic!("no distance") };
             assert_eq!((sort.origins.len(), sort.unit, keys[0].descending), (count, 1_000.0, true));
         }

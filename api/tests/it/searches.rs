@@ -1,0 +1,115 @@
+//! Endpoints of searches as clients send them: lines, typed paths, methods.
+
+use serde_json::{Value, json};
+
+use crate::support::{Node, Step, play};
+
+async fn documents() -> Node {
+    let node = Node::insecure().await;
+    for (id, tag) in [("1", "a"), ("2", "b"), ("3", "a")] {
+        let body = json!({"tag": tag, "n": id.parse::<u32>().unwrap()}).to_string();
+        node.ask(&format!("PUT /docs/_doc/{id}?refresh=true"), &body, 201).await;
+    }
+    node
+}
+
+#[tokio::test]
+async fn several_searches_come_line_by_line() {
+    let node = documents().await;
+    let lines = "{\"index\":\"docs\"}\n{\"query\":{\"term\":{\"tag.keyword\":\"a\"}}}\n\n{\"size\":1}\n{\"index\":\"gone\"}\n{}\n";
+    let headers = [("content-type", "application/x-ndjson")];
+    let answer = node.send("POST /docs/_msearch?rest_total_hits_as_int=true", &headers, lines).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = answer.json();
+    assert_eq!(answer["responses"][0]["hits"]["total"], 2);
+    assert_eq!(answer["responses"][1]["hits"]["hits"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["responses"][2]["status"], 404);
+    for (lines, reason) in [
+        ("{}\n{}", "The msearch request must be terminated by a newline [\n]"),
+        ("", "request body or source parameter is required"),
+        ("{}\n", "Validation Failed: 1: no requests added;"),
+        ("{\"foo\":1}\n{}\n", "key [foo] is not supported in the metadata section"),
+    ] {
+        let answer = node.send("POST /_msearch", &headers, lines).await;
+        assert_eq!((answer.status, &answer.json()["error"]["reason"]), (400, &json!(reason)));
+    }
+}
+
+#[tokio::test]
+async fn paths_lead_to_every_endpoint_of_searches() {
+    let node = documents().await;
+    let opened = node.ask("POST /docs/_search/point_in_time?keep_alive=1m", "", 200).await;
+    let pit = json!({"pit": {"id": opened["pit_id"]}, "size": 0});
+    let everything = json!({"query": {"match_all": {}}});
+    play(
+        &node,
+        vec![
+            Step::new("POST /_search", pit.clone(), 200, &[("/hits/total/value", json!(3))]),
+            Step::new("POST /docs/_search", pit.clone(), 400, &[]),
+            Step::new(
+                "GET /_search/point_in_time/_all",
+                Value::Null,
+                200,
+                &[("/pits/0/keep_alive", json!(60_000))],
+            ),
+            Step::new("GET /_search/point_in_time", Value::Null, 405, &[]),
+            Step::new(
+                "DELETE /_search/point_in_time/_all",
+                Value::Null,
+                200,
+                &[("/pits/0/successful", json!(true))],
+            ),
+            Step::new("POST /_search", pit, 404, &[]),
+            Step::new("GET /docs/_explain/1", everything.clone(), 200, &[("/explanation/value", json!(1.0))]),
+            Step::new(
+                "POST /docs/t/9/_explain",
+                everything.clone(),
+                404,
+                &[("/matched", json!(false)), ("/_type", json!("t"))],
+            ),
+            Step::new(
+                "GET /docs/_explain/1",
+                Value::Null,
+                400,
+                &[("/error/type", json!("action_request_validation_exception"))],
+            ),
+            Step::new("GET /docs*/_explain/1", everything.clone(), 404, &[]),
+            Step::new(
+                "GET /docs/_validate/query?explain=true",
+                everything,
+                200,
+                &[("/explanations/0/explanation", json!("*:*"))],
+            ),
+            Step::new(
+                "GET /_validate/query",
+                json!({"query": {"boool": {}}}),
+                200,
+                &[("/valid", json!(false))],
+            ),
+            Step::new("GET /nope*/_validate/query", Value::Null, 404, &[]),
+            Step::new(
+                "GET /docs/_field_caps?fields=n",
+                Value::Null,
+                200,
+                &[("/fields/n/long/aggregatable", json!(true))],
+            ),
+            Step::new("GET /docs/_count?min_score=2", Value::Null, 200, &[("/count", json!(0))]),
+            Step::new(
+                "GET /docs/_search?preference=_nope",
+                Value::Null,
+                400,
+                &[("/error/reason", json!("no Preference for [_nope]"))],
+            ),
+            Step::new(
+                "GET /docs/_search?from=-1",
+                Value::Null,
+                400,
+                &[("/error/reason", json!("[from] parameter cannot be negative, found [-1]"))],
+            ),
+        ],
+    )
+    .await;
+    let unreadable = node.ask("GET /docs/_validate/query?explain=true", "{\"query", 200).await;
+    assert_eq!(unreadable["valid"], false);
+    assert!(unreadable["error"].as_str().unwrap().starts_with("ParsingException[Failed to parse]"));
+}
