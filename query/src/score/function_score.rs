@@ -437,7 +437,7 @@ impl Scorer for FunctionScore<'_> {
         let factor = self.factor_bound().min(f64::from(self.combination.max_boost));
         let score = f64::from(self.base.max_score());
         let bound = match self.combination.boost_mode {
-            BoostMode::Multiply if score == 0.0 => 0.0,
+            BoostMode::Multiply if score == 0.0 || factor == 0.0 => 0.0,
             BoostMode::Multiply => score * factor,
             BoostMode::Replace => factor,
             BoostMode::Sum | BoostMode::Avg => score + factor,
