@@ -30,6 +30,9 @@ pub(crate) async fn read(engine: &Engine, principal: &Principal, query: &mut Que
         return Ok(());
     }
     for (lookup, values) in &mut lookups {
+        if lookup.id.is_empty() {
+            return Err(Error::Validation("id is missing".to_owned()));
+        }
         let routing = lookup.routing.as_deref();
         let found = engine.get(principal, &lookup.index, &lookup.id, routing, true).await?;
         if let Some(found) = found {

@@ -33,7 +33,10 @@ impl Scorer for Boosting<'_> {
         if self.negative.seek(doc) == doc { score * self.factors.1 } else { score }
     }
     fn max_score(&self) -> f32 {
-        self.positive.max_score() * self.factors.0 * self.factors.1.max(1.0)
+        match self.factors.0 == 0.0 {
+            true => 0.0,
+            false => self.positive.max_score() * self.factors.0 * self.factors.1.max(1.0),
+        }
     }
     fn cost(&self) -> u64 {
         self.positive.cost()

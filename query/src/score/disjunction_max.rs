@@ -30,7 +30,11 @@ impl Joined {
     }
 
     fn total(&self, tie_breaker: f32) -> f32 {
-        (f64::from(self.best) + self.others * f64::from(tie_breaker)) as f32
+        // Bounds may be infinite, and no share of that is nothing.
+        match tie_breaker == 0.0 {
+            true => self.best,
+            false => (f64::from(self.best) + self.others * f64::from(tie_breaker)) as f32,
+        }
     }
 }
 

@@ -352,6 +352,9 @@ impl<'a> FunctionScore<'a> {
         let mut weights = 0.0_f64;
         for function in &mut self.functions {
             let Some(value) = function.at(row)? else { continue };
+            if value.is_nan() {
+                return Ok(value);
+            }
             weights += f64::from(function.weight.unwrap_or(1.0));
             joined = Some(match (joined, mode) {
                 (None, ScoreMode::First) => return Ok(value),
@@ -383,8 +386,10 @@ impl<'a> FunctionScore<'a> {
 
 /// Joins a score and the result of the functions.
 fn combine(combination: &Combination, score: f32, factor: f64, row: u32) -> Result<f32> {
+    let invalid = factor.is_nan();
     let (score, factor) = (f64::from(score), factor.min(f64::from(combination.max_boost)));
     let combined = match combination.boost_mode {
+        _ if invalid => f64::NAN,
         BoostMode::Multiply => score * factor,
         BoostMode::Replace => factor,
         BoostMode::Sum => score + factor,
@@ -393,9 +398,11 @@ fn combine(combination: &Combination, score: f32, factor: f64, row: u32) -> Resu
         BoostMode::Max => score.max(factor),
     } as f32;
     if combined < 0.0 || combined.is_nan() {
-        return Err(Error::IllegalArgument(format!(
-            "function score query returned an invalid score: {combined:?} for doc: {row}"
-        )));
+        return Err(Error::Exception {
+            kind: "exception",
+            status: 500,
+            reason: format!("function score query returned an invalid score: {combined:?} for doc: {row}"),
+        });
     }
     Ok(combined)
 }
@@ -430,7 +437,7 @@ impl Scorer for FunctionScore<'_> {
         let factor = self.factor_bound().min(f64::from(self.combination.max_boost));
         let score = f64::from(self.base.max_score());
         let bound = match self.combination.boost_mode {
-            BoostMode::Multiply if score == 0.0 => 0.0,
+            BoostMode::Multiply if score == 0.0 || factor == 0.0 => 0.0,
             BoostMode::Multiply => score * factor,
             BoostMode::Replace => factor,
             BoostMode::Sum | BoostMode::Avg => score + factor,

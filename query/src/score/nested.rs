@@ -396,3 +396,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

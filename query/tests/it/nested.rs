@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::fixture::Store;
 
 type Documents = BTreeMap<String, Value>;
+type Check = Box<dyn Fn(&Value) -> bool>;
 
 const NAMES: &[&str] = &["a", "b", "c"];
 
@@ -65,7 +66,7 @@ fn objects(value: &Value) -> Vec<&Value> {
 }
 
 /// A clause over an element, and what it says of one.
-fn element_clause(rng: &mut StdRng) -> (Value, Box<dyn Fn(&Value) -> bool>) {
+fn element_clause(rng: &mut StdRng) -> (Value, Check) {
     let name = NAMES[rng.random_range(0..NAMES.len())];
     let least = rng.random_range(0..5);
     match rng.random_range(0..5) {
