@@ -266,7 +266,8 @@ fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn In
         }
         Counted::Exact(value) => {
             sum.docs += u64::from(inverted.exists_count(path)?);
-            sum.tokens += inverted.exact_total(path)?;
+            // Lucene takes several values for a longer field, though it keeps no lengths here.
+            sum.tokens += inverted.value_count(path)?;
             sum.doc_freq += u64::from(inverted.exact_count(path, value)?);
         }
     }

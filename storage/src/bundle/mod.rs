@@ -30,6 +30,7 @@ mod directory;
 mod exact;
 mod fields;
 mod file;
+mod impacts;
 mod interner;
 mod merge;
 mod norms;
@@ -45,6 +46,7 @@ mod tests;
 
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
+pub use impacts::Impact;
 pub use merge::{RowMap, merge};
 pub use postings::Record;
 pub use reader::Bundle;
