@@ -157,6 +157,7 @@ impl Pattern {
     }
 
     /// Whether a term belongs to it.
+    #[cfg(test)]
     pub(crate) fn matches(&self, term: &str) -> bool {
         let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };
         let mut state = Automaton::start(&self);

@@ -82,13 +82,6 @@ impl Nfa {
         Ok(whole)
     }
 
-    /// Matches the part or the empty string.
-    pub(super) fn optional(&mut self, part: Part) -> Result<Part, TooLarge> {
-        let whole = self.union(&[part])?;
-        self.empty[whole.start as usize].push(whole.end);
-        Ok(whole)
-    }
-
     /// Matches the part any number of times.
     pub(super) fn repeat(&mut self, part: Part) -> Result<Part, TooLarge> {
         let hub = self.empty_string()?;

@@ -101,6 +101,18 @@ impl Bm25 {
         self.score(1, 1)
     }
 
+    /// Returns what no score exceeds in a run of rows of which the one that scores best for an average
+    /// length of `average` has this frequency and length.
+    ///
+    /// With `r = tf / (k1 · (1 − b + b · dl/avg))` a score is `w − w / (1 + r)`, and for another
+    /// average `avg'` no `r` grows by more than `max(1, avg'/avg)`.
+    pub(crate) fn bound(&self, freq: u32, length: u32, average: f32) -> f32 {
+        let best = freq as f32 * inverse(length as f32, average.max(f32::MIN_POSITIVE));
+        let ratio = best * (self.average_length / average.max(f32::MIN_POSITIVE)).max(1.0);
+        // A little more, for what rounding may add.
+        ((self.weight - self.weight / (1.0 + ratio)) * 1.000_01).min(self.weight)
+    }
+
     /// Returns what no score exceeds.
     pub(crate) fn max_score(&self) -> f32 {
         self.weight

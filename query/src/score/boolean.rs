@@ -9,13 +9,16 @@ use super::{BoxScorer, END, Scorer};
 pub(crate) struct Conjunction<'a> {
     parts: Vec<BoxScorer<'a>>,
     doc: u32,
+    /// What scores must exceed, and the last row for which that was found possible.
+    bar: f32,
+    window: Option<u32>,
 }
 
 impl<'a> Conjunction<'a> {
     /// Starts at the first common row. There is at least one part.
     pub(crate) fn new(mut parts: Vec<BoxScorer<'a>>) -> Self {
         parts.sort_by_key(|part| part.cost());
-        let mut conjunction = Self { parts, doc: END };
+        let mut conjunction = Self { parts, doc: END, bar: f32::NEG_INFINITY, window: None };
         let first = conjunction.parts.first().map_or(END, |lead| lead.doc());
         conjunction.settle(first);
         conjunction
@@ -23,6 +26,14 @@ impl<'a> Conjunction<'a> {
 
     fn settle(&mut self, mut candidate: u32) -> u32 {
         'candidate: while candidate != END {
+            if self.bar > 0.0 && self.window.is_none_or(|last| candidate > last) {
+                let (bound, last) = self.bound(candidate);
+                self.window = Some(last);
+                if bound <= self.bar {
+                    candidate = if last == END { END } else { self.parts[0].seek(last + 1) };
+                    continue;
+                }
+            }
             for at in 0..self.parts.len() {
                 let doc = self.parts[at].seek(candidate);
                 if doc != candidate {
@@ -60,6 +71,21 @@ impl Scorer for Conjunction<'_> {
     }
     fn max_score(&self) -> f32 {
         self.parts.iter().map(|part| f64::from(part.max_score())).sum::<f64>() as f32
+    }
+    fn bound(&mut self, target: u32) -> (f32, u32) {
+        let (mut sum, mut last) = (0.0, END);
+        for part in &mut self.parts {
+            let (bound, end) = part.bound(target);
+            sum += f64::from(bound);
+            last = last.min(end);
+        }
+        ((sum * 1.000_001) as f32, last)
+    }
+    fn raise_bar(&mut self, bar: f32) {
+        if bar > self.bar {
+            self.bar = bar;
+            self.window = None;
+        }
     }
     fn cost(&self) -> u64 {
         self.parts.first().map_or(0, |lead| lead.cost())
@@ -245,6 +271,12 @@ impl Scorer for Exclusion<'_> {
     }
     fn max_score(&self) -> f32 {
         self.base.max_score()
+    }
+    fn bound(&mut self, target: u32) -> (f32, u32) {
+        self.base.bound(target)
+    }
+    fn raise_bar(&mut self, bar: f32) {
+        self.base.raise_bar(bar);
     }
     fn cost(&self) -> u64 {
         self.base.cost()

@@ -9,12 +9,16 @@ use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
 use super::function_score::{Applied, FunctionScore};
 use super::leaves::{Everything, Nothing, RowSet, SynonymScorer, TermScore, TermScorer};
+use super::max_score::MaxScore;
 use super::nested;
 use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
 use super::{BoxScorer, END};
 use crate::error::Result;
+
+/// Most parts of a disjunction that are ranked by how much each can add.
+pub(super) const MAX_RANKED: usize = 24;
 
 /// Opens a scorer over a segment of `rows` rows.
 pub(crate) fn scorer<'a>(
@@ -38,7 +42,7 @@ pub(crate) fn scorer<'a>(
                     TermScore::Bm25 { function, norms: text.has_norms().then_some(text) }
                 }
             };
-            Box::new(TermScorer::new(postings, score))
+            Box::new(TermScorer::of_term(postings, score, term))
         }
         Prepared::Synonyms { path, terms, score } => {
             let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
@@ -143,6 +147,7 @@ fn disjunction<'a>(
         count if count < required => Box::new(Nothing),
         0 => Box::new(Nothing),
         1 => scorers.remove(0),
+        count if required <= 1 && count <= MAX_RANKED => Box::new(MaxScore::new(scorers)),
         _ => Box::new(Disjunction::new(scorers, required)),
     })
 }

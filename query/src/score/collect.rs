@@ -191,6 +191,14 @@ impl Top {
         self.by_score && self.heap.peek().is_some_and(|worst| max_score > worst.score)
     }
 
+    /// The score that a row must exceed to enter, once there are enough rows.
+    fn bar(&self) -> Option<f32> {
+        if !self.by_score || self.limit == 0 || self.heap.len() < self.limit {
+            return None;
+        }
+        self.heap.peek().map(|worst| worst.score)
+    }
+
     fn offer(&mut self, found: Found) {
         if let Some(cursor) = &self.cursor
             && !cursor.passes(found.score, found.address)
@@ -258,6 +266,7 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
     let mut doc = if counting || pass.budget.is_some() { scorer.doc() } else { scorer.seek(start) };
     let has_deleted = !pass.deleted.is_empty();
     let (mut counted, mut visited) = (0, 0);
+    let mut bar = f32::NEG_INFINITY;
     while doc != END {
         if visited % BLOCK == 0 {
             sum += counted;
@@ -271,6 +280,14 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
         let collecting = top.open_for(max_score);
         if !collecting && !counting && pass.budget.is_none() {
             break;
+        }
+        if !counting
+            && pass.budget.is_none()
+            && let Some(least) = top.bar()
+            && least > bar
+        {
+            bar = least;
+            scorer.raise_bar(least);
         }
         if !(has_deleted && pass.deleted.contains(doc)) {
             if let Some(budget) = pass.budget

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
+use millrace_storage::bundle::Impact;
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
@@ -174,9 +175,6 @@ impl Inverted for Fixture {
         let Scalar::Str(value) = value else { return Ok(0) };
         Ok(self.keyword_rows(|keyword| keyword == value).len() as u32)
     }
-    fn exact_total(&self, path: PathId) -> Result<u64> {
-        self.exists_count(path).map(u64::from)
-    }
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD
     }
@@ -201,6 +199,9 @@ impl Inverted for Fixture {
     fn exists_count(&self, _path: PathId) -> Result<u32> {
         Ok(self.keywords.len() as u32)
     }
+    fn value_count(&self, _path: PathId) -> Result<u64> {
+        Ok(self.keywords.len() as u64)
+    }
     fn text(&self, _path: PathId) -> Option<&dyn TextReader> {
         Some(self)
     }
@@ -224,6 +225,31 @@ impl TextReader for Fixture {
             }
         }
         Ok((!rows.is_empty()).then(|| Box::new(List(rows, 0, positions)) as Box<dyn Postings>))
+    }
+    /// Runs of two rows, described for twice the average length.
+    fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {
+        let average = self.impact_average();
+        let mut runs: Vec<Vec<(u32, u32, u32)>> = Vec::new();
+        for (row, tokens) in self.texts.iter().enumerate() {
+            let freq = tokens.iter().filter(|token| *token == term).count() as u32;
+            if freq > 0 {
+                if runs.last().is_none_or(|run| run.len() == 2) {
+                    runs.push(Vec::new());
+                }
+                runs.last_mut().unwrap().push((row as u32, tokens.len() as u32, freq));
+            }
+        }
+        let ratio = |run: &(u32, u32, u32)| run.2 as f32 / (0.25 + 0.75 * run.1 as f32 / average);
+        let impact = |run: &Vec<(u32, u32, u32)>| {
+            let best = run.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))).unwrap();
+            Impact { last: run.last().unwrap().0, length: best.1, freq: best.2 }
+        };
+        let mut impacts: Vec<Impact> = runs.iter().map(impact).collect();
+        impacts.push(Impact { last: u32::MAX, length: 0, freq: u32::MAX });
+        Ok(Some(impacts))
+    }
+    fn impact_average(&self) -> f32 {
+        2.0 * TextReader::tokens(self) as f32 / TextReader::docs(self) as f32
     }
     fn count(&self, term: &str) -> Result<u32> {
         Ok(self.texts.iter().filter(|tokens| tokens.iter().any(|token| token == term)).count() as u32)

@@ -4,6 +4,7 @@ use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;
 use tantivy::postings::Postings;
 
+use super::blocks::Blocks;
 use super::bm25::Bm25;
 use super::reader::TextReader;
 use super::union::PostingsUnion;
@@ -152,12 +153,52 @@ impl TermScore<'_> {
 pub(crate) struct TermScorer<'a> {
     postings: Box<dyn Postings>,
     score: TermScore<'a>,
+    /// The term, where its runs may be known.
+    term: Option<&'a str>,
+    blocks: Option<Blocks>,
+    bar: f32,
 }
 
 impl<'a> TermScorer<'a> {
     /// Starts at the first row.
     pub(crate) fn new(postings: Box<dyn Postings>, score: TermScore<'a>) -> Self {
-        Self { postings, score }
+        Self { postings, score, term: None, blocks: None, bar: f32::NEG_INFINITY }
+    }
+
+    /// Starts at the first row of a term of a text field.
+    pub(crate) fn of_term(postings: Box<dyn Postings>, score: TermScore<'a>, term: &'a str) -> Self {
+        Self { term: Some(term), ..Self::new(postings, score) }
+    }
+
+    fn blocks(&mut self) -> Option<&mut Blocks> {
+        if let Some(term) = self.term.take()
+            && let TermScore::Bm25 { function, norms: Some(text) } = &self.score
+        {
+            self.blocks = Blocks::open(*text, term, function);
+        }
+        self.blocks.as_mut()
+    }
+
+    /// Leaves out the runs that cannot score above the bar.
+    fn above_bar(&mut self) -> u32 {
+        let bar = self.bar;
+        loop {
+            let doc = self.postings.doc();
+            let Some(blocks) = self.blocks.as_mut() else { return doc };
+            if doc == END {
+                return doc;
+            }
+            match blocks.next_above(doc, bar) {
+                END => {
+                    // Behind the last row; nothing is decoded on the way.
+                    self.postings.seek(END);
+                }
+                next if next > doc => {
+                    self.postings.seek(next);
+                }
+                _ => return doc,
+            }
+        }
     }
 }
 
@@ -166,11 +207,25 @@ impl Scorer for TermScorer<'_> {
         self.postings.doc()
     }
     fn advance(&mut self) -> u32 {
-        self.postings.advance()
+        let doc = self.postings.advance();
+        if self.bar > 0.0 { self.above_bar() } else { doc }
     }
     fn seek(&mut self, target: u32) -> u32 {
         // Postings must not be asked to seek backwards.
-        if self.postings.doc() < target { self.postings.seek(target) } else { self.postings.doc() }
+        if self.postings.doc() >= target {
+            return self.postings.doc();
+        }
+        let doc = self.postings.seek(target);
+        if self.bar > 0.0 { self.above_bar() } else { doc }
+    }
+    fn bound(&mut self, target: u32) -> (f32, u32) {
+        let most = self.score.most();
+        self.blocks().map_or((most, END), |blocks| blocks.bound(target))
+    }
+    fn raise_bar(&mut self, bar: f32) {
+        if self.blocks().is_some() {
+            self.bar = bar;
+        }
     }
     fn score(&mut self) -> f32 {
         match &self.score {

@@ -5,6 +5,7 @@
 //! and [`collect`] drives the scorer. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 
+mod blocks;
 pub(crate) mod bm25;
 pub(crate) mod boolean;
 pub(crate) mod boosting;
@@ -15,6 +16,7 @@ pub(crate) mod function_score;
 pub(crate) mod functions;
 pub(crate) mod geo;
 pub(crate) mod leaves;
+mod max_score;
 pub(crate) mod nested;
 pub(crate) mod phrase;
 mod phrase_values;
@@ -39,6 +41,14 @@ pub(crate) trait Scorer: Send {
     fn score(&mut self) -> f32;
     /// Returns a bound that no score of this scorer exceeds.
     fn max_score(&self) -> f32;
+    /// Bounds the scores of the rows from `target` to a row, which is returned too. Targets do not
+    /// descend.
+    fn bound(&mut self, _target: u32) -> (f32, u32) {
+        (self.max_score(), END)
+    }
+    /// Says that rows that score no more than `bar` are of no interest: from the next step on they may
+    /// be left out. The bar never falls.
+    fn raise_bar(&mut self, _bar: f32) {}
     /// Estimates how many rows it would visit.
     fn cost(&self) -> u64;
 }

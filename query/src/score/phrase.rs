@@ -4,6 +4,7 @@
 //! place and looks at the positions there. How often the phrase occurs, counted exactly or by
 //! nearness ([`super::sloppy`]), takes the part of a term's frequency.
 
+use super::blocks::Blocks;
 use super::bm25::Bm25;
 use super::reader::TextReader;
 use super::sloppy::Sloppy;
@@ -90,8 +91,13 @@ pub(crate) struct PhraseScorer<'a> {
     matcher: Matcher,
     text: &'a dyn TextReader,
     score: PhraseScore<'a>,
+    /// Terms that stand alone in their places, until there is a bar.
+    terms: Vec<String>,
     doc: u32,
     freq: f32,
+    /// Runs of the terms of places, where there is a bar.
+    blocks: Vec<Blocks>,
+    bar: f32,
 }
 
 impl<'a> PhraseScorer<'a> {
@@ -102,7 +108,26 @@ impl<'a> PhraseScorer<'a> {
         score: PhraseScore<'a>,
     ) -> Result<Option<Self>> {
         let Some(matcher) = Matcher::open(phrase, text)? else { return Ok(None) };
-        let mut scorer = Self { matcher, text, score, doc: END, freq: 0.0 };
+        let terms = match phrase {
+            Phrase::Places(places, 0) => places
+                .iter()
+                .filter_map(|place| match place.fixed() {
+                    [term] => Some(term.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let mut scorer = Self {
+            matcher,
+            text,
+            score,
+            doc: END,
+            freq: 0.0,
+            terms,
+            blocks: Vec::new(),
+            bar: f32::NEG_INFINITY,
+        };
         let first = scorer.matcher.settle(0);
         scorer.confirm(first);
         Ok(Some(scorer))
@@ -112,6 +137,10 @@ impl<'a> PhraseScorer<'a> {
     fn confirm(&mut self, mut doc: u32) -> u32 {
         let first_only = matches!(self.score, PhraseScore::Flat(_));
         while doc != END {
+            if let Some(next) = self.below_bar(doc) {
+                doc = self.matcher.settle(next);
+                continue;
+            }
             self.freq = self.matcher.frequency(first_only);
             if self.freq > 0.0 {
                 break;
@@ -120,6 +149,25 @@ impl<'a> PhraseScorer<'a> {
         }
         self.doc = doc;
         doc
+    }
+
+    /// Where to go on if a row cannot pass the bar: no phrase occurs more often than any of its terms.
+    fn below_bar(&mut self, doc: u32) -> Option<u32> {
+        if self.bar <= 0.0 {
+            return None;
+        }
+        for blocks in &mut self.blocks {
+            let (bound, last) = blocks.bound(doc);
+            if bound <= self.bar {
+                return Some(if last == END { END } else { last + 1 });
+            }
+        }
+        let (PhraseScore::Bm25(function), Matcher::Exact(places)) = (&self.score, &self.matcher) else {
+            return None;
+        };
+        let most = places.lists.iter().map(PostingsUnion::freq).min().unwrap_or(0);
+        let length = if self.text.has_norms() { self.text.norm(doc) } else { 1 };
+        (function.score(most, length) <= self.bar).then_some(doc + 1)
     }
 }
 
@@ -154,6 +202,13 @@ impl Scorer for PhraseScorer<'_> {
         match &self.score {
             PhraseScore::Flat(score) => *score,
             PhraseScore::Bm25(function) => function.max_score(),
+        }
+    }
+    fn raise_bar(&mut self, bar: f32) {
+        self.bar = bar;
+        if let PhraseScore::Bm25(function) = &self.score {
+            let terms = std::mem::take(&mut self.terms);
+            self.blocks.extend(terms.iter().filter_map(|term| Blocks::open(self.text, term, function)));
         }
     }
     fn cost(&self) -> u64 {

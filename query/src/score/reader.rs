@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use millrace_storage::Result;
-use millrace_storage::bundle::{Bundle, TextIndex};
+use millrace_storage::bundle::{Bundle, Impact, TextIndex};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, Segment, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
@@ -67,8 +67,6 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
-    /// Counts the exact values of a path over all rows.
-    fn exact_total(&self, path: PathId) -> Result<u64>;
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern.
@@ -86,6 +84,8 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows that have a path.
     fn exists_count(&self, path: PathId) -> Result<u32>;
+    /// Counts the exact values of a path over all rows, each once a row.
+    fn value_count(&self, path: PathId) -> Result<u64>;
     /// Returns the full-text index of a path.
     fn text(&self, path: PathId) -> Option<&dyn TextReader>;
 }
@@ -98,6 +98,10 @@ pub(crate) trait TextReader: Send + Sync {
     fn tokens(&self) -> u64;
     /// Opens the postings of a term.
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
+    /// Returns the runs of a term's rows with what scores best in each, where they are kept.
+    fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>>;
+    /// Returns the average length for which [`TextReader::impacts`] name the best.
+    fn impact_average(&self) -> f32;
     /// Counts the rows with a term.
     fn count(&self, term: &str) -> Result<u32>;
     /// Finds the rows with a term of a pattern.
@@ -185,10 +189,6 @@ impl Inverted for Bundle {
         self.doc_freq(path, value)
     }
 
-    fn exact_total(&self, path: PathId) -> Result<u64> {
-        Bundle::exact_total(self, path)
-    }
-
     fn has_exact(&self, path: PathId) -> bool {
         Bundle::has_exact(self, path)
     }
@@ -228,6 +228,10 @@ impl Inverted for Bundle {
         Bundle::exists_count(self, path)
     }
 
+    fn value_count(&self, path: PathId) -> Result<u64> {
+        Bundle::value_count(self, path)
+    }
+
     fn text(&self, path: PathId) -> Option<&dyn TextReader> {
         Bundle::text(self, path).map(|text| text as &dyn TextReader)
     }
@@ -244,6 +248,14 @@ impl TextReader for TextIndex {
 
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
         Ok(TextIndex::postings(self, term)?.map(boxed))
+    }
+
+    fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {
+        TextIndex::impacts(self, term)
+    }
+
+    fn impact_average(&self) -> f32 {
+        self.block_max_average()
     }
 
     fn count(&self, term: &str) -> Result<u32> {

@@ -2,14 +2,17 @@ use std::sync::Arc;
 
 use millrace_storage::mapping::Scalar;
 use millrace_storage::segment::ValueRange;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::bm25::{Bm25, Statistics, idf};
 use super::collect::{self, Address, Cursor, Pass, Top, Totals};
 use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use super::functions::ShardFunctions;
+use super::phrase::{Phrase, Place, PlaceTerms};
 use super::prepare::{Prepared, Source, prepare};
-use super::reader::SegmentReader;
+use super::reader::{SegmentReader, TextReader};
 use super::{END, build};
 use crate::compute::Stop;
 use crate::table::node::{ExactValue, Node, Weight};
@@ -165,4 +168,82 @@ fn totals_stop_beyond_what_is_tracked() {
     };
     collect::count(pass).unwrap();
     assert_eq!(totals.read(), (2, true));
+}
+
+/// What is left out for its score is never what is wanted.
+#[test]
+fn the_best_are_found_without_visiting_all() {
+    let mut rng = StdRng::seed_from_u64(17);
+    let words = ["a", "b", "c", "d", "e"];
+    for round in 0..60 {
+        let rows: Vec<(String, String, i64)> = (0..rng.random_range(50..200))
+            .map(|number| {
+                let common = rng.random_range(0..3);
+                let text: Vec<&str> = (0..rng.random_range(1..12))
+                    .map(|_| words[rng.random_range(0..words.len()).min(rng.random_range(0..5) + common)])
+                    .collect();
+                (text.join(" "), words[rng.random_range(0..2)].to_owned(), number)
+            })
+            .collect();
+        let rows: Vec<(&str, &str, i64)> =
+            rows.iter().map(|row| (row.0.as_str(), row.1.as_str(), row.2)).collect();
+        let reader = Fixture::new(&rows);
+        let text_index: &dyn TextReader = reader.as_ref();
+        let functions = words.map(|word| {
+            let doc_freq = text_index.count(word).unwrap().into();
+            // The shard's average is not the segment's.
+            let tokens = text_index.tokens() * rng.random_range(1..4) / 2 + 1;
+            let statistics = Statistics { docs: text_index.docs().into(), doc_freq, tokens };
+            Arc::new(Bm25::new(rng.random_range(1..4) as f32, statistics))
+        });
+        let functions = Arc::new(ShardFunctions { functions: functions.to_vec(), expansions: Vec::new() });
+        let term = |at: usize| text(words[at], at);
+        let place =
+            |offset: u32, at: usize| Place { offset, terms: PlaceTerms::Fixed(vec![words[at].to_owned()]) };
+        let phrase = |slop: u32| Node::Phrase {
+            path: TEXT,
+            phrase: Arc::new(Phrase::Places(vec![place(0, 0), place(1, 1)], slop)),
+            values: None,
+            weight: Weight::Bm25(2),
+        };
+        let nodes = [
+            term(0),
+            Node::AtLeast(1, vec![term(0), term(1), term(4)]),
+            Node::AtLeast(1, vec![term(1), Node::And(vec![term(0), term(2)]), phrase(0)]),
+            Node::And(vec![term(0), term(1), keyword("a")]),
+            Node::And(vec![Node::AtLeast(1, vec![term(0), term(3)]), keyword("b")]),
+            Node::And(vec![term(0), Node::Not(Box::new(term(4)))]),
+            phrase(0),
+            phrase(2),
+        ];
+        for (number, node) in nodes.iter().enumerate() {
+            let source = Source {
+                number: 0,
+                inverted: reader.inverted().unwrap(),
+                reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
+                functions: Arc::clone(&functions),
+            };
+            let prepared = prepare(node, &source, None).unwrap();
+            let run = |limit: usize, track: Option<u64>| {
+                let (totals, stop, deleted) = (Totals::new(track), Stop::default(), RoaringBitmap::new());
+                let mut top = Top::new(limit, true, None);
+                let pass = Pass {
+                    segment: 0,
+                    rows: rows.len() as u32,
+                    prepared: &prepared,
+                    inverted: source.inverted.as_ref(),
+                    deleted: &deleted,
+                    totals: &totals,
+                    budget: None,
+                    stop: &stop,
+                };
+                collect::collect_top(pass, &mut top, true).unwrap();
+                top.into_sorted()
+            };
+            let all = run(rows.len(), Some(u64::MAX));
+            for limit in [1, 3, 10] {
+                assert_eq!(run(limit, None), all[..limit.min(all.len())], "round {round}, node {number}");
+            }
+        }
+    }
 }

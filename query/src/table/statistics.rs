@@ -337,7 +337,7 @@ fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn In
         Counted::Exact(value) => {
             sum.docs += u64::from(inverted.exists_count(path)?);
             // Lucene takes several values for a longer field, though it keeps no lengths here.
-            sum.tokens += inverted.exact_total(path)?;
+            sum.tokens += inverted.value_count(path)?;
             sum.doc_freq += u64::from(inverted.exact_count(path, value)?);
         }
     }

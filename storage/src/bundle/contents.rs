@@ -8,6 +8,9 @@ use crate::mapping::PathId;
 /// Number of sections: three dictionaries, three runs of postings, positions, norms.
 pub(super) const SECTIONS: usize = 8;
 
+/// Index of the first run of postings.
+pub(super) const POSTINGS: usize = 3;
+
 /// Index of the positions section.
 pub(super) const POSITIONS: usize = 6;
 

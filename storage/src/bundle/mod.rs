@@ -31,6 +31,7 @@ mod directory;
 mod exact;
 mod fields;
 mod file;
+mod impacts;
 mod interner;
 mod merge;
 mod nested;
@@ -47,6 +48,7 @@ mod tests;
 
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
+pub use impacts::Impact;
 pub use merge::{RowMap, merge};
 pub use nested::{NestedBundle, Places};
 pub use postings::Record;

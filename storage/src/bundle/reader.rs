@@ -1,10 +1,10 @@
 //! An open bundle: lookups by value.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
@@ -12,15 +12,12 @@ use tantivy::directory::OwnedBytes;
 use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy_fst::Automaton;
 
-use super::contents::{Contents, NORMS, POSITIONS};
+use super::contents::{Contents, NORMS, POSITIONS, POSTINGS};
 use super::norms::Norms;
 use super::postings::Record;
 use super::{NestedBundle, TextIndex, directory, file, nested, rows, term};
 use crate::mapping::{PathId, Scalar};
 use crate::{Error, Result};
-
-/// Most terms of a path whose row counts are summed up.
-const MAX_SUMMED_TERMS: usize = 100_000;
 
 /// An open bundle. Opening reads the table of contents, not the postings; everything else is read
 /// where a lookup asks for it.
@@ -30,8 +27,8 @@ pub struct Bundle {
     contents: Contents,
     readers: [Arc<InvertedIndexReader>; 3],
     texts: Vec<TextIndex>,
-    /// Values counted by [`Bundle::exact_total`]; at most one entry a path.
-    totals: Mutex<HashMap<PathId, u64>>,
+    /// What [`Bundle::value_count`] has counted, a number a path.
+    value_counts: Mutex<HashMap<PathId, u64>>,
     nested: Vec<NestedBundle>,
     /// Bytes of the file, those of nested paths included.
     size: usize,
@@ -89,10 +86,22 @@ impl Bundle {
                     .ok_or_else(|| corrupt(NORMS, format!("norms of path {} are cut", text.path.0)))?,
             };
             let reader = readers[text.record.index()].clone();
-            texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
+            // A run of postings begins with a count of tokens.
+            let section = POSTINGS + text.record.index();
+            let start = contents.section_start(section).saturating_add(8);
+            let end = contents.section_start(section + 1).max(start).min(bytes.len() as u64);
+            let postings = bytes.slice(start.min(end) as usize..end as usize);
+            texts.push(TextIndex {
+                name: name.clone(),
+                reader,
+                rows: contents.rows,
+                field: *text,
+                norms,
+                postings,
+            });
         }
         let size = bytes.len();
-        Ok(Self { name, bytes, contents, readers, texts, totals: Mutex::default(), nested: Vec::new(), size })
+        Ok(Self { name, bytes, contents, readers, texts, value_counts: Mutex::default(), nested: Vec::new(), size })
     }
 
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {
@@ -282,26 +291,22 @@ impl Bundle {
         Ok(self.term_info(&term::presence(path))?.map_or(0, |info| info.doc_freq))
     }
 
-    /// Counts the exact values of a path over all rows, each once a row, as the sum of the row counts
-    /// of its terms. A path with more than [`MAX_SUMMED_TERMS`] terms is taken to have one value a row.
+    /// Counts the exact values of a path over all rows (deleted included), each once a row. Reads the
+    /// path's part of the dictionary when it is asked for the first time.
     ///
     /// # Errors
     /// As [`Bundle::postings`].
-    pub fn exact_total(&self, path: PathId) -> Result<u64> {
-        if let Some(total) = self.totals.lock().get(&path) {
-            return Ok(*total);
+    pub fn value_count(&self, path: PathId) -> Result<u64> {
+        if let Some(count) = self.value_counts.lock().get(&path) {
+            return Ok(*count);
         }
-        let (mut terms, mut total) = (0, 0);
+        let mut count = 0;
         self.for_each_value(path, &mut |_, rows| {
-            terms += 1;
-            total += u64::from(rows);
-            if terms > MAX_SUMMED_TERMS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            count += u64::from(rows);
+            ControlFlow::Continue(())
         })?;
-        if terms > MAX_SUMMED_TERMS {
-            total = u64::from(self.exists_count(path)?);
-        }
-        self.totals.lock().insert(path, total);
-        Ok(total)
+        self.value_counts.lock().insert(path, count);
+        Ok(count)
     }
 
     /// Returns the full-text index of a text field, where the segment has it.

@@ -410,6 +410,36 @@ fn block_maxima_bound_every_score() {
     }
 }
 
+#[test]
+fn impacts_describe_the_best_row_of_each_run() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let bundle = opened(built(&analyzers, &sample(1000)));
+    let text = bundle.text(BODY).unwrap();
+    let average = text.block_max_average();
+    let ratio =
+        |freq: u32, length: u32| f64::from(freq) / (0.25 + 0.75 * f64::from(length) / f64::from(average));
+    for term in ["x", "y"] {
+        let Some(impacts) = text.impacts(term).unwrap() else { continue };
+        let mut postings = text.postings(term).unwrap().unwrap();
+        assert_eq!(impacts.len(), postings.doc_freq() as usize / 128 + 1);
+        for (run, impact) in impacts.iter().enumerate() {
+            let (mut rows, mut last, mut best) = (0, 0, 0.0f64);
+            while postings.doc() <= impact.last && postings.doc() != TERMINATED {
+                (rows, last) = (rows + 1, postings.doc());
+                best = best.max(ratio(postings.term_freq(), text.norm(postings.doc())));
+                postings.advance();
+            }
+            if run + 1 < impacts.len() {
+                assert_eq!((rows, last), (128, impact.last));
+                assert!((ratio(impact.freq, impact.length) - best).abs() < 1e-6 * best);
+            }
+        }
+        assert_eq!(postings.doc(), TERMINATED);
+    }
+    assert!(text.impacts("y").unwrap().is_some());
+    assert!(bundle.text(NOTE).unwrap().impacts("y").unwrap().is_none());
+}
+
 fn reader_of(text: &TextIndex, rows: u32) -> tantivy::fieldnorm::FieldNormReader {
     super::norms::lengths((0..rows).map(|row| text.norm_id(row)).collect()).unwrap()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
+use tantivy::directory::OwnedBytes;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy_fst::Automaton;
@@ -14,7 +15,7 @@ use super::contents::Text;
 use super::norms::Norms;
 use super::postings::Record;
 use super::reader::unreadable;
-use super::{rows, term};
+use super::{Impact, impacts, rows, term};
 use crate::Result;
 
 /// The full-text index of one field in one segment.
@@ -24,6 +25,8 @@ pub struct TextIndex {
     pub(super) rows: u32,
     pub(super) field: Text,
     pub(super) norms: Norms,
+    /// The postings of all fields of the same record, from their first term.
+    pub(super) postings: OwnedBytes,
 }
 
 impl fmt::Debug for TextIndex {
@@ -68,6 +71,20 @@ impl TextIndex {
             .read_postings_from_terminfo(&info, self.field.record.option())
             .map(Some)
             .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Returns the runs of a term's rows with what scores best in each; `None` where they are not kept
+    /// or not worth it.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {
+        if !self.has_norms() {
+            return Ok(None);
+        }
+        let Some(info) = self.term_info(term)? else { return Ok(None) };
+        let bytes = self.postings.get(info.postings_range.clone());
+        Ok(bytes.and_then(|bytes| impacts::read(self.field.record, info.doc_freq, bytes)))
     }
 
     /// Counts the rows with a term.

@@ -59,11 +59,6 @@ impl Tokens {
         self.list.iter().any(|token| token.length > 1)
     }
 
-    /// Counts the positions.
-    pub(super) fn positions(&self) -> u32 {
-        self.list.iter().map(|token| token.increment).fold(0, u32::saturating_add)
-    }
-
     /// Groups the terms by position: the position, and its terms.
     pub(super) fn by_position(&self) -> Vec<(u32, Vec<String>)> {
         let mut grouped: Vec<(u32, Vec<String>)> = Vec::new();
