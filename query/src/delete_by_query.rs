@@ -16,6 +16,7 @@ use crate::dsl::query::Query;
 use crate::dsl::sort::{self, SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::fetch;
+use crate::lookup;
 use crate::params::Params;
 use crate::search::{Search, slice_of};
 use crate::service::{Outcome, SearchService, path};
@@ -231,7 +232,8 @@ pub(crate) async fn run(
     body: Option<Value>,
 ) -> Result<Outcome> {
     let started_ms = service.now_ms();
-    let request = Request::parse(path(expression, "_delete_by_query"), params, body.as_ref())?;
+    let mut request = Request::parse(path(expression, "_delete_by_query"), params, body.as_ref())?;
+    lookup::read(&service.engine, principal, &mut request.query).await?;
     let snapshot =
         target::pin(&service.engine, principal, expression, &request.options, request.routing.as_deref())
             .await?;

@@ -59,9 +59,6 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
-    /// A part of the body is not what its parser takes.
-    #[error("{0}")]
-    XContentParse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -89,6 +86,25 @@ pub enum Error {
         reason: String,
         /// Cause below, as `(type, reason)`.
         caused_by: Option<(String, String)>,
+    },
+    /// A body cannot be read at some member of it.
+    #[error("{reason}")]
+    Content {
+        /// What member it is.
+        reason: String,
+        /// What is wrong with its value, where that is an error of its own.
+        cause: Option<Box<Error>>,
+    },
+    /// An exception of another name, such as `parse_exception`; met with a mapping or a row, it becomes
+    /// a failure of the shards of that index.
+    #[error("{reason}")]
+    Exception {
+        /// Exception name.
+        kind: &'static str,
+        /// HTTP status.
+        status: u16,
+        /// What went wrong.
+        reason: String,
     },
     /// Every shard failed.
     #[error("all shards failed")]
@@ -129,13 +145,14 @@ impl Error {
                 Kind::Unavailable => 503,
             },
             Self::Parsing(_)
-            | Self::XContentParse(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
             | Self::TooManyClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
+            Self::Exception { status, .. } => *status,
+            Self::Content { .. } => 400,
             Self::SearchPhase { failures } => failures.iter().map(|f| f.status).max().unwrap_or(503),
             Self::ScrollNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
@@ -149,12 +166,13 @@ impl Error {
         match self {
             Self::Storage(_) => "exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
-            Self::XContentParse(_) => "x_content_parse_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
             Self::NumberFormat(_) => "number_format_exception",
             Self::QueryShard { .. } => "query_shard_exception",
+            Self::Exception { kind, .. } => kind,
+            Self::Content { .. } => "x_content_parse_exception",
             Self::SearchPhase { .. } | Self::ScrollNotFound(_) => "search_phase_execution_exception",
             Self::Rejected(_) => "rejected_execution_exception",
             Self::CircuitBreaking(_) => "circuit_breaking_exception",
@@ -228,6 +246,19 @@ impl Error {
                     "caused_by": cause,
                 })
             }
+            Self::Content { reason, cause: Some(cause) } => {
+                let inner = cause.to_body().map(|mut body| body["error"].take()).unwrap_or_default();
+                let mut caused_by = json!({"type": cause.error_type(), "reason": cause.reason()});
+                if let Some(deeper) = inner.get("caused_by") {
+                    caused_by["caused_by"] = deeper.clone();
+                }
+                json!({
+                    "root_cause": inner.get("root_cause").cloned().unwrap_or_default(),
+                    "type": self.error_type(),
+                    "reason": reason,
+                    "caused_by": caused_by,
+                })
+            }
             Self::UnknownQuery { name, .. } => json!({
                 "root_cause": [{"type": self.error_type(), "reason": self.reason()}],
                 "type": self.error_type(),
@@ -267,7 +298,7 @@ impl Error {
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
-            Self::QueryShard { .. } | Self::Parsing(_) => self,
+            Self::QueryShard { .. } | Self::Parsing(_) | Self::Exception { .. } => self,
             other => {
                 let cause = match &other {
                     Self::Storage(_) => "illegal_argument_exception".to_owned(),

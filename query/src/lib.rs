@@ -13,6 +13,8 @@ mod dsl;
 mod error;
 mod fetch;
 mod highlight;
+mod inner_hits;
+mod lookup;
 mod order;
 mod params;
 mod plan;

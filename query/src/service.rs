@@ -16,6 +16,7 @@ use crate::dsl::json;
 use crate::dsl::query::Query;
 use crate::dsl::sort::SortKey;
 use crate::error::{Error, Result};
+use crate::lookup;
 use crate::order::{Order, Point};
 use crate::params::Params;
 use crate::plan::Planner;
@@ -149,8 +150,11 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome> {
         let started_ms = self.now_ms();
-        let request =
+        let mut request =
             SearchRequest::parse(path(expression, "_search"), params, body.as_ref(), &self.longest_scroll())?;
+        if let Some(query) = &mut request.body.query {
+            lookup::read(&self.engine, principal, query).await?;
+        }
         let searcher = self.searcher()?;
         let mut snapshot =
             target::pin(&self.engine, principal, expression, &request.options, request.routing.as_deref())
@@ -252,7 +256,8 @@ impl SearchService {
             Some(body) => SearchBody::parse_query_only(body)?,
             None => None,
         };
-        let query = query.unwrap_or_else(Query::match_all);
+        let mut query = query.unwrap_or_else(Query::match_all);
+        lookup::read(&self.engine, principal, &mut query).await?;
         let options = params.indices_options()?;
         let routing = params.list("routing");
         params.take("preference");

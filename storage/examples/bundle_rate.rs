@@ -98,7 +98,7 @@ fn chunk(random: &mut Random, rows: u32) -> (Chunk, usize) {
         column(SIZE, ColumnKind::Int(32), Values::I64(sizes)),
         column(STATUS, ColumnKind::Int(32), Values::I64(statuses)),
     ];
-    (Chunk { rows, columns, ignored: Vec::new() }, bytes)
+    (Chunk { rows, columns, ..Chunk::default() }, bytes)
 }
 
 fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {

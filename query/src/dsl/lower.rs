@@ -5,10 +5,12 @@
 //! whether it scores at all, so that the expression alone says everything the scan needs.
 //! ANDs and ORs are balanced trees: a thousand clauses are ten levels, not a thousand.
 
+use std::sync::Arc;
+
 use datafusion::logical_expr::{Expr, not};
 
-use super::query::{BoolQuery, Query};
-use crate::table::leaf::{Combine, Leaf, at_least, constant, leaf};
+use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
+use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.
 pub(crate) fn lower(query: &Query) -> Expr {
@@ -33,17 +35,48 @@ fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
             let filter = expression(&query.filter, 1.0, false);
             if scored { constant(boost, filter) } else { filter }
         }
+        Query::Boosting(query) => {
+            let positive = expression(&query.positive, boost, scored);
+            if !scored {
+                return positive;
+            }
+            combined(
+                Combine::Boosting(query.negative_boost),
+                vec![positive, expression(&query.negative, 1.0, false)],
+            )
+        }
+        Query::DisMax(query) => {
+            let clauses = query.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
+            combined(Combine::DisMax(query.tie_breaker), clauses)
+        }
+        Query::Nested(query) => {
+            let scored = scored && query.score_mode != NestedScore::None;
+            combined(Combine::Nested(Arc::clone(query)), vec![expression(&query.query, boost, scored)])
+        }
+        Query::FunctionScore(query) => function_score(query, boost, scored),
         other => leaf(Leaf::new(other.clone(), boost, scored)),
     }
+}
+
+fn function_score(query: &Arc<FunctionScoreQuery>, boost: f32, scored: bool) -> Expr {
+    let combination = &query.combination;
+    if !scored && combination.min_score.is_none() {
+        return expression(&query.query, boost, false);
+    }
+    let base_scores = combination.boost_mode != BoostMode::Replace;
+    let mut clauses = vec![expression(&query.query, boost, base_scores)];
+    let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
+    clauses.extend(filters.map(|filter| expression(filter, 1.0, false)));
+    combined(Combine::FunctionScore(Arc::clone(query)), clauses)
 }
 
 fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
     let none = || leaf(Leaf::new(Query::MatchNone(Default::default()), 1.0, false));
     if query.clauses().next().is_none() {
-        return match query.required_should() {
-            0 => leaf(Leaf::new(Query::match_all(), boost, scored)),
-            _ => none(),
-        };
+        return leaf(Leaf::new(Query::match_all(), boost, scored));
+    }
+    if query.is_negative() && query.unadjusted {
+        return none();
     }
     let mut parts: Vec<Expr> = Vec::new();
     parts.extend(query.must.iter().map(|clause| expression(clause, boost, scored)));
@@ -53,14 +86,14 @@ fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
     let should: Vec<Expr> = query.should.iter().map(|clause| expression(clause, boost, scored)).collect();
     match (required, should.len()) {
         (0, 0) => {}
-        (0, _) if scored => parts.push(at_least(Combine::AtLeast(0), should)),
+        (0, _) if scored => parts.push(combined(Combine::AtLeast(0), should)),
         // Optional clauses that neither score nor must match decide nothing.
         (0, _) if parts.is_empty() => return leaf(Leaf::new(Query::match_all(), 1.0, false)),
         (0, _) => {}
         (required, count) if required > count => return none(),
         (1, _) => parts.extend(balanced(should, Expr::or)),
         (required, count) if required == count => parts.extend(should),
-        (required, _) => parts.push(at_least(Combine::AtLeast(required), should)),
+        (required, _) => parts.push(combined(Combine::AtLeast(required), should)),
     }
     balanced(parts, Expr::and).unwrap_or_else(none)
 }

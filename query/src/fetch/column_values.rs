@@ -121,13 +121,12 @@ impl ColumnField {
                         .ok_or_else(|| Error::Execution(format!("a column of points lacks [{name}]")))
                 };
                 let (lat, lon) = (part("lat")?, part("lon")?);
-                let mut own: Vec<(i32, i32)> =
-                    places.map(|at| (quantized(lat.value(at), 180.0), quantized(lon.value(at), 360.0))).collect();
+                let mut own: Vec<(i32, i32)> = places
+                    .map(|at| (quantized(lat.value(at), 180.0), quantized(lon.value(at), 360.0)))
+                    .collect();
                 own.sort_unstable();
                 own.into_iter()
-                    .map(|(lat, lon)| {
-                        json!(format!("{:?}, {:?}", degrees(lat, 180.0), degrees(lon, 360.0)))
-                    })
+                    .map(|(lat, lon)| json!(format!("{:?}, {:?}", degrees(lat, 180.0), degrees(lon, 360.0))))
                     .collect()
             }
         })

@@ -87,7 +87,7 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let reader = Arc::clone(&segment.reader);
+        let (reader, shard) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
@@ -99,7 +99,7 @@ pub(crate) async fn matched_queries(
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, reader, inverted, functions: Arc::default() };
+                let source = Source { number, shard, reader, inverted, functions: Arc::default() };
                 let rows_of = |node| {
                     let prepared = prepare(node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
@@ -116,7 +116,7 @@ pub(crate) async fn matched_queries(
     Ok(matched)
 }
 
-fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
+pub(crate) fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
     snapshot
         .segments
         .get(number as usize)
@@ -124,7 +124,7 @@ fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::Table
 }
 
 /// Groups addresses by segment: places in the list, and rows.
-fn grouped(addresses: &[Address]) -> HashMap<u32, (Vec<usize>, Vec<u32>)> {
+pub(crate) fn grouped(addresses: &[Address]) -> HashMap<u32, (Vec<usize>, Vec<u32>)> {
     let mut groups: HashMap<u32, (Vec<usize>, Vec<u32>)> = HashMap::new();
     for (place, address) in addresses.iter().enumerate() {
         let (places, rows) = groups.entry(address.segment).or_default();

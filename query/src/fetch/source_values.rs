@@ -75,7 +75,9 @@ impl<'a> SourceField<'a> {
         }
         let field = self.field;
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => Some(Value::String(text(value))),
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => {
+                Some(Value::String(text(value)))
+            }
             FieldType::ConstantKeyword => field.params.get("value").cloned(),
             FieldType::FlatObject if !self.inside => Some(Value::String(text(value))),
             FieldType::FlatObject => (!value.is_object()).then(|| Value::String(text(value))),
@@ -114,7 +116,8 @@ impl<'a> SourceField<'a> {
             }
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
             FieldType::GeoPoint => {
-                let Ok(Scalar::GeoPoint { lat, lon }) = self.mapping.parse_value(field, value, 0, false) else {
+                let Ok(Scalar::GeoPoint { lat, lon }) = self.mapping.parse_value(field, value, 0, false)
+                else {
                     return None;
                 };
                 Some(match self.form {
@@ -151,9 +154,7 @@ pub(super) fn date_format(text: &str) -> Result<DateFormat> {
 fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> {
     match (&field.field_type, format) {
         (FieldType::Date | FieldType::DateNanos, Some(format)) => date_format(format).map(Form::Date),
-        (FieldType::Date | FieldType::DateNanos, None) => {
-            default_date_format(mapping, field).map(Form::Date)
-        }
+        (FieldType::Date | FieldType::DateNanos, None) => default_date_format(mapping, field).map(Form::Date),
         (_, None) => Ok(Form::Usual),
         (FieldType::GeoPoint, Some("geojson")) => Ok(Form::Usual),
         (FieldType::GeoPoint, Some("wkt")) => Ok(Form::WellKnownText),

@@ -41,6 +41,12 @@ impl Extractor<'_> {
                 .chain(&query.should)
                 .try_for_each(|clause| self.query(clause, boost, hidden)),
             Query::ConstantScore(query) => self.query(&query.filter, boost, hidden),
+            Query::Boosting(query) => self.query(&query.positive, boost, hidden),
+            Query::DisMax(query) => {
+                query.queries.iter().try_for_each(|clause| self.query(clause, boost, hidden))
+            }
+            Query::FunctionScore(query) => self.query(&query.query, boost, true),
+            Query::Nested(query) => self.query(&query.query, boost, true),
             leaf => {
                 let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
                 let resolved = resolve(&leaf, self.index)?;
@@ -57,7 +63,9 @@ impl Extractor<'_> {
             Weight::Bm25(at) => resolved.statistics.get(*at).map_or(boost, |term| term.boost),
         };
         match node {
-            Node::Text { path, term, weight } => self.add(*path, of(weight), hidden, What::Term(term.clone())),
+            Node::Text { path, term, weight } => {
+                self.add(*path, of(weight), hidden, What::Term(term.clone()))
+            }
             Node::Exact { path, value, weight, .. } => {
                 if let Some(term) = self.string(*path, &value.value) {
                     self.add(*path, of(weight), hidden, What::Term(term));
@@ -83,12 +91,14 @@ impl Extractor<'_> {
             }
             Node::RawRange { path, from, to, weight, .. } => {
                 let field = self.index.mapping.field_by_id(*path);
-                if field.is_some_and(|field| field.field_type == FieldType::Keyword || field.field_type.is_text()) {
+                if field
+                    .is_some_and(|field| field.field_type == FieldType::Keyword || field.field_type.is_text())
+                {
                     let pattern = Pattern::Range { from: from.clone(), to: to.clone() };
                     self.add(*path, of(weight), hidden, What::Pattern(pattern));
                 }
             }
-            Node::And(parts) | Node::AtLeast(_, parts) => {
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
                 parts.iter().for_each(|part| self.node(part, resolved, boost, hidden));
             }
             Node::Constant(score, part) => self.node(part, resolved, *score, hidden),

@@ -21,8 +21,12 @@ pub(super) struct Match {
 pub(super) fn matches(phrase: &Phrase, tokens: &[Token]) -> Vec<Match> {
     let mut places: Vec<Vec<usize>> = Vec::with_capacity(phrase.places.len());
     for place in &phrase.places {
-        let fitting: Vec<usize> =
-            tokens.iter().enumerate().filter(|(_, token)| place.fits(&token.term)).map(|(at, _)| at).collect();
+        let fitting: Vec<usize> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, token)| place.fits(&token.term))
+            .map(|(at, _)| at)
+            .collect();
         if fitting.is_empty() {
             return Vec::new();
         }

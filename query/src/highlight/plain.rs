@@ -142,7 +142,13 @@ impl Group {
             return;
         }
         if self.count == 0 {
-            *self = Self { match_start: token.start, match_end: token.end, end: token.end, count: 0, total: score };
+            *self = Self {
+                match_start: token.start,
+                match_end: token.end,
+                end: token.end,
+                count: 0,
+                total: score,
+            };
         } else {
             self.end = self.end.max(token.end);
             if score > 0.0 {
@@ -186,9 +192,8 @@ impl Cutter<'_> {
                     return false;
                 }
                 let spans = self.terms.get(&token.term).and_then(|term| term.spans.as_ref());
-                let here = spans.and_then(|spans| {
-                    spans.iter().find(|(first, _)| i64::from(*first) == self.position)
-                });
+                let here = spans
+                    .and_then(|spans| spans.iter().find(|(first, _)| i64::from(*first) == self.position));
                 if let Some((_, last)) = here {
                     self.wait_for = i64::from(*last) + 1;
                 }

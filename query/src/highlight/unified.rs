@@ -322,10 +322,9 @@ impl Cutter {
 
     fn around(&mut self, place: usize) -> (usize, usize) {
         match self {
-            Self::Plain(boundaries) => (
-                boundaries.preceding(place + 1).unwrap_or(0),
-                boundaries.following(place).unwrap_or(place),
-            ),
+            Self::Plain(boundaries) => {
+                (boundaries.preceding(place + 1).unwrap_or(0), boundaries.following(place).unwrap_or(place))
+            }
             Self::Sentences(sentences) => {
                 (sentences.preceding(place + 1), sentences.following(place).unwrap_or(place))
             }

@@ -66,8 +66,8 @@ impl Scorer for Conjunction<'_> {
     }
 }
 
-/// Rows that at least so many parts match; the scores of those that do add up.
-pub(crate) struct Disjunction<'a> {
+/// Rows that at least so many parts match, whatever their scores make together.
+pub(crate) struct Union<'a> {
     parts: Vec<BoxScorer<'a>>,
     required: usize,
     /// Parts that are ahead of the current row, least row first.
@@ -77,7 +77,7 @@ pub(crate) struct Disjunction<'a> {
     doc: u32,
 }
 
-impl<'a> Disjunction<'a> {
+impl<'a> Union<'a> {
     /// Starts at the first row; `required` is at least 1.
     pub(crate) fn new(parts: Vec<BoxScorer<'a>>, required: usize) -> Self {
         let ahead = parts
@@ -87,10 +87,54 @@ impl<'a> Disjunction<'a> {
             .map(|(at, part)| Reverse((part.doc(), at)))
             .collect();
         let required = required.max(1);
-        let mut disjunction =
-            Self { here: Vec::with_capacity(parts.len()), parts, required, ahead, doc: END };
-        disjunction.settle();
-        disjunction
+        let mut union = Self { here: Vec::with_capacity(parts.len()), parts, required, ahead, doc: END };
+        union.settle();
+        union
+    }
+
+    /// Returns the current row.
+    pub(crate) fn doc(&self) -> u32 {
+        self.doc
+    }
+
+    /// Goes to the next row.
+    pub(crate) fn advance(&mut self) -> u32 {
+        if self.doc == END {
+            return END;
+        }
+        self.leave(self.doc + 1);
+        self.settle()
+    }
+
+    /// Goes to the first row at or behind `target`.
+    pub(crate) fn seek(&mut self, target: u32) -> u32 {
+        if self.doc >= target {
+            return self.doc;
+        }
+        self.leave(target);
+        while let Some(Reverse((doc, at))) = self.ahead.peek().copied()
+            && doc < target
+        {
+            self.ahead.pop();
+            let doc = self.parts[at].seek(target);
+            if doc != END {
+                self.ahead.push(Reverse((doc, at)));
+            }
+        }
+        self.settle()
+    }
+
+    /// Calls `visit` with the parts that stand on the current row, in order.
+    pub(crate) fn for_each_here(&mut self, mut visit: impl FnMut(&mut BoxScorer<'a>)) {
+        self.here.sort_unstable();
+        for at in &self.here {
+            visit(&mut self.parts[*at]);
+        }
+    }
+
+    /// Returns all parts.
+    pub(crate) fn parts(&self) -> &[BoxScorer<'a>] {
+        &self.parts
     }
 
     /// Takes the parts at the next row that enough of them share.
@@ -126,43 +170,38 @@ impl<'a> Disjunction<'a> {
     }
 }
 
+/// Rows that at least so many parts match; the scores of those that do add up.
+pub(crate) struct Disjunction<'a> {
+    union: Union<'a>,
+}
+
+impl<'a> Disjunction<'a> {
+    /// Starts at the first row; `required` is at least 1.
+    pub(crate) fn new(parts: Vec<BoxScorer<'a>>, required: usize) -> Self {
+        Self { union: Union::new(parts, required) }
+    }
+}
+
 impl Scorer for Disjunction<'_> {
     fn doc(&self) -> u32 {
-        self.doc
+        self.union.doc()
     }
     fn advance(&mut self) -> u32 {
-        if self.doc == END {
-            return END;
-        }
-        self.leave(self.doc + 1);
-        self.settle()
+        self.union.advance()
     }
     fn seek(&mut self, target: u32) -> u32 {
-        if self.doc >= target {
-            return self.doc;
-        }
-        self.leave(target);
-        while let Some(Reverse((doc, at))) = self.ahead.peek().copied()
-            && doc < target
-        {
-            self.ahead.pop();
-            let doc = self.parts[at].seek(target);
-            if doc != END {
-                self.ahead.push(Reverse((doc, at)));
-            }
-        }
-        self.settle()
+        self.union.seek(target)
     }
     fn score(&mut self) -> f32 {
-        let parts = &mut self.parts;
-        self.here.sort_unstable();
-        self.here.iter().map(|at| f64::from(parts[*at].score())).sum::<f64>() as f32
+        let mut sum = 0.0;
+        self.union.for_each_here(|part| sum += f64::from(part.score()));
+        sum as f32
     }
     fn max_score(&self) -> f32 {
-        self.parts.iter().map(|part| f64::from(part.max_score())).sum::<f64>() as f32
+        self.union.parts().iter().map(|part| f64::from(part.max_score())).sum::<f64>() as f32
     }
     fn cost(&self) -> u64 {
-        self.parts.iter().map(|part| part.cost()).sum()
+        self.union.parts().iter().map(|part| part.cost()).sum()
     }
 }
 

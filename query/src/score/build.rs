@@ -5,7 +5,11 @@ use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
 
 use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
+use super::boosting::Boosting;
+use super::disjunction_max::DisjunctionMax;
+use super::function_score::{Applied, FunctionScore};
 use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
+use super::nested;
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
 use super::{BoxScorer, END};
@@ -50,6 +54,29 @@ pub(crate) fn scorer<'a>(
             Box::new(Exclusion::new(Box::new(Everything::new(rows, 0.0)), scorer(part, inverted, rows)?))
         }
         Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
+        Prepared::Boosting { positive, negative, factor } => {
+            let positive = scorer(positive, inverted, rows)?;
+            Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factor))
+        }
+        Prepared::FunctionScore { base, functions, combination, place, failure } => {
+            let base = scorer(base, inverted, rows)?;
+            let mut applied = Vec::with_capacity(functions.len());
+            for function in functions {
+                let filter =
+                    function.filter.as_ref().map(|filter| scorer(filter, inverted, rows)).transpose()?;
+                applied.push(Applied::new(&function.function, filter, function.weight, place));
+            }
+            Box::new(FunctionScore::new(base, applied, *combination, failure))
+        }
+        Prepared::Nested(prepared) => nested::scorer(prepared)?,
+        Prepared::DisMax(tie_breaker, parts) => {
+            let mut parts = matching_parts(parts, inverted, rows)?;
+            match parts.len() {
+                0 => Box::new(Nothing),
+                1 => parts.remove(0),
+                _ => Box::new(DisjunctionMax::new(parts, *tie_breaker)),
+            }
+        }
     })
 }
 
@@ -82,6 +109,21 @@ fn disjunction<'a>(
     inverted: &'a dyn Inverted,
     rows: u32,
 ) -> Result<BoxScorer<'a>> {
+    let mut scorers = matching_parts(parts, inverted, rows)?;
+    Ok(match scorers.len() {
+        count if count < required => Box::new(Nothing),
+        0 => Box::new(Nothing),
+        1 => scorers.remove(0),
+        _ => Box::new(Disjunction::new(scorers, required)),
+    })
+}
+
+/// Opens the scorers of those parts that match anything.
+fn matching_parts<'a>(
+    parts: &'a [Prepared],
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<Vec<BoxScorer<'a>>> {
     let mut scorers = Vec::with_capacity(parts.len());
     for part in parts {
         let part = scorer(part, inverted, rows)?;
@@ -89,12 +131,7 @@ fn disjunction<'a>(
             scorers.push(part);
         }
     }
-    Ok(match scorers.len() {
-        count if count < required => Box::new(Nothing),
-        0 => Box::new(Nothing),
-        1 => scorers.remove(0),
-        _ => Box::new(Disjunction::new(scorers, required)),
-    })
+    Ok(scorers)
 }
 
 /// Counts the matching rows where the index knows the number without visiting them.
@@ -108,7 +145,13 @@ pub(crate) fn known_count(
         Prepared::None => Some(0),
         Prepared::All(_) => Some(u64::from(rows).saturating_sub(deleted.len())),
         Prepared::Rows(found, _) => Some(found.difference_len(deleted)),
-        Prepared::Constant(_, part) => known_count(part, inverted, rows, deleted)?,
+        Prepared::Constant(_, part) | Prepared::Boosting { positive: part, .. } => {
+            known_count(part, inverted, rows, deleted)?
+        }
+        Prepared::FunctionScore { base, combination, .. } => match combination.min_score {
+            None => known_count(base, inverted, rows, deleted)?,
+            Some(_) => None,
+        },
         Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
         Prepared::And(parts) => {
             // Optional clauses only score: the count is that of the one that decides.
@@ -119,7 +162,9 @@ pub(crate) fn known_count(
             }
         }
         Prepared::AtLeast(0, _) => Some(u64::from(rows).saturating_sub(deleted.len())),
-        Prepared::AtLeast(1, parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
+        Prepared::AtLeast(1, parts) | Prepared::DisMax(_, parts) if parts.len() == 1 => {
+            known_count(&parts[0], inverted, rows, deleted)?
+        }
         Prepared::Not(part) => known_count(part, inverted, rows, deleted)?
             .map(|matched| u64::from(rows).saturating_sub(deleted.len()).saturating_sub(matched)),
         _ if !deleted.is_empty() => None,
@@ -129,7 +174,7 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::AtLeast(..) => None,
+        Prepared::AtLeast(..) | Prepared::DisMax(..) | Prepared::Nested(_) => None,
     })
 }
 
@@ -156,7 +201,9 @@ pub(crate) fn row_set(
             Some(text) => Some(drained(text.postings(term)?)),
             None => Some(RoaringBitmap::new()),
         },
-        Prepared::Constant(_, part) => row_set(part, inverted, rows)?,
+        Prepared::Constant(_, part) | Prepared::Boosting { positive: part, .. } => {
+            row_set(part, inverted, rows)?
+        }
         Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,
         _ => None,
     })

@@ -7,11 +7,17 @@
 
 pub(crate) mod bm25;
 pub(crate) mod boolean;
+pub(crate) mod boosting;
 pub(crate) mod build;
 pub(crate) mod collect;
+pub(crate) mod disjunction_max;
+pub(crate) mod function_score;
+pub(crate) mod geo;
 pub(crate) mod leaves;
+pub(crate) mod nested;
 pub(crate) mod prepare;
 pub(crate) mod reader;
+pub(crate) mod values;
 
 /// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub(crate) const END: u32 = tantivy::TERMINATED;

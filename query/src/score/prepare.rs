@@ -11,8 +11,12 @@ use roaring::RoaringBitmap;
 
 use super::bm25::Bm25;
 use super::build;
+use super::function_score::{Failure, Place, RowFunction};
+use super::geo;
+use super::nested::{PreparedNested, prepare_nested};
 use super::reader::{Inverted, SegmentReader};
-use crate::error::Result;
+use crate::dsl::query::Combination;
+use crate::error::{Error, Result};
 use crate::table::keys::{for_each_number, for_each_string};
 use crate::table::node::{ExactValue, Node, Weight};
 
@@ -72,6 +76,65 @@ pub(crate) enum Prepared {
     Not(Box<Prepared>),
     /// This, with one score.
     Constant(f32, Box<Prepared>),
+    /// This, with a score multiplied by a factor where something else matches too.
+    Boosting {
+        /// What matches.
+        positive: Box<Prepared>,
+        /// Where the factor applies.
+        negative: Box<Prepared>,
+        /// The factor.
+        factor: f32,
+    },
+    /// Any of them, with the best score and a share of the others.
+    DisMax(f32, Vec<Prepared>),
+    /// This, with scores combined with functions.
+    FunctionScore {
+        /// What matches.
+        base: Box<Prepared>,
+        /// The functions.
+        functions: Vec<PreparedFunction>,
+        /// How scores and functions are combined.
+        combination: Combination,
+        /// Where functions are evaluated.
+        place: Place,
+        /// The error of a row on which a function failed.
+        failure: Failure,
+    },
+    /// Rows with elements that match.
+    Nested(Box<PreparedNested>),
+}
+
+/// A function of a row, where a filter lets it apply.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedFunction {
+    /// Rows to which it applies; all where absent.
+    pub filter: Option<Prepared>,
+    /// The function.
+    pub function: RowFunction,
+    /// Factor of its value.
+    pub weight: Option<f32>,
+}
+
+impl Prepared {
+    /// Takes the error that ended a pass, if one did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        match self {
+            Self::And(parts) | Self::AtLeast(_, parts) | Self::DisMax(_, parts) => {
+                parts.iter().find_map(Self::failure)
+            }
+            Self::Not(part) | Self::Constant(_, part) => part.failure(),
+            Self::Boosting { positive, negative, .. } => positive.failure().or_else(|| negative.failure()),
+            Self::FunctionScore { base, functions, failure, .. } => {
+                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
+                failure
+                    .take()
+                    .or_else(|| base.failure())
+                    .or_else(|| filters.into_iter().find_map(Self::failure))
+            }
+            Self::Nested(nested) => nested.inner.failure(),
+            _ => None,
+        }
+    }
 }
 
 /// Everything that preparing needs of one segment.
@@ -79,6 +142,8 @@ pub(crate) enum Prepared {
 pub(crate) struct Source {
     /// Number of the segment in its table.
     pub number: u32,
+    /// Number of its shard in the index.
+    pub shard: u32,
     /// The segment.
     pub reader: Arc<dyn SegmentReader>,
     /// Its inverted index.
@@ -162,16 +227,45 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             None => Prepared::None,
         },
         Node::And(parts) => and(parts, source, among)?,
-        Node::AtLeast(required, parts) => {
-            let mut prepared = Vec::with_capacity(parts.len());
-            for part in parts {
-                prepared.push(prepare(part, source, among)?);
-            }
-            Prepared::AtLeast(*required, prepared)
-        }
+        Node::AtLeast(required, parts) => Prepared::AtLeast(*required, prepare_all(parts, source, among)?),
         Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among)?)),
         Node::Constant(score, part) => Prepared::Constant(*score, Box::new(prepare(part, source, among)?)),
+        Node::Boosting { positive, negative, factor } => Prepared::Boosting {
+            positive: Box::new(prepare(positive, source, among)?),
+            negative: Box::new(prepare(negative, source, among)?),
+            factor: *factor,
+        },
+        Node::FunctionScore { base, functions, combination } => {
+            let mut prepared = Vec::with_capacity(functions.len());
+            for function in functions {
+                let filter =
+                    function.filter.as_ref().map(|filter| prepare(filter, source, among)).transpose()?;
+                let (function, weight) = (function.function.clone(), function.weight);
+                prepared.push(PreparedFunction { filter, function, weight });
+            }
+            let place =
+                Place { reader: Arc::clone(&source.reader), segment: source.number, shard: source.shard };
+            Prepared::FunctionScore {
+                base: Box::new(prepare(base, source, among)?),
+                functions: prepared,
+                combination: *combination,
+                place,
+                failure: Failure::default(),
+            }
+        }
+        Node::Nested(node) => prepare_nested(node, source, among)?,
+        Node::Within { column, area, weight } => {
+            let rows = geo::rows_in(source, *column, area, among)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::DisMax(tie_breaker, parts) => {
+            Prepared::DisMax(*tie_breaker, prepare_all(parts, source, among)?)
+        }
     })
+}
+
+fn prepare_all(nodes: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Vec<Prepared>> {
+    nodes.iter().map(|node| prepare(node, source, among)).collect()
 }
 
 fn flat(weight: Weight) -> f32 {

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, TextIndex};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, PageBounds, RowParts, Segment, StoredRow, ValueRange};
+use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, Segment, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 
@@ -49,6 +49,14 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>>;
     /// Reads metadata and, where asked, sources of a few rows.
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>>;
+    /// Returns the elements of a nested path, where the segment has any.
+    fn nested(&self, _path: PathId) -> Result<Option<Arc<Nested>>> {
+        Ok(None)
+    }
+    /// Returns the segment of the documents, where rows are elements of them.
+    fn documents(&self) -> Option<&dyn SegmentReader> {
+        None
+    }
 }
 
 /// An inverted index as a search reads it.
@@ -138,6 +146,10 @@ impl SegmentReader for Segment {
 
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         self.fetch_blocking(rows, wanted)
+    }
+
+    fn nested(&self, path: PathId) -> Result<Option<Arc<Nested>>> {
+        self.nested_blocking(path)
     }
 }
 

@@ -44,8 +44,13 @@ fn functions() -> Vec<Arc<Bm25>> {
 
 fn prepared(node: &Node) -> (Source, Prepared) {
     let reader = fixture();
-    let source =
-        Source { number: 0, inverted: reader.inverted().unwrap(), reader, functions: Arc::new(functions()) };
+    let source = Source {
+        number: 0,
+        shard: 0,
+        inverted: reader.inverted().unwrap(),
+        reader,
+        functions: Arc::new(functions()),
+    };
     let prepared = prepare(node, &source, None).unwrap();
     (source, prepared)
 }

@@ -16,12 +16,13 @@ use datafusion::logical_expr::{
 use serde_json::Value;
 
 use super::ROW;
-use crate::dsl::query::Query;
+use crate::dsl::query::geo::GeoPoint;
+use crate::dsl::query::{FunctionScoreQuery, NestedQuery, Query};
 
 /// A leaf clause with what it adds to the score.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
-    /// The clause; never `bool` or `constant_score`.
+    /// The clause; never one that is made of others, such as `bool`.
     pub query: Query,
     /// Product of the boosts from the root down to here.
     pub boost: f32,
@@ -49,6 +50,13 @@ impl Leaf {
             Query::Prefix(_) => "prefix",
             Query::Bool(_) => "bool",
             Query::ConstantScore(_) => "constant_score",
+            Query::Boosting(_) => "boosting",
+            Query::DisMax(_) => "dis_max",
+            Query::FunctionScore(_) => "function_score",
+            Query::GeoBoundingBox(_) => "geo_bounding_box",
+            Query::GeoDistance(_) => "geo_distance",
+            Query::GeoPolygon(_) => "geo_polygon",
+            Query::Nested(_) => "nested",
         }
     }
 }
@@ -61,7 +69,28 @@ impl fmt::Display for Leaf {
         }
         match &self.query {
             Query::MatchAll(_) => f.write_str("*")?,
-            Query::MatchNone(_) | Query::Bool(_) | Query::ConstantScore(_) => {}
+            Query::MatchNone(_)
+            | Query::Bool(_)
+            | Query::Boosting(_)
+            | Query::ConstantScore(_)
+            | Query::DisMax(_)
+            | Query::FunctionScore(_)
+            | Query::Nested(_) => {}
+            Query::GeoBoundingBox(query) => {
+                let bounds = &query.bounds;
+                write!(
+                    f,
+                    "{} in [{}, {}] to [{}, {}]",
+                    query.field, bounds.top, bounds.left, bounds.bottom, bounds.right
+                )?;
+            }
+            Query::GeoDistance(query) => {
+                let GeoPoint { lat, lon } = query.center;
+                write!(f, "{} within {} m of [{lat}, {lon}]", query.field, query.distance)?;
+            }
+            Query::GeoPolygon(query) => {
+                write!(f, "{} in a polygon of {} points", query.field, query.corners.len())?;
+            }
             Query::Match(query) => write!(f, "{} = {}", query.field, query.query)?,
             Query::Term(query) => write!(f, "{} = {}", query.field, query.value)?,
             Query::Terms(query) => {
@@ -154,12 +183,21 @@ impl ScalarUDFImpl for LeafFunction {
 }
 
 /// How the clauses of a [`CombineFunction`] are combined.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Combine {
     /// At least so many match; those that do, score. With 0 everything matches.
     AtLeast(usize),
     /// The one clause matches, with this score.
     Constant(f32),
+    /// The first clause matches; where the second does too, its score is multiplied by this.
+    Boosting(f32),
+    /// Any clause matches; the best score counts, the others by this share.
+    DisMax(f32),
+    /// The first clause matches, with its score combined with functions; the others are the filters of
+    /// those functions that have one.
+    FunctionScore(Arc<FunctionScoreQuery>),
+    /// The one clause matches an element of a nested path.
+    Nested(Arc<NestedQuery>),
 }
 
 /// The function that combines clauses where AND, OR and NOT cannot say it.
@@ -168,12 +206,14 @@ pub(crate) struct CombineFunction {
     /// How.
     pub combine: Combine,
     name: String,
+    /// All of `combine` as text: what equality and hash go by.
+    identity: String,
     signature: Signature,
 }
 
 impl PartialEq for CombineFunction {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.identity == other.identity
     }
 }
 
@@ -181,7 +221,7 @@ impl Eq for CombineFunction {}
 
 impl Hash for CombineFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.identity.hash(state);
     }
 }
 
@@ -215,17 +255,22 @@ pub(crate) fn leaf(leaf: Leaf) -> Expr {
     ScalarUDF::from(function).call(vec![col(ROW), lit(shown)])
 }
 
-/// Makes the call that counts matching clauses.
-pub(crate) fn at_least(combine: Combine, clauses: Vec<Expr>) -> Expr {
-    let name = match combine {
+/// Makes the call that combines clauses.
+pub(crate) fn combined(combine: Combine, clauses: Vec<Expr>) -> Expr {
+    let name = match &combine {
         Combine::AtLeast(required) => format!("at_least_{required}"),
         Combine::Constant(score) => format!("constant_score_{score}"),
+        Combine::Boosting(factor) => format!("boosting_{factor}"),
+        Combine::DisMax(tie_breaker) => format!("dis_max_{tie_breaker}"),
+        Combine::FunctionScore(_) => "function_score".to_owned(),
+        Combine::Nested(query) => format!("nested_{}", query.path),
     };
+    let identity = format!("{combine:?}");
     let signature = Signature::variadic_any(Volatility::Immutable);
-    ScalarUDF::from(CombineFunction { combine, name, signature }).call(clauses)
+    ScalarUDF::from(CombineFunction { combine, name, identity, signature }).call(clauses)
 }
 
 /// Makes the call that gives a clause one score.
 pub(crate) fn constant(score: f32, clause: Expr) -> Expr {
-    at_least(Combine::Constant(score), vec![clause])
+    combined(Combine::Constant(score), vec![clause])
 }

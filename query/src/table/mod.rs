@@ -11,7 +11,7 @@ pub(crate) mod node;
 pub(crate) mod predicate;
 pub(crate) mod resolve;
 pub(crate) mod scan;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod top_k;
 mod values;
 
@@ -86,6 +86,16 @@ pub(crate) struct TableSnapshot {
     pub shards: u32,
     /// Rows that a slice is cut to, by segment.
     pub listed: Option<Arc<HashMap<u32, RoaringBitmap>>>,
+}
+
+impl TableSnapshot {
+    /// Returns the number of a segment's shard in its index.
+    pub(crate) fn shard_number(&self, segment: &TableSegment) -> u32 {
+        let before: usize = self.indices.iter().take(segment.index).map(|index| index.shards.len()).sum();
+        let place = (segment.shard as usize).checked_sub(before);
+        let shards = self.indices.get(segment.index).map(|index| &index.shards);
+        shards.zip(place).and_then(|(shards, place)| shards.get(place)).copied().unwrap_or(0)
+    }
 }
 
 /// How a table is scanned.

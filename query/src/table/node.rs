@@ -7,6 +7,11 @@ use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 use roaring::RoaringBitmap;
 
+use crate::dsl::query::Combination;
+use crate::score::function_score::RowFunction;
+use crate::score::geo::Area;
+use crate::score::nested::NestedNode;
+
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Weight {
@@ -144,6 +149,48 @@ pub(crate) enum Node {
     Not(Box<Node>),
     /// This, with one score.
     Constant(f32, Box<Node>),
+    /// This, with a score multiplied by a factor where something else matches too.
+    Boosting {
+        /// What matches.
+        positive: Box<Node>,
+        /// Where the factor applies.
+        negative: Box<Node>,
+        /// The factor.
+        factor: f32,
+    },
+    /// Any of them, with the best score and a share of the others.
+    DisMax(f32, Vec<Node>),
+    /// This, with scores combined with functions.
+    FunctionScore {
+        /// What matches.
+        base: Box<Node>,
+        /// The functions.
+        functions: Vec<NodeFunction>,
+        /// How scores and functions are combined.
+        combination: Combination,
+    },
+    /// Rows with elements of a nested path that match.
+    Nested(Box<NestedNode>),
+    /// Rows with a point in an area.
+    Within {
+        /// Column.
+        column: PathId,
+        /// The area.
+        area: Area,
+        /// Score.
+        weight: Weight,
+    },
+}
+
+/// A function of a row, where a filter lets it apply.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeFunction {
+    /// Rows to which it applies; all where absent.
+    pub filter: Option<Node>,
+    /// The function.
+    pub function: RowFunction,
+    /// Factor of its value.
+    pub weight: Option<f32>,
 }
 
 impl Node {
@@ -161,9 +208,36 @@ impl Node {
     /// Whether finding the rows needs more of a segment than its inverted index.
     pub(crate) fn reads_columns(&self) -> bool {
         match self {
-            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Folded { .. } => true,
-            Node::And(parts) | Node::AtLeast(_, parts) => parts.iter().any(Node::reads_columns),
+            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Folded { .. } | Node::Within { .. } => true,
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
+                parts.iter().any(Node::reads_columns)
+            }
             Node::Not(part) | Node::Constant(_, part) => part.reads_columns(),
+            Node::Boosting { positive, negative, .. } => positive.reads_columns() || negative.reads_columns(),
+            Node::Nested(nested) => nested.inner.reads_columns(),
+            Node::FunctionScore { base, functions, .. } => {
+                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
+                base.reads_columns() || filters.into_iter().any(Node::reads_columns)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a score decides which rows match.
+    pub(crate) fn scores_decide(&self) -> bool {
+        match self {
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
+                parts.iter().any(Node::scores_decide)
+            }
+            Node::Not(part) | Node::Constant(_, part) => part.scores_decide(),
+            Node::Boosting { positive, negative, .. } => positive.scores_decide() || negative.scores_decide(),
+            Node::Nested(nested) => nested.inner.scores_decide(),
+            Node::FunctionScore { base, functions, combination } => {
+                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
+                combination.min_score.is_some()
+                    || base.scores_decide()
+                    || filters.into_iter().any(Node::scores_decide)
+            }
             _ => false,
         }
     }
@@ -174,6 +248,8 @@ impl Node {
 pub(crate) struct TermStatistics {
     /// Field.
     pub path: PathId,
+    /// Nested path whose elements are counted; documents where absent.
+    pub nested: Option<PathId>,
     /// Field's name, which joins statistics over several indices.
     pub field: Arc<str>,
     /// The term.

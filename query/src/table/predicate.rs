@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, Operator};
 
+use crate::dsl::query::{FunctionScoreQuery, NestedQuery};
+
 use super::leaf::{Combine, CombineFunction, Leaf, LeafFunction};
 
 /// What a row must fulfil, still independent of any index.
@@ -22,6 +24,15 @@ pub(crate) enum Predicate {
     Not(Box<Predicate>),
     /// This, with one score.
     Constant(f32, Box<Predicate>),
+    /// The first; where the second matches too, its score is multiplied by the factor.
+    Boosting(f32, Box<Predicate>, Box<Predicate>),
+    /// Any of them; the best score counts, the others by a share.
+    DisMax(f32, Vec<Predicate>),
+    /// The first, with scores combined with functions; the others are the filters of those functions
+    /// that have one.
+    FunctionScore(Arc<FunctionScoreQuery>, Box<Predicate>, Vec<Predicate>),
+    /// Some element of a nested path fulfils this.
+    Nested(Arc<NestedQuery>, Box<Predicate>),
 }
 
 impl Predicate {
@@ -44,11 +55,21 @@ impl Predicate {
                 if let Some(function) = function.downcast_ref::<LeafFunction>() {
                     return Some(Self::Leaf(Arc::clone(&function.leaf)));
                 }
-                let combine = function.downcast_ref::<CombineFunction>()?.combine;
+                let combine = &function.downcast_ref::<CombineFunction>()?.combine;
                 let mut parts = call.args.iter().map(Self::from_expr).collect::<Option<Vec<_>>>()?;
                 match combine {
-                    Combine::AtLeast(required) => Some(Self::AtLeast(required, parts)),
-                    Combine::Constant(score) => Some(Self::Constant(score, Box::new(parts.pop()?))),
+                    Combine::AtLeast(required) => Some(Self::AtLeast(*required, parts)),
+                    Combine::Constant(score) => Some(Self::Constant(*score, Box::new(parts.pop()?))),
+                    Combine::Boosting(factor) => {
+                        let negative = Box::new(parts.pop()?);
+                        Some(Self::Boosting(*factor, Box::new(parts.pop()?), negative))
+                    }
+                    Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
+                    Combine::Nested(query) => Some(Self::Nested(Arc::clone(query), Box::new(parts.pop()?))),
+                    Combine::FunctionScore(query) => {
+                        let filters = parts.split_off(1.min(parts.len()));
+                        Some(Self::FunctionScore(Arc::clone(query), Box::new(parts.pop()?), filters))
+                    }
                 }
             }
             _ => None,
@@ -99,6 +120,19 @@ impl fmt::Display for Predicate {
             }
             Self::Not(part) => write!(f, "NOT {part}"),
             Self::Constant(score, part) => write!(f, "constant_score_{score}({part})"),
+            Self::Boosting(factor, positive, negative) => {
+                write!(f, "boosting_{factor}({positive}, {negative})")
+            }
+            Self::Nested(query, inner) => write!(f, "nested({}: {inner})", query.path),
+            Self::FunctionScore(_, base, filters) => {
+                write!(f, "function_score({base}")?;
+                filters.iter().try_for_each(|filter| write!(f, ", {filter}"))?;
+                f.write_str(")")
+            }
+            Self::DisMax(tie_breaker, parts) => {
+                write!(f, "dis_max_{tie_breaker}")?;
+                join(f, parts, ", ")
+            }
         }
     }
 }

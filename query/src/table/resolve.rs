@@ -6,6 +6,9 @@
 
 mod exists;
 mod full_text;
+mod function_score;
+mod geo;
+mod nested;
 mod prefix;
 mod range;
 mod term;
@@ -16,6 +19,7 @@ use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::IndexMeta;
 use serde_json::Value;
 
+use self::nested::Scope;
 use super::leaf::Leaf;
 use super::node::{Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
@@ -40,7 +44,7 @@ pub(crate) struct IndexContext<'a> {
 
 /// Resolves a predicate for an index.
 pub(crate) fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
-    let mut resolver = Resolver { index, statistics: Vec::new() };
+    let mut resolver = Resolver { index, statistics: Vec::new(), scope: None };
     let node = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
     Ok(Resolved { node, statistics: resolver.statistics })
 }
@@ -78,6 +82,8 @@ impl Target<'_> {
 struct Resolver<'a> {
     index: IndexContext<'a>,
     statistics: Vec<TermStatistics>,
+    /// The nested path whose elements are searched; documents where absent.
+    scope: Option<Scope>,
 }
 
 impl<'a> Resolver<'a> {
@@ -89,6 +95,17 @@ impl<'a> Resolver<'a> {
             Predicate::AtLeast(required, parts) => Node::AtLeast(*required, self.nodes(parts)?),
             Predicate::Not(part) => Node::Not(Box::new(self.node(part)?)),
             Predicate::Constant(score, part) => Node::Constant(*score, Box::new(self.node(part)?)),
+            Predicate::Boosting(factor, positive, negative) => Node::Boosting {
+                positive: Box::new(self.node(positive)?),
+                negative: Box::new(self.node(negative)?),
+                factor: *factor,
+            },
+            Predicate::DisMax(tie_breaker, _) if !(0.0..=1.0).contains(tie_breaker) => {
+                return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));
+            }
+            Predicate::DisMax(tie_breaker, parts) => Node::DisMax(*tie_breaker, self.nodes(parts)?),
+            Predicate::Nested(query, inner) => self.nested(query, inner)?,
+            Predicate::FunctionScore(query, base, filters) => self.function_score(query, base, filters)?,
         })
     }
 
@@ -111,9 +128,15 @@ impl<'a> Resolver<'a> {
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
             Query::Prefix(query) => self.prefix(query, weight),
-            Query::Bool(_) | Query::ConstantScore(_) => {
-                Err(Error::Execution("a compound clause came as a leaf".to_owned()))
-            }
+            Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
+            Query::GeoDistance(query) => self.geo_distance(query, weight),
+            Query::GeoPolygon(query) => self.geo_polygon(query, weight),
+            Query::Bool(_)
+            | Query::Boosting(_)
+            | Query::ConstantScore(_)
+            | Query::DisMax(_)
+            | Query::FunctionScore(_)
+            | Query::Nested(_) => Err(Error::Execution("a compound clause came as a leaf".to_owned())),
         }
     }
 
@@ -131,7 +154,13 @@ impl<'a> Resolver<'a> {
     /// Replaces the weight of a clause that scores by BM25.
     fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
         let Weight::Constant(boost) = weight else { return weight };
-        self.statistics.push(TermStatistics { path: field.id, field: Arc::clone(&field.path), term, boost });
+        self.statistics.push(TermStatistics {
+            path: field.id,
+            nested: self.scope.as_ref().map(|scope| scope.id),
+            field: Arc::clone(&field.path),
+            term,
+            boost,
+        });
         Weight::Bm25(self.statistics.len() - 1)
     }
 

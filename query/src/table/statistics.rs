@@ -43,7 +43,7 @@ impl Functions {
                 continue;
             }
             let Some(Some(theirs)) = resolved.get(segment.index) else { continue };
-            let inverted = segment.reader.inverted()?;
+            let documents = segment.reader.inverted()?;
             for (sum, wanted) in sums.iter_mut().zip(&own.statistics) {
                 let found = match segment.index == index {
                     true => Some(wanted),
@@ -53,8 +53,14 @@ impl Functions {
                         .iter()
                         .find(|other| other.field == wanted.field && other.term == wanted.term),
                 };
-                if let Some(found) = found {
-                    add(sum, found, inverted.as_ref())?;
+                match found.map(|found| (found, found.nested)) {
+                    None => {}
+                    Some((found, None)) => add(sum, found, documents.as_ref())?,
+                    Some((found, Some(path))) => {
+                        if let Some(nested) = segment.reader.nested(path)? {
+                            add(sum, found, nested.bundle().as_ref())?;
+                        }
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use super::contents::{Contents, NORMS, POSITIONS};
 use super::exact::{self, Accepted};
 use super::fields::{self, FieldSpec, Indexing};
 use super::file::FileWriter;
+use super::nested::{NestedWriter, Places};
 use super::postings::{self, PostingsWriter, Record};
 use super::text::{TextBuilder, TextField};
 use crate::document::{Chunk, Values};
@@ -30,6 +31,29 @@ pub fn build(mapping: &Mapping, chunk: &Chunk) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`build`]; a column whose values do not fit its field is an internal error.
 pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> {
+    let mut file = build_rows(fields, chunk)?;
+    if chunk.nested.is_empty() {
+        return Ok(file);
+    }
+    let parts =
+        chunk.nested.iter().map(|nested| build_rows(fields, &nested.chunk)).collect::<Result<Vec<_>>>()?;
+    let rows_len = file.len() as u64;
+    let mut writer = NestedWriter::new(&mut file, rows_len);
+    for (nested, bundle) in chunk.nested.iter().zip(parts) {
+        writer.out().write_all(&bundle).map_err(unwritable)?;
+        let places = Places {
+            path: nested.path,
+            outer: nested.outer,
+            parents: nested.parents.clone(),
+            within: nested.within.clone(),
+        };
+        writer.push(&places, bundle.len() as u64)?;
+    }
+    writer.finish()?;
+    Ok(file)
+}
+
+fn build_rows(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> {
     let mut present: Vec<_> = fields
         .iter()
         .filter_map(|spec| {

@@ -79,7 +79,7 @@ pub(super) fn write<W: io::Write>(
         }
     };
     let Indexing::Exact { ignore_above, normalizer } = spec.indexing else {
-        if !is_low_cardinality(dictionary.len(), rows) {
+        if !is_low_cardinality(dictionary.len(), column.rows.len(), rows) {
             return Ok(Accepted::TooMany);
         }
         write_terms(spec, &column.rows, &dictionary, None, out)?;

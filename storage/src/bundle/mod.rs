@@ -23,6 +23,7 @@
 //! | `directory` | the view through which tantivy reads a section |
 //! | `reader`, `text_index`, `rows` | lookups |
 //! | `merge` | compaction |
+//! | `nested` | the indices of nested paths in the same file |
 
 mod build;
 mod contents;
@@ -32,6 +33,7 @@ mod fields;
 mod file;
 mod interner;
 mod merge;
+mod nested;
 mod norms;
 mod postings;
 mod reader;
@@ -46,6 +48,7 @@ mod tests;
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
 pub use merge::{RowMap, merge};
+pub use nested::{NestedBundle, Places};
 pub use postings::Record;
 pub use reader::Bundle;
 pub use term::{MAX_TERM_BYTES, check_term};
@@ -57,11 +60,17 @@ const MAX_DISTINCT_NUMBERS: usize = 4096;
 /// Rows up to which every integer becomes a term.
 const SMALL_SEGMENT_ROWS: u32 = 1024;
 
-/// Whether the integers of a path become terms: few distinct values, each in many rows. Otherwise
-/// Parquet's statistics find them, and a term for nearly every row would only cost.
+/// Distinct integers of a path that become terms in any case.
+const FEW_DISTINCT_NUMBERS: usize = 64;
+
+/// Whether the integers of a path become terms: few distinct values, each in many of the `present`
+/// rows that have one. Otherwise Parquet's statistics find them, and a term for nearly every value
+/// would only cost.
 ///
 /// A small segment takes them all: what is not a term in one input of a merge is a term in none of
-/// its output, so a field must not lose its terms because a segment happened to be small.
-fn is_low_cardinality(distinct: usize, rows: u32) -> bool {
-    distinct <= MAX_DISTINCT_NUMBERS && (rows <= SMALL_SEGMENT_ROWS || distinct <= rows as usize / 8)
+/// its output, so a field must not lose its terms because a segment happened to be small. For the same
+/// reason a few distinct values are terms however seldom a segment has the field.
+fn is_low_cardinality(distinct: usize, present: usize, rows: u32) -> bool {
+    distinct <= FEW_DISTINCT_NUMBERS
+        || distinct <= MAX_DISTINCT_NUMBERS && (rows <= SMALL_SEGMENT_ROWS || distinct <= present / 8)
 }

@@ -12,7 +12,7 @@ use tantivy::postings::{SegmentPostings, TermInfo};
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::norms::Norms;
 use super::postings::Record;
-use super::{TextIndex, directory, file, rows, term};
+use super::{NestedBundle, TextIndex, directory, file, nested, rows, term};
 use crate::mapping::{PathId, Scalar};
 use crate::{Error, Result};
 
@@ -24,6 +24,9 @@ pub struct Bundle {
     contents: Contents,
     readers: [Arc<InvertedIndexReader>; 3],
     texts: Vec<TextIndex>,
+    nested: Vec<NestedBundle>,
+    /// Bytes of the file, those of nested paths included.
+    size: usize,
 }
 
 impl fmt::Debug for Bundle {
@@ -45,6 +48,14 @@ impl Bundle {
     /// # Errors
     /// Bytes that are not a whole bundle of a known version are corrupt.
     pub fn open(bytes: OwnedBytes, name: &str, verify: bool) -> Result<Self> {
+        if nested::is_nested(&bytes) {
+            return nested::open(&bytes, name, verify);
+        }
+        Self::open_rows(bytes, name, verify)
+    }
+
+    /// Opens the bundle of one kind of rows.
+    pub(super) fn open_rows(bytes: OwnedBytes, name: &str, verify: bool) -> Result<Self> {
         let contents = file::open(&bytes, name, verify)?;
         let corrupt = |section: usize, reason: String| Error::Corrupt {
             file: name.to_owned(),
@@ -72,7 +83,23 @@ impl Bundle {
             let reader = readers[text.record.index()].clone();
             texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
         }
-        Ok(Self { name, bytes, contents, readers, texts })
+        let size = bytes.len();
+        Ok(Self { name, bytes, contents, readers, texts, nested: Vec::new(), size })
+    }
+
+    pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {
+        self.nested = nested;
+        self.size = size;
+    }
+
+    /// The nested paths that have elements here, ascending by number.
+    pub fn nested(&self) -> &[NestedBundle] {
+        &self.nested
+    }
+
+    /// Finds the index of a nested path.
+    pub fn nested_of(&self, path: PathId) -> Option<&NestedBundle> {
+        self.nested.binary_search_by_key(&path, |nested| nested.places.path).ok().map(|at| &self.nested[at])
     }
 
     /// Counts rows, deleted ones included.
@@ -82,7 +109,7 @@ impl Bundle {
 
     /// Returns the size of the file.
     pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
+        self.size
     }
 
     /// Finds the rows with an exact value (of keyword, ip, boolean, low-cardinality integer fields).

@@ -10,7 +10,7 @@ use tantivy::postings::{Postings, SegmentPostings};
 
 use super::*;
 use crate::analysis::Analyzers;
-use crate::document::{Chunk, Column, Strings, Values};
+use crate::document::{Chunk, Column, Elements, Strings, Values};
 use crate::mapping::{ColumnKind, PathId, Scalar};
 use crate::{Error, Kind};
 
@@ -106,7 +106,7 @@ fn chunk(rows: &[Row]) -> Chunk {
             column(RATE, rows, |row| &row.rate, |v| Values::F64(v.into_iter().copied().collect())),
             column(USER, rows, |row| &row.user, strings),
         ],
-        ignored: Vec::new(),
+        ..Chunk::default()
     }
 }
 
@@ -458,6 +458,72 @@ fn every_damaged_byte_is_found() {
     }
 }
 
+/// Elements of the rows that `count` gives some to, with the row number as their host.
+fn nested_chunk(path: u32, outer: Option<u32>, parents: Vec<u32>, within: Vec<u32>) -> Elements {
+    let hosts: Vec<String> = parents.iter().map(|row| format!("row{row}")).collect();
+    let column = Column {
+        id: HOST,
+        kind: ColumnKind::Str,
+        rows: (0..parents.len() as u32).collect(),
+        values: strings(hosts.iter().collect()),
+    };
+    let chunk = Chunk { rows: parents.len() as u32, columns: vec![column], ..Chunk::default() };
+    Elements { path: PathId(path), outer: outer.map(PathId), parents, within, chunk }
+}
+
+#[test]
+fn elements_go_with_their_rows() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let mut rows = chunk(&sample(6));
+    rows.nested = vec![
+        nested_chunk(1 << 30, None, vec![0, 0, 2, 3, 5, 5], vec![]),
+        nested_chunk((1 << 30) + 1, Some(1 << 30), vec![0, 0, 3, 5], vec![0, 1, 3, 4]),
+    ];
+    let bytes = build_fields(&specs(&analyzers), &rows).unwrap();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let error = Bundle::open(OwnedBytes::new(damaged), "f", true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "byte {at}: {error}");
+    }
+    let first = opened(bytes);
+    let plain = opened(built(&analyzers, &sample(3)));
+    let places = |bundle: &Bundle, path: u32| {
+        let places = &bundle.nested_of(PathId(path)).unwrap().places;
+        (places.parents.clone(), places.within.clone())
+    };
+    assert_eq!(places(&first, 1 << 30), (vec![0, 0, 2, 3, 5, 5], vec![]));
+    assert!(plain.nested().is_empty());
+
+    // Row 0 falls away; the others come behind those of a bundle without elements, or in reverse.
+    let drop = u32::MAX;
+    let cases = [
+        (vec![drop, 3, 4, 5, 6, 7], vec![4, 5, 7, 7], vec![5, 7], vec![1, 2]),
+        (vec![drop, 7, 6, 5, 4, 3], vec![3, 3, 5, 6], vec![3, 5], vec![0, 2]),
+    ];
+    for (map, parents, inner, within) in cases {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut merged = Vec::new();
+        let inputs = [(&plain, RowMap::Offset(0)), (&first, RowMap::Table(map.clone()))];
+        merge(&inputs, 8, scratch.path(), &mut merged).unwrap();
+        let merged = opened(merged);
+        assert_eq!(places(&merged, 1 << 30), (parents.clone(), vec![]));
+        assert_eq!(places(&merged, (1 << 30) + 1), (inner, within));
+        let elements = &merged.nested_of(PathId(1 << 30)).unwrap().bundle;
+        for (old, new) in map.iter().enumerate() {
+            let host = Scalar::Str(format!("row{old}"));
+            let expected: Vec<u32> =
+                (0..parents.len() as u32).filter(|element| parents[*element as usize] == *new).collect();
+            assert_eq!(drain(elements.postings(HOST, &host).unwrap()), expected, "row {old}");
+        }
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let mut merged = Vec::new();
+    let map = RowMap::Table(vec![drop, 0, drop, drop, 1, drop]);
+    merge(&[(&first, map)], 2, scratch.path(), &mut merged).unwrap();
+    assert!(opened(merged).nested().is_empty());
+}
+
 #[test]
 fn empty_chunks_and_sparse_fields() {
     let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
@@ -485,7 +551,7 @@ fn empty_chunks_and_sparse_fields() {
             values: strings(vec![&"one word".to_owned(), &format!("word {id}")]),
         })
         .collect();
-    let bytes = build_fields(&specs, &Chunk { rows: 2000, columns, ignored: Vec::new() }).unwrap();
+    let bytes = build_fields(&specs, &Chunk { rows: 2000, columns, ..Chunk::default() }).unwrap();
     assert!(bytes.len() < 150_000, "{} bytes", bytes.len());
     let bundle = opened(bytes);
     for id in [0, 500, 999] {

@@ -87,6 +87,11 @@ impl Column {
         self.elements(&Layout::Scattered { rows: &self.rows, len, nulls: presence(&self.rows, len) })
     }
 
+    /// Converts the values alone, one after another.
+    pub(crate) fn to_values(&self) -> ArrayRef {
+        self.elements(&Layout::Dense)
+    }
+
     fn to_list(&self, len: usize) -> ArrayRef {
         let mut offsets = Vec::with_capacity(len + 1);
         let mut at = 0usize;

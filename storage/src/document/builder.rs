@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiter::Jiter;
 
 use super::chunk::Chunk;
-use super::columns::Columns;
+use super::scopes::Scopes;
 use super::walk::Keys;
 use crate::mapping::{Mapping, Mark};
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ pub struct ChunkBuilder {
     pub(super) base: Arc<Mapping>,
     /// The same, or a copy with new fields.
     pub(super) mapping: Arc<Mapping>,
-    pub(super) columns: Columns,
+    pub(super) columns: Scopes,
     pub(super) ignored: Vec<(u32, Arc<str>)>,
     pub(super) rows: u32,
     /// Buffer of unescaped strings, kept between documents.
@@ -40,7 +40,7 @@ impl ChunkBuilder {
         Self {
             base: mapping.clone(),
             mapping,
-            columns: Columns::default(),
+            columns: Scopes::default(),
             ignored: Vec::new(),
             rows: 0,
             tape: Vec::new(),
@@ -116,7 +116,7 @@ impl ChunkBuilder {
             mapping = base;
         }
         ignored.shrink_to_fit();
-        (Chunk { rows, columns: columns.finish(), ignored }, mapping)
+        (Chunk { ignored, ..columns.finish(rows) }, mapping)
     }
 
     /// Names a field of the current row whose value is not indexed.

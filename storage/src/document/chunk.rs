@@ -11,9 +11,26 @@ pub struct Chunk {
     pub rows: u32,
     /// Columns that have any value, ascending by id.
     pub columns: Vec<Column>,
+    /// Nested paths that have any element, ascending by number.
+    pub nested: Vec<Elements>,
     /// `(row, field path)` of values that were kept in `_source` but not indexed (`_ignored`),
     /// ascending by row.
     pub ignored: Vec<(u32, Arc<str>)>,
+}
+
+/// The elements of a nested path, each a row of a chunk of their own.
+#[derive(Clone, Debug)]
+pub struct Elements {
+    /// Number of the nested path.
+    pub path: PathId,
+    /// Number of the nested path that it lies in.
+    pub outer: Option<PathId>,
+    /// Document of each element, ascending.
+    pub parents: Vec<u32>,
+    /// Element of the outer path that each element lies in, ascending; empty without an outer path.
+    pub within: Vec<u32>,
+    /// Values of the elements; `nested` and `ignored` are empty in it.
+    pub chunk: Chunk,
 }
 
 /// The values of one column: `rows` is ascending; a row that repeats has several values.
@@ -65,9 +82,17 @@ impl Chunk {
     /// Estimates the bytes held on the heap.
     pub fn heap_bytes(&self) -> usize {
         let columns: usize = self.columns.iter().map(Column::heap_bytes).sum();
+        let nested: usize = self.nested.iter().map(Elements::heap_bytes).sum();
         columns
+            + nested
             + self.columns.capacity() * size_of::<Column>()
             + self.ignored.capacity() * size_of::<(u32, Arc<str>)>()
+    }
+}
+
+impl Elements {
+    fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + (self.parents.capacity() + self.within.capacity()) * 4 + self.chunk.heap_bytes()
     }
 }
 

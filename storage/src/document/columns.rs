@@ -69,11 +69,11 @@ impl Interner {
 struct Slot {
     column: Column,
     interner: Interner,
-    /// One more than the row that last touched it.
+    /// The document that last touched it, counted from 1.
     touched: u32,
 }
 
-/// What a column was before the current row touched it.
+/// What a column was before the current document touched it.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     slot: u32,
@@ -88,17 +88,25 @@ pub(super) struct Columns {
     /// Slot of each path number, plus one; 0 where it has none.
     slot_of: Vec<u32>,
     undo: Vec<Undo>,
+    /// The current document, counted from 1.
+    document: u32,
     row: u32,
 }
 
 impl Columns {
-    /// Starts a row.
-    pub(super) fn begin(&mut self, row: u32) {
+    /// Starts a document, whose first row is `row`.
+    pub(super) fn begin(&mut self, document: u32, row: u32) {
+        self.document = document + 1;
         self.row = row;
         self.undo.clear();
     }
 
-    /// Removes everything that the current row has appended.
+    /// Goes on to another row of the current document.
+    pub(super) fn go_to(&mut self, row: u32) {
+        self.row = row;
+    }
+
+    /// Removes everything that the current document has appended.
     pub(super) fn rollback(&mut self) {
         for undo in self.undo.drain(..) {
             let slot = &mut self.slots[undo.slot as usize];
@@ -147,8 +155,8 @@ impl Columns {
             slot.column.values = Values::empty(kind);
             slot.interner = Interner::default();
         }
-        if slot.touched != self.row + 1 {
-            slot.touched = self.row + 1;
+        if slot.touched != self.document {
+            slot.touched = self.document;
             let distinct = match &slot.column.values {
                 Values::Str(strings) => strings.ends.len(),
                 _ => 0,

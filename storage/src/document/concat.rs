@@ -1,6 +1,6 @@
 //! Concatenating chunks: the memtable's many small chunks become the one that a segment is made of.
 
-use super::chunk::{Chunk, Column, Strings, Values};
+use super::chunk::{Chunk, Column, Elements, Strings, Values};
 use super::columns::Interner;
 use crate::mapping::PathId;
 
@@ -72,8 +72,69 @@ impl Chunk {
             .flat_map(|(chunk, rows)| chunk.ignored.iter().map(|(row, path)| (rows.of(*row), path.clone())))
             .filter(|(row, _)| *row != NONE)
             .collect();
-        Chunk { rows, columns, ignored }
+        let nested = concat_nested(chunks, &maps, keep);
+        Chunk { rows, columns, nested, ignored }
     }
+}
+
+/// Concatenates the elements of the documents that are kept.
+fn concat_nested(chunks: &[&Chunk], maps: &[Rows], keep: &dyn Fn(usize, u32) -> bool) -> Vec<Elements> {
+    let mut paths: Vec<(PathId, Option<PathId>)> = chunks
+        .iter()
+        .flat_map(|chunk| chunk.nested.iter().map(|nested| (nested.path, nested.outer)))
+        .collect();
+    paths.sort_unstable_by_key(|(path, _)| *path);
+    paths.dedup();
+    let of =
+        |chunk: &Chunk, path: PathId| chunk.nested.binary_search_by_key(&path, |nested| nested.path).ok();
+    // Where the elements of a path in a chunk go.
+    let places = |path: PathId| -> Vec<Rows> {
+        let mut next = 0;
+        let mut places = Vec::with_capacity(chunks.len());
+        for (at, chunk) in chunks.iter().enumerate() {
+            let parents = of(chunk, path).map_or(&[][..], |nested| &chunk.nested[nested].parents);
+            places.push(Rows::Table(
+                parents
+                    .iter()
+                    .map(|parent| {
+                        if !keep(at, *parent) {
+                            return NONE;
+                        }
+                        next += 1;
+                        next - 1
+                    })
+                    .collect(),
+            ));
+        }
+        places
+    };
+    let empty = Chunk::default();
+    paths
+        .into_iter()
+        .filter_map(|(path, outer)| {
+            let found: Vec<Option<&Elements>> =
+                chunks.iter().map(|chunk| of(chunk, path).map(|at| &chunk.nested[at])).collect();
+            let parts: Vec<&Chunk> =
+                found.iter().map(|elements| elements.map_or(&empty, |elements| &elements.chunk)).collect();
+            let kept = |at: usize, element: u32| {
+                found[at].is_some_and(|elements| keep(at, elements.parents[element as usize]))
+            };
+            let chunk = Chunk::concat(&parts, &kept);
+            let moved = |list: &dyn Fn(&Elements) -> Vec<u32>, places: &[Rows]| -> Vec<u32> {
+                let all = found.iter().zip(places).filter_map(|(elements, rows)| Some(((*elements)?, rows)));
+                all.flat_map(|(elements, rows)| {
+                    list(elements).into_iter().map(|row| rows.of(row)).filter(|row| *row != NONE)
+                })
+                .collect()
+            };
+            let parents = moved(&|elements| elements.parents.clone(), maps);
+            let within = match outer {
+                Some(outer) => moved(&|elements| elements.within.clone(), &places(outer)),
+                None => Vec::new(),
+            };
+            (chunk.rows > 0).then_some(Elements { path, outer, parents, within, chunk })
+        })
+        .collect()
 }
 
 fn concat_column(id: PathId, parts: &[(&Column, &Rows)]) -> Option<Column> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::columns::Columns;
 use super::failure::{Failure, Parsed};
+use super::scopes::Scopes;
 use crate::bundle::check_term;
-use crate::mapping::{Cause, Child, FieldType, Leaf, Mapping, NullValue, Token, values};
+use crate::mapping::{Cause, Child, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
 
 /// What became of a value.
 enum Stored {
@@ -130,8 +130,8 @@ impl ChunkBuilder {
     fn put_one(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
         let mapping = &self.mapping;
         let mapped = mapping.leaf(leaf);
-        let visible = mapped.fills && mapping.object(mapped.object).visible;
-        match store(mapping, mapped, visible, token, &mut self.columns) {
+        let scopes = scopes_of(mapping, mapped);
+        match store(mapping, mapped, scopes, token, &mut self.columns) {
             Ok(Stored::Yes) => Ok(()),
             Ok(Stored::Ignored) => {
                 let path = mapped.field.path.clone();
@@ -166,12 +166,14 @@ impl ChunkBuilder {
         })
     }
 
-    /// Gives the row the constants of constant_keyword fields.
-    pub(super) fn constants(&mut self) -> Parsed<()> {
+    /// Gives the current row of a scope the constants of constant_keyword fields.
+    pub(super) fn constants(&mut self, scope: Scope) -> Parsed<()> {
         for leaf in self.mapping.constants() {
             let leaf = self.mapping.leaf(*leaf);
-            if let Some(constant) = &leaf.rules.constant {
-                self.columns.push_str(leaf.field.column, constant.as_bytes())?;
+            if let Some(constant) = &leaf.rules.constant
+                && self.mapping.object(leaf.object).scopes.contains(&scope)
+            {
+                self.columns.push_str(&[scope], leaf.field.column, constant.as_bytes())?;
             }
         }
         Ok(())
@@ -185,22 +187,25 @@ pub(super) fn number_text<'t>(json: &'t mut Jiter<'_>, peek: Peek) -> Parsed<&'t
         .map_err(|_| Box::new(Failure::Rule(Cause::new("json_parse_exception", "number is not ASCII"))))
 }
 
-/// Coerces a value and appends it to the leaf's column, where it is `visible` there.
+/// Finds the kinds of rows that hold the values of a leaf.
+pub(super) fn scopes_of<'m>(mapping: &'m Mapping, leaf: &Leaf) -> &'m [Scope] {
+    if leaf.fills { &mapping.object(leaf.object).scopes } else { &[] }
+}
+
+/// Coerces a value and appends it to the leaf's column in the scopes given.
 fn store(
     mapping: &Mapping,
     leaf: &Leaf,
-    visible: bool,
+    scopes: &[Scope],
     token: Token<'_>,
-    columns: &mut Columns,
+    columns: &mut Scopes,
 ) -> Result<Stored, Refused> {
     let field = &leaf.field;
     let rules = &leaf.rules;
     let id = field.column;
     match &field.field_type {
         FieldType::Text | FieldType::MatchOnlyText => {
-            if visible {
-                columns.push_str(id, token.text().as_bytes())?;
-            }
+            columns.push_str(scopes, id, token.text().as_bytes())?;
         }
         FieldType::Keyword | FieldType::Wildcard => {
             let text = token.text();
@@ -211,15 +216,15 @@ fn store(
                 // Beyond this, the inverted index could not be built once the document is acknowledged.
                 check_term(&field.path, text.as_bytes())?;
             }
-            if visible {
+            if !scopes.is_empty() {
                 match &field.normalizer {
-                    None => columns.push_str(id, text.as_bytes())?,
+                    None => columns.push_str(scopes, id, text.as_bytes())?,
                     Some(normalizer) => match mapping.analyzers().normalize(normalizer, text) {
                         Some(normalized) => {
                             if field.index {
                                 check_term(&field.path, normalized.as_bytes())?;
                             }
-                            columns.push_str(id, normalized.as_bytes())?;
+                            columns.push_str(scopes, id, normalized.as_bytes())?;
                         }
                         None => {
                             return Err(Cause::argument(format!(
@@ -234,43 +239,34 @@ fn store(
         }
         FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => {
             match values::integer(&field.field_type, token, rules.coerce)? {
-                Some(value) if visible => columns.push_i64(id, field.column_kind(), value),
-                Some(_) => {}
-                None => return null_instead(mapping, leaf, visible, columns),
+                Some(value) => columns.push_i64(scopes, id, field.column_kind(), value)?,
+                None => return null_instead(mapping, leaf, scopes, columns),
             }
         }
         FieldType::UnsignedLong => match values::unsigned_long(token, rules.coerce)? {
-            Some(value) if visible => columns.push_u64(id, value),
-            Some(_) => {}
-            None => return null_instead(mapping, leaf, visible, columns),
+            Some(value) => columns.push_u64(scopes, id, value)?,
+            None => return null_instead(mapping, leaf, scopes, columns),
         },
         FieldType::HalfFloat | FieldType::Float | FieldType::Double | FieldType::ScaledFloat { .. } => {
             match values::float(&field.field_type, token, rules.coerce)? {
-                Some(value) if visible => columns.push_f64(id, field.column_kind(), value),
-                Some(_) => {}
-                None => return null_instead(mapping, leaf, visible, columns),
+                Some(value) => columns.push_f64(scopes, id, field.column_kind(), value)?,
+                None => return null_instead(mapping, leaf, scopes, columns),
             }
         }
         FieldType::Boolean => {
             let value = values::boolean(token)?;
-            if visible {
-                columns.push_bool(id, value);
-            }
+            columns.push_bool(scopes, id, value)?;
         }
         FieldType::Date | FieldType::DateNanos => {
             let Some(format) = &rules.format else {
                 return Err(Cause::argument(format!("date field [{}] has no format", field.path)).into());
             };
             let value = values::date(&field.field_type, token, format)?;
-            if visible {
-                columns.push_i64(id, field.column_kind(), value);
-            }
+            columns.push_i64(scopes, id, field.column_kind(), value)?;
         }
         FieldType::Ip => {
             let value = values::ip(token.text())?;
-            if visible {
-                columns.push_ip(id, value);
-            }
+            columns.push_ip(scopes, id, value)?;
         }
         FieldType::Binary => {
             let Token::Str(text) = token else {
@@ -281,9 +277,7 @@ fn store(
                 .into());
             };
             check_base64(text)?;
-            if visible {
-                columns.push_str(id, text.as_bytes())?;
-            }
+            columns.push_str(scopes, id, text.as_bytes())?;
         }
         FieldType::ConstantKeyword => {
             let constant = rules.constant.as_deref().unwrap_or_default();
@@ -301,9 +295,7 @@ fn store(
                 _ => return Err(Cause::new("parse_exception", "geo_point expected").into()),
             };
             values::check_point(point, &field.path)?;
-            if visible {
-                columns.push_point(id, point);
-            }
+            columns.push_point(scopes, id, point)?;
         }
         FieldType::FlatObject => {
             return Err(Cause::new(
@@ -320,12 +312,12 @@ fn store(
 fn null_instead(
     mapping: &Mapping,
     leaf: &Leaf,
-    visible: bool,
-    columns: &mut Columns,
+    scopes: &[Scope],
+    columns: &mut Scopes,
 ) -> Result<Stored, Refused> {
     match leaf.rules.null_value.as_ref().and_then(NullValue::token) {
         Some(Token::Str("")) | None => Ok(Stored::Yes),
-        Some(token) => store(mapping, leaf, visible, token, columns),
+        Some(token) => store(mapping, leaf, scopes, token, columns),
     }
 }
 

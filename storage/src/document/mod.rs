@@ -13,10 +13,9 @@
 //!   value at its place, and `=value` finds it anywhere. Numbers and booleans are their JSON text;
 //! - of a `constant_keyword`, the constant in every row.
 //!
-//! Values inside of a `nested` object belong to its elements, not to the row: they are checked, counted
-//! and mapped, but are in no column unless the mapping says `include_in_parent` or `include_in_root`. The
-//! walk knows for every leaf whether it is visible in the row ([`crate::mapping::Mapping::nested_path`]
-//! names the object otherwise): the place where `List<Struct>` columns of elements will be filled.
+//! Values inside of a `nested` object belong to its elements, not to the document: each element is a
+//! row of its path's own chunk ([`Elements`]). Where the mapping says `include_in_parent` or
+//! `include_in_root`, they are in what the element lies in, too.
 //!
 //! Cost is proportional to the members of a document: one hash lookup a key, one hash a distinct string
 //! of a column, whatever the size of the mapping. Bounds: JSON nests at most [`MAX_DEPTH`] deep; the
@@ -30,11 +29,12 @@ mod concat;
 mod dynamic;
 mod failure;
 mod leaf;
+mod scopes;
 mod structured;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 pub use builder::ChunkBuilder;
-pub use chunk::{Chunk, Column, Strings, Values};
+pub use chunk::{Chunk, Column, Elements, Strings, Values};
 pub use walk::MAX_DEPTH;

@@ -4,7 +4,7 @@ use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
 use super::failure::{Failure, Parsed};
-use super::leaf::number_text;
+use super::leaf::{number_text, scopes_of};
 use crate::bundle::check_term;
 use crate::mapping::{Cause, Token, values};
 
@@ -118,10 +118,7 @@ impl ChunkBuilder {
     /// Puts a point that is on the earth.
     pub(super) fn put_point(&mut self, leaf: u32, point: [f64; 2]) -> Parsed<()> {
         let mapped = self.mapping.leaf(leaf);
-        if mapped.fills && self.mapping.object(mapped.object).visible {
-            self.columns.push_point(mapped.field.column, point);
-        }
-        Ok(())
+        Ok(self.columns.push_point(scopes_of(&self.mapping, mapped), mapped.field.column, point)?)
     }
 
     /// Parses the value of a flat_object: an object, or an array of them.
@@ -199,7 +196,8 @@ impl ChunkBuilder {
             self.ignore(path);
             return Ok(());
         }
-        if !(mapped.fills && self.mapping.object(mapped.object).visible) {
+        let scopes = scopes_of(&self.mapping, mapped);
+        if scopes.is_empty() {
             return Ok(());
         }
         let column = mapped.field.column;
@@ -209,8 +207,8 @@ impl ChunkBuilder {
         self.flat_leaf.push('=');
         self.flat_leaf.push_str(text);
         check_term(&self.flat_path, self.flat_leaf.as_bytes())?;
-        self.columns.push_str(column, self.flat_leaf.as_bytes())?;
-        self.columns.push_str(column, &self.flat_leaf.as_bytes()[any_place..])?;
+        self.columns.push_str(scopes, column, self.flat_leaf.as_bytes())?;
+        self.columns.push_str(scopes, column, &self.flat_leaf.as_bytes()[any_place..])?;
         Ok(())
     }
 }

@@ -93,7 +93,7 @@ fn values_by_type() {
             r#"["1,2", "POINT (2 1)", {"type": "Point", "coordinates": [2, 1]}, [2, 1, 9]]"#,
             json!([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]),
         ),
-        (json!({"type": "geo_point"}), r#""u""#, json!([[67.5, 22.5]])),
+        (json!({"type": "geo_point"}), r#""u""#, json!([[45.0, 0.0]])),
         (json!({"type": "binary", "doc_values": true}), r#""aGk=""#, json!(["aGk="])),
         (
             json!({"type": "flat_object"}),
@@ -443,6 +443,76 @@ fn nested_values_stay_out_of_the_row() {
     assert_eq!(shown(&chunk, &grown), json!({"r.x": [3, 4]}));
     assert_eq!(grown.field("n.new").unwrap().type_name(), "text");
     assert!(push_one(&mapping, r#"{"n": [{"x": "bad"}]}"#).is_err());
+}
+
+/// Elements of a path of a chunk: parents, elements that they lie in, values.
+fn elements(chunk: &Chunk, mapping: &Mapping, path: &str) -> (Vec<u32>, Vec<u32>, Value) {
+    let id = mapping.nested_id(path).unwrap();
+    match chunk.nested.iter().find(|nested| nested.path == id) {
+        Some(nested) => (nested.parents.clone(), nested.within.clone(), shown_rows(&nested.chunk, mapping)),
+        None => (Vec::new(), Vec::new(), json!({})),
+    }
+}
+
+fn shown_rows(chunk: &Chunk, mapping: &Mapping) -> Value {
+    let columns: serde_json::Map<String, Value> = chunk
+        .columns
+        .iter()
+        .map(|column| {
+            let path = mapping.field_by_id(column.id).unwrap().path.to_string();
+            let Values::I64(values) = &column.values else { return (path, json!(column.rows)) };
+            (path, json!(column.rows.iter().zip(values).collect::<Vec<_>>()))
+        })
+        .collect();
+    json!(columns)
+}
+
+#[test]
+fn elements_are_rows_of_their_own() {
+    let mapping = mapping(json!({
+        "o": {"properties": {"n": {"type": "nested", "properties": {
+            "x": {"type": "long"}, "c": {"type": "constant_keyword", "value": "v"},
+            "m": {"type": "nested", "include_in_parent": true, "properties": {"y": {"type": "long"}}},
+            "r": {"type": "nested", "include_in_root": true, "properties": {"z": {"type": "long", "copy_to": "all"}}},
+        }}}},
+        "all": {"type": "long"},
+    }));
+    let mut builder = ChunkBuilder::new(mapping.clone());
+    builder.push("0", br#"{"o": {"n": [{"x": 1, "m": [{"y": 2}, {"y": 3}]}, {"x": [4, 5]}]}}"#).unwrap();
+    // A document that fails leaves no element behind.
+    assert!(builder.push("1", br#"{"o": {"n": [{"x": 6, "m": {"y": 7}}, {"x": "bad"}]}}"#).is_err());
+    builder
+        .push("2", br#"{"o": [{"n": {"x": 8}}, {"n": {"m": [null, {"y": 9}], "r": {"z": 10}}}]}"#)
+        .unwrap();
+    let (chunk, mapping) = builder.finish();
+    let expected = [
+        (
+            "o.n",
+            vec![0, 0, 1, 1],
+            vec![],
+            json!({
+            "o.n.x": [[0, 1], [1, 4], [1, 5], [2, 8]], "o.n.c": [0, 1, 2, 3], "o.n.m.y": [[0, 2], [0, 3], [3, 9]]}),
+        ),
+        ("o.n.m", vec![0, 0, 1], vec![0, 0, 3], json!({"o.n.m.y": [[0, 2], [1, 3], [2, 9]]})),
+        ("o.n.r", vec![1], vec![3], json!({"o.n.r.z": [[0, 10]]})),
+    ];
+    for (path, parents, within, values) in &expected {
+        assert_eq!(
+            elements(&chunk, &mapping, path),
+            (parents.clone(), within.clone(), values.clone()),
+            "{path}"
+        );
+    }
+    assert_eq!(shown_rows(&chunk, &mapping), json!({"o.n.r.z": [[1, 10]], "all": [[1, 10]]}));
+
+    // Elements go with their documents.
+    let joined = Chunk::concat(&[&chunk, &chunk], &|at, row| (at, row) != (0, 0));
+    assert_eq!(joined.rows, 3);
+    assert_eq!(elements(&joined, &mapping, "o.n").0, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(elements(&joined, &mapping, "o.n.m").0, [0, 1, 1, 2]);
+    assert_eq!(elements(&joined, &mapping, "o.n.m").1, [1, 2, 2, 5]);
+    let of_last = json!({"o.n.m.y": [[0, 9], [1, 2], [2, 3], [3, 9]]});
+    assert_eq!(elements(&joined, &mapping, "o.n.m").2, of_last);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use jiter::{Jiter, Peek};
 use super::ChunkBuilder;
 use super::failure::{Failure, Parsed};
 use crate::Error;
-use crate::mapping::{Cause, Child, Dynamic, FieldType, Object};
+use crate::mapping::{Cause, Child, Dynamic, FieldType, Object, Scope};
 
 /// Deepest nesting of objects and arrays in a document.
 pub const MAX_DEPTH: usize = 1000;
@@ -145,7 +145,7 @@ impl ChunkBuilder {
             self.skip(json)?;
         }
         json.finish()?;
-        self.constants()
+        self.constants(Scope::DOCUMENT)
     }
 
     /// Parses an object of the document by an object of the mapping.
@@ -348,7 +348,7 @@ impl ChunkBuilder {
     pub(super) fn one_object(&mut self, json: &mut Jiter<'_>, object: u32, peek: Peek) -> Parsed<()> {
         match peek {
             Peek::Object => {
-                if self.mapping.object(object).nested.is_some() {
+                if let Some(path) = self.mapping.object(object).nested_id {
                     self.nested += 1;
                     let limit = self.mapping.settings().nested_objects;
                     if self.nested > limit {
@@ -356,6 +356,10 @@ impl ChunkBuilder {
                             "The number of nested documents has exceeded the allowed limit of [{limit}]. This limit can be set by changing the [index.mapping.nested_objects.limit] index level setting."
                         )));
                     }
+                    let outer = self.mapping.enclosing_nested(self.mapping.object(object));
+                    self.columns.open(path, outer);
+                    self.object(json, object)?;
+                    return self.constants(Scope::of_nested(path));
                 }
                 self.object(json, object)
             }

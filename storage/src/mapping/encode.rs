@@ -1,6 +1,7 @@
 //! Mappings as bytes, for log and catalog: JSON of the body, the version, and the path of each number.
+//! Nested paths are numbered apart from leaves; a mapping stored before they were lacks their list.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,6 +16,9 @@ struct Encoded {
     version: u64,
     /// Path of each number; numbers are places in this list.
     paths: Vec<String>,
+    /// Nested path of each of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nested: Vec<String>,
     mapping: Value,
 }
 
@@ -26,7 +30,8 @@ impl Mapping {
     /// Encodes the mapping with its path numbers for log and catalog.
     pub fn encode(&self) -> Vec<u8> {
         let paths = self.by_id.iter().map(|leaf| self.leaf(*leaf).field.path.to_string()).collect();
-        let encoded = Encoded { version: self.version, paths, mapping: self.to_json() };
+        let nested = self.nested_objects().map(|object| object.path.to_string()).collect();
+        let encoded = Encoded { version: self.version, paths, nested, mapping: self.to_json() };
         serde_json::to_vec(&encoded).expect("JSON of strings and numbers is always writable")
     }
 
@@ -39,15 +44,19 @@ impl Mapping {
         let mut mapping = Self::bare(Settings::read(settings)?, Analysis::read(settings)?);
         let spec = spec::parse_root(&encoded.mapping, mapping.context())?;
         let count = encoded.paths.len();
-        let distinct: HashSet<&String> = encoded.paths.iter().collect();
-        if distinct.len() != count {
-            return Err(corrupt("a path has two numbers"));
-        }
-        let numbers: Numbers =
-            encoded.paths.into_iter().enumerate().map(|(id, path)| (path, id as u32)).collect();
+        let numbered = |paths: Vec<String>| -> Result<HashMap<String, u32>> {
+            let count = paths.len();
+            let numbers: HashMap<_, _> =
+                paths.into_iter().enumerate().map(|(id, path)| (path, id as u32)).collect();
+            if numbers.len() == count { Ok(numbers) } else { Err(corrupt("a path has two numbers")) }
+        };
+        let numbers = Numbers { leaves: numbered(encoded.paths)?, nested: numbered(encoded.nested)? };
         mapping.apply(spec, Some(&numbers))?;
         if mapping.leaves.len() != count {
             return Err(corrupt(format!("{count} numbers for {} paths", mapping.leaves.len())));
+        }
+        if mapping.nested.contains(&u32::MAX) {
+            return Err(corrupt("a number of a nested path that the mapping lacks"));
         }
         mapping.seal(encoded.version);
         Ok(mapping)

@@ -53,12 +53,18 @@ fn wkt(text: &str) -> Result<[f64; 2], Cause> {
     }
 }
 
-/// Parses a geohash to the centre of its cell.
+/// Parses a geohash to the corner of its cell that is least in both coordinates.
 pub(crate) fn geohash(hash: &str) -> Result<[f64; 2], Cause> {
+    let [lat, lon] = geohash_cell(hash)?;
+    Ok([lat[0], lon[0]])
+}
+
+/// Least and greatest latitude, and longitude, of a geohash's cell.
+fn geohash_cell(hash: &str) -> Result<[[f64; 2]; 2], Cause> {
     if hash.is_empty() || hash.len() > MAX_GEOHASH {
         return Err(unparsable(hash));
     }
-    let (mut lat, mut lon) = ((-90.0f64, 90.0f64), (-180.0f64, 180.0f64));
+    let (mut lat, mut lon) = ([-90.0f64, 90.0f64], [-180.0f64, 180.0f64]);
     let mut even = true;
     for c in hash.chars() {
         let symbol = u8::try_from(c).ok().map(|b| b.to_ascii_lowercase());
@@ -67,16 +73,28 @@ pub(crate) fn geohash(hash: &str) -> Result<[f64; 2], Cause> {
         })?;
         for bit in (0..5).rev() {
             let range = if even { &mut lon } else { &mut lat };
-            let middle = (range.0 + range.1) / 2.0;
-            if index >> bit & 1 == 1 {
-                range.0 = middle;
-            } else {
-                range.1 = middle;
-            }
+            let middle = (range[0] + range[1]) / 2.0;
+            range[usize::from(index >> bit & 1 == 0)] = middle;
             even = !even;
         }
     }
-    Ok([(lat.0 + lat.1) / 2.0, (lon.0 + lon.1) / 2.0])
+    Ok([lat, lon])
+}
+
+/// Parses a point of a query from text: least and greatest latitude, and longitude. They differ for a
+/// geohash, which stands for its cell.
+///
+/// # Errors
+/// The reason why the text is no point, as OpenSearch words it.
+pub fn parse_point(text: &str) -> Result<[[f64; 2]; 2], String> {
+    let trimmed = text.trim();
+    let is_geohash =
+        !trimmed.contains(',') && !trimmed.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("POINT"));
+    let cell = match is_geohash {
+        true => geohash_cell(trimmed),
+        false => parse(text).map(|[lat, lon]| [[lat, lat], [lon, lon]]),
+    };
+    cell.map_err(|cause| cause.reason)
 }
 
 /// Refuses coordinates that are not on the earth.

@@ -41,11 +41,12 @@ pub use coerce::parse_ip_range;
 pub(crate) use coerce::{Cause, Token};
 pub use date::DateFormat;
 pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
+pub use geo::parse_point;
 pub(crate) use rules::NullValue;
 pub(crate) use spec::Dynamic;
 pub(crate) use template::Seen;
 pub use tree::Mapping;
-pub(crate) use tree::{Child, Leaf, Mark, Object};
+pub(crate) use tree::{Child, Leaf, Mark, Object, Scope};
 
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
@@ -178,6 +179,25 @@ impl Mapping {
             }
             at = object.parent;
         }
+    }
+
+    /// Returns the number of the `nested` object at exactly this path, by which segments know its elements.
+    pub fn nested_id(&self, path: &str) -> Option<PathId> {
+        match self.lookup(path)? {
+            Child::Object(at) => self.object(at).nested_id,
+            _ => None,
+        }
+    }
+
+    /// Returns the path of a nested object by its number.
+    pub fn nested_path_of(&self, id: PathId) -> Option<&str> {
+        let at = *self.nested.get(id.0.checked_sub(tree::FIRST_NESTED_ID)? as usize)?;
+        self.objects.get(at as usize).map(|object| object.path.as_ref())
+    }
+
+    /// Whether a number is that of a nested path, not of a leaf.
+    pub fn is_nested_id(id: PathId) -> bool {
+        id.0 >= tree::FIRST_NESTED_ID
     }
 
     /// Finds the flat_object that a path leads into: its field, and the dotted path below it. Its column

@@ -361,3 +361,30 @@ fn paths_below_flat_and_nested_objects() {
     assert_eq!(mapping.nested_path("labels"), None);
     assert!(mapping.is_object("n.x") && !mapping.is_object("labels"));
 }
+
+#[test]
+fn nested_paths_have_numbers_of_their_own() {
+    let body = |properties: Value| json!({ "properties": properties });
+    let first = Mapping::parse(
+        &body(json!({"b": {"type": "nested", "properties": {"x": {"type": "long"}}}, "c": {"type": "long"}})),
+        &Map::new(),
+    )
+    .unwrap();
+    let second = first
+        .merge(&body(json!({"a": {"type": "nested"}, "b": {"type": "nested", "properties": {"in": {"type": "nested"}}}})))
+        .unwrap();
+    let ids = |mapping: &Mapping| ["b", "a", "b.in"].map(|path| mapping.nested_id(path));
+    assert_eq!(first.nested_id("c"), None);
+    assert_eq!(first.nested_id("b"), second.nested_id("b"));
+    let [Some(b), Some(a), Some(inner)] = ids(&second) else { panic!("a nested path lacks a number") };
+    assert!(b != a && a != inner && b != inner);
+    assert!(Mapping::is_nested_id(a) && !Mapping::is_nested_id(second.field("b.x").unwrap().id));
+    assert_eq!(second.nested_path_of(inner), Some("b.in"));
+    let decoded = Mapping::decode(&second.encode(), &Map::new()).unwrap();
+    assert_eq!(ids(&decoded), ids(&second));
+    // A mapping stored before nested paths had numbers gets them.
+    let mut old: Value = serde_json::from_slice(&second.encode()).unwrap();
+    assert!(old.as_object_mut().unwrap().remove("nested").is_some());
+    let decoded = Mapping::decode(&serde_json::to_vec(&old).unwrap(), &Map::new()).unwrap();
+    assert!(ids(&decoded).iter().all(Option::is_some));
+}

@@ -21,6 +21,29 @@ use crate::{Error, Result};
 
 pub(super) type Hasher = foldhash::fast::RandomState;
 
+/// Least number of a nested path: the numbers below are those of leaves.
+pub(super) const FIRST_NESTED_ID: u32 = 1 << 30;
+
+/// A kind of rows that values belong to: documents, or the elements of a nested path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scope(u32);
+
+impl Scope {
+    /// Documents.
+    pub(crate) const DOCUMENT: Self = Self(0);
+
+    /// Elements of a nested path, by its number.
+    pub(crate) fn of_nested(id: PathId) -> Self {
+        Self(id.0 - FIRST_NESTED_ID + 1)
+    }
+
+    /// Place of the nested path among those of the mapping, in the order of their numbers; `None` for
+    /// documents.
+    pub(crate) fn nested(self) -> Option<usize> {
+        self.0.checked_sub(1).map(|at| at as usize)
+    }
+}
+
 /// What a name stands for: the place of an object, a leaf or an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
@@ -43,9 +66,11 @@ pub struct Mapping {
     pub(super) by_path: HashMap<Arc<str>, Child, Hasher>,
     /// Leaf of each path number.
     pub(super) by_id: Vec<u32>,
+    /// Nested object of each number of a nested path.
+    pub(super) nested: Vec<u32>,
     /// Leaves in the order of their paths, once sealed.
     pub(super) order: Vec<u32>,
-    /// Leaves of type constant_keyword that every row has.
+    /// Leaves of type constant_keyword, which every row of their scopes has.
     pub(super) constants: Vec<u32>,
 }
 
@@ -74,9 +99,11 @@ pub(crate) struct Object {
     pub(crate) dynamic: Option<Dynamic>,
     pub(crate) enabled: bool,
     pub(crate) nested: Option<Nested>,
-    /// Whether values below belong to the row (they do not inside of nested objects, unless these
-    /// are included in it).
-    pub(crate) visible: bool,
+    /// Number of the nested path that it is.
+    pub(crate) nested_id: Option<PathId>,
+    /// What the values below belong to: the elements of the nearest nested object or, outside of any,
+    /// the document; and what that is included in.
+    pub(crate) scopes: Box<[Scope]>,
     pub(crate) children: HashMap<Arc<str>, Child, Hasher>,
 }
 
@@ -150,11 +177,16 @@ pub(crate) struct Mark {
     pub(super) leaves: usize,
     pub(super) aliases: usize,
     ids: usize,
+    nested: usize,
     constants: usize,
 }
 
-/// Path numbers given before, for decoding.
-pub(super) type Numbers = HashMap<String, u32>;
+/// Path numbers given before, for decoding: of leaves, and of nested paths, which may lack some.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    pub(super) leaves: HashMap<String, u32>,
+    pub(super) nested: HashMap<String, u32>,
+}
 
 impl Mapping {
     pub(super) fn bare(settings: Settings, analysis: Analysis) -> Self {
@@ -171,13 +203,15 @@ impl Mapping {
                 dynamic: None,
                 enabled: true,
                 nested: None,
-                visible: true,
+                nested_id: None,
+                scopes: Box::new([Scope::DOCUMENT]),
                 children: HashMap::default(),
             })],
             leaves: Vec::new(),
             aliases: Vec::new(),
             by_path: HashMap::default(),
             by_id: Vec::new(),
+            nested: Vec::new(),
             order: Vec::new(),
             constants: Vec::new(),
         }
@@ -199,7 +233,7 @@ impl Mapping {
         &self.leaves[leaf as usize]
     }
 
-    /// Lists the constant_keyword leaves of every row.
+    /// Lists the constant_keyword leaves, which every row of their scopes has.
     pub(crate) fn constants(&self) -> &[u32] {
         &self.constants
     }
@@ -284,6 +318,7 @@ impl Mapping {
             leaves: self.leaves.len(),
             aliases: self.aliases.len(),
             ids: self.by_id.len(),
+            nested: self.nested.len(),
             constants: self.constants.len(),
         }
     }
@@ -315,6 +350,7 @@ impl Mapping {
             }
         }
         self.by_id.truncate(mark.ids);
+        self.nested.truncate(mark.nested);
         self.constants.truncate(mark.constants);
     }
 
@@ -359,27 +395,73 @@ impl Mapping {
     ) -> Result<u32> {
         let path = self.path_of(parent, name);
         let above = self.object(parent);
-        let visible = match spec.nested {
-            None => above.visible,
-            Some(nested) => nested.include_in_root || (nested.include_in_parent && above.visible),
-        };
+        let depth = above.depth + 1;
         let at = self.objects.len() as u32;
+        let nested_id = spec.nested.map(|_| self.number_nested(&path, at, numbers));
+        let above = self.object(parent);
+        let scopes = match (spec.nested, nested_id) {
+            (Some(nested), Some(id)) => {
+                let mut scopes = vec![Scope::of_nested(id)];
+                if nested.include_in_parent {
+                    scopes.extend_from_slice(&above.scopes);
+                }
+                if nested.include_in_root && !scopes.contains(&Scope::DOCUMENT) {
+                    scopes.push(Scope::DOCUMENT);
+                }
+                scopes.into()
+            }
+            _ => above.scopes.clone(),
+        };
         let name: Arc<str> = name.into();
         let object = Object {
             path: path.clone(),
             name: name.clone(),
             parent,
-            depth: above.depth + 1,
+            depth,
             dynamic: spec.dynamic,
             enabled: spec.enabled.unwrap_or(true),
             nested: spec.nested,
-            visible,
+            nested_id,
+            scopes,
             children: HashMap::default(),
         };
         self.objects.push(Arc::new(object));
         self.link(parent, &name, path, Child::Object(at));
         self.apply_properties(at, spec.properties, numbers)?;
         Ok(at)
+    }
+
+    /// Gives a nested path its number: the one that it had, else the next.
+    fn number_nested(&mut self, path: &str, object: u32, numbers: Option<&Numbers>) -> PathId {
+        let known = numbers.and_then(|numbers| numbers.nested.get(path).copied());
+        let at = known.unwrap_or_else(|| {
+            // A mapping that was stored without numbers of nested paths gets them behind those that it has.
+            let given = numbers.map_or(0, |numbers| numbers.nested.len());
+            (self.nested.len().max(given)) as u32
+        });
+        if self.nested.len() <= at as usize {
+            self.nested.resize(at as usize + 1, u32::MAX);
+        }
+        self.nested[at as usize] = object;
+        PathId(FIRST_NESTED_ID + at)
+    }
+
+    /// Lists the nested objects in the order of their numbers.
+    pub(crate) fn nested_objects(&self) -> impl ExactSizeIterator<Item = &Object> {
+        self.nested.iter().map(|at| self.object(*at))
+    }
+
+    /// Finds the nested object that an object lies in, itself excluded.
+    pub(crate) fn enclosing_nested(&self, object: &Object) -> Option<PathId> {
+        let mut at = object.parent;
+        while at != 0 {
+            let above = self.object(at);
+            if above.nested_id.is_some() {
+                return above.nested_id;
+            }
+            at = above.parent;
+        }
+        None
     }
 
     /// Adds properties to an object, merging those that are there.
@@ -449,7 +531,7 @@ impl Mapping {
         let at = self.leaves.len() as u32;
         let id = match numbers {
             None => self.by_id.len() as u32,
-            Some(numbers) => *numbers.get(path.as_ref()).ok_or_else(|| Error::Corrupt {
+            Some(numbers) => *numbers.leaves.get(path.as_ref()).ok_or_else(|| Error::Corrupt {
                 file: "mapping".to_owned(),
                 offset: 0,
                 reason: format!("path [{path}] has no number"),
@@ -465,7 +547,7 @@ impl Mapping {
             _ => PathId(id),
         };
         let (field, rules) = compile(spec, path, PathId(id), column, &self.settings)?;
-        if field.field_type == FieldType::ConstantKeyword && parent.is_none() && self.object(object).visible {
+        if field.field_type == FieldType::ConstantKeyword && parent.is_none() {
             self.constants.push(at);
         }
         let fills = fills_column(&field);

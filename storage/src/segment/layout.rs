@@ -21,6 +21,8 @@ pub(crate) const FRAME: &str = "_frame";
 pub(crate) const ROUTING: &str = "_routing";
 pub(crate) const IGNORED: &str = "_ignored";
 pub(crate) const SOURCE: &str = "_source";
+/// The only field of elements without any value.
+pub(crate) const ELEMENT: &str = "_element";
 
 /// Object path of a segment's directory.
 pub(crate) fn directory(index: Uuid, shard: u32, segment: Uuid) -> Path {
@@ -81,6 +83,26 @@ pub(crate) struct ColumnShape {
     pub(crate) list: bool,
 }
 
+/// A nested path of a segment: a list of its elements a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NestedShape {
+    pub(crate) path: PathId,
+    /// The nested path that it lies in.
+    pub(crate) outer: Option<PathId>,
+    /// Columns of an element, ascending.
+    pub(crate) columns: Vec<ColumnShape>,
+}
+
+/// What a segment's file has beside the columns that all have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Ascending.
+    pub(crate) columns: Vec<ColumnShape>,
+    /// Ascending.
+    pub(crate) nested: Vec<NestedShape>,
+    pub(crate) optional: Optional,
+}
+
 /// Which optional metadata columns a segment has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Optional {
@@ -88,8 +110,18 @@ pub(crate) struct Optional {
     pub(crate) ignored: bool,
 }
 
-/// Makes the Arrow schema of a segment's rows; columns in the order given, `_source` last.
-pub(crate) fn schema(mapping: &Mapping, columns: &[ColumnShape], optional: Optional) -> SchemaRef {
+/// Makes the Arrow schema of a segment's rows: metadata, columns, nested paths, `_source`.
+pub(crate) fn schema(mapping: &Mapping, shape: &Shape) -> SchemaRef {
+    let mut fields = metadata(shape.optional);
+    fields.extend(shape.columns.iter().map(|column| mapped(mapping, *column, "")));
+    let top = shape.nested.iter().filter(|nested| nested.outer.is_none());
+    fields.extend(top.map(|nested| list_of_elements(mapping, shape, nested, "")));
+    fields.push(Arc::new(Field::new(SOURCE, DataType::Utf8View, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Makes the fields of the metadata, in front of all others.
+pub(crate) fn metadata(optional: Optional) -> Vec<FieldRef> {
     let mut fields: Vec<FieldRef> = vec![
         Arc::new(Field::new(ID, DataType::Utf8View, false)),
         Arc::new(Field::new(SEQ_NO, DataType::UInt64, false)),
@@ -104,17 +136,70 @@ pub(crate) fn schema(mapping: &Mapping, columns: &[ColumnShape], optional: Optio
         let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
         fields.push(Arc::new(Field::new(IGNORED, DataType::List(item), true)));
     }
-    for column in columns {
-        let (name, element) = match mapping.field_by_id(column.id) {
-            Some(field) => (field.path.to_string(), element_type(field.column_kind())),
-            None => (format!("path{}", column.id.0), DataType::Null),
-        };
-        let data_type = if column.list { list_of(element) } else { element };
-        let id = HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), column.id.0.to_string())]);
-        fields.push(Arc::new(Field::new(name, data_type, true).with_metadata(id)));
+    fields
+}
+
+/// Makes the field of a mapped column, named below `above`.
+fn mapped(mapping: &Mapping, column: ColumnShape, above: &str) -> FieldRef {
+    let (name, element) = match mapping.field_by_id(column.id) {
+        Some(field) => (below(&field.path, above), element_type(field.column_kind())),
+        None => (format!("path{}", column.id.0), DataType::Null),
+    };
+    let data_type = if column.list { list_of(element) } else { element };
+    Arc::new(Field::new(name, data_type, true).with_metadata(numbered(column.id)))
+}
+
+/// Makes the field of a nested path: a list of structs, the paths nested in it as fields of them.
+fn list_of_elements(mapping: &Mapping, shape: &Shape, nested: &NestedShape, above: &str) -> FieldRef {
+    let path = mapping.nested_path_of(nested.path).unwrap_or_default();
+    let mut fields: Vec<FieldRef> =
+        nested.columns.iter().map(|column| mapped(mapping, *column, path)).collect();
+    let inner = shape.nested.iter().filter(|other| other.outer == Some(nested.path));
+    fields.extend(inner.map(|inner| list_of_elements(mapping, shape, inner, path)));
+    if fields.is_empty() {
+        // Parquet has no struct without a field.
+        fields.push(Arc::new(Field::new(ELEMENT, DataType::Boolean, false)));
     }
-    fields.push(Arc::new(Field::new(SOURCE, DataType::Utf8View, false)));
-    Arc::new(Schema::new(fields))
+    let item = Field::new_list_field(DataType::Struct(fields.into()), false);
+    let field = Field::new(below(path, above), DataType::List(Arc::new(item)), true);
+    Arc::new(field.with_metadata(numbered(nested.path)))
+}
+
+/// Name of a path as seen from an object above it.
+fn below(path: &str, above: &str) -> String {
+    let name = path.strip_prefix(above).filter(|_| !above.is_empty()).and_then(|rest| rest.strip_prefix('.'));
+    name.unwrap_or(path).to_owned()
+}
+
+fn numbered(id: PathId) -> HashMap<String, String> {
+    HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), id.0.to_string())])
+}
+
+/// Returns the path number that a field carries.
+pub(crate) fn number_of(field: &Field) -> Option<PathId> {
+    field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok().map(PathId)
+}
+
+/// Whether a field holds the elements of a nested path.
+pub(crate) fn elements_of(field: &Field) -> Option<&Fields> {
+    match field.data_type() {
+        DataType::List(item) if number_of(field).is_some_and(Mapping::is_nested_id) => {
+            match item.data_type() {
+                DataType::Struct(fields) => Some(fields),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Counts the Parquet leaves of a type.
+pub(crate) fn leaf_count(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::List(item) => leaf_count(item.data_type()),
+        DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
+        _ => 1,
+    }
 }
 
 /// Makes the list type of several values a row.

@@ -3,20 +3,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, UInt32Array};
-use arrow::compute;
+use arrow::array::{Array, AsArray, new_null_array};
 use arrow::datatypes::{DataType, UInt64Type};
 use bytes::Bytes;
 use roaring::RoaringBitmap;
 
+use super::columns::Sparse;
 use super::layout;
 use super::range::ValueRange;
 use super::rows::{MemChunk, Rows};
 use super::{ColumnBatch, Located, StoredRow};
+use crate::Result;
 use crate::bundle::{self, Bundle};
 use crate::document::Chunk;
 use crate::mapping::{Mapping, PathId};
-use crate::{Error, Result};
 
 /// Rows and inverted index in memory.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ impl Memory {
     pub(crate) fn build(mapping: &Mapping, chunks: &[Arc<MemChunk>]) -> Result<Self> {
         let parts: Vec<&Chunk> = chunks.iter().map(|c| &c.chunk).collect();
         let merged = Chunk::concat(&parts, &|_, _| true);
-        let rows = Rows::build(mapping, chunks, &merged)?;
+        let rows = Rows::build(chunks, &merged)?;
         let bundle_bytes = Bytes::from(bundle::build(mapping, &merged)?);
         drop(merged);
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
-        let heap_bytes = rows.batch.get_array_memory_size() as u64 + bundle_bytes.len() as u64;
+        let heap_bytes = rows.heap_bytes() as u64 + bundle_bytes.len() as u64;
         let runs = runs(chunks);
         let generated = chunks.iter().all(|c| c.generated) && runs.len() <= 1;
         Ok(Self { rows, bundle, bundle_bytes, generated, runs, heap_bytes })
@@ -101,43 +101,49 @@ impl Memory {
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> RoaringBitmap {
-        let mut found = RoaringBitmap::new();
-        if let Some(array) = self.rows.column(column) {
-            range.matches(array, &mut |row| {
-                found.insert(row as u32);
-            });
-        }
-        if let Some(among) = among {
-            found &= among;
-        }
-        found
+        range_rows(self.rows.column(column), range, among)
     }
 
     /// Reads columns of the selected rows.
-    pub(crate) fn read(
-        &self,
-        columns: &[(PathId, DataType)],
-        rows: Option<&RoaringBitmap>,
-    ) -> Result<ColumnBatch> {
-        let total = self.rows.batch.num_rows();
-        let (numbers, indices) = match rows {
-            None => ((0..total as u32).collect::<Vec<_>>(), None),
-            Some(rows) => {
-                let numbers: Vec<u32> = rows.iter().take_while(|&r| (r as usize) < total).collect();
-                let indices = UInt32Array::from(numbers.clone());
-                (numbers, Some(indices))
-            }
-        };
-        let columns = columns
-            .iter()
-            .map(|(id, missing)| match (self.rows.column(*id), &indices) {
-                (None, _) => Ok(arrow::array::new_null_array(missing, numbers.len())),
-                (Some(array), None) => Ok(Arc::clone(array)),
-                (Some(array), Some(indices)) => compute::take(array, indices, None).map_err(Error::from),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(ColumnBatch { rows: numbers, columns })
+    pub(crate) fn read(&self, columns: &[PathId], rows: Option<&RoaringBitmap>) -> Result<ColumnBatch> {
+        let total = self.rows.batch.num_rows() as u32;
+        read(&|column| self.rows.column(column), total, columns, rows)
     }
+}
+
+/// Finds the rows of a column with a value in the range.
+pub(super) fn range_rows(
+    column: Option<&Sparse>,
+    range: &ValueRange,
+    among: Option<&RoaringBitmap>,
+) -> RoaringBitmap {
+    let mut found = column.map_or_else(RoaringBitmap::new, |column| column.range_rows(range));
+    if let Some(among) = among {
+        found &= among;
+    }
+    found
+}
+
+/// Reads columns of the selected ones of `total` rows.
+pub(super) fn read<'a>(
+    column: &dyn Fn(PathId) -> Option<&'a Sparse>,
+    total: u32,
+    columns: &[PathId],
+    rows: Option<&RoaringBitmap>,
+) -> Result<ColumnBatch> {
+    let numbers: Vec<u32> = match rows {
+        None => (0..total).collect(),
+        Some(rows) => rows.iter().take_while(|&row| row < total).collect(),
+    };
+    let columns = columns
+        .iter()
+        .map(|id| match column(*id) {
+            None => Ok(new_null_array(&DataType::Null, numbers.len())),
+            Some(column) if rows.is_none() => column.to_array(total, column.shape.list),
+            Some(column) => column.read(&numbers),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(ColumnBatch { rows: numbers, columns })
 }
 
 /// Rows of the chunks whose ids were generated, in runs in which the ids ascend.

@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use roaring::RoaringBitmap;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::batch::{self, Batch};
 use super::checked::{ChecksumWriter, encode_sums};
+use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
-use super::layout::{self, ColumnShape, Optional};
-use super::rows::conform;
+use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
 use super::stored::Stored;
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
 use crate::bundle::{self, Bundle, RowMap};
-use crate::catalog::SegmentRecord;
+use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::{Mapping, PathId};
 use crate::{Error, Result};
 
@@ -114,10 +114,11 @@ pub(crate) fn merge(
     let file = |name: &str| scratch.join(format!("{}-{name}", id.simple()));
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
     let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
+    let shape = union(inputs)?;
     // The rows and the inverted index are independent: two threads halve the time of a flush.
     let (data, bundle_bytes) = std::thread::scope(|scope| {
         let bundle = scope.spawn(|| merge_bundles(inputs, &bases, rows, scratch, &bundle_file));
-        let data = merge_rows(inputs, mapping, target.zstd_level, &data_file);
+        let data = merge_rows(inputs, mapping, &shape, target.zstd_level, &data_file);
         let bundle =
             bundle.join().unwrap_or_else(|_| Err(Error::Internal("merging postings panicked".to_owned())));
         (data, bundle)
@@ -135,6 +136,15 @@ pub(crate) fn merge(
         (layout::bundle(place.0, place.1, place.2), bundle_file),
     ];
     let mut extra = json!({ "data_sums": encode_sums(&data.sums) });
+    if !data.nested.is_empty() {
+        let outer = |path| shape.nested.iter().find(|nested| nested.path == path).and_then(|n| n.outer);
+        let records = data.nested.into_iter().map(|(path, columns)| NestedRecord {
+            path: path.0,
+            outer: outer(path).map(|outer| outer.0),
+            columns,
+        });
+        extra[RECORDS] = json!(records.collect::<Vec<_>>());
+    }
     if let Some((_, sums)) = &ids {
         files.push((layout::ids(place.0, place.1, place.2), ids_file));
         extra["ids_sums"] = json!(encode_sums(sums));
@@ -202,45 +212,72 @@ fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out
 }
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
-fn union(inputs: &[Input]) -> Result<(Vec<ColumnShape>, Optional)> {
-    let mut columns: BTreeMap<PathId, bool> = BTreeMap::new();
+fn union(inputs: &[Input]) -> Result<Shape> {
+    type Lists = BTreeMap<PathId, bool>;
+    let mut columns = Lists::new();
+    let mut nested: BTreeMap<PathId, (Option<PathId>, Lists)> = BTreeMap::new();
     let mut optional = Optional::default();
-    let mut add = |id: PathId, list: bool| *columns.entry(id).or_insert(false) |= list;
+    let add = |lists: &mut Lists, column: ColumnShape| {
+        *lists.entry(column.id).or_insert(false) |= column.list;
+    };
     for input in inputs {
-        match &*input.segment.kind {
-            Kind::Memory(memory) => {
-                memory.rows.columns.iter().for_each(|c| add(c.id, c.list));
-                optional.routing |= memory.rows.optional.routing;
-                optional.ignored |= memory.rows.optional.ignored;
-            }
-            Kind::Stored(stored) => {
-                stored.record.columns.iter().for_each(|c| add(PathId(c.column), c.list));
-                optional.routing |= stored.has_column(layout::ROUTING)?;
-                optional.ignored |= stored.has_column(layout::IGNORED)?;
-            }
+        let shape = match &*input.segment.kind {
+            Kind::Memory(memory) => memory.rows.shape(),
+            Kind::Stored(stored) => stored_shape(stored)?,
+        };
+        shape.columns.into_iter().for_each(|column| add(&mut columns, column));
+        optional.routing |= shape.optional.routing;
+        optional.ignored |= shape.optional.ignored;
+        for of_path in shape.nested {
+            let (_, lists) = nested.entry(of_path.path).or_insert((of_path.outer, Lists::new()));
+            of_path.columns.into_iter().for_each(|column| add(lists, column));
         }
     }
-    Ok((columns.into_iter().map(|(id, list)| ColumnShape { id, list }).collect(), optional))
+    let shapes =
+        |lists: Lists| lists.into_iter().map(|(id, list)| ColumnShape { id, list }).collect::<Vec<_>>();
+    let nested = nested.into_iter().map(|(path, (outer, lists))| {
+        let columns = shapes(lists);
+        NestedShape { path, outer, columns }
+    });
+    Ok(Shape { nested: nested.collect(), columns: shapes(columns), optional })
 }
 
-fn merge_rows(inputs: &[Input], mapping: &Mapping, zstd_level: i32, out: &Path) -> Result<Written> {
-    let (columns, optional) = union(inputs)?;
-    let schema = layout::schema(mapping, &columns, optional);
-    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &columns, zstd_level)?;
+fn stored_shape(stored: &Stored) -> Result<Shape> {
+    let shapes = |columns: &[ColumnRecord]| {
+        columns.iter().map(|c| ColumnShape { id: PathId(c.column), list: c.list }).collect()
+    };
+    let nested = stored.nested_records()?.iter().map(|record| NestedShape {
+        path: PathId(record.path),
+        outer: record.outer.map(PathId),
+        columns: shapes(&record.columns),
+    });
+    Ok(Shape {
+        columns: shapes(&stored.record.columns),
+        nested: nested.collect(),
+        optional: Optional {
+            routing: stored.has_column(layout::ROUTING)?,
+            ignored: stored.has_column(layout::IGNORED)?,
+        },
+    })
+}
+
+fn merge_rows(
+    inputs: &[Input],
+    mapping: &Mapping,
+    shape: &Shape,
+    zstd_level: i32,
+    out: &Path,
+) -> Result<Written> {
+    let schema = layout::schema(mapping, shape);
+    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, zstd_level)?;
     for input in inputs {
         match &*input.segment.kind {
             Kind::Memory(memory) => {
-                write_live(&mut writer, &memory.rows.batch, 0, &input.deleted, &schema)?;
+                let live: Option<Vec<u32>> = (!input.deleted.is_empty())
+                    .then(|| (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect());
+                writer.write(&Batch::of_memory(&memory.rows, live.as_deref(), &schema)?)?;
             }
-            Kind::Stored(stored) => {
-                let roots: Vec<usize> = (0..stored.root_count()?).collect();
-                let mut base = 0;
-                for batch in stored.reader(&roots, None)? {
-                    let batch = batch.map_err(|e| stored.read_error(e))?;
-                    write_live(&mut writer, &batch, base, &input.deleted, &schema)?;
-                    base += u32::try_from(batch.num_rows()).unwrap_or(0);
-                }
-            }
+            Kind::Stored(stored) => write_stored(&mut writer, stored, &input.deleted, &schema)?,
         }
     }
     let (file, written) = writer.finish()?;
@@ -248,20 +285,25 @@ fn merge_rows(inputs: &[Input], mapping: &Mapping, zstd_level: i32, out: &Path) 
     Ok(written)
 }
 
-fn write_live<W: Write + Send>(
+fn write_stored<W: Write + Send>(
     writer: &mut Writer<W>,
-    batch: &RecordBatch,
-    base: u32,
+    stored: &Stored,
     deleted: &RoaringBitmap,
     schema: &SchemaRef,
 ) -> Result<()> {
-    let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
-    let conformed = if batch.schema_ref() == schema { batch.clone() } else { conform(batch, schema)? };
-    if deleted.range_cardinality(base..base + rows) == 0 {
-        return writer.write(&conformed);
+    let roots: Vec<usize> = (0..stored.root_count()?).collect();
+    let mut places: Option<Vec<Option<usize>>> = None;
+    let mut base = 0;
+    for batch in stored.reader(&roots, None)? {
+        let batch = batch.map_err(|e| stored.read_error(e))?;
+        let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+        let live = (deleted.range_cardinality(base..base + rows) > 0)
+            .then(|| BooleanArray::from_iter((0..rows).map(|row| Some(!deleted.contains(base + row)))));
+        let places = places.get_or_insert_with(|| batch::places(schema, batch.schema_ref()));
+        writer.write(&Batch::of_file(&batch, places, live.as_ref(), schema)?)?;
+        base += rows;
     }
-    let live = BooleanArray::from_iter((0..rows).map(|row| Some(!deleted.contains(base + row))));
-    writer.write(&filter_record_batch(&conformed, &live)?)
+    Ok(())
 }
 
 /// Writes the sidecar unless every id of every input was generated.

@@ -6,14 +6,18 @@
 //! The shard makes segments at refresh, flush and compaction; `millrace-query` reads them. The
 //! files are described in `docs/internals/segment-format.md`.
 
+mod batch;
 mod cache;
 mod checked;
+mod columns;
 mod deletes;
+mod elements;
 mod file;
 mod ids;
 mod layout;
 mod memory;
 mod merge;
+mod nested;
 mod pages;
 mod range;
 mod rows;
@@ -38,6 +42,7 @@ pub(crate) use self::layout::directory as directory_path;
 pub(crate) use self::layout::is_deletes_file;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};
+pub use self::nested::Nested;
 pub use self::range::{NumberBounds, PageBounds, ValueRange};
 pub(crate) use self::rows::{MemChunk, Packed};
 pub(crate) use self::stored::{Env, Stored};
@@ -186,6 +191,16 @@ impl Segment {
             Kind::Memory(memory) => Ok(Arc::clone(&memory.bundle)),
             Kind::Stored(stored) => stored.bundle().cloned(),
         }
+    }
+
+    /// Returns the elements of a nested path (its number is [`Mapping::nested_id`](crate::mapping::Mapping::nested_id))
+    /// on the calling thread, which may block on a remote store; `None` where the segment has none.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn nested_blocking(&self, path: PathId) -> Result<Option<Arc<Nested>>> {
+        let bundle = self.bundle_blocking()?;
+        Ok(bundle.nested_of(path).map(|nested| Arc::new(Nested::new(self.clone(), nested))))
     }
 
     /// Finds the rows with any value in the range on the calling thread; see [`Segment::range_rows`].
@@ -360,10 +375,7 @@ impl Scan {
         match self {
             Self::End => Ok(None),
             Self::Start { columns, rows } => match &*segment.kind {
-                Kind::Memory(memory) => {
-                    let columns: Vec<_> = columns.into_iter().map(|c| (c, DataType::Null)).collect();
-                    Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End)))
-                }
+                Kind::Memory(memory) => Ok(Some((memory.read(&columns, rows.as_ref())?, Self::End))),
                 Kind::Stored(stored) => {
                     let roots = stored.roots_of(&columns)?;
                     let mut wanted: Vec<usize> = roots.iter().copied().flatten().collect();

@@ -4,22 +4,24 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, ListBuilder, RecordBatch, StringViewArray,
-    StringViewBuilder, UInt64Array, make_view, new_null_array,
+    Array, ArrayRef, AsArray, ListArray, ListBuilder, RecordBatch, StringViewArray, StringViewBuilder,
+    UInt64Array, make_view,
 };
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::compute;
 use arrow::datatypes::{
-    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
-    TimeUnit, TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
+    DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit,
+    TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::layout::{self, ColumnShape, Optional};
+use super::columns::Sparse;
+use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
+use crate::bundle::Places;
 use crate::catalog::ColumnRecord;
 use crate::document::Chunk;
-use crate::mapping::{Mapping, PathId};
+use crate::mapping::PathId;
 use crate::{Error, Result};
 
 /// Strings one after another in a shared buffer, such as the ids or sources of a chunk.
@@ -100,27 +102,51 @@ fn packed_array<'a>(parts: impl Iterator<Item = &'a Packed> + Clone) -> Result<S
 /// Rows of a segment in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
+    /// Metadata and source.
     pub(crate) batch: RecordBatch,
-    pub(crate) columns: Vec<ColumnShape>,
+    /// Mapped columns, ascending.
+    pub(crate) columns: Vec<Sparse>,
+    /// Nested paths, ascending.
+    pub(crate) nested: Vec<Arc<NestedRows>>,
     pub(crate) optional: Optional,
 }
 
+/// The elements of a nested path in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct NestedRows {
+    pub(crate) places: Arc<Places>,
+    pub(crate) columns: Vec<Sparse>,
+}
+
+fn sparse(chunk: &Chunk) -> Vec<Sparse> {
+    chunk.columns.iter().map(|column| Sparse::new(column, chunk.rows)).collect()
+}
+
+fn find(columns: &[Sparse], id: PathId) -> Option<&Sparse> {
+    columns.binary_search_by_key(&id, |column| column.shape.id).ok().map(|at| &columns[at])
+}
+
+impl NestedRows {
+    /// Counts the elements.
+    pub(crate) fn elements(&self) -> u32 {
+        // Elements are counted in 32 bits.
+        self.places.parents.len() as u32
+    }
+
+    /// Returns a mapped column.
+    pub(crate) fn column(&self, id: PathId) -> Option<&Sparse> {
+        find(&self.columns, id)
+    }
+}
+
 impl Rows {
-    /// Builds the batch of a memtable's chunks; `merged` is the concatenation of their columns.
-    pub(crate) fn build(mapping: &Mapping, chunks: &[Arc<MemChunk>], merged: &Chunk) -> Result<Self> {
+    /// Builds the rows of a memtable's chunks; `merged` is the concatenation of their columns.
+    pub(crate) fn build(chunks: &[Arc<MemChunk>], merged: &Chunk) -> Result<Self> {
         let rows = merged.rows;
         let optional = Optional {
             routing: chunks.iter().any(|c| c.routings.is_some()),
             ignored: !merged.ignored.is_empty(),
         };
-        let arrays: Vec<ArrayRef> = merged.columns.iter().map(|c| c.to_array(rows)).collect();
-        let columns: Vec<ColumnShape> = merged
-            .columns
-            .iter()
-            .zip(&arrays)
-            .map(|(c, a)| ColumnShape { id: c.id, list: matches!(a.data_type(), DataType::List(_)) })
-            .collect();
-        let schema = layout::schema(mapping, &columns, optional);
         let u64s = |of: &dyn Fn(&MemChunk) -> Vec<u64>| -> ArrayRef {
             Arc::new(UInt64Array::from_iter_values(chunks.iter().flat_map(|c| of(c))))
         };
@@ -143,16 +169,30 @@ impl Rows {
         if optional.ignored {
             all.push(Arc::new(ignored_array(rows, &merged.ignored)));
         }
-        all.extend(arrays);
         all.push(Arc::new(packed_array(chunks.iter().map(|c| &c.sources))?));
-        let batch = RecordBatch::try_new(schema, all)?;
-        Ok(Self { batch, columns, optional })
+        let mut fields = layout::metadata(optional);
+        fields.push(Arc::new(Field::new(layout::SOURCE, DataType::Utf8View, false)));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), all)?;
+        let nested = merged.nested.iter().map(|elements| {
+            let places = Places {
+                path: elements.path,
+                outer: elements.outer,
+                parents: elements.parents.clone(),
+                within: elements.within.clone(),
+            };
+            Arc::new(NestedRows { places: Arc::new(places), columns: sparse(&elements.chunk) })
+        });
+        Ok(Self { batch, columns: sparse(merged), nested: nested.collect(), optional })
     }
 
-    /// Returns the array of a mapped column.
-    pub(crate) fn column(&self, id: PathId) -> Option<&ArrayRef> {
-        let at = self.columns.iter().position(|c| c.id == id)?;
-        Some(self.batch.column(self.first_column() + at))
+    /// Returns a mapped column.
+    pub(crate) fn column(&self, id: PathId) -> Option<&Sparse> {
+        find(&self.columns, id)
+    }
+
+    /// Returns the elements of a nested path.
+    pub(crate) fn nested_of(&self, path: PathId) -> Option<&NestedRows> {
+        self.nested.iter().find(|nested| nested.places.path == path).map(Arc::as_ref)
     }
 
     /// Returns a metadata column by name.
@@ -160,8 +200,26 @@ impl Rows {
         self.batch.column_by_name(name)
     }
 
-    fn first_column(&self) -> usize {
-        5 + usize::from(self.optional.routing) + usize::from(self.optional.ignored)
+    /// What a file of these rows has.
+    pub(crate) fn shape(&self) -> Shape {
+        let shapes = |columns: &[Sparse]| columns.iter().map(|column| column.shape).collect();
+        let nested = self.nested.iter().map(|nested| NestedShape {
+            path: nested.places.path,
+            outer: nested.places.outer,
+            columns: shapes(&nested.columns),
+        });
+        Shape { columns: shapes(&self.columns), nested: nested.collect(), optional: self.optional }
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let bytes = |columns: &[Sparse]| columns.iter().map(Sparse::heap_bytes).sum::<usize>();
+        let nested = |nested: &Arc<NestedRows>| {
+            bytes(&nested.columns) + (nested.places.parents.len() + nested.places.within.len()) * 4
+        };
+        self.batch.get_array_memory_size()
+            + bytes(&self.columns)
+            + self.nested.iter().map(nested).sum::<usize>()
     }
 }
 
@@ -177,43 +235,6 @@ fn ignored_array(rows: u32, ignored: &[(u32, Arc<str>)]) -> ListArray {
         builder.append(any);
     }
     builder.finish()
-}
-
-/// Brings a batch of one segment into the schema of another that has at least its columns: missing
-/// ones become null, scalars become lists of one.
-pub(crate) fn conform(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
-    let arrays = target
-        .fields()
-        .iter()
-        .map(|field| match batch.column_by_name(field.name()) {
-            None => Ok(new_null_array(field.data_type(), batch.num_rows())),
-            Some(array) if array.data_type() == field.data_type() => Ok(Arc::clone(array)),
-            Some(array) => match field.data_type() {
-                DataType::List(item) if item.data_type() == array.data_type() => Ok(singletons(array, item)),
-                _ => Err(Error::Columnar(format!(
-                    "column [{}] is {} and {} in segments of one shard",
-                    field.name(),
-                    array.data_type(),
-                    field.data_type()
-                ))),
-            },
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(Arc::clone(target), arrays)?)
-}
-
-fn singletons(array: &ArrayRef, item: &Arc<Field>) -> ArrayRef {
-    let nulls: Option<NullBuffer> = array.logical_nulls();
-    let present: BooleanArray = match &nulls {
-        None => BooleanArray::from(vec![true; array.len()]),
-        Some(nulls) => BooleanArray::new(nulls.inner().clone(), None),
-    };
-    let offsets = OffsetBuffer::from_lengths(present.values().iter().map(usize::from));
-    let values = match &nulls {
-        None => Arc::clone(array),
-        Some(_) => compute::filter(array, &present).unwrap_or_else(|_| Arc::clone(array)),
-    };
-    Arc::new(ListArray::new(Arc::clone(item), offsets, values, nulls))
 }
 
 /// Least and greatest values of the columns of batches that go by.
@@ -241,30 +262,44 @@ impl Statistics {
         Self { columns }
     }
 
-    /// Takes a batch into account; `first` is the position of the first mapped column in it.
-    pub(crate) fn update(&mut self, batch: &RecordBatch, first: usize) {
-        for (i, record) in self.columns.iter_mut().enumerate() {
-            let array = batch.column(first + i);
-            let had_values = record.present > 0;
-            record.present += u32::try_from(array.len() - array.logical_null_count()).unwrap_or(0);
-            let values = match array.data_type() {
-                DataType::List(_) => Arc::clone(array.as_list::<i32>().values()),
-                _ => Arc::clone(array),
-            };
-            if values.len() == values.logical_null_count() {
-                continue;
+    /// Counts the columns.
+    pub(crate) fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Takes values of a column into account, `present` rows of which have one.
+    pub(crate) fn update(&mut self, column: usize, present: usize, values: &ArrayRef) {
+        let record = &mut self.columns[column];
+        let had_values = record.present > 0;
+        record.present += u32::try_from(present).unwrap_or(0);
+        if values.len() == values.logical_null_count() {
+            return;
+        }
+        if had_values && (record.min.is_null() || record.max.is_null()) {
+            return;
+        }
+        let (min, max) = bounds(values);
+        if !had_values || min.is_null() || less(&min, &record.min) {
+            record.min = min;
+        }
+        // A bound that is too long to keep is not known, whatever the one before was.
+        if !had_values || max.is_null() || less(&record.max, &max) {
+            record.max = max;
+        }
+    }
+
+    /// Takes an array over rows into account.
+    pub(crate) fn update_rows(&mut self, column: usize, array: &ArrayRef) {
+        let present = array.len() - array.logical_null_count();
+        match array.data_type() {
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let offsets = list.value_offsets();
+                let (start, end) = (offsets[0], offsets[offsets.len() - 1]);
+                // Offsets ascend from 0.
+                self.update(column, present, &list.values().slice(start as usize, (end - start) as usize));
             }
-            let (min, max) = bounds(&values);
-            if had_values && (record.min.is_null() || record.max.is_null()) {
-                continue;
-            }
-            if !had_values || min.is_null() || less(&min, &record.min) {
-                record.min = min;
-            }
-            // A bound that is too long to keep is not known, whatever the one before was.
-            if !had_values || max.is_null() || less(&record.max, &max) {
-                record.max = max;
-            }
+            _ => self.update(column, present, array),
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 
 use super::cache::FileCache;
 use super::checked::{CheckedBytes, Verifier, decode_sums};
+use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
@@ -62,6 +63,7 @@ pub(crate) struct Stored {
     roots: OnceLock<HashMap<u32, usize>>,
     bundle: OnceLock<Arc<Bundle>>,
     ids: OnceLock<Ids>,
+    pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
     /// Whether the files are to go with the last user of the segment.
@@ -117,6 +119,7 @@ impl Stored {
             roots: OnceLock::new(),
             bundle: OnceLock::new(),
             ids: OnceLock::new(),
+            nested: OnceLock::new(),
             constants: OnceLock::new(),
             discarded: AtomicBool::new(false),
         }
@@ -161,6 +164,14 @@ impl Stored {
             let (index, shard, id) = self.place();
             let path = layout::bundle(index, shard, id);
             let bytes = self.whole_file(&path, id, BUNDLE)?;
+            // Cut behind the index of its rows, a bundle with nested paths would pass for one without.
+            if bytes.len() as u64 != self.record.bundle_bytes {
+                return Err(Error::Corrupt {
+                    file: path.to_string(),
+                    offset: bytes.len() as u64,
+                    reason: format!("{} bytes, the catalog says {}", bytes.len(), self.record.bundle_bytes),
+                });
+            }
             Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref(), true)?))
         })
     }
@@ -230,8 +241,18 @@ impl Stored {
         roots: &[usize],
         rows: Option<&RoaringBitmap>,
     ) -> Result<ParquetRecordBatchReader> {
-        let (file, metadata) = self.data()?;
+        let (_, metadata) = self.data()?;
         let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
+        self.masked_reader(mask, rows)
+    }
+
+    /// Opens a reader over some leaves for the selected rows.
+    pub(super) fn masked_reader(
+        &self,
+        mask: ProjectionMask,
+        rows: Option<&RoaringBitmap>,
+    ) -> Result<ParquetRecordBatchReader> {
+        let (file, metadata) = self.data()?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
             .with_batch_size(self.batch_rows());

@@ -2,25 +2,32 @@
 //!
 //! Row groups of 128k rows; pages of at most 4,096 rows, `_source` in pages of about 96 KB without
 //! dictionary or statistics so that ten scattered rows decode little; dates and sequence numbers
-//! delta-encoded; page index and statistics for everything else.
+//! delta-encoded; page index and statistics for everything else. What many rows lack costs little:
+//! runs of nulls are written as such, without an array of them.
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
+use super::batch::{Batch, Content};
 use super::checked::ChecksumWriter;
 use super::layout::{self, ColumnShape};
 use super::rows::Statistics;
 use crate::catalog::ColumnRecord;
+use crate::mapping::PathId;
 use crate::{Error, Result};
 
 /// Rows of a row group.
@@ -46,6 +53,8 @@ pub(crate) struct Written {
     /// Checksums of the file's blocks.
     pub(crate) sums: Vec<u32>,
     pub(crate) columns: Vec<ColumnRecord>,
+    /// Columns of the elements of nested paths.
+    pub(crate) nested: Vec<(PathId, Vec<ColumnRecord>)>,
 }
 
 /// Writes batches of one schema, in row order.
@@ -53,12 +62,39 @@ pub(crate) struct Writer<W: Write + Send> {
     file: SerializedFileWriter<ChecksumWriter<W>>,
     factory: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
+    /// Leaf writers of each field.
+    leaves: Vec<Range<usize>>,
     group: Option<Vec<ArrowColumnWriter>>,
     groups: usize,
     rows_in_group: usize,
     rows: usize,
+    /// Rows of each field that are null and not written yet.
+    pending: Vec<usize>,
+    /// Nulls of each type, a row group of them.
+    nulls: HashMap<DataType, ArrayRef>,
     statistics: Statistics,
+    nested: Vec<(PathId, Fields, Statistics)>,
     first_column: usize,
+}
+
+/// Lists the nested paths of a schema with the fields of their elements, outer ones first.
+fn nested_paths(fields: &Fields, into: &mut Vec<(PathId, Fields, Statistics)>) {
+    for field in fields {
+        if let (Some(path), Some(fields)) = (layout::number_of(field), layout::elements_of(field)) {
+            let shapes: Vec<ColumnShape> = fields.iter().filter_map(|field| column_shape(field)).collect();
+            into.push((path, fields.clone(), Statistics::new(&shapes)));
+            nested_paths(fields, into);
+        }
+    }
+}
+
+/// The column that a field of an element is.
+fn column_shape(field: &Field) -> Option<ColumnShape> {
+    let list = matches!(field.data_type(), DataType::List(_));
+    match layout::elements_of(field) {
+        Some(_) => None,
+        None => Some(ColumnShape { id: layout::number_of(field)?, list }),
+    }
 }
 
 /// Rows of a page: more where there are many columns, most of which are sparse then, because a page
@@ -77,37 +113,54 @@ fn properties(schema: &Schema, zstd_level: i32) -> Result<WriterProperties> {
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Page);
     for field in schema.fields() {
-        let name = field.name().as_str();
-        let path = match field.data_type() {
-            DataType::List(_) => {
-                ColumnPath::new(vec![name.to_owned(), "list".to_owned(), "element".to_owned()])
-            }
-            _ => ColumnPath::new(vec![name.to_owned()]),
-        };
-        let element = match field.data_type() {
-            DataType::List(item) => item.data_type(),
-            other => other,
-        };
-        properties = match (name, element) {
-            (layout::SOURCE, _) => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path.clone(), Encoding::PLAIN)
-                .set_column_data_page_size_limit(path.clone(), SOURCE_PAGE_BYTES)
-                .set_column_statistics_enabled(path, EnabledStatistics::None),
-            (layout::ID, _) => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY),
-            (layout::SEQ_NO | layout::FRAME, _) | (_, DataType::Timestamp(..)) => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-            _ => properties,
-        };
+        properties = of_field(properties, field, &[]);
     }
     Ok(properties.build())
 }
 
+/// Chooses encodings of a field below `above`.
+fn of_field(
+    mut properties: WriterPropertiesBuilder,
+    field: &Field,
+    above: &[String],
+) -> WriterPropertiesBuilder {
+    let name = field.name().as_str();
+    let mut path = above.to_vec();
+    path.push(name.to_owned());
+    let element = match field.data_type() {
+        DataType::List(item) => {
+            path.extend(["list".to_owned(), "element".to_owned()]);
+            item.data_type()
+        }
+        other => other,
+    };
+    if layout::elements_of(field).is_some()
+        && let DataType::Struct(fields) = element
+    {
+        for field in fields {
+            properties = of_field(properties, field, &path);
+        }
+        return properties;
+    }
+    let path = ColumnPath::new(path);
+    match (name, element) {
+        (layout::SOURCE, _) => properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path.clone(), Encoding::PLAIN)
+            .set_column_data_page_size_limit(path.clone(), SOURCE_PAGE_BYTES)
+            .set_column_statistics_enabled(path, EnabledStatistics::None),
+        (layout::ID, _) => properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY),
+        (layout::SEQ_NO | layout::FRAME, _) | (_, DataType::Timestamp(..)) => properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+        _ => properties,
+    }
+}
+
 impl<W: Write + Send> Writer<W> {
-    /// Starts a file.
+    /// Starts a file; `columns` are those of its mapped fields.
     pub(crate) fn new(out: W, schema: SchemaRef, columns: &[ColumnShape], zstd_level: i32) -> Result<Self> {
         let mut properties = properties(&schema, zstd_level)?;
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
@@ -118,27 +171,40 @@ impl<W: Write + Send> Writer<W> {
             Arc::new(properties),
         )?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
-        // `_source` comes last, the mapped columns right before it.
-        let first_column = schema.fields().len() - 1 - columns.len();
+        let mut next = 0;
+        let leaves = schema.fields().iter().map(|field| {
+            let start = next;
+            next += layout::leaf_count(field.data_type());
+            start..next
+        });
+        let leaves = leaves.collect();
+        let mut nested = Vec::new();
+        nested_paths(schema.fields(), &mut nested);
+        let first_column =
+            schema.fields().iter().position(|field| layout::number_of(field).is_some()).unwrap_or(0);
         Ok(Self {
             file,
             factory,
-            schema,
+            leaves,
             group: None,
             groups: 0,
             rows_in_group: 0,
             rows: 0,
+            pending: vec![0; schema.fields().len()],
+            nulls: HashMap::new(),
             statistics: Statistics::new(columns),
+            nested,
             first_column,
+            schema,
         })
     }
 
     /// Appends rows.
-    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
         let mut at = 0;
-        while at < batch.num_rows() {
-            let take = (batch.num_rows() - at).min(ROW_GROUP_ROWS - self.rows_in_group);
-            self.write_slice(&batch.slice(at, take))?;
+        while at < batch.rows {
+            let take = (batch.rows - at).min(ROW_GROUP_ROWS - self.rows_in_group);
+            self.write_rows(batch, at..at + take)?;
             at += take;
             if self.rows_in_group == ROW_GROUP_ROWS || self.group_bytes() >= ROW_GROUP_BYTES {
                 self.end_group()?;
@@ -147,39 +213,93 @@ impl<W: Write + Send> Writer<W> {
         Ok(())
     }
 
-    fn write_slice(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.statistics.update(batch, self.first_column);
-        let writers = match &mut self.group {
-            Some(writers) => writers,
-            None => self.group.insert(self.factory.create_column_writers(self.groups)?),
-        };
-        let mut writers = writers.iter_mut();
-        let mut next =
-            || writers.next().ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()));
-        for (field, array) in self.schema.fields().iter().zip(batch.columns()) {
-            if field.name() == layout::SOURCE {
-                let writer = next()?;
-                // A page is cut only between calls: hand over about a page's worth at a time.
-                let bytes = array.get_array_memory_size().max(1);
-                let view_bytes = batch.num_rows() * 16;
-                let average = source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes))
-                    / array.len().max(1);
-                let step = (SOURCE_PAGE_BYTES / 2 / average.max(1)).clamp(1, PAGE_ROWS);
-                for start in (0..array.len()).step_by(step) {
-                    let slice = array.slice(start, step.min(array.len() - start));
-                    for leaf in compute_leaves(field, &slice)? {
-                        writer.write(&leaf)?;
+    fn write_rows(&mut self, batch: &Batch, run: Range<usize>) -> Result<()> {
+        if self.group.is_none() {
+            self.group = Some(self.factory.create_column_writers(self.groups)?);
+        }
+        for (at, content) in batch.contents.iter().enumerate() {
+            let column = at.checked_sub(self.first_column).filter(|at| *at < self.statistics.len());
+            match content {
+                Content::Null => self.pending[at] += run.len(),
+                Content::Array(array) => {
+                    let array = array.slice(run.start, run.len());
+                    match column {
+                        Some(column) => self.statistics.update_rows(column, &array),
+                        None => self.update_nested(at, &array),
                     }
+                    self.write_array(at, &array)?;
                 }
-            } else {
-                for leaf in compute_leaves(field, array)? {
-                    next()?.write(&leaf)?;
+                Content::Sparse(sparse) => {
+                    // Rows of a segment are counted in 32 bits.
+                    let part = sparse.part(run.start as u32..run.end as u32);
+                    if let Some(column) = column {
+                        self.statistics.update(column, part.present(), &part.values);
+                    }
+                    let list = matches!(self.schema.field(at).data_type(), DataType::List(_));
+                    let left = part.pieces(|gap, piece| {
+                        self.pending[at] += gap;
+                        self.write_array(at, &piece.to_array(list)?)
+                    })?;
+                    self.pending[at] += left;
                 }
             }
         }
-        self.rows_in_group += batch.num_rows();
-        self.rows += batch.num_rows();
+        self.rows_in_group += run.len();
+        self.rows += run.len();
         Ok(())
+    }
+
+    /// Writes rows of a field behind the nulls that are pending.
+    fn write_array(&mut self, at: usize, array: &ArrayRef) -> Result<()> {
+        self.write_pending(at)?;
+        let schema = Arc::clone(&self.schema);
+        let field = schema.field(at);
+        if field.name() != layout::SOURCE {
+            return self.write_leaves(at, array);
+        }
+        // A page is cut only between calls: hand over about a page's worth at a time.
+        let bytes = array.get_array_memory_size().max(1);
+        let view_bytes = array.len() * 16;
+        let average =
+            source_bytes(array.as_ref()).unwrap_or(bytes - view_bytes.min(bytes)) / array.len().max(1);
+        let step = (SOURCE_PAGE_BYTES / 2 / average.max(1)).clamp(1, PAGE_ROWS);
+        for start in (0..array.len()).step_by(step) {
+            self.write_leaves(at, &array.slice(start, step.min(array.len() - start)))?;
+        }
+        Ok(())
+    }
+
+    fn write_pending(&mut self, at: usize) -> Result<()> {
+        while self.pending[at] > 0 {
+            let data_type = self.schema.field(at).data_type();
+            let nulls = self
+                .nulls
+                .entry(data_type.clone())
+                .or_insert_with(|| new_null_array(data_type, ROW_GROUP_ROWS))
+                .slice(0, self.pending[at].min(ROW_GROUP_ROWS));
+            self.write_leaves(at, &nulls)?;
+            self.pending[at] -= nulls.len();
+        }
+        Ok(())
+    }
+
+    fn write_leaves(&mut self, at: usize, array: &ArrayRef) -> Result<()> {
+        let leaves = self.leaves[at].clone();
+        let writers = self.group.as_mut().and_then(|group| group.get_mut(leaves));
+        let writers =
+            writers.ok_or_else(|| Error::Columnar("fewer column writers than leaves".to_owned()))?;
+        for (writer, leaf) in writers.iter_mut().zip(compute_leaves(self.schema.field(at), array)?) {
+            writer.write(&leaf)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the elements of a nested path in an array of a root field into account.
+    fn update_nested(&mut self, at: usize, array: &ArrayRef) {
+        let field = self.schema.field(at);
+        if let (Some(path), true) = (layout::number_of(field), layout::elements_of(field).is_some()) {
+            update_elements(&mut self.nested, path, array);
+        }
     }
 
     /// Estimates the encoded bytes of the open row group, which are in memory.
@@ -188,6 +308,11 @@ impl<W: Write + Send> Writer<W> {
     }
 
     fn end_group(&mut self) -> Result<()> {
+        if self.group.is_some() {
+            for at in 0..self.pending.len() {
+                self.write_pending(at)?;
+            }
+        }
         if let Some(writers) = self.group.take() {
             let mut group = self.file.next_row_group()?;
             for writer in writers {
@@ -206,7 +331,31 @@ impl<W: Write + Send> Writer<W> {
         let rows =
             u32::try_from(self.rows).map_err(|_| Error::Internal("segment over 2^32 rows".to_owned()))?;
         let (out, bytes, sums) = self.file.into_inner()?.finish();
-        Ok((out, Written { rows, bytes, sums, columns: self.statistics.finish() }))
+        let mut nested: Vec<_> =
+            self.nested.into_iter().map(|(path, _, statistics)| (path, statistics.finish())).collect();
+        nested.sort_unstable_by_key(|(path, _)| *path);
+        Ok((out, Written { rows, bytes, sums, columns: self.statistics.finish(), nested }))
+    }
+}
+
+/// Takes the values of elements into account, those of paths nested in them included.
+fn update_elements(statistics: &mut [(PathId, Fields, Statistics)], path: PathId, lists: &ArrayRef) {
+    let list = lists.as_list::<i32>();
+    let offsets = list.value_offsets();
+    let (start, end) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
+    let elements = list.values().slice(start, end - start);
+    let elements = elements.as_struct();
+    let Some(at) = statistics.iter().position(|(other, ..)| *other == path) else { return };
+    let fields = statistics[at].1.clone();
+    let mut column = 0;
+    for (field, array) in fields.iter().zip(elements.columns()) {
+        if column_shape(field).is_some() {
+            // Statistics are of the columns in the order of the fields.
+            statistics[at].2.update_rows(column, array);
+            column += 1;
+        } else if let (Some(inner), true) = (layout::number_of(field), layout::elements_of(field).is_some()) {
+            update_elements(statistics, inner, array);
+        }
     }
 }
 

@@ -6,5 +6,6 @@ mod commits;
 mod crash;
 mod documents;
 mod faults;
+mod nested;
 mod pressure;
 mod races;

@@ -20,6 +20,9 @@ pub(crate) struct BoolQuery {
     pub must_not: Vec<Query>,
     /// How many of `should` must match; by default one where nothing else must.
     pub minimum_should_match: Option<MinimumShouldMatch>,
+    /// Whether exclusions alone match nothing (`adjust_pure_negative: false`), instead of all that they
+    /// do not exclude.
+    pub unadjusted: bool,
     /// Boost and name.
     pub common: Common,
 }
@@ -29,25 +32,28 @@ impl BoolQuery {
         let mut query = Self::default();
         for (key, value) in fields {
             match key.as_str() {
-                "must" => query.must = clauses(parser, key, value)?,
-                "filter" => query.filter = clauses(parser, key, value)?,
-                "should" => query.should = clauses(parser, key, value)?,
-                "must_not" | "mustNot" => query.must_not = clauses(parser, key, value)?,
+                "must" => query.must.extend(clauses(parser, key, value)?),
+                "filter" => query.filter.extend(clauses(parser, key, value)?),
+                "should" => query.should.extend(clauses(parser, key, value)?),
+                "must_not" | "mustNot" => query.must_not.extend(clauses(parser, key, value)?),
                 "minimum_should_match" | "minimumNumberShouldMatch" => {
-                    let spec = json::text(value).ok_or_else(|| unknown_token(key, value))?;
+                    let spec = json::text(value).ok_or_else(|| malformed(key, value))?;
                     query.minimum_should_match = Some(MinimumShouldMatch::parse(&spec)?);
                 }
-                // The default; `false` makes a query of `must_not` alone match nothing.
-                "adjust_pure_negative" if json::boolean(value)? => {}
-                _ if !value.is_object() && !value.is_array() => {
-                    if !query.common.take("bool", key, value)? {
-                        return Err(Error::Parsing(format!("[bool] query does not support [{key}]")));
-                    }
+                "adjust_pure_negative" => {
+                    query.unadjusted = !json::boolean(value).map_err(|error| within(key, error))?;
                 }
-                _ => return Err(unknown_token(key, value)),
+                _ if value.is_object() || value.is_array() => return Err(unknown(key)),
+                _ if query.common.take("bool", key, value)? => {}
+                _ => return Err(unknown(key)),
             }
         }
         Ok(query)
+    }
+
+    /// Whether there is nothing but exclusions.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.must.is_empty() && self.filter.is_empty() && self.should.is_empty() && !self.must_not.is_empty()
     }
 
     /// Iterates over all clauses.
@@ -57,21 +63,39 @@ impl BoolQuery {
 
     /// Computes how many of `should` must match.
     pub(crate) fn required_should(&self) -> usize {
-        match &self.minimum_should_match {
-            Some(spec) => spec.required(self.should.len()),
-            None => usize::from(!self.should.is_empty() && self.must.is_empty() && self.filter.is_empty()),
-        }
+        let alone = !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty();
+        let asked = self.minimum_should_match.as_ref().map_or(0, |spec| spec.required(self.should.len()));
+        asked.max(usize::from(alone))
     }
 }
 
 fn clauses(parser: &mut Parser, key: &str, value: &Value) -> Result<Vec<Query>> {
     match value {
-        Value::Object(_) => Ok(vec![parser.query(value)?]),
-        Value::Array(items) => items.iter().map(|item| parser.query(item)).collect(),
-        other => Err(unknown_token(key, other)),
+        Value::Null => Ok(Vec::new()),
+        Value::Object(_) => Ok(vec![parser.query(value).map_err(|error| within(key, error))?]),
+        Value::Array(items) => {
+            items.iter().map(|item| parser.query(item).map_err(|error| within(key, error))).collect()
+        }
+        other => Err(malformed(key, other)),
     }
 }
 
-fn unknown_token(key: &str, value: &Value) -> Error {
-    Error::Parsing(format!("[bool] unknown token [{}] after [{key}]", json::token(value)))
+/// Says in which member an error was met. The bound on clauses is about all of them together.
+fn within(key: &str, error: Error) -> Error {
+    match error {
+        Error::TooManyClauses(_) => error,
+        cause => Error::Content {
+            reason: format!("[bool] failed to parse field [{key}]"),
+            cause: Some(Box::new(cause)),
+        },
+    }
+}
+
+fn malformed(key: &str, value: &Value) -> Error {
+    let reason = format!("[bool] {key} doesn't support values of type: {}", json::token(value));
+    Error::Content { reason, cause: None }
+}
+
+fn unknown(key: &str) -> Error {
+    Error::Content { reason: format!("[bool] unknown field [{key}]"), cause: None }
 }

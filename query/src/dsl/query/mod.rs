@@ -5,15 +5,26 @@
 //! are bounded here, before anything recurses over the tree again.
 
 mod bool_;
+mod boosting;
 mod constant_score;
+mod dis_max;
 mod exists;
+mod function_score;
+pub(crate) mod geo;
+mod geo_bounding_box;
+mod geo_distance;
+mod geo_polygon;
 mod ids;
 mod match_;
 mod match_all;
+mod nested;
 mod prefix;
 mod range;
 mod term;
 mod terms;
+mod wrapper;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -21,15 +32,25 @@ use super::json::{self, token};
 use crate::error::{Error, Result};
 
 pub(crate) use bool_::BoolQuery;
+pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
+pub(crate) use dis_max::DisMaxQuery;
 pub(crate) use exists::ExistsQuery;
+pub(crate) use function_score::{
+    BoostMode, Combination, Decay, DecayShape, FieldValueFactor, Function, FunctionScoreQuery, Modifier,
+    MultiValueMode, RandomScore, ScoreMode, double, java_hash,
+};
+pub(crate) use geo_bounding_box::GeoBoundingBoxQuery;
+pub(crate) use geo_distance::GeoDistanceQuery;
+pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
+pub(crate) use nested::{NestedQuery, NestedScore};
 pub(crate) use prefix::PrefixQuery;
 pub(crate) use range::{Bound, RangeQuery};
 pub(crate) use term::TermQuery;
-pub(crate) use terms::TermsQuery;
+pub(crate) use terms::{TermsLookup, TermsQuery};
 
 /// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
@@ -39,16 +60,52 @@ pub(crate) const MAX_DEPTH: usize = 20;
 /// Names of the queries that exist.
 const KNOWN: &[&str] = &[
     "bool",
+    "boosting",
     "constant_score",
+    "dis_max",
     "exists",
+    "function_score",
+    "geo_bounding_box",
+    "geo_distance",
+    "geo_polygon",
     "ids",
     "match",
     "match_all",
     "match_none",
+    "nested",
     "prefix",
     "range",
     "term",
     "terms",
+    "wrapper",
+];
+
+/// Names of the queries of OpenSearch that this server does not have.
+const UNSUPPORTED: &[&str] = &[
+    "distance_feature",
+    "geo_shape",
+    "has_child",
+    "has_parent",
+    "hybrid",
+    "intervals",
+    "knn",
+    "more_like_this",
+    "neural",
+    "parent_id",
+    "percolate",
+    "rank_feature",
+    "script",
+    "script_score",
+    "span_containing",
+    "span_first",
+    "span_multi",
+    "span_near",
+    "span_not",
+    "span_or",
+    "span_term",
+    "span_within",
+    "terms_set",
+    "xy_shape",
 ];
 
 /// What every clause may carry.
@@ -96,7 +153,14 @@ pub(crate) enum Query {
     Ids(IdsQuery),
     Prefix(PrefixQuery),
     Bool(BoolQuery),
+    Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
+    DisMax(DisMaxQuery),
+    FunctionScore(Arc<FunctionScoreQuery>),
+    GeoBoundingBox(GeoBoundingBoxQuery),
+    GeoDistance(GeoDistanceQuery),
+    GeoPolygon(GeoPolygonQuery),
+    Nested(Arc<NestedQuery>),
 }
 
 impl Query {
@@ -118,7 +182,14 @@ impl Query {
             Self::Ids(query) => &query.common,
             Self::Prefix(query) => &query.common,
             Self::Bool(query) => &query.common,
+            Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
+            Self::DisMax(query) => &query.common,
+            Self::FunctionScore(query) => &query.common,
+            Self::GeoBoundingBox(query) => &query.common,
+            Self::GeoDistance(query) => &query.common,
+            Self::GeoPolygon(query) => &query.common,
+            Self::Nested(query) => &query.common,
         }
     }
 
@@ -127,7 +198,45 @@ impl Query {
         visit(self);
         match self {
             Self::Bool(query) => query.clauses().for_each(|clause| clause.walk(visit)),
+            Self::Boosting(query) => {
+                query.positive.walk(visit);
+                query.negative.walk(visit);
+            }
             Self::ConstantScore(query) => query.filter.walk(visit),
+            Self::DisMax(query) => query.queries.iter().for_each(|clause| clause.walk(visit)),
+            Self::Nested(query) => query.query.walk(visit),
+            Self::FunctionScore(query) => {
+                query.query.walk(visit);
+                let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
+                filters.into_iter().for_each(|filter| filter.walk(visit));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Query {
+    /// Calls `visit` for this clause and all below it, to change them.
+    pub(crate) fn walk_mut(&mut self, visit: &mut dyn FnMut(&mut Query)) {
+        visit(self);
+        match self {
+            Self::Bool(query) => {
+                let lists = [&mut query.must, &mut query.filter, &mut query.should, &mut query.must_not];
+                lists.into_iter().flatten().for_each(|clause| clause.walk_mut(visit));
+            }
+            Self::Boosting(query) => {
+                query.positive.walk_mut(visit);
+                query.negative.walk_mut(visit);
+            }
+            Self::ConstantScore(query) => query.filter.walk_mut(visit),
+            Self::DisMax(query) => query.queries.iter_mut().for_each(|clause| clause.walk_mut(visit)),
+            Self::Nested(query) => Arc::make_mut(query).query.walk_mut(visit),
+            Self::FunctionScore(query) => {
+                let query = Arc::make_mut(query);
+                query.query.walk_mut(visit);
+                let filters = query.functions.iter_mut().filter_map(|function| function.filter.as_mut());
+                filters.into_iter().for_each(|filter| filter.walk_mut(visit));
+            }
             _ => {}
         }
     }
@@ -176,6 +285,9 @@ impl Parser {
     }
 
     fn named(&mut self, name: &str, body: &Value) -> Result<Query> {
+        if UNSUPPORTED.contains(&name) {
+            return Err(Error::Parsing(format!("[{name}] query is not supported by this server")));
+        }
         if !KNOWN.contains(&name) {
             return Err(Error::UnknownQuery {
                 reason: format!("unknown query [{name}]{}", json::did_you_mean(name, KNOWN)),
@@ -193,6 +305,14 @@ impl Parser {
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
+            "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
+            "function_score" => Query::FunctionScore(Arc::new(FunctionScoreQuery::parse(self, fields)?)),
+            "geo_bounding_box" => Query::GeoBoundingBox(GeoBoundingBoxQuery::parse(fields)?),
+            "geo_distance" => Query::GeoDistance(GeoDistanceQuery::parse(fields)?),
+            "geo_polygon" => Query::GeoPolygon(GeoPolygonQuery::parse(fields)?),
+            "nested" => Query::Nested(Arc::new(NestedQuery::parse(self, fields)?)),
+            "wrapper" => wrapper::parse(self, fields)?,
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),
         })

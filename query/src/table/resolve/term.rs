@@ -30,6 +30,9 @@ impl Resolver<'_> {
     }
 
     pub(super) fn terms(&mut self, query: &TermsQuery, weight: Weight) -> Result<Node> {
+        if query.lookup.is_some() {
+            return Err(Error::IllegalArgument("query must be rewritten first".to_owned()));
+        }
         let limit = setting(self.index.meta, "index.max_terms_count", MAX_TERMS);
         if query.values.len() > limit {
             return Err(Error::IllegalArgument(format!(

@@ -50,12 +50,13 @@ impl Shared {
         }
         let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
         let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
-        let functions = match scores {
+        let functions = match scores || resolved.node.scores_decide() {
             true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
             false => Arc::default(),
         };
         let inverted = segment.reader.inverted()?;
-        let source = Source { number, reader: Arc::clone(&segment.reader), inverted, functions };
+        let shard = snapshot.shard_number(segment);
+        let source = Source { number, shard, reader: Arc::clone(&segment.reader), inverted, functions };
         let prepared = prepare(&resolved.node, &source, None)?;
         let pass = Pass {
             segment: number,
@@ -67,7 +68,13 @@ impl Shared {
             budget: table.handle.budgets.get(segment.shard as usize),
             stop: &table.handle.stop,
         };
-        work(&source, pass).map(Some)
+        let done = work(&source, pass)?;
+        if let Some(error) = prepared.failure() {
+            let meta = &snapshot.indices[segment.index].meta;
+            let failure = error.into_shard_failure(&meta.name, &meta.uuid_text(), shard);
+            return Err(Error::SearchPhase { failures: vec![failure] });
+        }
+        Ok(Some(done))
     }
 
     fn needs_scores(&self) -> bool {

@@ -71,6 +71,7 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
     let handle = Arc::clone(table.handle());
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
+        nested: None,
         path: TEXT,
         field: "message".into(),
         term: StatisticsTerm::Text("disk".into()),
@@ -146,6 +147,7 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
     let source = Source {
         number: 0,
+        shard: 0,
         inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).unwrap(),
         reader,
         functions: Arc::default(),

@@ -24,10 +24,11 @@ use std::path::Path;
 
 use self::plan::Plan;
 use self::scratch::Scratch;
-use super::Bundle;
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::file::FileWriter;
+use super::nested::Counted;
 use super::postings::{self, PostingsWriter, Record};
+use super::{Bundle, nested};
 use crate::{Error, Result};
 
 /// Where the rows of an input segment go in the output of a merge.
@@ -49,12 +50,29 @@ const BUFFER_BYTES: usize = 256 * 1024;
 type Out = BufWriter<File>;
 
 /// Merges bundles by their postings, without tokenising again, streaming through files in `scratch`.
-/// `rows` is the number of rows of the output: of all that the maps keep.
+/// `rows` is the number of rows of the output: of all that the maps keep. Elements of nested paths go
+/// with their rows.
 ///
 /// # Errors
 /// Row maps that do not fill `rows` exactly are an internal error; damaged postings are corrupt; a
 /// failing scratch file or `out` is an I/O error.
 pub fn merge(inputs: &[(&Bundle, RowMap)], rows: u32, scratch: &Path, out: &mut dyn Write) -> Result<()> {
+    let mut counted = Counted { out, bytes: 0 };
+    merge_rows(inputs, rows, scratch, &mut counted)?;
+    let bytes = counted.bytes;
+    if inputs.iter().all(|(bundle, _)| bundle.nested().is_empty()) {
+        return Ok(());
+    }
+    nested::merge(inputs, scratch, out, bytes)
+}
+
+/// Merges the bundles of one kind of rows.
+pub(super) fn merge_rows(
+    inputs: &[(&Bundle, RowMap)],
+    rows: u32,
+    scratch: &Path,
+    out: &mut dyn Write,
+) -> Result<()> {
     let plan = Plan::new(inputs, rows)?;
     let scratch = Scratch::new(scratch);
     let mut contents = Contents {

@@ -104,7 +104,11 @@ impl<'a> Plan<'a> {
             numbers.extend(&bundle.contents().numbers);
         }
         for path in numbers.difference(&inexact.clone()) {
-            if !is_low_cardinality(distinct(inputs, *path)?, rows) {
+            let mut present = 0;
+            for (bundle, _) in inputs {
+                present += bundle.exists_count(*path)? as usize;
+            }
+            if !is_low_cardinality(distinct(inputs, *path)?, present, rows) {
                 inexact.insert(*path);
             }
         }

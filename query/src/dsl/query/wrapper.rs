@@ -1,0 +1,28 @@
+//! `wrapper`: a clause written as base64 of its JSON.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use super::{Parser, Query};
+use crate::error::{Error, Result};
+
+/// Parses the clause that is wrapped.
+pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Query> {
+    let mut entries = fields.iter();
+    let Some((key, value)) = entries.next() else {
+        return Err(Error::Parsing("[wrapper] query malformed".to_owned()));
+    };
+    if key != "query" {
+        return Err(Error::Parsing(format!("[wrapper] query malformed, expected `query` but was {key}")));
+    }
+    let malformed = || Error::Parsing("[wrapper] query malformed, expected base64 of a query".to_owned());
+    let Value::String(encoded) = value else { return Err(malformed()) };
+    if encoded.is_empty() {
+        return Err(Error::IllegalArgument("query source text cannot be null or empty".to_owned()));
+    }
+    let source = BASE64_STANDARD.decode(encoded.as_bytes()).map_err(|_| malformed())?;
+    let wrapped: Value = serde_json::from_slice(&source)
+        .map_err(|error| Error::Parsing(format!("[wrapper] query malformed: {error}")))?;
+    parser.query(&wrapped)
+}

@@ -1,0 +1,206 @@
+//! Prints what a document costs from the request to the compacted segment, step by step, in
+//! nanoseconds of processor time a byte of JSON, and how much room it takes: 20 values a document out of
+//! 20 mapped fields and out of 1,000, which should cost nearly the same, and access logs.
+//!
+//! Processor time is that of all threads of the process (`/proc/self/stat`), so other work on the
+//! machine does not count.
+//!
+//! `cargo run -p millrace-storage --release --example write_rate [documents] [shape]`
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_storage::metadata::Uuid;
+use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, Result, SystemClock, WriteOp};
+use serde_json::{Map, Value, json};
+
+/// Documents of one request.
+const BULK: usize = 10_000;
+
+/// Fields that a document has.
+const VALUES: u64 = 20;
+
+const WORDS: [&str; 24] = [
+    "request", "session", "timeout", "gateway", "user", "payment", "cache", "disk", "latency", "queue",
+    "worker", "login", "index", "shard", "network", "socket", "memory", "thread", "retry", "order", "cart",
+    "token", "error", "warning",
+];
+
+/// A small generator of numbers that look random (SplitMix64), for the same input in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn wide(numbers: &mut Numbers, fields: u64) -> String {
+    let stretch = fields / VALUES;
+    let members: Vec<String> = (0..VALUES)
+        .map(|slot| {
+            let field = slot * stretch + numbers.below(stretch);
+            if field.is_multiple_of(2) {
+                format!(r#""field{field:04}":{}"#, numbers.below(100_000))
+            } else {
+                format!(r#""field{field:04}":"{}""#, WORDS[numbers.below(24) as usize])
+            }
+        })
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn access_log(numbers: &mut Numbers, at: usize) -> String {
+    let page = numbers.below(4000);
+    format!(
+        r#"{{"@timestamp":{},"clientip":"{}.{}.{}.0","request":"GET /english/images/team_{page}_{}.gif HTTP/1.0","status":{},"size":{}}}"#,
+        893_964_617_000u64 + at as u64 * 20,
+        numbers.below(230),
+        numbers.below(20),
+        numbers.below(200),
+        page % 7,
+        [200, 200, 200, 304, 404][numbers.below(5) as usize],
+        numbers.below(page + 20) * 7,
+    )
+}
+
+fn mapping(shape: &str) -> Value {
+    let fields = match shape {
+        "dense" => 20,
+        "sparse" => 1000,
+        _ => {
+            return json!({"properties": {
+                "@timestamp": {"type": "date"}, "clientip": {"type": "ip"},
+                "request": {"type": "text", "fields": {"raw": {"type": "keyword", "ignore_above": 256}}},
+                "status": {"type": "integer"}, "size": {"type": "integer"},
+            }});
+        }
+    };
+    let properties: Map<String, Value> = (0..fields)
+        .map(|field| {
+            let kind = if field % 2 == 0 { "long" } else { "keyword" };
+            (format!("field{field:04}"), json!({"type": kind}))
+        })
+        .collect();
+    json!({"dynamic": "strict", "properties": properties})
+}
+
+/// Processor time of the process in clock ticks of 10 ms.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let numbers: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // The state is no number; user and system time are the 14th and 15th.
+    numbers.get(10).copied().unwrap_or(0) + numbers.get(11).copied().unwrap_or(0)
+}
+
+fn bytes_of(directory: &Path, name: &str) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| {
+            let path = entry.path();
+            if path.is_dir() {
+                bytes_of(&path, name)
+            } else if path.file_name().is_some_and(|file| file == name) {
+                entry.metadata().map_or(0, |metadata| metadata.len())
+            } else {
+                0
+            }
+        })
+        .sum()
+}
+
+async fn run(shape: &'static str, documents: usize) -> Result<()> {
+    let directory =
+        tempfile::tempdir().map_err(|error| millrace_storage::Error::io("create", "/tmp", error))?;
+    let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+    let engine = Engine::open(config, Arc::new(SystemClock)).await?;
+    let body = json!({
+        "settings": {"index.mapping.total_fields.limit": 2000, "refresh_interval": -1},
+        "mappings": mapping(shape),
+    });
+    let uuid = Uuid::new_v4();
+    engine.change(&Principal::system(), |m| m.create_index(shape, &body, 0, uuid)).await?;
+    let index = engine.index(shape)?;
+    let mut numbers = Numbers(7);
+    let mut json_bytes = 0;
+    let mut spent = [0u64; 3];
+    let mut made = 0;
+    while made < documents {
+        let count = BULK.min(documents - made);
+        let operations: Vec<WriteOp> = (0..count)
+            .map(|at| {
+                let text = match shape {
+                    "dense" => wide(&mut numbers, 20),
+                    "sparse" => wide(&mut numbers, 1000),
+                    _ => access_log(&mut numbers, made + at),
+                };
+                json_bytes += text.len() as u64;
+                WriteOp {
+                    index: shape.into(),
+                    id: None,
+                    routing: None,
+                    action: Action::Index(Bytes::from(text)),
+                    version: None,
+                    if_seq_no: None,
+                    if_primary_term: None,
+                    require_alias: false,
+                    doc_type: "_doc".into(),
+                }
+            })
+            .collect();
+        made += count;
+        let start = ticks();
+        engine.write(&Principal::system(), operations, RefreshPolicy::None, Duration::from_secs(60)).await?;
+        let written = ticks();
+        engine.refresh(&[Arc::clone(&index)]).await?;
+        let refreshed = ticks();
+        if made % (8 * BULK) == 0 || made == documents {
+            engine.flush(&[Arc::clone(&index)]).await?;
+        }
+        spent[0] += written - start;
+        spent[1] += refreshed - written;
+        spent[2] += ticks() - refreshed;
+    }
+    let before = ticks();
+    engine.force_merge(&[Arc::clone(&index)], 1).await?;
+    let merge = ticks() - before;
+    let figure = |ticks: u64| ticks as f64 * 1e7 / json_bytes as f64;
+    println!(
+        "{shape}: {:.1} MB; ns a byte: write {:.1}, refresh {:.1}, flush {:.1}, merge {:.1}, all {:.1}",
+        json_bytes as f64 / 1e6,
+        figure(spent[0]),
+        figure(spent[1]),
+        figure(spent[2]),
+        figure(merge),
+        figure(spent.iter().sum::<u64>() + merge),
+    );
+    let size = |name| bytes_of(directory.path(), name) as f64 / json_bytes as f64;
+    let (data, bundle) = (size("data.parquet"), size("index.bundle"));
+    println!("{shape}: stored bytes a byte: rows {data:.3}, index {bundle:.3}, all {:.3}", data + bundle);
+    engine.shutdown().await
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let documents = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(400_000);
+    let only = std::env::args().nth(2);
+    for shape in ["dense", "sparse", "logs"] {
+        if only.as_ref().is_none_or(|only| only == shape) {
+            run(shape, documents).await?;
+        }
+    }
+    Ok(())
+}
