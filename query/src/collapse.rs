@@ -57,7 +57,8 @@ impl GroupBy {
                 let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
                 Err(Error::SearchPhase { failures: vec![failure] })
             };
-            let metadata = matches!(name.as_str(), "_id" | "_index" | "_routing" | "_seq_no" | "_source" | "_version");
+            let metadata =
+                matches!(name.as_str(), "_id" | "_index" | "_routing" | "_seq_no" | "_source" | "_version");
             let Some(field) = index.mapping.field(name) else {
                 return refused(match metadata {
                     true => unfit(name),
@@ -84,9 +85,13 @@ impl GroupBy {
             let kind = match known {
                 None => kind,
                 Some(known) if known == kind => kind,
-                Some(KeyKind::I64 | KeyKind::F64) if matches!(kind, KeyKind::I64 | KeyKind::F64) => KeyKind::F64,
+                Some(KeyKind::I64 | KeyKind::F64) if matches!(kind, KeyKind::I64 | KeyKind::F64) => {
+                    KeyKind::F64
+                }
                 Some(_) => {
-                    return refused(format!("cannot collapse on field `{name}` of different types across indices"));
+                    return refused(format!(
+                        "cannot collapse on field `{name}` of different types across indices"
+                    ));
                 }
             };
             known = Some(kind);
@@ -157,7 +162,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Makes an empty set for so many groups under an order.
-    pub(crate) fn new(grouping: GroupBy, order: &Order, scored: bool, most: usize, schema: &datafusion::arrow::datatypes::Schema) -> Result<Self> {
+    pub(crate) fn new(
+        grouping: GroupBy,
+        order: &Order,
+        scored: bool,
+        most: usize,
+        schema: &datafusion::arrow::datatypes::Schema,
+    ) -> Result<Self> {
         let mut columns = Vec::new();
         let mut fields = Vec::new();
         for sort in order.sort_expressions() {
@@ -258,7 +269,7 @@ fn several(row: u32) -> Error {
         error_type: "illegal_state_exception".to_owned(),
         reason: format!("failed to collapse {row}, the collapse field must be single valued"),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: vec![failure] }
 }
@@ -294,7 +305,8 @@ impl Expansion<'_> {
             }
             for inner in &collapse.inner_hits {
                 let query = self.group_query(&collapse.field, group)?;
-                let list = Box::pin(self.inner(searcher, &inner.body, inner.collapse.as_deref(), &query)).await?;
+                let list =
+                    Box::pin(self.inner(searcher, &inner.body, inner.collapse.as_deref(), &query)).await?;
                 let name = inner.name.clone().unwrap_or_default();
                 hit.inner_hits.push(InnerHitList { name, list, shown: shown(&inner.body, self.snapshot)? });
             }

@@ -17,6 +17,8 @@ pub(crate) const NODE: &str = "millrace";
 pub(crate) struct Hit {
     /// Concrete index.
     pub index: String,
+    /// Which element of the document it is, if it is one.
+    pub nested: Option<Value>,
     /// Id, version, source and the like.
     pub row: StoredRow,
     /// Score; `null` where not computed.
@@ -181,6 +183,9 @@ impl Hit {
         if shown.id {
             member(out, "_id", &json!(self.row.id));
         }
+        if let Some(nested) = &self.nested {
+            member(out, "_nested", nested);
+        }
         if shown.version {
             member(out, "_version", &json!(self.row.version));
         }
@@ -201,7 +206,8 @@ impl Hit {
             SourceFilter::None => {}
             // Without `_source` in the mapping there is nothing to show.
             _ if self.row.source.is_empty() => {}
-            SourceFilter::All => {
+            // An element's source is filtered already.
+            filter if *filter == SourceFilter::All || self.nested.is_some() => {
                 key(out, "_source");
                 out.extend_from_slice(&self.row.source);
             }
@@ -306,6 +312,7 @@ mod tests {
         };
         let hit = Hit {
             index: "logs".into(),
+            nested: None,
             row,
             score: Some(1.0),
             sort: Some(json!([7])),
@@ -323,7 +330,13 @@ mod tests {
 
     #[test]
     fn sources_go_in_verbatim() {
-        let shown = Shown { source: SourceFilter::All, id: true, version: true, seq_no: true, phases: Phases::default() };
+        let shown = Shown {
+            source: SourceFilter::All,
+            id: true,
+            version: true,
+            seq_no: true,
+            phases: Phases::default(),
+        };
         let text = String::from_utf8(answer().render(&shown).unwrap().to_vec()).unwrap();
         insta::assert_snapshot!(text, @r#"{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},"hits":{"total":{"value":1,"relation":"eq"},"max_score":1.0,"hits":[{"_index":"logs","_type":"_doc","_id":"1","_version":2,"_seq_no":3,"_primary_term":1,"_score":1.0,"_source":{ "a" : 1.0, "b": {"c": 2} },"sort":[7],"matched_queries":["q"]}]}}"#);
     }

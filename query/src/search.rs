@@ -19,6 +19,7 @@ use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch;
 use crate::fetch::phases::Phases;
+use crate::inner_hits::Definitions;
 use crate::order::{Order, Point};
 use crate::plan::{FoundRows, Planner, Shape};
 use crate::profile::Measured;
@@ -183,8 +184,15 @@ impl Searcher {
         let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
         let handle = Arc::clone(table.handle());
         let _guard = StopOnDrop(Arc::clone(&handle.stop));
-        let shape =
-            Shape { filter, behind, order: &order, scores: scored, from: search.from, size: search.size, grouping };
+        let shape = Shape {
+            filter,
+            behind,
+            order: &order,
+            scores: scored,
+            from: search.from,
+            size: search.size,
+            grouping,
+        };
         let logical = self.planner.logical(table, &shape)?;
         let physical = self.planner.physical(&logical).await?;
         failures.extend(std::mem::take(&mut *handle.failures.lock()));
@@ -236,15 +244,18 @@ impl Searcher {
     /// Reads what hits show.
     pub(crate) async fn hits(
         &self,
-        snapshot: &TableSnapshot,
+        snapshot: &Arc<TableSnapshot>,
         query: &Query,
         found: &Found,
         shown: &Shown,
         now_ms: i64,
     ) -> Result<Vec<Hit>> {
         let addresses = &found.rows.addresses;
+        let definitions = Definitions::of(query)?;
         let parts = RowParts {
-            source: shown.source != SourceFilter::None || shown.phases.reads_source(),
+            source: shown.source != SourceFilter::None
+                || shown.phases.reads_source()
+                || !definitions.is_empty(),
             versions: shown.version || shown.seq_no || shown.phases.reads_versions(),
         };
         let rows = fetch::rows(snapshot, addresses, parts, &self.compute).await?;
@@ -260,6 +271,7 @@ impl Searcher {
                 found.order.explicit.then(|| found.order.render(&found.rows.keys, at, index, score, address));
             hits.push(Hit {
                 index: snapshot.indices[index].meta.name.to_string(),
+                nested: None,
                 row,
                 score: found.scored.then_some(score),
                 sort,
@@ -269,6 +281,8 @@ impl Searcher {
                 explanation: None,
             });
         }
+        definitions.fill(snapshot, addresses, &mut hits, &self.compute, now_ms).await?;
+        fetch::conceal(snapshot, addresses, &mut hits)?;
         Ok(hits)
     }
 
@@ -339,7 +353,7 @@ pub(crate) fn slice_of(id: &str, slices: u64) -> u64 {
 }
 
 /// A sort by score alone is no order of its own.
-fn implied(sort: &[SortKey]) -> &[SortKey] {
+pub(crate) fn implied(sort: &[SortKey]) -> &[SortKey] {
     match sort {
         [only] if only.is_score() && only.descending => &[],
         other => other,
@@ -469,7 +483,7 @@ pub(crate) fn search_refused(reason: &str) -> Error {
         error_type: "search_exception".to_owned(),
         reason: reason.to_owned(),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: vec![failure] }
 }

@@ -55,7 +55,7 @@ enum Rest {
 
 impl Pattern {
     /// Returns what terms start with, where nothing else is asked of them.
-    pub(crate) fn prefix(&self) -> Option<&str> {
+    pub(crate) fn only_prefix(&self) -> Option<&str> {
         matches!(self.rest, Rest::Anything).then_some(self.start.as_str())
     }
 
@@ -157,7 +157,6 @@ impl Pattern {
     }
 
     /// Whether a term belongs to it.
-    #[cfg(test)]
     pub(crate) fn matches(&self, term: &str) -> bool {
         let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };
         let mut state = Automaton::start(&self);

@@ -203,10 +203,7 @@ fn script_fields(value: &Value) -> Result<usize> {
     let fields = value.as_object().ok_or_else(|| unknown_key("script_fields", value))?;
     for (name, field) in fields {
         let members = field.as_object().ok_or_else(|| {
-            Error::Parsing(format!(
-                "Expected [START_OBJECT] in [{name}] but found [{}]",
-                json::token(field)
-            ))
+            Error::Parsing(format!("Expected [START_OBJECT] in [{name}] but found [{}]", json::token(field)))
         })?;
         for (key, value) in members {
             if !matches!(key.as_str(), "script" | "ignore_failure") {

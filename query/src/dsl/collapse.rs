@@ -53,13 +53,13 @@ impl Collapse {
                 // Says how many groups are asked for at a time on other nodes.
                 "max_concurrent_group_searches" => {
                     if json::integer(value)? < 1 {
-                        return Err(Error::XContentParse(
+                        return Err(json::content(
                             "[collapse] failed to parse field [max_concurrent_group_searches]: maxConcurrentGroupRequests` must be positive".to_owned(),
                         ));
                     }
                 }
                 other => {
-                    return Err(Error::XContentParse(format!(
+                    return Err(json::content(format!(
                         "[collapse] unknown field [{other}]{}",
                         json::did_you_mean(other, &["field", "inner_hits", "max_concurrent_group_searches"])
                     )));
@@ -74,7 +74,7 @@ impl Collapse {
 }
 
 fn wrong_type(key: &str, value: &Value) -> Error {
-    Error::XContentParse(format!("[collapse] {key} doesn't support values of type: {}", token(value)))
+    json::content(format!("[collapse] {key} doesn't support values of type: {}", token(value)))
 }
 
 #[cfg(test)]

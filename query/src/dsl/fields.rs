@@ -39,10 +39,7 @@ pub(crate) fn named(names: Vec<String>) -> Vec<FieldAndFormat> {
 fn element(value: &Value) -> Result<FieldAndFormat> {
     let Value::Object(members) = value else {
         let field = json::text(value).ok_or_else(|| {
-            Error::XContentParse(format!(
-                "[docvalues_field] Expected START_OBJECT but was: {}",
-                token(value)
-            ))
+            json::content(format!("[docvalues_field] Expected START_OBJECT but was: {}", token(value)))
         })?;
         return Ok(FieldAndFormat { field, format: None });
     };
@@ -50,7 +47,7 @@ fn element(value: &Value) -> Result<FieldAndFormat> {
     for (key, value) in members {
         let text = || {
             json::text(value).ok_or_else(|| {
-                Error::XContentParse(format!(
+                json::content(format!(
                     "[docvalues_field] {key} doesn't support values of type: {}",
                     token(value)
                 ))
@@ -61,7 +58,7 @@ fn element(value: &Value) -> Result<FieldAndFormat> {
             "format" if value.is_null() => {}
             "format" => format = Some(text()?),
             _ => {
-                return Err(Error::XContentParse(format!(
+                return Err(json::content(format!(
                     "[docvalues_field] unknown field [{key}]{}",
                     json::did_you_mean(key, &["field", "format"])
                 )));
@@ -83,10 +80,11 @@ mod tests {
         let parsed = parse("fields", &json!(["a*", {"field": "b", "format": "yyyy"}])).unwrap();
         assert_eq!(parsed[0], FieldAndFormat { field: "a*".into(), format: None });
         assert_eq!(parsed[1].format.as_deref(), Some("yyyy"));
-        let texts: Vec<String> = [json!("a"), json!([{"fieldx": "k"}]), json!([{"format": "x"}]), json!([[]])]
-            .iter()
-            .map(|value| parse("fields", value).unwrap_err().to_string())
-            .collect();
+        let texts: Vec<String> =
+            [json!("a"), json!([{"fieldx": "k"}]), json!([{"format": "x"}]), json!([[]])]
+                .iter()
+                .map(|value| parse("fields", value).unwrap_err().to_string())
+                .collect();
         insta::assert_snapshot!(texts.join("\n"), @r"
         Unknown key for a VALUE_STRING in [fields].
         [docvalues_field] unknown field [fieldx] did you mean [field]?

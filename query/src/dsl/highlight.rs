@@ -108,9 +108,9 @@ impl Default for Options {
 impl Highlight {
     /// Parses the value of `highlight`.
     pub(crate) fn parse(value: &Value) -> Result<Self> {
-        let members = value.as_object().ok_or_else(|| {
-            Error::Parsing(format!("Unknown key for a {} in [highlight].", token(value)))
-        })?;
+        let members = value
+            .as_object()
+            .ok_or_else(|| Error::Parsing(format!("Unknown key for a {} in [highlight].", token(value))))?;
         let mut shared = Options::default();
         let mut fields = None;
         let mut tags = Tags::default();
@@ -126,7 +126,10 @@ impl Highlight {
                         tags.set(STYLED, "</em>");
                     }
                     other => {
-                        return Err(failed(key, Error::IllegalArgument(format!("Unknown tag schema [{other}]"))));
+                        return Err(failed(
+                            key,
+                            Error::IllegalArgument(format!("Unknown tag schema [{other}]")),
+                        ));
                     }
                 },
                 _ => shared.take("highlight", key, value, &mut tags)?,
@@ -147,7 +150,7 @@ impl Highlight {
                     match (entries.next(), entries.next()) {
                         (Some((name, value)), None) => highlight.field(name, value, &shared)?,
                         _ => {
-                            return Err(Error::XContentParse(
+                            return Err(json::content(
                                 "[fields] can be a single object with any number of fields or an array where each entry is an object with a single field".to_owned(),
                             ));
                         }
@@ -266,7 +269,7 @@ impl Options {
             "options" if value.is_object() => {}
             "options" => return Err(wrong_type(parser, key, value)),
             _ => {
-                return Err(Error::XContentParse(format!(
+                return Err(json::content(format!(
                     "[{parser}] unknown field [{key}]{}",
                     json::did_you_mean(key, KNOWN)
                 )));
@@ -278,7 +281,9 @@ impl Options {
 
 fn first_tag(parser: &str, key: &str, value: &Value) -> Result<String> {
     let tags = json::strings(value).ok_or_else(|| wrong_type(parser, key, value))?;
-    tags.into_iter().next().ok_or_else(|| Error::IllegalArgument(format!("[{key}] must name at least one tag")))
+    tags.into_iter()
+        .next()
+        .ok_or_else(|| Error::IllegalArgument(format!("[{key}] must name at least one tag")))
 }
 
 fn string(parser: &str, key: &str, value: &Value) -> Result<String> {
@@ -306,11 +311,11 @@ fn boolean(parser: &str, key: &str, value: &Value) -> Result<bool> {
 }
 
 fn wrong_type(parser: &str, key: &str, value: &Value) -> Error {
-    Error::XContentParse(format!("[{parser}] {key} doesn't support values of type: {}", token(value)))
+    json::content(format!("[{parser}] {key} doesn't support values of type: {}", token(value)))
 }
 
 fn failed(key: &str, cause: Error) -> Error {
-    Error::XContentParse(format!("[highlight] failed to parse field [{key}]: {cause}"))
+    json::content(format!("[highlight] failed to parse field [{key}]: {cause}"))
 }
 
 #[cfg(test)]

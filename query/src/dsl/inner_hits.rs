@@ -47,7 +47,7 @@ impl InnerHits {
     /// Parses a definition.
     pub(crate) fn parse(value: &Value) -> Result<Self> {
         let members = value.as_object().ok_or_else(|| {
-            Error::XContentParse(format!("[inner_hits] Expected START_OBJECT but was: {}", token(value)))
+            json::content(format!("[inner_hits] Expected START_OBJECT but was: {}", token(value)))
         })?;
         let mut inner = Self::default();
         let mut own = Map::new();
@@ -68,7 +68,7 @@ impl InnerHits {
                     own.insert(key.clone(), value.clone());
                 }
                 other => {
-                    return Err(Error::XContentParse(format!(
+                    return Err(json::content(format!(
                         "[inner_hits] unknown field [{other}]{}",
                         json::did_you_mean(other, KNOWN)
                     )));
@@ -96,5 +96,5 @@ fn illegal(key: &str) -> Error {
 }
 
 fn wrong_type(key: &str, value: &Value) -> Error {
-    Error::XContentParse(format!("[inner_hits] {key} doesn't support values of type: {}", token(value)))
+    json::content(format!("[inner_hits] {key} doesn't support values of type: {}", token(value)))
 }

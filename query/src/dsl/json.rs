@@ -105,6 +105,11 @@ pub(crate) fn strings(value: &Value) -> Option<Vec<String>> {
     }
 }
 
+/// Makes the error of a part of a body that its parser does not take.
+pub(crate) fn content(reason: String) -> Error {
+    Error::Content { reason, cause: None }
+}
+
 /// Suggests the known names that a wrong one may stand for, most similar first.
 pub(crate) fn did_you_mean(wrong: &str, known: &[&str]) -> String {
     let mut close: Vec<(f32, &str)> = known

@@ -9,7 +9,7 @@ use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Mappin
 use serde_json::{Value, json};
 
 use super::decimal::DecimalFormat;
-use super::source_values::{date_format, default_date_format, nanos};
+use super::source_values::{date_format, default_date_format, nanos, write_date};
 use crate::error::{Error, Result};
 use crate::order::number;
 use crate::table::keys::Lists;
@@ -121,13 +121,12 @@ impl ColumnField {
                         .ok_or_else(|| Error::Execution(format!("a column of points lacks [{name}]")))
                 };
                 let (lat, lon) = (part("lat")?, part("lon")?);
-                let mut own: Vec<(i32, i32)> =
-                    places.map(|at| (quantized(lat.value(at), 180.0), quantized(lon.value(at), 360.0))).collect();
+                let mut own: Vec<(i32, i32)> = places
+                    .map(|at| (quantized(lat.value(at), 180.0), quantized(lon.value(at), 360.0)))
+                    .collect();
                 own.sort_unstable();
                 own.into_iter()
-                    .map(|(lat, lon)| {
-                        json!(format!("{:?}, {:?}", degrees(lat, 180.0), degrees(lon, 360.0)))
-                    })
+                    .map(|(lat, lon)| json!(format!("{:?}, {:?}", degrees(lat, 180.0), degrees(lon, 360.0))))
                     .collect()
             }
         })
@@ -143,7 +142,7 @@ impl ColumnField {
     fn integer(&self, value: i64) -> Value {
         match &self.form {
             Form::Raw => json!(value),
-            Form::Date(format) => json!(format.format_nanos(nanos(&self.field, value))),
+            Form::Date(format) => json!(write_date(format, nanos(&self.field, value))),
             Form::Decimal(format) => json!(format.write(value as f64)),
         }
     }

@@ -42,7 +42,11 @@ impl DecimalFormat {
         let mut chars = pattern.chars().peekable();
         while let Some(c) = chars.next() {
             if quoted {
-                if c == '\'' { quoted = false } else { format.affix(behind).push(c) }
+                if c == '\'' {
+                    quoted = false
+                } else {
+                    format.affix(behind).push(c)
+                }
                 continue;
             }
             match c {
@@ -55,7 +59,9 @@ impl DecimalFormat {
                     quoted = true;
                 }
                 ';' => break,
-                '#' | '0' | ',' | '.' | 'E' if behind && c != 'E' => return Err(malformed("Unquoted special character")),
+                '#' | '0' | ',' | '.' | 'E' if behind && c != 'E' => {
+                    return Err(malformed("Unquoted special character"));
+                }
                 '#' if point => format.fraction.1 += 1,
                 '#' => {
                     in_number = true;
@@ -131,7 +137,8 @@ impl DecimalFormat {
         let sign = if number.is_sign_negative() && number != 0.0 { "-" } else { "" };
         let size = number.abs() * self.factor;
         let digits = if size.is_infinite() { "\u{221e}".to_owned() } else { self.digits(size) };
-        let sign = if digits.bytes().all(|b| !(b'1'..=b'9').contains(&b)) && size.is_finite() { "" } else { sign };
+        let sign =
+            if digits.bytes().all(|b| !(b'1'..=b'9').contains(&b)) && size.is_finite() { "" } else { sign };
         format!("{sign}{}{digits}{}", self.prefix, self.suffix)
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod source_values;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_storage::segment::{RowParts, StoredRow};
@@ -15,7 +16,9 @@ use millrace_storage::segment::{RowParts, StoredRow};
 use crate::compute::Compute;
 use crate::dsl::lower;
 use crate::dsl::query::{Query, java_hash};
+use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
+use crate::response::Hit;
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
@@ -61,6 +64,27 @@ pub(crate) async fn rows(
         .into_iter()
         .map(|row| row.ok_or_else(|| Error::Execution("a hit was not fetched".to_owned())))
         .collect()
+}
+
+/// Leaves out of hits what the mappings of their indices do not let be shown of sources.
+pub(crate) fn conceal(snapshot: &TableSnapshot, addresses: &[Address], hits: &mut [Hit]) -> Result<()> {
+    let allowed: Vec<SourceFilter> =
+        snapshot.indices.iter().map(|index| SourceFilter::of_mapping(&index.mapping)).collect();
+    for (hit, address) in hits.iter_mut().zip(addresses) {
+        let row = &mut hit.row;
+        match allowed.get(segment(snapshot, address.segment)?.index) {
+            None | Some(SourceFilter::All) => {}
+            Some(SourceFilter::None) => row.source = Bytes::new(),
+            Some(_) if row.source.is_empty() => {}
+            Some(filter) => {
+                let source = serde_json::from_slice(&row.source).map_err(|error| {
+                    Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                })?;
+                row.source = Bytes::from(filter.apply(source).to_string());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Names the clauses that each row matches, of those that carry a name.
@@ -150,7 +174,7 @@ fn hashed(name: &str) -> usize {
     (hash ^ hash >> 16) as usize
 }
 
-fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
+pub(crate) fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
     snapshot
         .segments
         .get(number as usize)
@@ -158,7 +182,7 @@ fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::Table
 }
 
 /// Groups addresses by segment: places in the list, and rows.
-fn grouped(addresses: &[Address]) -> HashMap<u32, (Vec<usize>, Vec<u32>)> {
+pub(crate) fn grouped(addresses: &[Address]) -> HashMap<u32, (Vec<usize>, Vec<u32>)> {
     let mut groups: HashMap<u32, (Vec<usize>, Vec<u32>)> = HashMap::new();
     for (place, address) in addresses.iter().enumerate() {
         let (places, rows) = groups.entry(address.segment).or_default();

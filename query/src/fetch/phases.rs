@@ -1,10 +1,10 @@
 //! What hits show beside their metadata and source: fields, by source or by column, and highlights.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_storage::mapping::{Mapping, PathId};
 use millrace_storage::segment::StoredRow;
-use roaring::RoaringBitmap;
 use serde_json::{Map, Value, json};
 
 use super::column_values::ColumnField;
@@ -16,12 +16,13 @@ use crate::dsl::fields::FieldAndFormat;
 use crate::dsl::highlight::Highlight;
 use crate::dsl::json::simple_match;
 use crate::dsl::query::Query;
+use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
 use crate::highlight::Marker;
 use crate::score::collect::Address;
+use crate::score::reader::SegmentReader;
 use crate::table::resolve::{IndexContext, setting};
 use crate::table::{TableIndex, TableSnapshot};
-use millrace_storage::mapping::Mapping;
 
 /// Most `docvalue_fields` where the index does not say.
 const MAX_DOCVALUE_FIELDS: usize = 100;
@@ -96,6 +97,11 @@ impl Phases {
         !self.fields.is_empty() || !self.stored.is_empty() || self.highlight.is_some()
     }
 
+    /// Whether columns are read.
+    pub(crate) fn reads_columns(&self) -> bool {
+        !self.docvalues.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         !self.reads_source() && self.docvalues.is_empty()
     }
@@ -140,8 +146,8 @@ impl Phases {
         Ok(extras)
     }
 
-    /// Makes what sources say of some rows of an index.
-    fn sources(
+    /// Makes what sources say of some rows of an index. Blocks; runs on a compute thread.
+    pub(crate) fn sources(
         &self,
         index: &TableIndex,
         query: &Query,
@@ -159,8 +165,11 @@ impl Phases {
         let fields = source_fields(&index.mapping, &self.fields).map_err(of_index)?;
         let stored = self.stored_fields(&index.mapping).map_err(of_index)?;
         let highlight = self.highlight.as_ref();
-        let marker =
-            highlight.map(|highlight| Marker::new(highlight, query, context)).transpose().map_err(of_index)?;
+        let marker = highlight
+            .map(|highlight| Marker::new(highlight, query, context))
+            .transpose()
+            .map_err(of_index)?;
+        let allowed = SourceFilter::of_mapping(&index.mapping);
         let mut made = Vec::with_capacity(rows.len());
         for (number, row) in rows {
             let mut extras = Extras::default();
@@ -168,17 +177,24 @@ impl Phases {
                 let source: Value = serde_json::from_slice(&row.source).map_err(|error| {
                     Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
                 })?;
-                for (name, field) in stored.iter().chain(&fields) {
-                    if row.ignored.iter().any(|ignored| *ignored == field.field().path.as_ref()) {
+                let visible = match &allowed {
+                    SourceFilter::All => None,
+                    filter => Some(filter.apply(source.clone())),
+                };
+                let visible = visible.as_ref().unwrap_or(&source);
+                let stored = stored.iter().map(|(name, field)| (name, field, &source));
+                for (name, field, source) in stored.chain(fields.iter().map(|(n, field)| (n, field, visible)))
+                {
+                    if field.was_malformed(&row.ignored) {
                         continue;
                     }
-                    let values = field.values(&source);
+                    let values = field.values(source);
                     if !values.is_empty() {
                         extras.fields.insert(name.clone(), Value::Array(values));
                     }
                 }
                 if let Some(marker) = &marker {
-                    extras.highlight = marker.mark(&source, &row.id, *number).map_err(of_index)?;
+                    extras.highlight = marker.mark(&source, visible, &row.id, *number).map_err(of_index)?;
                 }
             }
             made.push(extras);
@@ -195,8 +211,7 @@ impl Phases {
                     return Err(Error::IllegalArgument(format!("field [{name}] isn't a leaf field")));
                 }
                 let Some(field) = SourceField::find(mapping, &name, None)? else { continue };
-                let store = field.field().params.get("store");
-                if store.is_some_and(|store| *store == true || *store == "true") {
+                if field.is_stored() {
                     found.push((name, field));
                 }
             }
@@ -214,61 +229,72 @@ impl Phases {
     ) -> Result<()> {
         for (number, (places, own)) in grouped(addresses) {
             let segment = segment(snapshot, number)?;
-            let Some(index) = snapshot.indices.get(segment.index) else { continue };
-            let wanted = column_fields(&index.mapping, &self.docvalues).map_err(|error| refused(index, error))?;
-            let mut ids: Vec<PathId> = wanted
-                .iter()
-                .filter_map(|(_, field)| match field {
-                    DocValues::Column(field) => Some(field.column()),
-                    _ => None,
-                })
-                .collect();
-            ids.sort_unstable();
-            ids.dedup();
-            let reader = std::sync::Arc::clone(&segment.reader);
-            let (columns, listed) = (ids.clone(), own.iter().copied().collect::<RoaringBitmap>());
-            let batches = compute
-                .run(move || {
-                    let mut batches = Vec::new();
-                    if !columns.is_empty() {
-                        reader.read(&columns, Some(listed), &mut |batch| {
-                            batches.push(batch);
-                            true
-                        })?;
-                    }
-                    Ok(batches)
-                })
-                .await?;
-            for (place, row) in places.into_iter().zip(own) {
-                for (name, field) in &wanted {
-                    let values = match field {
-                        DocValues::Id => vec![json!(rows[place].id)],
-                        DocValues::Index => vec![json!(index.meta.name)],
-                        DocValues::SeqNo => vec![json!(rows[place].seq_no)],
-                        DocValues::Column(field) => {
-                            let Ok(column) = ids.binary_search(&field.column()) else { continue };
-                            let mut values = Vec::new();
-                            for batch in &batches {
-                                if let Ok(at) = batch.rows.binary_search(&row) {
-                                    values = field.values(&batch.columns[column], at)?;
-                                }
-                            }
-                            values
+            let Some(index) = snapshot.indices.get(segment.index).cloned() else { continue };
+            let stored: Vec<StoredRow> = places.iter().map(|place| rows[*place].clone()).collect();
+            let (phases, reader) = (self.clone(), Arc::clone(&segment.reader));
+            let made =
+                compute.run(move || phases.column_values(&index, reader.as_ref(), &own, &stored)).await?;
+            for (place, made) in places.into_iter().zip(made) {
+                extras[place].fields = made;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what columns say of some rows of a segment, or of its elements. Blocks; runs on a compute
+    /// thread.
+    pub(crate) fn column_values(
+        &self,
+        index: &TableIndex,
+        reader: &dyn SegmentReader,
+        rows: &[u32],
+        stored: &[StoredRow],
+    ) -> Result<Vec<Map<String, Value>>> {
+        let mut made = vec![Map::new(); rows.len()];
+        let wanted = column_fields(&index.mapping, &self.docvalues).map_err(|error| refused(index, error))?;
+        let mut columns: Vec<PathId> = wanted
+            .iter()
+            .filter_map(|(_, field)| match field {
+                DocValues::Column(field) => Some(field.column()),
+                _ => None,
+            })
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let mut batches = Vec::new();
+        if !columns.is_empty() {
+            reader.read(&columns, Some(rows.iter().copied().collect()), &mut |batch| {
+                batches.push(batch);
+                true
+            })?;
+        }
+        for (at, row) in rows.iter().enumerate() {
+            for (name, field) in &wanted {
+                let mut values = match field {
+                    DocValues::Id => vec![json!(stored[at].id)],
+                    DocValues::Index => vec![json!(index.meta.name)],
+                    DocValues::SeqNo => vec![json!(stored[at].seq_no)],
+                    DocValues::Column(_) => Vec::new(),
+                };
+                if let DocValues::Column(field) = field
+                    && let Ok(column) = columns.binary_search(&field.column())
+                {
+                    for batch in &batches {
+                        if let Ok(place) = batch.rows.binary_search(row) {
+                            values = field.values(&batch.columns[column], place)?;
                         }
-                    };
-                    if values.is_empty() {
-                        continue;
                     }
-                    match extras[place].fields.get_mut(name) {
-                        Some(Value::Array(known)) => known.extend(values),
-                        _ => {
-                            extras[place].fields.insert(name.clone(), Value::Array(values));
-                        }
+                }
+                match made[at].get_mut(name) {
+                    _ if values.is_empty() => {}
+                    Some(Value::Array(known)) => known.extend(values),
+                    _ => {
+                        made[at].insert(name.clone(), Value::Array(values));
                     }
                 }
             }
         }
-        Ok(())
+        Ok(made)
     }
 
     /// Whether versions are read for their sequence numbers.
@@ -326,7 +352,7 @@ fn column_fields(mapping: &Mapping, wanted: &[FieldAndFormat]) -> Result<Vec<(St
 }
 
 /// Names the fields that a pattern stands for; a name stands for itself.
-fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
+pub(crate) fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
     if !pattern.contains('*') {
         return vec![pattern.to_owned()];
     }
@@ -336,7 +362,7 @@ fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
 }
 
 /// Makes the error of hits that an index refuses to show so.
-fn refused(index: &TableIndex, error: Error) -> Error {
+pub(crate) fn refused(index: &TableIndex, error: Error) -> Error {
     match error {
         error @ (Error::SearchPhase { .. } | Error::Execution(_)) => error,
         other => {

@@ -52,6 +52,19 @@ impl<'a> SourceField<'a> {
         self.field
     }
 
+    /// Whether the field is stored beside the source.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.field.params.get("store").is_some_and(|store| *store == true || *store == "true")
+    }
+
+    /// Whether a document's value was malformed, by the fields that it ignored. Strings are ignored for
+    /// their length, which leaves the others.
+    pub(crate) fn was_malformed(&self, ignored: &[String]) -> bool {
+        let string =
+            matches!(self.field.field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject);
+        !string && ignored.iter().any(|ignored| *ignored == *self.field.path)
+    }
+
     /// Lists the values in a source. What does not fit the type is left out.
     pub(crate) fn values(&self, source: &Value) -> Vec<Value> {
         let mut found = Vec::new();
@@ -75,7 +88,9 @@ impl<'a> SourceField<'a> {
         }
         let field = self.field;
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => Some(Value::String(text(value))),
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => {
+                Some(Value::String(text(value)))
+            }
             FieldType::ConstantKeyword => field.params.get("value").cloned(),
             FieldType::FlatObject if !self.inside => Some(Value::String(text(value))),
             FieldType::FlatObject => (!value.is_object()).then(|| Value::String(text(value))),
@@ -110,11 +125,12 @@ impl<'a> SourceField<'a> {
                     return None;
                 };
                 let Form::Date(format) = &self.form else { return None };
-                Some(Value::String(format.format_nanos(nanos(field, instant))))
+                Some(Value::String(write_date(format, nanos(field, instant))))
             }
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
             FieldType::GeoPoint => {
-                let Ok(Scalar::GeoPoint { lat, lon }) = self.mapping.parse_value(field, value, 0, false) else {
+                let Ok(Scalar::GeoPoint { lat, lon }) = self.mapping.parse_value(field, value, 0, false)
+                else {
                     return None;
                 };
                 Some(match self.form {
@@ -134,6 +150,18 @@ pub(super) fn nanos(field: &Field, value: i64) -> i128 {
     }
 }
 
+/// Writes a date. OpenSearch's own formats show milliseconds, but those that are named after nanoseconds.
+pub(super) fn write_date(format: &DateFormat, nanos: i128) -> String {
+    let first = format.as_str().split("||").next().unwrap_or_default();
+    let nanos = match first {
+        "strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time" => {
+            nanos.div_euclid(1_000_000) * 1_000_000
+        }
+        _ => nanos,
+    };
+    format.format_nanos(nanos)
+}
+
 /// Returns the format in which dates of a field are shown where the request says none.
 pub(super) fn default_date_format(mapping: &Mapping, field: &Field) -> Result<DateFormat> {
     let own = mapping.date_format(field).filter(|_| field.params.contains_key("format"));
@@ -151,9 +179,7 @@ pub(super) fn date_format(text: &str) -> Result<DateFormat> {
 fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> {
     match (&field.field_type, format) {
         (FieldType::Date | FieldType::DateNanos, Some(format)) => date_format(format).map(Form::Date),
-        (FieldType::Date | FieldType::DateNanos, None) => {
-            default_date_format(mapping, field).map(Form::Date)
-        }
+        (FieldType::Date | FieldType::DateNanos, None) => default_date_format(mapping, field).map(Form::Date),
         (_, None) => Ok(Form::Usual),
         (FieldType::GeoPoint, Some("geojson")) => Ok(Form::Usual),
         (FieldType::GeoPoint, Some("wkt")) => Ok(Form::WellKnownText),

@@ -16,7 +16,8 @@ impl<'a> Markup<'a> {
 
     /// Writes text as it is.
     pub(super) fn text(&mut self, units: &[u16]) {
-        let text = char::decode_utf16(units.iter().copied()).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+        let text =
+            char::decode_utf16(units.iter().copied()).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
         if !self.options.html {
             self.out.extend(text);
             return;

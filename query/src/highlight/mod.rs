@@ -14,16 +14,16 @@ mod terms;
 mod tokens;
 mod unified;
 
-use millrace_storage::mapping::{Field, Mapping};
+use millrace_storage::mapping::Field;
 use serde_json::{Map, Value};
 
 use self::plain::Fragmenter;
 use self::terms::Wanted;
 use self::tokens::{SEPARATOR, Tokenizer};
 use crate::dsl::highlight::{Highlight, Options, Scanner};
-use crate::dsl::json::simple_match;
 use crate::dsl::query::Query;
 use crate::error::{Error, Result};
+use crate::fetch::phases::matching;
 use crate::fetch::source_values::SourceField;
 use crate::table::resolve::{IndexContext, setting};
 
@@ -72,7 +72,7 @@ impl<'a> Marker<'a> {
                 )));
             }
             let own = options.query.as_ref().map(|query| extract::wanted(query, index)).transpose()?;
-            for name in names(mapping, pattern) {
+            for name in matching(mapping, pattern) {
                 let Some(source) = SourceField::find(mapping, &name, None)? else { continue };
                 let field = source.field();
                 if pattern.contains('*') && !matches!(field.type_name(), "text" | "keyword") {
@@ -92,13 +92,22 @@ impl<'a> Marker<'a> {
         Ok(Self { index, fields })
     }
 
-    /// Marks up a hit: fragments by field. `id` and `row` name the document in errors.
+    /// Marks up a hit: fragments by field. Stored fields are taken from the whole `source`, others from
+    /// what the mapping lets be seen of it. `id` and `row` name the document in errors.
     ///
     /// # Errors
     /// A value that is longer than the index allows.
-    pub(crate) fn mark(&self, source: &Value, id: &str, row: u32) -> Result<Map<String, Value>> {
+    pub(crate) fn mark(
+        &self,
+        source: &Value,
+        visible: &Value,
+        id: &str,
+        row: u32,
+    ) -> Result<Map<String, Value>> {
         let mut marked = Map::new();
         for field in &self.fields {
+            let stored = field.source.is_stored() && !field.options.force_source;
+            let source = if stored { source } else { visible };
             let fragments = field.fragments(source, self.index, id, row)?;
             if !fragments.is_empty() {
                 marked.insert(field.name.clone(), fragments.into_iter().map(Value::String).collect());
@@ -140,35 +149,26 @@ impl MarkedField<'_> {
                         "For large texts, indexing with offsets or term vectors is recommended!",
                     ));
                 }
-                Ok(unified::highlight(&query, &text, tokenizer, options))
+                // Known offsets need no analysis, unless terms are to be found among them.
+                let analyzed = !has_vectors(field) && (!has_offsets(field) || query.has_patterns());
+                let limit = options.max_analyzer_offset.filter(|_| analyzed);
+                Ok(unified::highlight(&query, &text, tokenizer, options, limit))
             }
             Kind::Plain(fragmenter) => {
-                let mut values: Vec<Vec<u16>> = values().collect();
+                let values: Vec<Vec<u16>> = values().collect();
                 let limit = options.max_analyzer_offset.filter(|limit| *limit <= most as i64);
-                if let Some(limit) = limit {
-                    values.iter_mut().for_each(|value| value.truncate(limit as usize));
-                }
-                if values.iter().any(|value| value.len() > most) {
+                let limit = limit.map(|limit| limit as usize);
+                if limit.is_none() && values.iter().any(|value| value.len() > most) {
                     return Err(too_long(
                         &id,
                         "For large texts, indexing with offsets or term vectors, and highlighting with unified or fvh highlighter is recommended!",
                     ));
                 }
                 let wanted: Vec<&Wanted> = self.wanted.iter().collect();
-                Ok(plain::highlight(&wanted, &values, tokenizer, options, fragmenter))
+                Ok(plain::highlight(&wanted, &values, tokenizer, options, fragmenter, limit))
             }
         }
     }
-}
-
-/// Names the fields that a pattern stands for.
-fn names(mapping: &Mapping, pattern: &str) -> Vec<String> {
-    if !pattern.contains('*') {
-        return vec![pattern.to_owned()];
-    }
-    let fields = mapping.fields().map(|field| field.path.as_ref());
-    let aliases = mapping.aliases().map(|(alias, _)| alias);
-    fields.chain(aliases).filter(|name| simple_match(pattern, name)).map(str::to_owned).collect()
 }
 
 fn kind(pattern: &str, options: &Options) -> Result<Kind> {

@@ -21,8 +21,12 @@ pub(super) struct Match {
 pub(super) fn matches(phrase: &Phrase, tokens: &[Token]) -> Vec<Match> {
     let mut places: Vec<Vec<usize>> = Vec::with_capacity(phrase.places.len());
     for place in &phrase.places {
-        let fitting: Vec<usize> =
-            tokens.iter().enumerate().filter(|(_, token)| place.fits(&token.term)).map(|(at, _)| at).collect();
+        let fitting: Vec<usize> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, token)| place.fits(&token.term))
+            .map(|(at, _)| at)
+            .collect();
         if fitting.is_empty() {
             return Vec::new();
         }
@@ -100,7 +104,7 @@ mod tests {
     fn found(phrase: &str, slop: u32, text: &str) -> Vec<(u32, u32)> {
         let places = phrase.split(' ').enumerate();
         let places = places
-            .map(|(at, term)| (at as u32, Place { terms: vec![term.to_owned()], prefix: false }))
+            .map(|(at, term)| (at as u32, Place { terms: vec![term.to_owned()], pattern: None }))
             .collect();
         let matches = matches(&Phrase::new(places, slop), &tokens(text));
         matches.iter().map(|found| (found.first, found.last)).collect()

@@ -42,17 +42,19 @@ struct Fragment {
     to: usize,
 }
 
-/// Marks up the values of a field: the fragments in their order.
+/// Marks up the values of a field, each up to a limit: the fragments in their order.
 pub(super) fn highlight(
     wanted: &[&Wanted],
     values: &[Vec<u16>],
     tokenizer: Tokenizer<'_>,
     options: &Options,
     fragmenter: Fragmenter,
+    limit: Option<usize>,
 ) -> Vec<String> {
     let most = options.fragments.max(1);
     let mut fragments: Vec<(f32, String)> = Vec::new();
     for value in values {
+        let value = &value[..limit.unwrap_or(usize::MAX).min(value.len())];
         let tokens = tokenizer.tokens(value, None);
         fragments.extend(best(wanted, value, &tokens, options, fragmenter, most));
     }
@@ -142,7 +144,13 @@ impl Group {
             return;
         }
         if self.count == 0 {
-            *self = Self { match_start: token.start, match_end: token.end, end: token.end, count: 0, total: score };
+            *self = Self {
+                match_start: token.start,
+                match_end: token.end,
+                end: token.end,
+                count: 0,
+                total: score,
+            };
         } else {
             self.end = self.end.max(token.end);
             if score > 0.0 {
@@ -186,9 +194,8 @@ impl Cutter<'_> {
                     return false;
                 }
                 let spans = self.terms.get(&token.term).and_then(|term| term.spans.as_ref());
-                let here = spans.and_then(|spans| {
-                    spans.iter().find(|(first, _)| i64::from(*first) == self.position)
-                });
+                let here = spans
+                    .and_then(|spans| spans.iter().find(|(first, _)| i64::from(*first) == self.position));
                 if let Some((_, last)) = here {
                     self.wait_for = i64::from(*last) + 1;
                 }

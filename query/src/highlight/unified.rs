@@ -42,7 +42,7 @@ impl<'a> Query<'a> {
                 }
                 What::Pattern(pattern) => query.patterns.push(pattern),
                 What::Phrase(phrase) => {
-                    for place in phrase.places.iter().filter(|place| !place.prefix) {
+                    for place in &phrase.places {
                         query.terms.extend(place.terms.iter().map(String::as_str));
                     }
                     if !wanted.hidden {
@@ -52,6 +52,12 @@ impl<'a> Query<'a> {
             }
         }
         query
+    }
+
+    /// Whether terms must be compared with patterns.
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+            || self.phrases.iter().any(|phrase| phrase.places.iter().any(|place| place.pattern.is_some()))
     }
 
     /// Whether nothing can be marked.
@@ -121,17 +127,18 @@ struct Passage {
     score: f32,
 }
 
-/// Marks up a text: the fragments in their order.
+/// Marks up a text: the fragments in their order. `limit` bounds analysis.
 pub(super) fn highlight(
     query: &Query<'_>,
     text: &[u16],
     tokenizer: Tokenizer<'_>,
     options: &Options,
+    limit: Option<i64>,
 ) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
     }
-    let tokens = tokenizer.tokens(text, options.max_analyzer_offset);
+    let tokens = tokenizer.tokens(text, limit);
     let whole = options.fragments == 0 || !tokenizer.cuts();
     let most = if options.fragments == 0 { usize::MAX } else { options.fragments };
     let breaks = Breaks::new(text, if whole { None } else { Some(options) });
@@ -211,17 +218,19 @@ fn score(passage: &Passage, length: usize) -> f32 {
     const K1: f32 = 1.2;
     const B: f32 = 0.75;
     const PIVOT: f32 = 87.0;
-    let mut terms: Vec<(usize, u32, u32)> = Vec::new();
+    let mut terms: Vec<(u32, u32)> = Vec::new();
+    let mut places: HashMap<usize, usize> = HashMap::new();
     for occurrence in &passage.matches {
-        match terms.iter_mut().find(|(term, _, _)| *term == occurrence.term) {
-            Some((_, count, _)) => *count += 1,
-            None => terms.push((occurrence.term, 1, occurrence.frequency)),
+        let at = *places.entry(occurrence.term).or_insert(terms.len());
+        match terms.get_mut(at) {
+            Some((count, _)) => *count += 1,
+            None => terms.push((1, occurrence.frequency)),
         }
     }
     let documents = 1.0 + length as f32 / PIVOT;
     let norm = K1 * ((1.0 - B) + B * ((passage.end - passage.start) as f32 / PIVOT));
     let mut sum = 0.0_f64;
-    for (_, count, frequency) in terms {
+    for (count, frequency) in terms {
         let rarity = 1.0 + (f64::from(documents) + 0.5) / (f64::from(frequency) + 0.5);
         let weight = (K1 + 1.0) * rarity.ln() as f32;
         let tf = count as f32 / (count as f32 + norm);
@@ -322,10 +331,9 @@ impl Cutter {
 
     fn around(&mut self, place: usize) -> (usize, usize) {
         match self {
-            Self::Plain(boundaries) => (
-                boundaries.preceding(place + 1).unwrap_or(0),
-                boundaries.following(place).unwrap_or(place),
-            ),
+            Self::Plain(boundaries) => {
+                (boundaries.preceding(place + 1).unwrap_or(0), boundaries.following(place).unwrap_or(place))
+            }
             Self::Sentences(sentences) => {
                 (sentences.preceding(place + 1), sentences.following(place).unwrap_or(place))
             }

@@ -17,7 +17,7 @@ use super::prepare::{Prepared, Source, prepare};
 use super::reader::{Inverted, SegmentReader};
 use super::{BoxScorer, END, Scorer, build};
 use crate::dsl::query::NestedScore;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::node::Node;
 
 /// The elements of a nested path as a segment.
@@ -326,7 +326,6 @@ impl Scorer for ToParent<'_> {
 }
 
 /// An element that matches a nested clause.
-#[allow(dead_code, reason = "for the rendering of inner hits")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MatchingElement {
     /// Its number in the segment.
@@ -342,7 +341,6 @@ pub(crate) struct MatchingElement {
 /// in the order of the document. `node` is the clause resolved ([`Node::Nested`]); rows are documents,
 /// or elements of the path of `source` for a clause within a clause. Scores need the shard's functions
 /// in `source`. Blocks; runs on a compute thread.
-#[allow(dead_code, reason = "for the rendering of inner hits")]
 pub(crate) fn matching_elements(
     node: &NestedNode,
     source: &Source,
@@ -383,17 +381,6 @@ pub(crate) fn matching_elements(
     match inner.failure() {
         None => Ok(found),
         Some(error) => Err(error),
-    }
-}
-
-impl Node {
-    /// Returns the nested clause that this is, if it is one.
-    #[allow(dead_code, reason = "for the rendering of inner hits")]
-    pub(crate) fn as_nested(&self) -> Result<&NestedNode> {
-        match self {
-            Node::Nested(nested) => Ok(nested),
-            other => Err(Error::Execution(format!("no nested clause: {other:?}"))),
-        }
     }
 }
 

@@ -219,6 +219,7 @@ fn the_best_are_found_without_visiting_all() {
         for (number, node) in nodes.iter().enumerate() {
             let source = Source {
                 number: 0,
+                shard: 0,
                 inverted: reader.inverted().unwrap(),
                 reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
                 functions: Arc::clone(&functions),

@@ -67,7 +67,10 @@ async fn docvalue_fields_come_from_columns() {
         (json!(["n"]), json!({"n": [3, 3, 5]})),
         (json!([{"field": "n", "format": "000.0"}]), json!({"n": ["003.0", "003.0", "005.0"]})),
         (json!(["f"]), json!({"f": [1.100000023841858]})),
-        (json!(["g"]), json!({"g": ["1.4999999944120646, 2.4999999348074198", "3.4999999590218067, 4.499999983236194"]})),
+        (
+            json!(["g"]),
+            json!({"g": ["1.4999999944120646, 2.4999999348074198", "3.4999999590218067, 4.499999983236194"]}),
+        ),
         (json!(["fo.a.b"]), json!({"fo.a.b": ["c"]})),
         (json!(["_id", "_seq_no"]), json!({"_id": ["1"], "_seq_no": [0]})),
         (json!(["zzz"]), Value::Null),
@@ -107,7 +110,11 @@ async fn what_a_field_cannot_show_is_refused() {
     ] {
         let error = store.search("a", &[], body).await.unwrap_err();
         let body = error.to_body().unwrap();
-        texts.push(format!("{} {}", error.status(), body["error"]["root_cause"][0]["reason"].as_str().unwrap()));
+        texts.push(format!(
+            "{} {}",
+            error.status(),
+            body["error"]["root_cause"][0]["reason"].as_str().unwrap()
+        ));
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
     400 Text fields are not optimised for operations that require per-document field data like aggregations and sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set fielddata=true on [t] in order to load field data by uninverting the inverted index. Note that this can use significant memory.
@@ -117,7 +124,7 @@ async fn what_a_field_cannot_show_is_refused() {
     400 Trying to retrieve too many docvalue_fields. Must be less than or equal to: [100] but was [101]. This limit can be set by changing the [index.max_docvalue_fields_search] index level setting.
     400 Field [k] of type [keyword] doesn't support formats.
     400 Field [t] doesn't support formats.
-    500 [stored_fields] cannot be disabled when using the [fields] option
+    400 [stored_fields] cannot be disabled when using the [fields] option
     400 field [o] isn't a leaf field
     400 [script_fields] is not supported: cannot execute [search] scripts
     ");

@@ -63,10 +63,7 @@ async fn matches_are_marked_as_opensearch_marks_them() {
             json!({"fields": {"t": {"type": "plain", "fragment_size": 30}}}),
             json!({"t": [" <em>runs</em>, e.g. over 3.5 dogs", "The quick brown <em>fox</em>. It", "! Another <em>Fox</em> (quick) follows."]}),
         ),
-        (
-            json!({"fields": {"vectors": {"no_match_size": 3}}}),
-            json!({"vectors": ["a quick"]}),
-        ),
+        (json!({"fields": {"vectors": {"no_match_size": 3}}}), json!({"vectors": ["a quick"]})),
         (
             json!({"fields": {"t": {"highlight_query": {"prefix": {"t": "follow"}}}}}),
             json!({"t": ["Another Fox (quick) <em>follows</em>."]}),
@@ -109,7 +106,8 @@ async fn long_values_are_refused() {
     let body = json!({"settings": {"index.highlight.max_analyzed_offset": 10}});
     store.create("a", &body).await;
     store.index("a", &[json!({"t": "a text of more than ten letters"})]).await;
-    let search = |options: Value| json!({"query": {"match": {"t": "text"}}, "highlight": {"fields": {"t": options}}});
+    let search =
+        |options: Value| json!({"query": {"match": {"t": "text"}}, "highlight": {"fields": {"t": options}}});
     for kind in ["unified", "plain"] {
         let error = store.search("a", &[], search(json!({"type": kind}))).await.unwrap_err();
         assert_eq!(error.status(), 400);
@@ -117,14 +115,37 @@ async fn long_values_are_refused() {
         assert!(reason.contains("index has exceeded [10] - maximum allowed to be analyzed"), "{reason}");
     }
     let answer = store.search("a", &[], search(json!({"max_analyzer_offset": 5}))).await.unwrap();
-    assert_eq!(answer["hits"]["hits"][0]["highlight"]["t"], json!(["a <em>text</em> of more than ten letters"]));
+    assert_eq!(
+        answer["hits"]["hits"][0]["highlight"]["t"],
+        json!(["a <em>text</em> of more than ten letters"])
+    );
 }
 
 /// Texts of words, marks and odd characters.
 fn random_text(rng: &mut StdRng) -> String {
     const PIECES: &[&str] = &[
-        "fox", "dog", "Quick", "é", "\u{301}", " ", " ", ". ", "! ", "\n", "\"", "(", ")", "3.5", "\u{2029}",
-        "\u{1F600}", "\u{4e2d}", "\0", "-", "'", "\u{964}", "\t",
+        "fox",
+        "dog",
+        "Quick",
+        "é",
+        "\u{301}",
+        " ",
+        " ",
+        ". ",
+        "! ",
+        "\n",
+        "\"",
+        "(",
+        ")",
+        "3.5",
+        "\u{2029}",
+        "\u{1F600}",
+        "\u{4e2d}",
+        "\0",
+        "-",
+        "'",
+        "\u{964}",
+        "\t",
     ];
     (0..rng.random_range(1..80)).map(|_| PIECES[rng.random_range(0..PIECES.len())]).collect()
 }

@@ -51,11 +51,7 @@ enum State {
     },
 }
 
-pub(super) fn boundaries(
-    text: &[u16],
-    boundaries: &mut Vec<usize>,
-    resumptions: &mut Vec<(usize, usize)>,
-) {
+pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>, resumptions: &mut Vec<(usize, usize)>) {
     let cells = cells(text, part);
     let mut at = 0;
     while at < cells.len() {
@@ -111,7 +107,9 @@ fn next(cells: &[Cell<Part>], from: usize) -> usize {
             (State::Terminated | State::TerminatedSpace | State::Danda, _) => return at,
             (State::StoppedSpace { .. } | State::Opened { .. } | State::Stopped { opened: true }, Letter)
             | (
-                State::StoppedSpace { several: true } | State::Opened { .. } | State::Stopped { opened: true },
+                State::StoppedSpace { several: true }
+                | State::Opened { .. }
+                | State::Stopped { opened: true },
                 Lower,
             ) => return candidate,
             (State::Stopped { .. }, Quote) => State::Stopped { opened: true },

@@ -38,8 +38,14 @@ fn words_end_as_the_jdk_ends_them() {
 fn boundaries_are_found_from_anywhere() {
     let units: Vec<u16> = "A b. C d.".encode_utf16().collect();
     let sentences = Boundaries::of(&units, Unit::Sentence);
-    assert_eq!((sentences.following(0), sentences.following(5), sentences.following(9)), (Some(5), Some(9), None));
-    assert_eq!((sentences.preceding(9), sentences.preceding(5), sentences.preceding(0)), (Some(5), Some(0), None));
+    assert_eq!(
+        (sentences.following(0), sentences.following(5), sentences.following(9)),
+        (Some(5), Some(9), None)
+    );
+    assert_eq!(
+        (sentences.preceding(9), sentences.preceding(5), sentences.preceding(0)),
+        (Some(5), Some(0), None)
+    );
 }
 
 #[test]
@@ -47,5 +53,8 @@ fn full_stops_before_marks_resume_sentences() {
     let units: Vec<u16> = "bb. -1c.;d".encode_utf16().collect();
     let sentences = Boundaries::of(&units, Unit::Sentence);
     assert_eq!(sentences.places, [0, 10]);
-    assert_eq!((sentences.resumption(4), sentences.resumption(5), sentences.resumption(10)), (None, Some(2), Some(7)));
+    assert_eq!(
+        (sentences.resumption(4), sentences.resumption(5), sentences.resumption(10)),
+        (None, Some(2), Some(7))
+    );
 }

@@ -168,10 +168,7 @@ fn part(c: char) -> Option<Part> {
                     || matches!(c, '\u{ad}' | '\u{2027}' | '"' | '\'' | '.'),
                 in_number: matches!(c, '"' | '\'' | ',' | '\u{66b}' | '.'),
                 before_number: (category == Category::Currency && c != '\u{a2}') || matches!(c, '#' | '.'),
-                after_number: matches!(
-                    c,
-                    '%' | '&' | '\u{a2}' | '\u{66a}' | '\u{2030}' | '\u{2031}'
-                ),
+                after_number: matches!(c, '%' | '&' | '\u{a2}' | '\u{66a}' | '\u{2030}' | '\u{2031}'),
             },
         },
     })

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{End, Filter, InSynonyms, Stage, whole};
+use super::{Filter, InSynonyms, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
