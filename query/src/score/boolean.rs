@@ -85,6 +85,14 @@ impl Scorer for Conjunction<'_> {
         if bar > self.bar {
             self.bar = bar;
             self.window = None;
+            // A part must bring what the others cannot.
+            let total: f64 = self.parts.iter().map(|part| f64::from(part.max_score())).sum();
+            for part in &mut self.parts {
+                let own = f64::from(bar) - (total - f64::from(part.max_score()));
+                if own > 0.0 {
+                    part.raise_bar((own * 0.999_99) as f32);
+                }
+            }
         }
     }
     fn cost(&self) -> u64 {
@@ -313,6 +321,12 @@ impl Scorer for Optional<'_> {
     }
     fn max_score(&self) -> f32 {
         self.base.max_score() + self.extra.max_score()
+    }
+    fn raise_bar(&mut self, bar: f32) {
+        let own = bar - self.extra.max_score();
+        if own > 0.0 {
+            self.base.raise_bar(own * 0.999_99);
+        }
     }
     fn cost(&self) -> u64 {
         self.base.cost()

@@ -213,6 +213,8 @@ fn the_best_are_found_without_visiting_all() {
             Node::And(vec![term(0), term(1), keyword("a")]),
             Node::And(vec![Node::AtLeast(1, vec![term(0), term(3)]), keyword("b")]),
             Node::And(vec![term(0), Node::Not(Box::new(term(4)))]),
+            Node::And(vec![term(1), Node::AtLeast(0, vec![term(2), term(3)])]),
+            Node::And(vec![term(1), Node::AtLeast(1, vec![term(2), term(3), term(0)])]),
             phrase(0),
             phrase(2),
         ];
