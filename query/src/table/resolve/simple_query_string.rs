@@ -198,6 +198,7 @@ impl<'q> Row<'q> {
             lenient: self.lenient,
             zero_terms: None,
             synonym_phrases: self.query.synonym_phrases,
+            gaps: true,
         }
     }
 }

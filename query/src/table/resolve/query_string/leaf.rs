@@ -116,6 +116,7 @@ impl<'q> Strings<'q> {
             lenient: self.lenient,
             zero_terms: None,
             synonym_phrases: self.query.synonym_phrases,
+            gaps: self.query.position_increments,
         }
     }
 }
