@@ -169,11 +169,14 @@ impl Resolver<'_> {
         weight: Weight,
     ) -> Result<Option<Node>> {
         let Some(target) = self.target(name) else { return Ok(Some(Node::None)) };
-        let Some(mut tokens) = self.tokens(&target, options.analyzer, true, text)? else {
-            return self.term_of(name, &Value::String(text.to_owned()), weight).map(Some);
+        let phrase = match self.tokens(&target, options.analyzer, true, text)? {
+            None => self.term_of(name, &Value::String(text.to_owned()), weight).map(Some),
+            Some(mut tokens) => {
+                tokens.list.iter_mut().for_each(|token| token.increment = token.increment.min(1));
+                self.phrase_of(&target, &tokens, options.slop, None, weight)
+            }
         };
-        tokens.list.iter_mut().for_each(|token| token.increment = token.increment.min(1));
-        match self.phrase_of(&target, &tokens, options.slop, None, weight) {
+        match phrase {
             Err(error) if options.lenient && !unforgivable(&error) => Ok(Some(Node::None)),
             other => other,
         }
