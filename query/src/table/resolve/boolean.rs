@@ -24,11 +24,10 @@ impl Boolean {
         self.must.len() + self.should.len() + self.must_not.len()
     }
 
-    /// Takes how many of `should` have to match.
+    /// Takes how many of `should` have to match; more than there are match nothing, even where there
+    /// are none.
     pub(super) fn require(&mut self, minimum: Option<&MinimumShouldMatch>) {
-        if let Some(minimum) = minimum
-            && !self.should.is_empty()
-        {
+        if let Some(minimum) = minimum {
             self.required = minimum.required(self.should.len());
         }
     }

@@ -102,6 +102,11 @@ impl Resolver<'_> {
     }
 }
 
+/// Whether no field has a boost.
+pub(super) fn plain(fields: &Fields) -> bool {
+    fields.values().all(|boost| *boost == 1.0)
+}
+
 fn few_enough(fields: &Fields, pattern: Option<&str>) -> Result<()> {
     if fields.len() <= MAX_CLAUSES {
         return Ok(());

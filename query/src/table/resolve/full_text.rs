@@ -322,6 +322,8 @@ pub(super) fn any_of(mut nodes: Vec<Node>) -> Option<Node> {
 fn combined(mut clauses: Vec<Node>, terms: &Terms<'_>) -> Node {
     let count = clauses.len();
     let required = match (terms.operator, terms.minimum) {
+        // None of the clauses is optional: a number of those is never reached.
+        (Operator::And, Some(spec)) if spec.required(0) > 0 => return Node::None,
         (Operator::And, _) => count,
         (Operator::Or, None) => 1,
         (Operator::Or, Some(spec)) => spec.required(count).max(1),

@@ -40,6 +40,8 @@ pub(super) struct TextOptions<'q> {
     pub zero_terms: Option<ZeroTerms>,
     /// Whether synonyms of several words are phrases.
     pub synonym_phrases: bool,
+    /// Whether words that analysis removes leave gaps in phrases.
+    pub gaps: bool,
 }
 
 impl Resolver<'_> {
@@ -61,6 +63,7 @@ impl Resolver<'_> {
             lenient: query.lenient.unwrap_or(named.all()),
             zero_terms: Some(query.zero_terms),
             synonym_phrases: query.synonym_phrases,
+            gaps: true,
         };
         let fields = self.fields(&named, None)?;
         Ok(self.text(&options, &fields, &query.query, weight)?.unwrap_or(Node::None))
@@ -112,6 +115,9 @@ impl Resolver<'_> {
         if options.zero_terms.is_none() && !self.has_terms(name, options, text)? {
             return Ok(None);
         }
+        if options.match_type == MatchType::Phrase && !options.gaps {
+            return self.without_gaps(options, name, text, weight);
+        }
         let value = Value::String(text.to_owned());
         let zero = options.zero_terms.unwrap_or_default();
         let analyzer = options.analyzer.map(str::to_owned);
@@ -154,6 +160,28 @@ impl Resolver<'_> {
         self.clause(query, weight).map(Some)
     }
 
+    /// A phrase whose terms stand side by side whatever was between them.
+    fn without_gaps(
+        &mut self,
+        options: &TextOptions<'_>,
+        name: &str,
+        text: &str,
+        weight: Weight,
+    ) -> Result<Option<Node>> {
+        let Some(target) = self.target(name) else { return Ok(Some(Node::None)) };
+        let phrase = match self.tokens(&target, options.analyzer, true, text)? {
+            None => self.term_of(name, &Value::String(text.to_owned()), weight).map(Some),
+            Some(mut tokens) => {
+                tokens.list.iter_mut().for_each(|token| token.increment = token.increment.min(1));
+                self.phrase_of(&target, &tokens, options.slop, None, weight)
+            }
+        };
+        match phrase {
+            Err(error) if options.lenient && !unforgivable(&error) => Ok(Some(Node::None)),
+            other => other,
+        }
+    }
+
     /// Resolves a clause of another kind.
     pub(super) fn clause(&mut self, query: Query, weight: Weight) -> Result<Node> {
         let (boost, scored) = match weight {
@@ -193,6 +221,7 @@ impl Resolver<'_> {
                 }
                 (None, Some(target)) => match &target.field.normalizer {
                     Some(normalizer) => format!("normalizer {normalizer}"),
+                    None if self.search_analyzer(target.field).is_some() => "analyzer whitespace".to_owned(),
                     None => String::new(),
                 },
                 (None, None) => String::new(),

@@ -74,7 +74,10 @@ impl Resolver<'_> {
                 false => scaled(weight, clause.boost.unwrap_or(1.0)),
             };
             let built = self.expression(strings, &clause.expression, own)?;
-            let words = matches!(clause.expression, Expression::Leaf(_, Leaf::Words(_)));
+            let words = match &clause.expression {
+                Expression::Leaf(field, Leaf::Words(_)) => self.plain_fields(strings, field.as_deref())?,
+                _ => false,
+            };
             match built {
                 Built::Nothing => continue,
                 Built::Clauses(boolean) if words => {

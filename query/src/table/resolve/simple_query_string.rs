@@ -2,7 +2,7 @@
 
 use super::Resolver;
 use super::boolean::Boolean;
-use super::fields::Fields;
+use super::fields::{Fields, plain};
 use super::multi_match::{TextOptions, best_of, minimum, scaled, unforgivable};
 use crate::dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, Query, SimpleQueryStringQuery,
@@ -114,8 +114,10 @@ impl Resolver<'_> {
             }
             Branch::Words(text) => {
                 let node = self.text(&row.text(MatchType::MostFields, 0), &row.fields, text, weight)?;
-                // The terms of a text in one field are clauses themselves.
+                // The terms of a text in one field are clauses themselves, unless it has a boost.
+                let plain = plain(&row.fields);
                 return Ok(node.map(|node| match node {
+                    node if !plain => Sofar::One(node),
                     Node::AtLeast(1, should) if row.query.operator == Operator::Or => {
                         Sofar::Clauses(Boolean { should, ..Boolean::default() })
                     }
@@ -198,6 +200,7 @@ impl<'q> Row<'q> {
             lenient: self.lenient,
             zero_terms: None,
             synonym_phrases: self.query.synonym_phrases,
+            gaps: true,
         }
     }
 }

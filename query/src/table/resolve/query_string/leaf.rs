@@ -12,7 +12,7 @@ use crate::dsl::query_string::number;
 use crate::dsl::query_string::syntax::Leaf;
 use crate::error::{Error, Result};
 use crate::table::node::{Node, Weight};
-use crate::table::resolve::fields::Fields;
+use crate::table::resolve::fields::{Fields, plain};
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
 use crate::table::resolve::{Resolver, setting};
 use crate::table::values;
@@ -116,6 +116,7 @@ impl<'q> Strings<'q> {
             lenient: self.lenient,
             zero_terms: None,
             synonym_phrases: self.query.synonym_phrases,
+            gaps: self.query.position_increments,
         }
     }
 }
@@ -225,6 +226,11 @@ impl Resolver<'_> {
         }
         let date = self.target(field).is_some_and(|target| is_date(&target.field.field_type));
         (date && strings.query.time_zone.is_some()).then(|| (bound(text, true), bound(text, true)))
+    }
+
+    /// Whether no field of a condition has a boost. Words are clauses themselves only there.
+    pub(super) fn plain_fields(&self, strings: &Strings<'_>, field: Option<&str>) -> Result<bool> {
+        Ok(plain(&self.string_fields(strings, field, false)?))
     }
 
     /// The fields of a condition.
