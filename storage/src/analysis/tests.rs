@@ -278,7 +278,10 @@ fn components(case: &Value, key: &str) -> Vec<Component> {
 
 /// Cases with the tokens that OpenSearch 2.19 answered, one a line.
 fn cases() -> Vec<Value> {
-    include_str!("cases.jsonl").lines().map(|line| serde_json::from_str(line).expect("a case is JSON")).collect()
+    include_str!("cases.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a case is JSON"))
+        .collect()
 }
 
 fn with_analyzer<T>(analyzers: &Analyzers, case: &Value, run: impl FnOnce(&Analyzer) -> T) -> T {
@@ -319,25 +322,41 @@ fn tokens_are_those_of_opensearch() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The chains of all cases, named by the case.
+fn chains() -> &'static [(String, Analyzer)] {
+    static CHAINS: std::sync::LazyLock<Vec<(String, Analyzer)>> = std::sync::LazyLock::new(|| {
+        let analyzers = Analyzers::global().unwrap();
+        let custom = cases().into_iter().filter(|case| case["analyzer"].is_null());
+        custom
+            .map(|case| {
+                let tokenizer = (!case["tokenizer"].is_null()).then(|| component(&case["tokenizer"]));
+                let (char_filters, filters) = (components(&case, "char_filter"), components(&case, "filter"));
+                let name = format!("{} {} {}", case["tokenizer"], case["char_filter"], case["filter"]);
+                (name, analyzers.custom(tokenizer.as_ref(), &char_filters, &filters).unwrap())
+            })
+            .collect()
+    });
+    &CHAINS
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(6))]
 
     /// Whatever the text, tokens lie within it, in order of their positions.
     #[test]
     fn every_chain_survives_any_text(text in "[a-cA-C0-2 .,'&<>;/@_éßİıΣ日本カ한ส😀\u{200d}🇫\u{301}\u{ffff}-]{0,40}|\\PC{0,40}") {
-        let analyzers = Analyzers::global().unwrap();
         let units = u32::try_from(text.encode_utf16().count()).unwrap();
-        for case in cases() {
-            with_analyzer(&analyzers, &case, |analyzer| {
-                let mut last = 0;
-                let outcome = analyzer.run_until(&text, usize::MAX, &mut |token| {
-                    assert!(token.start <= token.end, "{case} of {text:?}: {token:?}");
-                    assert!(token.end <= units, "{case} of {text:?}: {token:?}");
-                    assert!(token.position >= last, "{case} of {text:?}: {token:?} behind {last}");
-                    last = token.position;
-                });
-                assert!(outcome.positions <= 4 * units + 4, "{case} of {text:?}: {outcome:?}");
+        let global = Analyzers::global().unwrap();
+        let named = super::build::BUILT_IN.iter().map(|name| (*name, global.get(name).expect("it is built")));
+        for (name, analyzer) in named.chain(chains().iter().map(|(name, chain)| (name.as_str(), chain))) {
+            let mut last = 0;
+            let outcome = analyzer.run_until(&text, usize::MAX, &mut |token| {
+                assert!(token.start <= token.end, "{name} of {text:?}: {token:?}");
+                assert!(token.end <= units, "{name} of {text:?}: {token:?}");
+                assert!(token.position >= last, "{name} of {text:?}: {token:?} behind {last}");
+                last = token.position;
             });
+            assert!(outcome.positions <= 4 * units + 4, "{name} of {text:?}: {outcome:?}");
         }
     }
 }

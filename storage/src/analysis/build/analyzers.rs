@@ -37,6 +37,7 @@ pub(in crate::analysis) const BUILT_IN: &[&str] = &[
     "finnish",
     "french",
     "german",
+    "greek",
     "hindi",
     "hungarian",
     "indonesian",
@@ -216,6 +217,7 @@ fn of_language(language: &str, params: &Params) -> Result<Option<Analyzer>> {
             after.extend(light("light_german"));
             Chain { before: vec![lowercase()], after }
         }
+        "greek" => Chain { before: vec![Arc::new(LowercaseLanguage::Greek)], after: light("greek") },
         "hindi" => {
             let mut before = vec![lowercase(), digits()];
             before.extend(marker(params));

@@ -255,11 +255,6 @@ impl Scope {
                     (name, char_filters::build(&kind, &params)?.ok_or_else(|| missing("char_filter", &kind))?)
                 }
             };
-            if normalizing && !filter.is_normalizing() {
-                return Err(Error::IllegalArgument(format!(
-                    "Custom normalizer may not use char filter [{name}]"
-                )));
-            }
             made_char_filters.push((name, filter));
         }
         let plain: Vec<Arc<dyn CharFilter>> =

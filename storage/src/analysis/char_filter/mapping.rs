@@ -19,9 +19,8 @@ impl Mapping {
     pub(crate) fn new(lines: &[String]) -> Result<Self> {
         let mut rules = BTreeMap::new();
         for (number, line) in lines.iter().enumerate() {
-            let invalid = || {
-                Error::IllegalArgument(format!("Line [{}]: Invalid mapping rule : [{line}]", number + 1))
-            };
+            let invalid =
+                || Error::IllegalArgument(format!("Line [{}]: Invalid mapping rule : [{line}]", number + 1));
             // As the greedy `(.*)\s*=>\s*(.*)\s*$`: the last arrow divides.
             let at = line.rfind("=>").ok_or_else(invalid)?;
             let from = unescape(line[..at].trim())?;

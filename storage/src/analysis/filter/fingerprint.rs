@@ -25,6 +25,8 @@ impl Filter for Fingerprint {
 
 impl Fingerprint {
     fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+        // Whatever comes of the text, it takes one position.
+        let end = End { positions: 1, ..end };
         if tokens.is_empty() {
             return (Vec::new(), end);
         }
@@ -51,6 +53,6 @@ impl Fingerprint {
             kind: "fingerprint",
             ..Token::default()
         };
-        (vec![token], End { positions: 1, ..end })
+        (vec![token], end)
     }
 }

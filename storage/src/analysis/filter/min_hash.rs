@@ -81,7 +81,8 @@ impl MinHash {
         for at in 0..self.buckets {
             if buckets[at].is_empty() {
                 // A bucket that was filled so counts for those behind it.
-                let next = (1..self.buckets).find_map(|ahead| buckets[(at + ahead) % self.buckets].first().copied());
+                let next =
+                    (1..self.buckets).find_map(|ahead| buckets[(at + ahead) % self.buckets].first().copied());
                 buckets[at].extend(next);
             }
         }

@@ -26,7 +26,7 @@ impl Filter for Shingle {
 
 impl Shingle {
     fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
-        let input = self.with_fillers(tokens, end.positions);
+        let input = self.with_fillers(tokens, end);
         let alone = self.output_unigrams || (self.output_unigrams_if_no_shingles && input.len() < self.min);
         let mut out: Vec<Token> = Vec::new();
         let mut position = 0;
@@ -63,7 +63,7 @@ impl Shingle {
     }
 
     /// Puts a filler for each position that a filter left empty, as many as a shingle may span.
-    fn with_fillers(&self, tokens: Vec<Token>, positions: u32) -> Vec<(Token, bool)> {
+    fn with_fillers(&self, tokens: Vec<Token>, end: End) -> Vec<(Token, bool)> {
         let mut input = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let filler = |at: u32| {
@@ -72,16 +72,14 @@ impl Shingle {
         };
         let fillers = |missing: u32| (missing as usize).min(self.max - 1);
         let mut after = 0;
-        let mut end = 0;
         for token in tokens {
             let missing = increments.of(&token).saturating_sub(1);
             input.extend((0..fillers(missing)).map(|_| filler(token.start)));
             after = token.position + 1;
-            end = end.max(token.end);
             input.push((token, false));
         }
-        let missing = fillers(positions.saturating_sub(after));
-        input.extend((0..missing).map(|_| filler(end)));
+        let missing = fillers(end.positions.saturating_sub(after));
+        input.extend((0..missing).map(|_| filler(end.offset)));
         input
     }
 }

@@ -166,8 +166,7 @@ impl Synonyms {
                     (length, entry.keep_original)
                 }
             };
-            for nth in at..at + length {
-                let token = &tokens[nth];
+            for (nth, token) in tokens.iter().enumerate().skip(at).take(length) {
                 let mut increment = 1;
                 if keep {
                     position += i64::from(increments[nth]);

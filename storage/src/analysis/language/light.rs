@@ -75,7 +75,7 @@ pub(super) fn german_minimal(word: &mut Vec<char>) {
     let length = word.len();
     let count = match word.as_slice() {
         [.., 'n', 'e', 'n'] if length > 6 => 3,
-        [.., 'e', 'n' | 's' | 'r'] if length > 5 => 2,
+        [.., 'e', 'n' | 's' | 'r'] | [.., 's', 'e'] if length > 5 => 2,
         [.., 'n' | 'e' | 's' | 'r'] => 1,
         _ => 0,
     };

@@ -5,6 +5,7 @@
 
 mod brazilian;
 mod caumanns;
+mod greek;
 mod indic;
 mod indonesian;
 mod light;
@@ -32,6 +33,7 @@ pub(crate) fn light_stemmer(name: &str) -> Option<Rewrite> {
         "bulgarian" => suffix::bulgarian,
         "czech" => light::czech,
         "german_stem" => caumanns::stem,
+        "greek" => greek::stem,
         "hindi" => suffix::hindi,
         "indonesian" => indonesian::stem,
         "latvian" => light::latvian,

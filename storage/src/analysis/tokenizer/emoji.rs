@@ -5,7 +5,7 @@ pub(super) fn is_emoji(segment: &str) -> bool {
     // Joiners in front of an emoji belong to it.
     let mut characters = segment.chars().skip_while(|&c| c == JOINER);
     let Some(first) = characters.next() else { return false };
-    let second = characters.next();
+    let second = characters.find(|c| !matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}'));
     match first {
         // Flags are pairs of regional indicators; one alone is no emoji.
         '\u{1f1e6}'..='\u{1f1ff}' => second.is_some_and(|c| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c)),
@@ -16,6 +16,11 @@ pub(super) fn is_emoji(segment: &str) -> bool {
 }
 
 const JOINER: char = '\u{200d}';
+
+/// Whether a segment begins with a flag: an emoji that a joiner ties to it is another token.
+pub(super) fn is_flag(segment: &str) -> bool {
+    segment.starts_with(|c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c))
+}
 
 /// Where an emoji begins behind something else in a segment, as joiners tie it there: the joiners in
 /// front of it, and the emoji itself. Lucene takes the two for two tokens.

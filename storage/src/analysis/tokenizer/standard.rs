@@ -16,7 +16,7 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::class::decimal_digit;
-use super::emoji::{emoji_behind, is_emoji};
+use super::emoji::{emoji_behind, is_emoji, is_flag};
 use super::{Emitter, Tokenizer, longer_than_utf16_units, prefix_of_utf16_units};
 use crate::analysis::Token;
 
@@ -159,12 +159,8 @@ impl Standard {
                 }
                 // A word keeps the joiners; behind what is no token they go with the emoji.
                 let word = match emoji_behind(segment) {
-                    Some((joiners, emoji)) if !is_emoji(segment) => {
-                        if is_token(&segment[..joiners]) {
-                            emoji
-                        } else {
-                            joiners
-                        }
+                    Some((joiners, emoji)) if !is_emoji(segment) || is_flag(segment) => {
+                        if is_token(&segment[..joiners]) { emoji } else { joiners }
                     }
                     _ => segment.len(),
                 };
