@@ -11,7 +11,6 @@ use crate::dsl::rescore::Rescore;
 use crate::error::{Error, Result};
 use crate::explain::{Explainer, Explanation};
 use crate::plan::FoundRows;
-use crate::request::SearchRequest;
 use crate::score::build::scorer;
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
@@ -62,19 +61,18 @@ impl Searcher {
         Ok(whole)
     }
 
-    /// Puts the second scores of a row around the explanation of its first.
+    /// Puts the second scores of a row around the explanation of its first. `seconds` explain the
+    /// queries of the rescorers.
     pub(crate) async fn explain_rescored(
         &self,
         first: Explanation,
         address: Address,
-        snapshot: &Arc<TableSnapshot>,
-        request: &SearchRequest,
-        now_ms: i64,
+        rescores: &[Rescore],
+        seconds: &[Arc<Explainer>],
     ) -> Result<Explanation> {
         let mut explained = first;
-        for rescore in &request.body.rescore {
-            let explainer = Explainer::new(&rescore.query, snapshot, request.global_statistics, now_ms)?;
-            let second = Arc::new(explainer).explain(&[address], &self.compute).await?.pop();
+        for (rescore, second) in rescores.iter().zip(seconds) {
+            let second = second.explain(&[address], &self.compute).await?.pop();
             let weighed = |part: Explanation, weight: f32, name: &str| {
                 let score = part.score() * weight;
                 let details = vec![part, Explanation::found(weight, name, Vec::new())];

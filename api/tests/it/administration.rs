@@ -253,7 +253,10 @@ async fn cluster_settings_have_effect() {
             ))]),
             step(settings, set(json!({"search.max_open_scroll_context": 1})), 200, &[]),
             step("POST /a/_search?scroll=1m", NONE, 200, &[]),
-            step("POST /a/_search?scroll=1m", NONE, 429, &[(kind, json!("rejected_execution_exception"))]),
+            step("POST /a/_search?scroll=1m", NONE, 429, &[
+                (kind, json!("search_phase_execution_exception")),
+                ("/error/root_cause/0/type", json!("rejected_execution_exception")),
+            ]),
             step("DELETE /_search/scroll/_all", NONE, 200, &[("/num_freed", json!(1))]),
         ],
     )

@@ -115,14 +115,17 @@ impl SearchService {
             expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
         }
         if body.explain {
-            let explained = Explainer::new(query, &snapshot, request.global_statistics, started_ms)?;
-            let explained = Arc::new(explained).explain(&found.rows.addresses, &searcher.compute).await?;
+            let explainer = |query: &Query| {
+                Explainer::new(query, &snapshot, request.global_statistics, started_ms).map(Arc::new)
+            };
+            let seconds = body.rescore.iter().map(|rescore| explainer(&rescore.query));
+            let seconds = seconds.collect::<Result<Vec<_>>>()?;
+            let explained = explainer(query)?.explain(&found.rows.addresses, &searcher.compute).await?;
             for ((hit, mut explanation), address) in hits.iter_mut().zip(explained).zip(&found.rows.addresses)
             {
                 if !body.rescore.is_empty() {
-                    explanation = searcher
-                        .explain_rescored(explanation, *address, &snapshot, request, started_ms)
-                        .await?;
+                    explanation =
+                        searcher.explain_rescored(explanation, *address, &body.rescore, &seconds).await?;
                 }
                 let shard = snapshot.shard_of(*address);
                 let shard = shard
