@@ -105,7 +105,7 @@ fn work_is_bounded() {
         assert_eq!(refused(text), format!("Determinizing {text} would require more than 10000 effort."));
     }
     assert_eq!(refused("a{99999}"), "Determinizing a{99999} would require more than 99999 effort.");
-    assert!(refused("((a{1,50}){1,50}){1,50}").contains("249950"));
+    assert!(refused("((a{1,50}){1,50}){1,50}").contains("would require more than"));
     assert!(refused(&"(".repeat(5_000)).contains("nested"));
     check(&regexp("(a|b)*a(a|b){10}"), &["abbbbbbbbbb"], &["bbbbbbbbbbb"]);
     let questions = pieces(&format!("*a{}", "?".repeat(40)));
@@ -269,7 +269,7 @@ fn near_terms_agree_with_the_distance() {
         let transpositions = rng.random_bool(0.5);
         let pattern = Pattern::near(&asked, edits, prefix, transpositions);
         let start: String = asked.chars().take(prefix).collect();
-        let rest = |text: &str| text.chars().skip(prefix).collect::<String>();
+        let rest = |text: &str| text.chars().skip(start.chars().count()).collect::<String>();
         let expected = term.starts_with(&start)
             && distance(&rest(&asked), &rest(&term), transpositions) <= usize::from(edits);
         assert_eq!(pattern.matches(&term), expected, "{asked:?} {term:?} {edits} {prefix} {transpositions}");
