@@ -178,6 +178,7 @@ impl Common {
 /// A parsed clause.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
+#[allow(clippy::enum_variant_names, reason = "`query_string` is the clause's name")]
 pub(crate) enum Query {
     MatchAll(MatchAllQuery),
     MatchNone(Common),

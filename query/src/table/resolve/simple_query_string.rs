@@ -162,6 +162,7 @@ impl Resolver<'_> {
     }
 
     /// A condition on each field; the fields add up.
+    #[allow(clippy::type_complexity, reason = "a callback for each field, used here alone")]
     fn on_each(
         &mut self,
         row: &Row<'_>,

@@ -243,6 +243,7 @@ impl Resolver<'_> {
     }
 
     /// A condition on each of several fields; the best counts.
+    #[allow(clippy::type_complexity, reason = "a callback for each field, used here alone")]
     fn each_field(
         &mut self,
         strings: &Strings<'_>,
