@@ -162,7 +162,7 @@ impl Analyzer {
         outcome
     }
 
-    fn run_filtered<'e>(&self, text: &str, filters: usize, last: &mut (dyn End + 'e)) -> Outcome {
+    fn run_filtered(&self, text: &str, filters: usize, last: &mut (dyn End + '_)) -> Outcome {
         let mut corrections = Vec::with_capacity(self.char_filters.len());
         let mut current = std::borrow::Cow::Borrowed(text);
         for filter in &self.char_filters {
@@ -296,7 +296,7 @@ impl End for Whole<'_> {
     }
 }
 
-impl<'e> Stage for &mut (dyn End + 'e) {
+impl Stage for &mut (dyn End + '_) {
     fn token(&mut self, token: &mut Token) {
         (**self).token(token);
     }

@@ -131,8 +131,8 @@ fn until(text: &str, end: &str) -> Option<usize> {
 impl HtmlStrip {
     /// Reads what begins with `<`.
     fn markup(&self, text: &str) -> Option<Piece> {
-        if text.starts_with("<!--") {
-            let len = until(&text[4..], "-->").map_or(text.len(), |len| 4 + len);
+        if let Some(comment) = text.strip_prefix("<!--") {
+            let len = until(comment, "-->").map_or(text.len(), |len| 4 + len);
             return Some(Piece::Gone(len));
         }
         if prefix_ignoring_case(text, "<![CDATA[") {
@@ -143,8 +143,8 @@ impl HtmlStrip {
         if text.starts_with("<!") {
             return declaration(text).map(Piece::Gone);
         }
-        if text.starts_with("<?") {
-            return until(&text[2..], "?>").map(|len| Piece::Gone(2 + len));
+        if let Some(instruction) = text.strip_prefix("<?") {
+            return until(instruction, "?>").map(|len| Piece::Gone(2 + len));
         }
         let (name, len, closing) = tag(text)?;
         if self.escaped.contains(&name) {

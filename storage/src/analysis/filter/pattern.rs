@@ -66,7 +66,7 @@ impl Stage for Capture<'_> {
                 for group in first..=pattern.groups() {
                     let Some(part) = captures.get(group) else { continue };
                     let whole = part.start() == 0 && part.end() == length;
-                    if !part.is_empty() && !(self.filter.preserve_original && whole) {
+                    if !(part.is_empty() || self.filter.preserve_original && whole) {
                         found.push((part.start(), nth, found.len(), part.end()));
                     }
                 }

@@ -22,6 +22,9 @@ pub(crate) struct Synonyms {
 
 const KIND: &str = "SYNONYM";
 
+/// A term that lies over a token ahead: text, end if it is its own, length in positions.
+type Ahead<'a> = (&'a str, Option<u32>, u32);
+
 impl Filter for Synonyms {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(
@@ -146,8 +149,7 @@ impl Synonyms {
         let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let increments: Vec<u32> = tokens.iter().map(|token| increments.of(token)).collect();
-        // Terms that lie over the tokens ahead: text, end if it is its own, length in positions.
-        let mut ahead: HashMap<usize, Vec<(&str, Option<u32>, u32)>> = HashMap::new();
+        let mut ahead: HashMap<usize, Vec<Ahead<'_>>> = HashMap::new();
         let mut position = -1i64;
         let mut at = 0;
         while at < tokens.len() {

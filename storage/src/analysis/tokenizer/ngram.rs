@@ -46,10 +46,8 @@ impl Tokenizer for NGram {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
         let mut out = Emitter::new(text, sink);
         let all = self.chars.is_all();
-        // Ends of the characters ahead: as many as the longest gram has.
-        let mut starts = text.char_indices().peekable();
         let mut edge = true;
-        while let Some((start, c)) = starts.next() {
+        for (start, c) in text.char_indices() {
             if !all && !self.chars.contains(c) {
                 edge = true;
                 continue;
