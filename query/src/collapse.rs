@@ -268,7 +268,7 @@ fn several(row: u32) -> Error {
         error_type: "illegal_state_exception".to_owned(),
         reason: format!("failed to collapse {row}, the collapse field must be single valued"),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: vec![failure] }
 }

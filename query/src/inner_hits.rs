@@ -4,7 +4,6 @@
 //! below theirs. For the hits of a segment, `score::nested` tells the matching elements; they are ordered, cut to
 //! their window, and shown like documents whose source is the element at its place and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float32Array, UInt32Array, new_null_array};
@@ -193,7 +192,7 @@ impl Plan {
         }
         let below = definition.below.0.iter();
         Ok(Self {
-            shown: shown(body, snapshot)?,
+            shown: Shown { id: true, ..shown(body, snapshot)? },
             scored: order.by_score() || body.track_scores,
             order,
             resolved,
@@ -548,7 +547,7 @@ fn without_seq_no() -> Error {
         error_type: "unsupported_operation_exception".to_owned(),
         reason: "nested documents are not assigned sequence numbers".to_owned(),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: vec![failure] }
 }

@@ -409,7 +409,7 @@ pub(crate) fn search_refused(reason: &str) -> Error {
         error_type: "search_exception".to_owned(),
         reason: reason.to_owned(),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: vec![failure] }
 }

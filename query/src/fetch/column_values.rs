@@ -9,7 +9,7 @@ use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Mappin
 use serde_json::{Value, json};
 
 use super::decimal::DecimalFormat;
-use super::source_values::{date_format, default_date_format, nanos};
+use super::source_values::{date_format, default_date_format, nanos, write_date};
 use crate::error::{Error, Result};
 use crate::order::number;
 use crate::table::keys::Lists;
@@ -142,7 +142,7 @@ impl ColumnField {
     fn integer(&self, value: i64) -> Value {
         match &self.form {
             Form::Raw => json!(value),
-            Form::Date(format) => json!(format.format_nanos(nanos(&self.field, value))),
+            Form::Date(format) => json!(write_date(format, nanos(&self.field, value))),
             Form::Decimal(format) => json!(format.write(value as f64)),
         }
     }

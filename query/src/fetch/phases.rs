@@ -176,7 +176,7 @@ impl Phases {
                     Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
                 })?;
                 for (name, field) in stored.iter().chain(&fields) {
-                    if row.ignored.iter().any(|ignored| *ignored == field.field().path.as_ref()) {
+                    if field.was_malformed(&row.ignored) {
                         continue;
                     }
                     let values = field.values(&source);

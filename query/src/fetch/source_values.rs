@@ -52,6 +52,14 @@ impl<'a> SourceField<'a> {
         self.field
     }
 
+    /// Whether a document's value was malformed, by the fields that it ignored. Strings are ignored for
+    /// their length, which leaves the others.
+    pub(crate) fn was_malformed(&self, ignored: &[String]) -> bool {
+        let string =
+            matches!(self.field.field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject);
+        !string && ignored.iter().any(|ignored| *ignored == *self.field.path)
+    }
+
     /// Lists the values in a source. What does not fit the type is left out.
     pub(crate) fn values(&self, source: &Value) -> Vec<Value> {
         let mut found = Vec::new();
@@ -112,7 +120,7 @@ impl<'a> SourceField<'a> {
                     return None;
                 };
                 let Form::Date(format) = &self.form else { return None };
-                Some(Value::String(format.format_nanos(nanos(field, instant))))
+                Some(Value::String(write_date(format, nanos(field, instant))))
             }
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
             FieldType::GeoPoint => {
@@ -135,6 +143,18 @@ pub(super) fn nanos(field: &Field, value: i64) -> i128 {
         FieldType::DateNanos => i128::from(value),
         _ => i128::from(value) * 1_000_000,
     }
+}
+
+/// Writes a date. OpenSearch's own formats show milliseconds, but those that are named after nanoseconds.
+pub(super) fn write_date(format: &DateFormat, nanos: i128) -> String {
+    let first = format.as_str().split("||").next().unwrap_or_default();
+    let nanos = match first {
+        "strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time" => {
+            nanos.div_euclid(1_000_000) * 1_000_000
+        }
+        _ => nanos,
+    };
+    format.format_nanos(nanos)
 }
 
 /// Returns the format in which dates of a field are shown where the request says none.

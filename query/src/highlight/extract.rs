@@ -3,6 +3,7 @@
 //! Compound clauses are followed here, down to all clauses that are not excluded; what a leaf means for
 //! an index is what `table::resolve` makes of it. A clause is looked at whether or not it matched.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_storage::mapping::{FieldType, PathId, Scalar};
@@ -47,12 +48,35 @@ impl Extractor<'_> {
             }
             Query::FunctionScore(query) => self.query(&query.query, boost, true),
             Query::Nested(query) => self.query(&query.query, boost, true),
-            leaf => {
-                let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
-                let resolved = resolve(&leaf, self.index)?;
-                self.node(&resolved.node, &resolved, boost, hidden);
+            Query::Terms(_) => {
+                let before = self.wanted.len();
+                self.leaf(query, boost, hidden)?;
+                self.join(before);
                 Ok(())
             }
+            leaf => self.leaf(leaf, boost, hidden),
+        }
+    }
+
+    fn leaf(&mut self, leaf: &Query, boost: f32, hidden: bool) -> Result<()> {
+        let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
+        let resolved = resolve(&leaf, self.index)?;
+        self.node(&resolved.node, &resolved, boost, hidden);
+        Ok(())
+    }
+
+    /// Makes one pattern of the terms of one clause since a place in the list, where there are several.
+    fn join(&mut self, from: usize) {
+        let mut terms = HashSet::new();
+        for wanted in &self.wanted[from..] {
+            match &wanted.what {
+                What::Term(term) => terms.insert(term.clone()),
+                _ => return,
+            };
+        }
+        if terms.len() > 1 {
+            self.wanted.truncate(from + 1);
+            self.wanted[from].what = What::Pattern(Pattern::OneOf(terms));
         }
     }
 

@@ -140,22 +140,23 @@ impl MarkedField<'_> {
                         "For large texts, indexing with offsets or term vectors is recommended!",
                     ));
                 }
-                Ok(unified::highlight(&query, &text, tokenizer, options))
+                // Known offsets need no analysis, unless terms are to be found among them.
+                let analyzed = !has_vectors(field) && (!has_offsets(field) || query.has_patterns());
+                let limit = options.max_analyzer_offset.filter(|_| analyzed);
+                Ok(unified::highlight(&query, &text, tokenizer, options, limit))
             }
             Kind::Plain(fragmenter) => {
-                let mut values: Vec<Vec<u16>> = values().collect();
+                let values: Vec<Vec<u16>> = values().collect();
                 let limit = options.max_analyzer_offset.filter(|limit| *limit <= most as i64);
-                if let Some(limit) = limit {
-                    values.iter_mut().for_each(|value| value.truncate(limit as usize));
-                }
-                if values.iter().any(|value| value.len() > most) {
+                let limit = limit.map(|limit| limit as usize);
+                if limit.is_none() && values.iter().any(|value| value.len() > most) {
                     return Err(too_long(
                         &id,
                         "For large texts, indexing with offsets or term vectors, and highlighting with unified or fvh highlighter is recommended!",
                     ));
                 }
                 let wanted: Vec<&Wanted> = self.wanted.iter().collect();
-                Ok(plain::highlight(&wanted, &values, tokenizer, options, fragmenter))
+                Ok(plain::highlight(&wanted, &values, tokenizer, options, fragmenter, limit))
             }
         }
     }

@@ -42,17 +42,19 @@ struct Fragment {
     to: usize,
 }
 
-/// Marks up the values of a field: the fragments in their order.
+/// Marks up the values of a field, each up to a limit: the fragments in their order.
 pub(super) fn highlight(
     wanted: &[&Wanted],
     values: &[Vec<u16>],
     tokenizer: Tokenizer<'_>,
     options: &Options,
     fragmenter: Fragmenter,
+    limit: Option<usize>,
 ) -> Vec<String> {
     let most = options.fragments.max(1);
     let mut fragments: Vec<(f32, String)> = Vec::new();
     for value in values {
+        let value = &value[..limit.unwrap_or(usize::MAX).min(value.len())];
         let tokens = tokenizer.tokens(value, None);
         fragments.extend(best(wanted, value, &tokens, options, fragmenter, most));
     }

@@ -54,6 +54,12 @@ impl<'a> Query<'a> {
         query
     }
 
+    /// Whether terms must be compared with patterns.
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+            || self.phrases.iter().any(|phrase| phrase.places.iter().any(|place| place.prefix))
+    }
+
     /// Whether nothing can be marked.
     pub(super) fn is_empty(&self) -> bool {
         self.terms.is_empty() && self.patterns.is_empty() && self.phrases.is_empty()
@@ -121,17 +127,18 @@ struct Passage {
     score: f32,
 }
 
-/// Marks up a text: the fragments in their order.
+/// Marks up a text: the fragments in their order. `limit` bounds analysis.
 pub(super) fn highlight(
     query: &Query<'_>,
     text: &[u16],
     tokenizer: Tokenizer<'_>,
     options: &Options,
+    limit: Option<i64>,
 ) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
     }
-    let tokens = tokenizer.tokens(text, options.max_analyzer_offset);
+    let tokens = tokenizer.tokens(text, limit);
     let whole = options.fragments == 0 || !tokenizer.cuts();
     let most = if options.fragments == 0 { usize::MAX } else { options.fragments };
     let breaks = Breaks::new(text, if whole { None } else { Some(options) });

@@ -17,7 +17,7 @@ use super::prepare::{Prepared, Source, prepare};
 use super::reader::{Inverted, SegmentReader};
 use super::{BoxScorer, END, Scorer, build};
 use crate::dsl::query::NestedScore;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::node::Node;
 
 /// The elements of a nested path as a segment.
@@ -381,15 +381,5 @@ pub(crate) fn matching_elements(
     match inner.failure() {
         None => Ok(found),
         Some(error) => Err(error),
-    }
-}
-
-impl Node {
-    /// Returns the nested clause that this is, if it is one.
-    pub(crate) fn as_nested(&self) -> Result<&NestedNode> {
-        match self {
-            Node::Nested(nested) => Ok(nested),
-            other => Err(Error::Execution(format!("no nested clause: {other:?}"))),
-        }
     }
 }

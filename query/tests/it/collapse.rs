@@ -80,8 +80,8 @@ async fn what_cannot_be_grouped_is_refused() {
     insta::assert_snapshot!(texts.join("\n"), @r#"
     400 "illegal_argument_exception" "no mapping found for `zzz` in order to collapse on"
     400 "illegal_argument_exception" "unknown type for collapse field `_id`, only keywords and numbers are accepted"
-    500 "illegal_state_exception" "failed to collapse 6, the collapse field must be single valued"
-    500 "search_exception" "cannot use `collapse` in conjunction with `search_after`"
-    500 "search_exception" "cannot use `collapse` in a scroll context"
+    400 "illegal_state_exception" "failed to collapse 6, the collapse field must be single valued"
+    400 "search_exception" "cannot use `collapse` in conjunction with `search_after`"
+    400 "search_exception" "cannot use `collapse` in a scroll context"
     "#);
 }

@@ -124,7 +124,7 @@ async fn what_a_field_cannot_show_is_refused() {
     400 Trying to retrieve too many docvalue_fields. Must be less than or equal to: [100] but was [101]. This limit can be set by changing the [index.max_docvalue_fields_search] index level setting.
     400 Field [k] of type [keyword] doesn't support formats.
     400 Field [t] doesn't support formats.
-    500 [stored_fields] cannot be disabled when using the [fields] option
+    400 [stored_fields] cannot be disabled when using the [fields] option
     400 field [o] isn't a leaf field
     400 [script_fields] is not supported: cannot execute [search] scripts
     ");
