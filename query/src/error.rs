@@ -59,6 +59,9 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
+    /// A value of a body is not of its form.
+    #[error("{0}")]
+    Parse(String),
     /// A query of that name is not known; the text carries the suggestion.
     #[error("{reason}")]
     UnknownQuery {
@@ -76,6 +79,12 @@ pub enum Error {
     /// A query has more clauses than allowed.
     #[error("maxClauseCount is set to {0}")]
     TooManyClauses(usize),
+    /// A query tree has more leaves than allowed.
+    #[error("Query contains too many nested clauses; maxClauseCount is set to {0}")]
+    TooManyNestedClauses(usize),
+    /// A pattern's automaton is more work than allowed.
+    #[error("{0}")]
+    TooComplex(String),
     /// A text is not a number.
     #[error("{0}")]
     NumberFormat(String),
@@ -144,10 +153,12 @@ impl Error {
                 Kind::Corrupt | Kind::Internal => 500,
                 Kind::Unavailable => 503,
             },
-            Self::Parsing(_)
+            Self::Parse(_)
+            | Self::Parsing(_)
             | Self::UnknownQuery { .. }
             | Self::IllegalArgument(_)
             | Self::Validation(_)
+            | Self::TooComplex(_)
             | Self::TooManyClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
@@ -157,7 +168,7 @@ impl Error {
             Self::ScrollNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TimedOut => 504,
-            Self::Execution(_) => 500,
+            Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
     }
 
@@ -165,10 +176,13 @@ impl Error {
     pub fn error_type(&self) -> String {
         match self {
             Self::Storage(_) => "exception",
+            Self::Parse(_) => "parse_exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
             Self::IllegalArgument(_) => "illegal_argument_exception",
             Self::Validation(_) => "action_request_validation_exception",
+            Self::TooComplex(_) => "too_complex_to_determinize_exception",
             Self::TooManyClauses(_) => "too_many_clauses",
+            Self::TooManyNestedClauses(_) => "too_many_nested_clauses",
             Self::NumberFormat(_) => "number_format_exception",
             Self::QueryShard { .. } => "query_shard_exception",
             Self::Exception { kind, .. } => kind,
@@ -252,8 +266,14 @@ impl Error {
                 if let Some(deeper) = inner.get("caused_by") {
                     caused_by["caused_by"] = deeper.clone();
                 }
+                // Java's own exceptions are no causes of their own to OpenSearch.
+                let own = !matches!(**cause, Self::IllegalArgument(_) | Self::NumberFormat(_));
+                let root_cause = match inner.get("root_cause") {
+                    Some(root_cause) if own => root_cause.clone(),
+                    _ => json!([{"type": self.error_type(), "reason": reason}]),
+                };
                 json!({
-                    "root_cause": inner.get("root_cause").cloned().unwrap_or_default(),
+                    "root_cause": root_cause,
                     "type": self.error_type(),
                     "reason": reason,
                     "caused_by": caused_by,
@@ -298,7 +318,10 @@ impl Error {
     /// Wraps an error met while a clause meets a mapping, as OpenSearch's shards do.
     pub(crate) fn failed_to_create_query(self) -> Self {
         match self {
-            Self::QueryShard { .. } | Self::Parsing(_) | Self::Exception { .. } => self,
+            Self::QueryShard { .. }
+            | Self::Parsing(_)
+            | Self::Exception { .. }
+            | Self::TooManyNestedClauses(_) => self,
             other => {
                 let cause = match &other {
                     Self::Storage(_) => "illegal_argument_exception".to_owned(),

@@ -21,6 +21,7 @@ use crate::dsl::inner_hits::InnerHits;
 use crate::dsl::lower;
 use crate::dsl::query::{NestedQuery, Query};
 use crate::dsl::sort::SortKey;
+use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
@@ -257,7 +258,7 @@ impl Plan {
         let Some(node) = self.node(resolved) else {
             return Ok(rows.iter().map(|_| Some(self.list(0, None, Vec::new()))).collect());
         };
-        let functions = self.functions.of(snapshot, &self.resolved, index, shard)?;
+        let functions = self.functions.of(snapshot, &self.resolved, index, shard, true)?;
         let source = Source { functions, ..source.clone() };
         let found = matching_elements(node, &source, rows)?;
         let paths = nested_paths(&table.mapping, &self.definition.clause.path);
@@ -410,17 +411,21 @@ impl Plan {
                 }
             }
         }
+        let allowed = SourceFilter::of_mapping(&table.mapping);
         let last = paths.last().map_or("", String::as_str);
         let mut hits = Vec::with_capacity(rows.len());
         for (((element, (_, mut row)), extras), sort) in elements.iter().zip(rows).zip(extras).zip(sorts) {
             if !row.source.is_empty() {
                 let wrapped: Value = serde_json::from_slice(&row.source)
                     .map_err(|error| Error::Execution(format!("the source of an element: {error}")))?;
-                let mut own = self.shown.source.apply(wrapped);
+                let mut own = self.shown.source.apply(allowed.apply(wrapped));
                 for name in last.split('.') {
                     own = own.get_mut(name).map_or_else(|| json!({}), Value::take);
                 }
-                row.source = Bytes::from(own.to_string());
+                row.source = match allowed {
+                    SourceFilter::None => Bytes::new(),
+                    _ => Bytes::from(own.to_string()),
+                };
             }
             hits.push(Hit {
                 index: table.meta.name.to_string(),

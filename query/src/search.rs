@@ -224,6 +224,7 @@ impl Searcher {
             });
         }
         definitions.fill(snapshot, addresses, &mut hits, &self.compute, now_ms).await?;
+        fetch::conceal(snapshot, addresses, &mut hits)?;
         Ok(hits)
     }
 

@@ -102,7 +102,9 @@ pub(super) fn push_found(
         Some(stored) if mapping.source_enabled() => stored.collect(&mapping, &doc.source)?,
         _ => Map::new(),
     };
-    let source = if mapping.source_enabled() { wanted.filter().apply(&doc.source)? } else { None };
+    let shown =
+        if mapping.source_enabled() { SourceFilter::of_mapping(&mapping).apply(&doc.source)? } else { None };
+    let source = shown.map(|shown| wanted.filter().apply(&shown)).transpose()?.flatten();
     out.push(b'{');
     push_address(out, &doc.index, doc_type, Some(&doc.id));
     out.extend_from_slice(b",\"_version\":");
@@ -183,11 +185,13 @@ fn source_alone(
     doc: &StoredDoc,
     wanted: &Wanted,
 ) -> Result<Response, Error> {
-    if !target.index.mapping().source_enabled() {
+    let mapping = target.index.mapping();
+    if !mapping.source_enabled() {
         return Err(absent("Source", target, doc_type, id));
     }
     let filter = wanted.source.clone().unwrap_or_default();
-    let source: Option<Bytes> = filter.apply(&doc.source)?;
+    let shown = SourceFilter::of_mapping(&mapping).apply(&doc.source)?;
+    let source: Option<Bytes> = shown.map(|shown| filter.apply(&shown)).transpose()?.flatten();
     source.map(|source| Response::raw_json(200, source)).ok_or_else(|| absent("Source", target, doc_type, id))
 }
 

@@ -3,6 +3,7 @@
 //! A pattern names a path or an object above it; `*` matches any characters, dots included.
 
 use bytes::Bytes;
+use millrace_storage::mapping::Mapping;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -67,6 +68,12 @@ impl SourceFilter {
                 crate::http::json::token(other)
             ))),
         }
+    }
+
+    /// Returns what an index's mapping lets be shown of its sources.
+    pub(crate) fn of_mapping(mapping: &Mapping) -> Self {
+        let (includes, excludes) = mapping.source_patterns();
+        if includes.is_empty() && excludes.is_empty() { Self::All } else { Self::Some { includes, excludes } }
     }
 
     fn of(includes: Vec<String>, excludes: Vec<String>) -> Result<Self, Error> {

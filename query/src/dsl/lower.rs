@@ -5,8 +5,10 @@
 //! whether it scores at all, so that the expression alone says everything the scan needs.
 //! ANDs and ORs are balanced trees: a thousand clauses are ten levels, not a thousand.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, not};
 
 use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
@@ -14,7 +16,17 @@ use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.
 pub(crate) fn lower(query: &Query) -> Expr {
-    expression(query, 1.0, true)
+    whole(expression(query, 1.0, true))
+}
+
+/// Keeps a planner that takes a conjunction for a set from dropping clauses that are there twice: each
+/// adds to the score.
+fn whole(expression: Expr) -> Expr {
+    let mut seen = HashSet::new();
+    match split_conjunction(&expression).into_iter().all(|clause| seen.insert(clause)) {
+        true => expression,
+        false => combined(Combine::AtLeast(1), vec![expression]),
+    }
 }
 
 /// Lowers a query whose scores do not count.
@@ -36,12 +48,13 @@ fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
             if scored { constant(boost, filter) } else { filter }
         }
         Query::Boosting(query) => {
-            let positive = expression(&query.positive, boost, scored);
+            // The factors apply to the score as it is, which a boost need not have multiplied.
+            let positive = expression(&query.positive, 1.0, scored);
             if !scored {
                 return positive;
             }
             combined(
-                Combine::Boosting(query.negative_boost),
+                Combine::Boosting { boost, negative: query.negative_boost },
                 vec![positive, expression(&query.negative, 1.0, false)],
             )
         }
@@ -67,7 +80,9 @@ fn function_score(query: &Arc<FunctionScoreQuery>, boost: f32, scored: bool) -> 
     let mut clauses = vec![expression(&query.query, boost, base_scores)];
     let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
     clauses.extend(filters.map(|filter| expression(filter, 1.0, false)));
-    combined(Combine::FunctionScore(Arc::clone(query)), clauses)
+    let function_score = combined(Combine::FunctionScore(Arc::clone(query)), clauses);
+    // A filter's scores decide what matches and count for nothing else.
+    if scored { function_score } else { constant(0.0, function_score) }
 }
 
 fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {

@@ -27,7 +27,9 @@ impl MinimumShouldMatch {
                 joined = joined.replace(" <", "<").replace("< ", "<");
             }
             for part in joined.split_whitespace() {
-                let (bound, rule) = part.split_once('<').ok_or_else(|| bad(part))?;
+                // What comes behind a second sign is not looked at.
+                let mut sides = part.split('<');
+                let (Some(bound), Some(rule)) = (sides.next(), sides.next()) else { return Err(bad(part)) };
                 steps.push((Some(number(bound)?), rule_of(rule)?));
             }
         } else {
@@ -46,11 +48,15 @@ impl MinimumShouldMatch {
             {
                 return usize::try_from(required).unwrap_or(0);
             }
-            let asked = match rule {
-                Rule::Count(n) => *n,
-                Rule::Percent(percent) => ((count as f32 * *percent as f32) * (1.0 / 100.0)) as i64,
+            let (asked, negative) = match rule {
+                Rule::Count(n) => (*n, *n < 0),
+                Rule::Percent(percent) => {
+                    let share = (count as f32 * *percent as f32) * (1.0 / 100.0);
+                    // A share that rounds to nothing is still one that may be missing.
+                    (share as i64, share < 0.0)
+                }
             };
-            required = if asked < 0 { count + asked } else { asked };
+            required = if negative { count + asked } else { asked };
             required = required.max(0);
         }
         usize::try_from(required).unwrap_or(0)
@@ -83,12 +89,15 @@ mod tests {
         assert_eq!(required("-1", 5), 4);
         assert_eq!(required("75%", 5), 3);
         assert_eq!(required("-25%", 5), 4);
+        assert_eq!(required("-25%", 3), 3);
         assert_eq!(required("3<90%", 3), 3);
         assert_eq!(required("3<90%", 10), 9);
         assert_eq!(required("2<-25% 9<-3", 2), 2);
         assert_eq!(required("2<-25% 9<-3", 8), 6);
         assert_eq!(required("2 < -25% 9 < -3", 12), 9);
         assert_eq!(required("-9", 3), 0);
+        assert_eq!(required("-25%", 3), 3);
+        assert_eq!(required("2<-25%", 3), 3);
         assert!(MinimumShouldMatch::parse("many").is_err());
     }
 }

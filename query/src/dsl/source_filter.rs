@@ -1,5 +1,6 @@
 //! `_source`: whole, none, or some of its fields.
 
+use millrace_storage::mapping::Mapping;
 use serde_json::{Map, Value};
 
 use super::json;
@@ -36,6 +37,19 @@ impl SourceFilter {
         Ok(if patterns == 0 { Self::All } else { Self::Fields { includes, excludes } })
     }
 
+    /// Returns what an index's mapping lets be shown of its sources.
+    pub(crate) fn of_mapping(mapping: &Mapping) -> Self {
+        if !mapping.source_enabled() {
+            return Self::None;
+        }
+        let (includes, excludes) = mapping.source_patterns();
+        if includes.is_empty() && excludes.is_empty() {
+            Self::All
+        } else {
+            Self::Fields { includes, excludes }
+        }
+    }
+
     /// Parses the value of `_source` in a body.
     pub(crate) fn parse(value: &Value) -> Result<Self> {
         match value {
@@ -69,7 +83,8 @@ impl SourceFilter {
     /// Applies the filter to a parsed source.
     pub(crate) fn apply(&self, source: Value) -> Value {
         match self {
-            Self::All | Self::None => source,
+            Self::All => source,
+            Self::None => Value::Null,
             Self::Fields { includes, excludes } => match source {
                 Value::Object(fields) => {
                     let includes = Patterns::new(includes);

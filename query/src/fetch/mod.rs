@@ -8,19 +8,23 @@ pub(crate) mod source_values;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_storage::segment::{RowParts, StoredRow};
 
 use crate::compute::Compute;
 use crate::dsl::lower;
-use crate::dsl::query::Query;
+use crate::dsl::query::{Query, java_hash};
+use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
+use crate::response::Hit;
 use crate::score::collect::{self, Address};
 use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
+use crate::table::statistics;
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -61,6 +65,27 @@ pub(crate) async fn rows(
         .collect()
 }
 
+/// Leaves out of hits what the mappings of their indices do not let be shown of sources.
+pub(crate) fn conceal(snapshot: &TableSnapshot, addresses: &[Address], hits: &mut [Hit]) -> Result<()> {
+    let allowed: Vec<SourceFilter> =
+        snapshot.indices.iter().map(|index| SourceFilter::of_mapping(&index.mapping)).collect();
+    for (hit, address) in hits.iter_mut().zip(addresses) {
+        let row = &mut hit.row;
+        match allowed.get(segment(snapshot, address.segment)?.index) {
+            None | Some(SourceFilter::All) => {}
+            Some(SourceFilter::None) => row.source = Bytes::new(),
+            Some(_) if row.source.is_empty() => {}
+            Some(filter) => {
+                let source = serde_json::from_slice(&row.source).map_err(|error| {
+                    Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                })?;
+                row.source = Bytes::from(filter.apply(source).to_string());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Names the clauses that each row matches, of those that carry a name.
 pub(crate) async fn matched_queries(
     snapshot: &TableSnapshot,
@@ -72,13 +97,20 @@ pub(crate) async fn matched_queries(
     let mut named: Vec<(String, Expr)> = Vec::new();
     query.walk(&mut |clause| {
         if let Some(name) = &clause.common().name {
-            named.push((name.clone(), lower::lower_filter(clause)));
+            let expr = lower::lower_filter(clause);
+            // Of clauses of one name the last is reported.
+            match named.iter_mut().find(|(known, _)| known == name) {
+                Some(known) => known.1 = expr,
+                None => named.push((name.clone(), expr)),
+            }
         }
     });
     let mut matched = vec![Vec::new(); addresses.len()];
     if named.is_empty() {
         return Ok(matched);
     }
+    let buckets = (named.len() * 4 / 3 + 1).next_power_of_two().max(16);
+    named.sort_by_key(|(name, _)| hashed(name) & (buckets - 1));
     for (number, (mut places, mut rows)) in grouped(addresses) {
         let segment = segment(snapshot, number)?;
         let Some(index) = snapshot.indices.get(segment.index) else { continue };
@@ -87,20 +119,29 @@ pub(crate) async fn matched_queries(
         order.sort_unstable_by_key(|at| rows[*at]);
         places = order.iter().map(|at| places[*at]).collect();
         rows.sort_unstable();
-        let (reader, shard) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
+        let (reader, shard_number) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
         for (name, expr) in &named {
             if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?.node));
+                let own = resolve(&predicate, context)?;
+                resolved.push((name, (own.node, own.expansions)));
             }
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        let shard: Vec<_> = snapshot
+            .segments
+            .iter()
+            .filter(|other| other.shard == segment.shard)
+            .map(|other| Arc::clone(&other.reader))
+            .collect();
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let source = Source { number, shard, reader, inverted, functions: Arc::default() };
-                let rows_of = |node| {
+                let mut source =
+                    Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
+                let rows_of = |(node, expansions): &(_, Vec<_>)| {
+                    source.functions = statistics::expanded(expansions, &shard)?;
                     let prepared = prepare(node, &source, None)?;
                     collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
                 };
@@ -114,6 +155,12 @@ pub(crate) async fn matched_queries(
         }
     }
     Ok(matched)
+}
+
+/// Hashes a name as Java's `HashMap` does: OpenSearch lists matched names in the order of one.
+fn hashed(name: &str) -> usize {
+    let hash = java_hash(name) as u32;
+    (hash ^ hash >> 16) as usize
 }
 
 pub(crate) fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {

@@ -16,6 +16,7 @@ use crate::dsl::fields::FieldAndFormat;
 use crate::dsl::highlight::Highlight;
 use crate::dsl::json::simple_match;
 use crate::dsl::query::Query;
+use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
 use crate::highlight::Marker;
 use crate::score::collect::Address;
@@ -168,6 +169,7 @@ impl Phases {
             .map(|highlight| Marker::new(highlight, query, context))
             .transpose()
             .map_err(of_index)?;
+        let allowed = SourceFilter::of_mapping(&index.mapping);
         let mut made = Vec::with_capacity(rows.len());
         for (number, row) in rows {
             let mut extras = Extras::default();
@@ -175,17 +177,24 @@ impl Phases {
                 let source: Value = serde_json::from_slice(&row.source).map_err(|error| {
                     Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
                 })?;
-                for (name, field) in stored.iter().chain(&fields) {
+                let visible = match &allowed {
+                    SourceFilter::All => None,
+                    filter => Some(filter.apply(source.clone())),
+                };
+                let visible = visible.as_ref().unwrap_or(&source);
+                let stored = stored.iter().map(|(name, field)| (name, field, &source));
+                for (name, field, source) in stored.chain(fields.iter().map(|(n, field)| (n, field, visible)))
+                {
                     if field.was_malformed(&row.ignored) {
                         continue;
                     }
-                    let values = field.values(&source);
+                    let values = field.values(source);
                     if !values.is_empty() {
                         extras.fields.insert(name.clone(), Value::Array(values));
                     }
                 }
                 if let Some(marker) = &marker {
-                    extras.highlight = marker.mark(&source, &row.id, *number).map_err(of_index)?;
+                    extras.highlight = marker.mark(&source, visible, &row.id, *number).map_err(of_index)?;
                 }
             }
             made.push(extras);
@@ -202,8 +211,7 @@ impl Phases {
                     return Err(Error::IllegalArgument(format!("field [{name}] isn't a leaf field")));
                 }
                 let Some(field) = SourceField::find(mapping, &name, None)? else { continue };
-                let store = field.field().params.get("store");
-                if store.is_some_and(|store| *store == true || *store == "true") {
+                if field.is_stored() {
                     found.push((name, field));
                 }
             }

@@ -52,6 +52,11 @@ impl<'a> SourceField<'a> {
         self.field
     }
 
+    /// Whether the field is stored beside the source.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.field.params.get("store").is_some_and(|store| *store == true || *store == "true")
+    }
+
     /// Whether a document's value was malformed, by the fields that it ignored. Strings are ignored for
     /// their length, which leaves the others.
     pub(crate) fn was_malformed(&self, ignored: &[String]) -> bool {

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use millrace_storage::mapping::{FieldType, PathId, Scalar};
 
-use super::terms::{Pattern, Wanted, What};
+use super::terms::{Pattern, Phrase, Place, Wanted, What};
+use crate::automaton;
 use crate::dsl::query::Query;
 use crate::error::Result;
+use crate::score::phrase as score;
 use crate::table::leaf::Leaf;
-use crate::table::node::{Node, Resolved, Weight};
+use crate::table::node::{Node, Resolved, TextBound, Weight};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 
@@ -105,12 +107,32 @@ impl Extractor<'_> {
                 };
                 self.add(*path, of(weight), hidden, what);
             }
-            Node::Prefix { path, prefixes, weight, .. } => {
-                let pattern = Pattern::Prefix(prefixes.clone());
-                self.add(*path, of(weight), hidden, What::Pattern(pattern));
+            Node::Matching { path, pattern, weight, .. } => {
+                self.automaton(*path, pattern, of(weight), hidden);
             }
-            Node::Folded { path, value, whole, weight, .. } => {
-                let pattern = Pattern::Folded { value: value.clone(), whole: *whole };
+            Node::Expanded(at) => {
+                if let Some(expansion) = resolved.expansions.get(*at) {
+                    self.automaton(expansion.path, &expansion.pattern, expansion.boost, hidden);
+                }
+            }
+            Node::Synonyms { path, terms, weight } => {
+                for term in terms.iter() {
+                    self.add(*path, of(weight), hidden, What::Term(term.clone()));
+                }
+            }
+            Node::Phrase { path, phrase, weight, .. } => {
+                for places in rows(phrase) {
+                    let places = places.into_iter().map(|place| (place.offset, place_of(&place, resolved)));
+                    let slop = if let score::Phrase::Places(_, slop) = phrase.as_ref() { *slop } else { 0 };
+                    let phrase = Phrase::new(places.collect(), slop);
+                    self.add(*path, of(weight), hidden, What::Phrase(phrase));
+                }
+            }
+            Node::TextRange { path, from, to, weight } => {
+                let bytes = |bound: &TextBound| {
+                    bound.as_ref().map(|(text, included)| (text.as_bytes().to_vec(), *included))
+                };
+                let pattern = Pattern::Range { from: bytes(from), to: bytes(to) };
                 self.add(*path, of(weight), hidden, What::Pattern(pattern));
             }
             Node::RawRange { path, from, to, weight, .. } => {
@@ -126,7 +148,17 @@ impl Extractor<'_> {
                 parts.iter().for_each(|part| self.node(part, resolved, boost, hidden));
             }
             Node::Constant(score, part) => self.node(part, resolved, *score, hidden),
+            Node::Boosting { positive, .. } => self.node(positive, resolved, boost, hidden),
+            Node::FunctionScore { base, .. } => self.node(base, resolved, boost, true),
+            Node::Nested(nested) => self.node(&nested.inner, resolved, boost, true),
             _ => {}
+        }
+    }
+
+    fn automaton(&mut self, path: PathId, pattern: &Arc<automaton::Pattern>, boost: f32, hidden: bool) {
+        let field = self.index.mapping.field_by_id(path);
+        if field.is_some_and(|field| field.field_type != FieldType::FlatObject) {
+            self.add(path, boost, hidden, What::Pattern(Pattern::Automaton(Arc::clone(pattern))));
         }
     }
 
@@ -140,6 +172,45 @@ impl Extractor<'_> {
         match value {
             Scalar::Str(text) if field.field_type != FieldType::FlatObject => Some(text.clone()),
             _ => None,
+        }
+    }
+}
+
+/// Most ways through a phrase whose links have alternatives.
+const MAX_ROWS: usize = 64;
+
+/// Lists the rows of places that a phrase stands for.
+fn rows(phrase: &score::Phrase) -> Vec<Vec<score::Place>> {
+    let links = match phrase {
+        score::Phrase::Places(places, _) => return vec![places.clone()],
+        score::Phrase::Chain(links) => links,
+    };
+    let mut rows: Vec<Vec<score::Place>> = vec![Vec::new()];
+    for link in links {
+        let mut longer = Vec::new();
+        for row in &rows {
+            let behind = row.last().map_or(0, |place| place.offset + 1);
+            for alternative in link {
+                let first = alternative.first().map_or(0, |place| place.offset);
+                let moved = alternative.iter().map(|place| score::Place {
+                    offset: behind + place.offset - first,
+                    terms: place.terms.clone(),
+                });
+                longer.push(row.iter().cloned().chain(moved).collect());
+            }
+        }
+        longer.truncate(MAX_ROWS);
+        rows = longer;
+    }
+    rows
+}
+
+fn place_of(place: &score::Place, resolved: &Resolved) -> Place {
+    match &place.terms {
+        score::PlaceTerms::Fixed(terms) => Place { terms: terms.clone(), pattern: None },
+        score::PlaceTerms::Expanded(at) => {
+            let pattern = resolved.expansions.get(*at).map(|expansion| Arc::clone(&expansion.pattern));
+            Place { terms: Vec::new(), pattern }
         }
     }
 }

@@ -92,13 +92,22 @@ impl<'a> Marker<'a> {
         Ok(Self { index, fields })
     }
 
-    /// Marks up a hit: fragments by field. `id` and `row` name the document in errors.
+    /// Marks up a hit: fragments by field. Stored fields are taken from the whole `source`, others from
+    /// what the mapping lets be seen of it. `id` and `row` name the document in errors.
     ///
     /// # Errors
     /// A value that is longer than the index allows.
-    pub(crate) fn mark(&self, source: &Value, id: &str, row: u32) -> Result<Map<String, Value>> {
+    pub(crate) fn mark(
+        &self,
+        source: &Value,
+        visible: &Value,
+        id: &str,
+        row: u32,
+    ) -> Result<Map<String, Value>> {
         let mut marked = Map::new();
         for field in &self.fields {
+            let stored = field.source.is_stored() && !field.options.force_source;
+            let source = if stored { source } else { visible };
             let fragments = field.fragments(source, self.index, id, row)?;
             if !fragments.is_empty() {
                 marked.insert(field.name.clone(), fragments.into_iter().map(Value::String).collect());

@@ -104,7 +104,7 @@ mod tests {
     fn found(phrase: &str, slop: u32, text: &str) -> Vec<(u32, u32)> {
         let places = phrase.split(' ').enumerate();
         let places = places
-            .map(|(at, term)| (at as u32, Place { terms: vec![term.to_owned()], prefix: false }))
+            .map(|(at, term)| (at as u32, Place { terms: vec![term.to_owned()], pattern: None }))
             .collect();
         let matches = matches(&Phrase::new(places, slop), &tokens(text));
         matches.iter().map(|found| (found.first, found.last)).collect()

@@ -3,8 +3,11 @@
 //! [`super::extract`] finds it in a query; the highlighters match it against the tokens of a field.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use millrace_storage::mapping::PathId;
+
+use crate::automaton;
 
 /// Something to be marked in a field.
 #[derive(Clone, Debug)]
@@ -33,15 +36,8 @@ pub(crate) enum What {
 /// A set of terms.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
-    /// Those that start with one of these.
-    Prefix(Vec<String>),
-    /// Those that equal or start with a lower-case string, whatever their case.
-    Folded {
-        /// The string.
-        value: String,
-        /// Whether they must equal it.
-        whole: bool,
-    },
+    /// Those that an automaton accepts.
+    Automaton(Arc<automaton::Pattern>),
     /// Those between two, by their bytes; each with whether it is included.
     Range {
         /// The least.
@@ -57,9 +53,7 @@ impl Pattern {
     /// Whether a term is in the set.
     pub(crate) fn fits(&self, term: &str) -> bool {
         match self {
-            Self::Prefix(prefixes) => prefixes.iter().any(|prefix| term.starts_with(prefix.as_str())),
-            Self::Folded { value, whole: true } => term.to_lowercase() == *value,
-            Self::Folded { value, whole: false } => term.to_lowercase().starts_with(value.as_str()),
+            Self::Automaton(pattern) => pattern.matches(term),
             Self::Range { from, to } => {
                 let term = term.as_bytes();
                 from.as_ref().is_none_or(|(bound, included)| {
@@ -89,8 +83,8 @@ pub(crate) struct Phrase {
 pub(crate) struct Place {
     /// Any of these.
     pub terms: Vec<String>,
-    /// Whether longer terms that start with one fit too.
-    pub prefix: bool,
+    /// Any of the terms that this accepts.
+    pub pattern: Option<Arc<automaton::Pattern>>,
 }
 
 impl Phrase {
@@ -110,6 +104,7 @@ impl Phrase {
 impl Place {
     /// Whether a term may stand here.
     pub(crate) fn fits(&self, term: &str) -> bool {
-        self.terms.iter().any(|own| if self.prefix { term.starts_with(own.as_str()) } else { own == term })
+        self.terms.iter().any(|own| own == term)
+            || self.pattern.as_ref().is_some_and(|pattern| pattern.matches(term))
     }
 }

@@ -42,7 +42,7 @@ impl<'a> Query<'a> {
                 }
                 What::Pattern(pattern) => query.patterns.push(pattern),
                 What::Phrase(phrase) => {
-                    for place in phrase.places.iter().filter(|place| !place.prefix) {
+                    for place in &phrase.places {
                         query.terms.extend(place.terms.iter().map(String::as_str));
                     }
                     if !wanted.hidden {
@@ -57,7 +57,7 @@ impl<'a> Query<'a> {
     /// Whether terms must be compared with patterns.
     pub(super) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
-            || self.phrases.iter().any(|phrase| phrase.places.iter().any(|place| place.prefix))
+            || self.phrases.iter().any(|phrase| phrase.places.iter().any(|place| place.pattern.is_some()))
     }
 
     /// Whether nothing can be marked.

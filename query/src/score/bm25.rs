@@ -35,21 +35,32 @@ pub(crate) fn idf(docs: u64, doc_freq: u64) -> f32 {
 impl Bm25 {
     /// Makes the function of a term.
     pub(crate) fn new(boost: f32, statistics: Statistics) -> Self {
+        let docs = statistics.docs.max(statistics.doc_freq).max(1);
+        Self::with_idf(boost, idf(docs, statistics.doc_freq), statistics)
+    }
+
+    /// Makes the function of a phrase, whose `idf` is the sum of those of its terms.
+    pub(crate) fn with_idf(boost: f32, idf: f32, statistics: Statistics) -> Self {
         // A snapshot may hold a term in more documents than it counts for the field: never below.
         let docs = statistics.docs.max(statistics.doc_freq).max(1);
         let average_length = (statistics.tokens.max(1) as f64 / docs as f64) as f32;
-        let weight = boost * (K1 + 1.0) * idf(docs, statistics.doc_freq);
+        let weight = boost * (K1 + 1.0) * idf;
         let inverse = (0..TABLE).map(|length| inverse(length as f32, average_length)).collect();
         Self { weight, average_length, inverse }
     }
 
     /// Scores a term that occurs `freq` times in a field of `length` tokens.
     pub(crate) fn score(&self, freq: u32, length: u32) -> f32 {
+        self.score_of(freq as f32, length)
+    }
+
+    /// Scores a phrase, whose frequency may be a fraction.
+    pub(crate) fn score_of(&self, freq: f32, length: u32) -> f32 {
         let inverse = match self.inverse.get(length as usize) {
             Some(inverse) => *inverse,
             None => inverse(length as f32, self.average_length),
         };
-        self.weight - self.weight / (1.0 + freq as f32 * inverse)
+        self.weight - self.weight / (1.0 + freq * inverse)
     }
 
     /// Scores a term of a field without frequencies and norms: each occurs once, in a length of one.

@@ -1,18 +1,19 @@
-//! One scorer's rows with less score where another matches too.
+//! One scorer's rows with another score where another matches too.
 
 use super::{BoxScorer, Scorer};
 
-/// Rows of `positive`; where `negative` matches too their score is multiplied by a factor.
+/// Rows of `positive` with multiplied scores.
 pub(crate) struct Boosting<'a> {
     positive: BoxScorer<'a>,
     negative: BoxScorer<'a>,
-    factor: f32,
+    /// Factors of all scores, and where `negative` matches too.
+    factors: (f32, f32),
 }
 
 impl<'a> Boosting<'a> {
     /// Starts at the first row of `positive`.
-    pub(crate) fn new(positive: BoxScorer<'a>, negative: BoxScorer<'a>, factor: f32) -> Self {
-        Self { positive, negative, factor }
+    pub(crate) fn new(positive: BoxScorer<'a>, negative: BoxScorer<'a>, factors: (f32, f32)) -> Self {
+        Self { positive, negative, factors }
     }
 }
 
@@ -27,12 +28,12 @@ impl Scorer for Boosting<'_> {
         self.positive.seek(target)
     }
     fn score(&mut self) -> f32 {
-        let score = self.positive.score();
+        let score = self.positive.score() * self.factors.0;
         let doc = self.positive.doc();
-        if self.negative.seek(doc) == doc { score * self.factor } else { score }
+        if self.negative.seek(doc) == doc { score * self.factors.1 } else { score }
     }
     fn max_score(&self) -> f32 {
-        self.positive.max_score() * self.factor.max(1.0)
+        self.positive.max_score() * self.factors.0 * self.factors.1.max(1.0)
     }
     fn cost(&self) -> u64 {
         self.positive.cost()

@@ -8,8 +8,9 @@ use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional};
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
 use super::function_score::{Applied, FunctionScore};
-use super::leaves::{Everything, Nothing, RowSet, TermScore, TermScorer};
+use super::leaves::{Everything, Nothing, RowSet, SynonymScorer, TermScore, TermScorer};
 use super::nested;
+use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::reader::Inverted;
 use super::{BoxScorer, END};
@@ -39,6 +40,31 @@ pub(crate) fn scorer<'a>(
             };
             Box::new(TermScorer::new(postings, score))
         }
+        Prepared::Synonyms { path, terms, score } => {
+            let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
+            let mut postings = Vec::with_capacity(terms.len());
+            for term in terms.iter() {
+                postings.extend(text.postings(term)?);
+            }
+            let score = match score {
+                LeafScore::Flat(score) => TermScore::Flat(*score),
+                LeafScore::Bm25(function) => {
+                    TermScore::Bm25 { function, norms: text.has_norms().then_some(text) }
+                }
+            };
+            Box::new(SynonymScorer::new(postings, score))
+        }
+        Prepared::Phrase { path, phrase, score } => {
+            let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
+            let score = match score {
+                LeafScore::Flat(score) => PhraseScore::Flat(*score),
+                LeafScore::Bm25(function) => PhraseScore::Bm25(function),
+            };
+            match PhraseScorer::open(phrase, text, score)? {
+                Some(scorer) => Box::new(scorer),
+                None => Box::new(Nothing),
+            }
+        }
         Prepared::Exists { path, score } => match inverted.exists(*path)? {
             Some(postings) => Box::new(TermScorer::new(postings, TermScore::Flat(*score))),
             None => Box::new(Nothing),
@@ -54,9 +80,9 @@ pub(crate) fn scorer<'a>(
             Box::new(Exclusion::new(Box::new(Everything::new(rows, 0.0)), scorer(part, inverted, rows)?))
         }
         Prepared::Constant(score, part) => Box::new(Flat::new(scorer(part, inverted, rows)?, *score)),
-        Prepared::Boosting { positive, negative, factor } => {
+        Prepared::Boosting { positive, negative, factors } => {
             let positive = scorer(positive, inverted, rows)?;
-            Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factor))
+            Box::new(Boosting::new(positive, scorer(negative, inverted, rows)?, *factors))
         }
         Prepared::FunctionScore { base, functions, combination, place, failure } => {
             let base = scorer(base, inverted, rows)?;
@@ -174,7 +200,11 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::AtLeast(..) | Prepared::DisMax(..) | Prepared::Nested(_) => None,
+        Prepared::AtLeast(..)
+        | Prepared::DisMax(..)
+        | Prepared::Nested(_)
+        | Prepared::Phrase { .. }
+        | Prepared::Synonyms { .. } => None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! A segment built by hand, for tests of scoring and plans.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::Int64Array;
@@ -15,10 +16,11 @@ use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
 use super::reader::{Inverted, SegmentReader, TextReader};
-use crate::table::node::RawBound;
+use crate::automaton::Pattern;
+use crate::table::node::{RawBound, TextBound};
 
-/// Postings as a list of `(row, frequency)`.
-pub(crate) struct List(Vec<(u32, u32)>, usize);
+/// Postings as a list of `(row, frequency)` and the positions in each row.
+pub(crate) struct List(Vec<(u32, u32)>, usize, Vec<Vec<u32>>);
 
 impl DocSet for List {
     fn advance(&mut self) -> u32 {
@@ -37,7 +39,9 @@ impl Postings for List {
     fn term_freq(&self) -> u32 {
         self.0[self.1].1
     }
-    fn append_positions_with_offset(&mut self, _offset: u32, _output: &mut Vec<u32>) {}
+    fn append_positions_with_offset(&mut self, offset: u32, output: &mut Vec<u32>) {
+        output.extend(self.2[self.1].iter().map(|position| position + offset));
+    }
 }
 
 /// A segment with one text field (path 1), one keyword field (path 2) and one number (column 3).
@@ -75,8 +79,19 @@ impl Fixture {
     }
 }
 
+/// Calls `each` with the distinct words of a pattern, ascending.
+fn for_each_word<'a>(
+    words: impl Iterator<Item = &'a String>,
+    pattern: &Pattern,
+    each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+) {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    words.filter(|word| pattern.matches(word)).for_each(|word| *counts.entry(word).or_default() += 1);
+    let _ = counts.into_iter().try_for_each(|(word, count)| each(word, count));
+}
+
 fn list(rows: Vec<(u32, u32)>) -> Option<Box<dyn Postings>> {
-    (!rows.is_empty()).then(|| Box::new(List(rows, 0)) as Box<dyn Postings>)
+    (!rows.is_empty()).then(|| Box::new(List(rows, 0, Vec::new())) as Box<dyn Postings>)
 }
 
 fn bitmap(rows: &[(u32, u32)]) -> RoaringBitmap {
@@ -159,11 +174,23 @@ impl Inverted for Fixture {
         let Scalar::Str(value) = value else { return Ok(0) };
         Ok(self.keyword_rows(|keyword| keyword == value).len() as u32)
     }
+    fn exact_total(&self, path: PathId) -> Result<u64> {
+        self.exists_count(path).map(u64::from)
+    }
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD
     }
-    fn prefix_rows(&self, _path: PathId, prefix: &str) -> Result<RoaringBitmap> {
-        Ok(bitmap(&self.keyword_rows(|keyword| keyword.starts_with(prefix))))
+    fn matching_rows(&self, _path: PathId, pattern: &Pattern) -> Result<RoaringBitmap> {
+        Ok(bitmap(&self.keyword_rows(|keyword| pattern.matches(keyword))))
+    }
+    fn for_each_match(
+        &self,
+        _path: PathId,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for_each_word(self.keywords.iter(), pattern, each);
+        Ok(())
     }
     fn range_rows(&self, _path: PathId, _from: &RawBound, _to: &RawBound) -> Result<RoaringBitmap> {
         Ok(RoaringBitmap::new())
@@ -187,22 +214,35 @@ impl TextReader for Fixture {
         self.texts.iter().map(|tokens| tokens.len() as u64).sum()
     }
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
-        let mut rows = BTreeMap::new();
+        let (mut rows, mut positions) = (Vec::new(), Vec::new());
         for (row, tokens) in self.texts.iter().enumerate() {
-            let freq = tokens.iter().filter(|token| *token == term).count() as u32;
-            if freq > 0 {
-                rows.insert(row as u32, freq);
+            let found: Vec<u32> =
+                (0..tokens.len()).filter(|at| tokens[*at] == term).map(|at| at as u32).collect();
+            if !found.is_empty() {
+                rows.push((row as u32, found.len() as u32));
+                positions.push(found);
             }
         }
-        Ok(list(rows.into_iter().collect()))
+        Ok((!rows.is_empty()).then(|| Box::new(List(rows, 0, positions)) as Box<dyn Postings>))
     }
     fn count(&self, term: &str) -> Result<u32> {
         Ok(self.texts.iter().filter(|tokens| tokens.iter().any(|token| token == term)).count() as u32)
     }
-    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
-        let starts = |tokens: &Vec<String>| tokens.iter().any(|token| token.starts_with(prefix));
-        let rows = self.texts.iter().enumerate().filter(|(_, tokens)| starts(tokens));
+    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap> {
+        let found = |tokens: &Vec<String>| tokens.iter().any(|token| pattern.matches(token));
+        let rows = self.texts.iter().enumerate().filter(|(_, tokens)| found(tokens));
         Ok(rows.map(|(row, _)| row as u32).collect())
+    }
+    fn for_each_match(
+        &self,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for_each_word(self.texts.iter().flatten(), pattern, each);
+        Ok(())
+    }
+    fn range_rows(&self, _from: &TextBound, _to: &TextBound) -> Result<RoaringBitmap> {
+        Ok(RoaringBitmap::new())
     }
     fn has_norms(&self) -> bool {
         true

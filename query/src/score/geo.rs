@@ -230,13 +230,17 @@ mod tests {
 
     #[test]
     fn polygons_have_insides_and_edges() {
-        let square =
-            Area::Polygon([(53.0, 13.0), (53.0, 14.0), (52.0, 14.0), (52.0, 13.0), (53.0, 13.0)].into());
-        assert!(square.contains(52.5, 13.5) && square.contains(52.5, 13.0) && square.contains(52.0, 13.5));
-        assert!(!square.contains(52.5, 14.5) && !square.contains(51.9, 13.5));
-        let notched = Area::Polygon(
-            [(0.0, 0.0), (10.0, 0.0), (2.0, 5.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0)].into(),
-        );
+        // These coordinates are on the grid, so that edges stay where they are.
+        let corners = [(67.5, 11.25), (67.5, 22.5), (45.0, 22.5), (45.0, 11.25), (67.5, 11.25)];
+        let square = Area::Polygon(corners.into());
+        for (lat, lon) in [(50.0, 15.0), (50.0, 11.25), (45.0, 15.0), (67.5, 22.5)] {
+            assert!(square.contains(lat, lon), "{lat}, {lon}");
+        }
+        for (lat, lon) in [(50.0, 23.0), (44.9, 15.0), (50.0, 11.2), (68.0, 15.0)] {
+            assert!(!square.contains(lat, lon), "{lat}, {lon}");
+        }
+        let corners = [(0.0, 0.0), (10.0, 0.0), (2.0, 5.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0)];
+        let notched = Area::Polygon(corners.into());
         assert!(notched.contains(1.0, 5.0) && !notched.contains(5.0, 5.0));
     }
 }

@@ -6,6 +6,7 @@ use tantivy::postings::Postings;
 
 use super::bm25::Bm25;
 use super::reader::TextReader;
+use super::union::PostingsUnion;
 use super::{END, Scorer};
 
 /// No row.
@@ -129,6 +130,24 @@ pub(crate) enum TermScore<'a> {
     },
 }
 
+impl TermScore<'_> {
+    /// Scores a row in which the term occurs `freq` times.
+    fn of(&self, freq: u32, row: u32) -> f32 {
+        match self {
+            Self::Flat(score) => *score,
+            Self::Bm25 { function, norms } => function.score(freq, norms.map_or(1, |norms| norms.norm(row))),
+        }
+    }
+
+    /// Returns what no score exceeds.
+    fn most(&self) -> f32 {
+        match self {
+            Self::Flat(score) => *score,
+            Self::Bm25 { function, .. } => function.max_score(),
+        }
+    }
+}
+
 /// The rows of a posting list.
 pub(crate) struct TermScorer<'a> {
     postings: Box<dyn Postings>,
@@ -156,19 +175,50 @@ impl Scorer for TermScorer<'_> {
     fn score(&mut self) -> f32 {
         match &self.score {
             TermScore::Flat(score) => *score,
-            TermScore::Bm25 { function, norms } => {
-                let length = norms.map_or(1, |norms| norms.norm(self.postings.doc()));
-                function.score(self.postings.term_freq(), length)
-            }
+            scored => scored.of(self.postings.term_freq(), self.postings.doc()),
         }
     }
     fn max_score(&self) -> f32 {
-        match &self.score {
-            TermScore::Flat(score) => *score,
-            TermScore::Bm25 { function, .. } => function.max_score(),
-        }
+        self.score.most()
     }
     fn cost(&self) -> u64 {
         self.postings.size_hint().into()
+    }
+}
+
+/// The rows of several posting lists, scored as one term that occurs as often as all of them.
+pub(crate) struct SynonymScorer<'a> {
+    postings: PostingsUnion,
+    score: TermScore<'a>,
+}
+
+impl<'a> SynonymScorer<'a> {
+    /// Starts at the first row.
+    pub(crate) fn new(postings: Vec<Box<dyn Postings>>, score: TermScore<'a>) -> Self {
+        Self { postings: PostingsUnion::new(postings), score }
+    }
+}
+
+impl Scorer for SynonymScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.postings.doc()
+    }
+    fn advance(&mut self) -> u32 {
+        self.postings.advance()
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        self.postings.seek(target)
+    }
+    fn score(&mut self) -> f32 {
+        match &self.score {
+            TermScore::Flat(score) => *score,
+            scored => scored.of(self.postings.freq(), self.postings.doc()),
+        }
+    }
+    fn max_score(&self) -> f32 {
+        self.score.most()
+    }
+    fn cost(&self) -> u64 {
+        self.postings.cost()
     }
 }

@@ -12,11 +12,16 @@ pub(crate) mod build;
 pub(crate) mod collect;
 pub(crate) mod disjunction_max;
 pub(crate) mod function_score;
+pub(crate) mod functions;
 pub(crate) mod geo;
 pub(crate) mod leaves;
 pub(crate) mod nested;
+pub(crate) mod phrase;
+mod phrase_values;
 pub(crate) mod prepare;
 pub(crate) mod reader;
+mod sloppy;
+pub(crate) mod union;
 pub(crate) mod values;
 
 /// What [`Scorer::doc`] returns at the end; tantivy's sentinel.

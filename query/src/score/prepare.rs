@@ -12,12 +12,15 @@ use roaring::RoaringBitmap;
 use super::bm25::Bm25;
 use super::build;
 use super::function_score::{Failure, Place, RowFunction};
+use super::functions::ShardFunctions;
 use super::geo;
 use super::nested::{PreparedNested, prepare_nested};
+use super::phrase::{Phrase, PlaceTerms};
+use super::phrase_values;
 use super::reader::{Inverted, SegmentReader};
 use crate::dsl::query::Combination;
 use crate::error::{Error, Result};
-use crate::table::keys::{for_each_number, for_each_string};
+use crate::table::keys::for_each_number;
 use crate::table::node::{ExactValue, Node, Weight};
 
 /// Values of a `terms` clause that are opened as posting lists side by side; more are united first.
@@ -59,6 +62,24 @@ pub(crate) enum Prepared {
         /// Score.
         score: LeafScore,
     },
+    /// Postings of several terms, scored as one.
+    Synonyms {
+        /// Field.
+        path: PathId,
+        /// Terms.
+        terms: Arc<[String]>,
+        /// Score.
+        score: LeafScore,
+    },
+    /// Postings of terms at places; all expanded.
+    Phrase {
+        /// Field.
+        path: PathId,
+        /// Phrase.
+        phrase: Arc<Phrase>,
+        /// Score.
+        score: LeafScore,
+    },
     /// Postings of the rows that have a field.
     Exists {
         /// Field.
@@ -76,14 +97,14 @@ pub(crate) enum Prepared {
     Not(Box<Prepared>),
     /// This, with one score.
     Constant(f32, Box<Prepared>),
-    /// This, with a score multiplied by a factor where something else matches too.
+    /// This, with its score multiplied.
     Boosting {
         /// What matches.
         positive: Box<Prepared>,
-        /// Where the factor applies.
+        /// Where the second factor applies too.
         negative: Box<Prepared>,
-        /// The factor.
-        factor: f32,
+        /// Factors of all scores, and where `negative` matches.
+        factors: (f32, f32),
     },
     /// Any of them, with the best score and a share of the others.
     DisMax(f32, Vec<Prepared>),
@@ -148,8 +169,8 @@ pub(crate) struct Source {
     pub reader: Arc<dyn SegmentReader>,
     /// Its inverted index.
     pub inverted: Arc<dyn Inverted>,
-    /// Scoring functions of the shard, in the order of [`Weight::Bm25`].
-    pub functions: Arc<Vec<Arc<Bm25>>>,
+    /// Scoring functions and expanded terms of the shard.
+    pub functions: Arc<ShardFunctions>,
 }
 
 /// Prepares a predicate. `among` are the only rows that matter, where known.
@@ -172,14 +193,7 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             any_exact(source, *path, *column, values, flat(*weight), among)?
         }
         Node::Text { path, term, weight } => {
-            let score = match weight {
-                Weight::Bm25(slot) => match source.functions.get(*slot) {
-                    Some(function) => LeafScore::Bm25(Arc::clone(function)),
-                    None => LeafScore::Flat(0.0),
-                },
-                other => LeafScore::Flat(flat(*other)),
-            };
-            Prepared::Text { path: *path, term: term.clone(), score }
+            Prepared::Text { path: *path, term: term.clone(), score: leaf_score(source, *weight) }
         }
         Node::RawRange { path, column, from, to, range, weight } => {
             let is_string = matches!(range, ValueRange::Str(..));
@@ -193,18 +207,38 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         Node::ColumnRange { column, range, weight } => {
             column_rows(source, *column, Some(range), among, flat(*weight))?
         }
-        Node::Prefix { path, prefixes, text, weight } => {
-            let rows = prefix_rows(source, *path, prefixes, *text)?;
+        Node::TextRange { path, from, to, weight } => {
+            let rows = match source.inverted.text(*path) {
+                Some(text) => text.range_rows(from, to)?,
+                None => RoaringBitmap::new(),
+            };
             Prepared::Rows(Arc::new(rows), flat(*weight))
         }
-        Node::Folded { path, column, prefixes, value, whole, ignore_above, weight } => {
-            let mut rows = prefix_rows(source, *path, prefixes, false)?;
-            if let Some(among) = among {
-                rows &= among;
+        Node::Matching { path, text, pattern, weight } => {
+            let rows = match text {
+                false => source.inverted.matching_rows(*path, pattern)?,
+                true => match source.inverted.text(*path) {
+                    Some(text) => text.matching_rows(pattern)?,
+                    None => RoaringBitmap::new(),
+                },
+            };
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::Expanded(slot) => expanded(source, *slot),
+        Node::Synonyms { path, terms, weight } => {
+            Prepared::Synonyms { path: *path, terms: Arc::clone(terms), score: leaf_score(source, *weight) }
+        }
+        Node::Phrase { path, phrase, values, weight } => match values {
+            None => Prepared::Phrase {
+                path: *path,
+                phrase: concrete(source, phrase),
+                score: leaf_score(source, *weight),
+            },
+            Some(values) => {
+                let rows = phrase_values::rows(source, *path, &concrete(source, phrase), values, among)?;
+                Prepared::Rows(Arc::new(rows), flat(*weight))
             }
-            let rows = folded_rows(source, *column, rows, value, *whole, *ignore_above)?;
-            Prepared::Rows(Arc::new(rows), flat(*weight))
-        }
+        },
         Node::Exists { paths, weight } => {
             let score = flat(*weight);
             let mut parts: Vec<Prepared> =
@@ -230,10 +264,10 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         Node::AtLeast(required, parts) => Prepared::AtLeast(*required, prepare_all(parts, source, among)?),
         Node::Not(part) => Prepared::Not(Box::new(prepare(part, source, among)?)),
         Node::Constant(score, part) => Prepared::Constant(*score, Box::new(prepare(part, source, among)?)),
-        Node::Boosting { positive, negative, factor } => Prepared::Boosting {
+        Node::Boosting { positive, negative, factors } => Prepared::Boosting {
             positive: Box::new(prepare(positive, source, among)?),
             negative: Box::new(prepare(negative, source, among)?),
-            factor: *factor,
+            factors: *factors,
         },
         Node::FunctionScore { base, functions, combination } => {
             let mut prepared = Vec::with_capacity(functions.len());
@@ -273,6 +307,54 @@ fn flat(weight: Weight) -> f32 {
         Weight::Constant(score) => score,
         Weight::None | Weight::Bm25(_) => 0.0,
     }
+}
+
+fn leaf_score(source: &Source, weight: Weight) -> LeafScore {
+    match weight {
+        Weight::Bm25(slot) => match source.functions.get(slot) {
+            Some(function) => LeafScore::Bm25(Arc::clone(function)),
+            None => LeafScore::Flat(0.0),
+        },
+        other => LeafScore::Flat(flat(other)),
+    }
+}
+
+/// Prepares the terms that an expansion found: any of them.
+fn expanded(source: &Source, slot: usize) -> Prepared {
+    let Some(found) = source.functions.expansion(slot) else { return Prepared::None };
+    let path = found.path;
+    let mut parts: Vec<Prepared> = found
+        .terms
+        .iter()
+        .map(|found_term| match found.text {
+            true => Prepared::Text { path, term: found_term.term.clone(), score: found_term.score.clone() },
+            false => Prepared::Exact {
+                path,
+                value: Scalar::Str(found_term.term.clone()),
+                score: match &found_term.score {
+                    LeafScore::Flat(score) => *score,
+                    LeafScore::Bm25(function) => function.exact_score(),
+                },
+            },
+        })
+        .collect();
+    match parts.len() {
+        0 => Prepared::None,
+        1 => parts.remove(0),
+        _ => Prepared::AtLeast(1, parts),
+    }
+}
+
+/// Puts the terms found in the shard into a phrase.
+fn concrete(source: &Source, phrase: &Arc<Phrase>) -> Arc<Phrase> {
+    let expands = phrase.places().any(|place| matches!(place.terms, PlaceTerms::Expanded(_)));
+    if !expands {
+        return Arc::clone(phrase);
+    }
+    Arc::new(phrase.expanded(&|slot| match source.functions.expansion(slot) {
+        Some(found) => found.terms.iter().map(|found| found.term.clone()).collect(),
+        None => Vec::new(),
+    }))
 }
 
 /// Whether the value is a term here; strings, booleans and addresses always are.
@@ -381,22 +463,8 @@ fn bits(value: &Scalar) -> Option<u64> {
     }
 }
 
-fn prefix_rows(source: &Source, path: PathId, prefixes: &[String], text: bool) -> Result<RoaringBitmap> {
-    let mut rows = RoaringBitmap::new();
-    for prefix in prefixes {
-        rows |= match text {
-            false => source.inverted.prefix_rows(path, prefix)?,
-            true => match source.inverted.text(path) {
-                Some(text) => text.prefix_rows(prefix)?,
-                None => RoaringBitmap::new(),
-            },
-        };
-    }
-    Ok(rows)
-}
-
 /// Calls `each` with the batches of one column.
-fn visit(
+pub(super) fn visit(
     source: &Source,
     column: PathId,
     rows: Option<RoaringBitmap>,
@@ -410,27 +478,4 @@ fn visit(
         done.is_ok()
     })?;
     done
-}
-
-fn folded_rows(
-    source: &Source,
-    column: PathId,
-    candidates: RoaringBitmap,
-    value: &str,
-    whole: bool,
-    ignore_above: Option<usize>,
-) -> Result<RoaringBitmap> {
-    let mut rows = RoaringBitmap::new();
-    if candidates.is_empty() {
-        return Ok(rows);
-    }
-    visit(source, column, Some(candidates), &mut |batch, array| {
-        for_each_string(array, ignore_above, &mut |at, found| {
-            let found = found.to_lowercase();
-            if if whole { found == value } else { found.starts_with(value) } {
-                rows.insert(batch.rows[at]);
-            }
-        })
-    })?;
-    Ok(rows)
 }

@@ -2,6 +2,7 @@
 //! build small ones by hand.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
@@ -12,7 +13,8 @@ use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, Segme
 use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 
-use crate::table::node::RawBound;
+use crate::automaton::Pattern;
+use crate::table::node::{RawBound, TextBound};
 
 /// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote
 /// store, so they are made on compute threads; [`SegmentReader::scan`] hops there itself.
@@ -65,10 +67,19 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
+    /// Counts the exact values of a path over all rows.
+    fn exact_total(&self, path: PathId) -> Result<u64>;
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
-    /// Finds the rows with an exact value that starts with a string.
-    fn prefix_rows(&self, path: PathId, prefix: &str) -> Result<RoaringBitmap>;
+    /// Finds the rows with an exact value of a pattern.
+    fn matching_rows(&self, path: PathId, pattern: &Pattern) -> Result<RoaringBitmap>;
+    /// Calls `each` with the exact values of a pattern and their row counts, ascending, until it breaks.
+    fn for_each_match(
+        &self,
+        path: PathId,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()>;
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
     /// Opens the postings of the rows that have a path.
@@ -89,8 +100,16 @@ pub(crate) trait TextReader: Send + Sync {
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
     /// Counts the rows with a term.
     fn count(&self, term: &str) -> Result<u32>;
-    /// Finds the rows with a term that starts with a string.
-    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap>;
+    /// Finds the rows with a term of a pattern.
+    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap>;
+    /// Calls `each` with the terms of a pattern and their row counts, ascending, until it breaks.
+    fn for_each_match(
+        &self,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()>;
+    /// Finds the rows with a term between two.
+    fn range_rows(&self, from: &TextBound, to: &TextBound) -> Result<RoaringBitmap>;
     /// Whether norms are kept.
     fn has_norms(&self) -> bool;
     /// Returns the field's length in a row.
@@ -166,12 +185,30 @@ impl Inverted for Bundle {
         self.doc_freq(path, value)
     }
 
+    fn exact_total(&self, path: PathId) -> Result<u64> {
+        Bundle::exact_total(self, path)
+    }
+
     fn has_exact(&self, path: PathId) -> bool {
         Bundle::has_exact(self, path)
     }
 
-    fn prefix_rows(&self, path: PathId, prefix: &str) -> Result<RoaringBitmap> {
-        Bundle::prefix_rows(self, path, prefix.as_bytes())
+    fn matching_rows(&self, path: PathId, pattern: &Pattern) -> Result<RoaringBitmap> {
+        match pattern.is_prefix() {
+            true => Bundle::prefix_rows(self, path, pattern.start().as_bytes()),
+            false => Bundle::matching_rows(self, path, pattern.start().as_bytes(), pattern),
+        }
+    }
+
+    fn for_each_match(
+        &self,
+        path: PathId,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        Bundle::for_each_match(self, path, pattern.start().as_bytes(), pattern, &mut |term, count| {
+            std::str::from_utf8(term).map_or(ControlFlow::Continue(()), |term| each(term, count))
+        })
     }
 
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap> {
@@ -213,8 +250,29 @@ impl TextReader for TextIndex {
         self.doc_freq(term)
     }
 
-    fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
-        TextIndex::prefix_rows(self, prefix)
+    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap> {
+        match pattern.is_prefix() {
+            true => TextIndex::prefix_rows(self, pattern.start()),
+            false => TextIndex::matching_rows(self, pattern.start(), pattern),
+        }
+    }
+
+    fn for_each_match(
+        &self,
+        pattern: &Pattern,
+        each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        TextIndex::for_each_match(self, pattern.start(), pattern, &mut |term, count| {
+            std::str::from_utf8(term).map_or(ControlFlow::Continue(()), |term| each(term, count))
+        })
+    }
+
+    fn range_rows(&self, from: &TextBound, to: &TextBound) -> Result<RoaringBitmap> {
+        TextIndex::range_rows(
+            self,
+            from.as_ref().map(|(term, included)| (term.as_str(), *included)),
+            to.as_ref().map(|(term, included)| (term.as_str(), *included)),
+        )
     }
 
     fn has_norms(&self) -> bool {

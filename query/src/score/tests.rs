@@ -7,6 +7,7 @@ use roaring::RoaringBitmap;
 use super::bm25::{Bm25, Statistics, idf};
 use super::collect::{self, Address, Cursor, Pass, Top, Totals};
 use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
+use super::functions::ShardFunctions;
 use super::prepare::{Prepared, Source, prepare};
 use super::reader::SegmentReader;
 use super::{END, build};
@@ -37,9 +38,9 @@ fn range(from: i64, to: i64) -> Node {
 }
 
 /// Functions of `disk` (3 of 5 documents) and `full` (2 of 5), 13 tokens.
-fn functions() -> Vec<Arc<Bm25>> {
+fn functions() -> ShardFunctions {
     let of = |doc_freq| Arc::new(Bm25::new(1.0, Statistics { docs: 5, doc_freq, tokens: 13 }));
-    vec![of(3), of(2)]
+    ShardFunctions { functions: vec![of(3), of(2)], expansions: Vec::new() }
 }
 
 fn prepared(node: &Node) -> (Source, Prepared) {

@@ -198,36 +198,33 @@ fn for_each_double(column: &ArrayRef, visit: &mut dyn FnMut(usize, f64)) -> Resu
     }
 }
 
-/// Calls `visit` with each row that has a value and the bytes of its least one, numbers as text.
+/// Calls `visit` with each row that has a value and the bytes of its least one; numbers are compared as
+/// the texts that they are written as.
 fn for_each_least(column: &ArrayRef, visit: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-    let mut least: Option<(usize, Vec<u8>)> = None;
-    let mut last: Option<(usize, f64)> = None;
-    let mut done: Vec<(usize, Vec<u8>)> = Vec::new();
-    match element_type(column) {
-        DataType::Utf8View => for_each_string(column, None, &mut |row, text| match &mut least {
-            Some((at, bytes)) if *at == row => {
-                if text.as_bytes() < bytes.as_slice() {
-                    *bytes = text.as_bytes().to_vec();
-                }
+    let mut least: Option<(usize, String)> = None;
+    let mut take = |row: usize, text: String| match &mut least {
+        Some((at, least)) if *at == row => {
+            if text < *least {
+                *least = text;
             }
-            other => done.extend(other.replace((row, text.as_bytes().to_vec()))),
-        })?,
-        kind => {
-            let float = matches!(kind, DataType::Float32 | DataType::Float64);
-            for_each_double(column, &mut |row, number| {
-                if last.is_none_or(|(at, least)| at != row || number < least) {
-                    last = Some((row, number));
-                    let text = if float { java_double(number) } else { format!("{}", number as i128) };
-                    if least.as_ref().is_some_and(|(at, _)| *at != row) {
-                        done.extend(least.take());
-                    }
-                    least = Some((row, text.into_bytes()));
-                }
-            })?;
         }
+        other => {
+            if let Some((row, text)) = other.replace((row, text)) {
+                visit(row, text.as_bytes());
+            }
+        }
+    };
+    match element_type(column) {
+        DataType::Utf8View => for_each_string(column, None, &mut |row, text| take(row, text.to_owned()))?,
+        DataType::Float32 | DataType::Float64 => {
+            for_each_double(column, &mut |row, number| take(row, java_double(number)))?;
+        }
+        DataType::UInt64 => for_each_number(column, &mut |row, bits| take(row, bits.to_string()))?,
+        _ => for_each_number(column, &mut |row, bits| take(row, (bits as i64).to_string()))?,
     }
-    done.extend(least);
-    done.iter().for_each(|(row, bytes)| visit(*row, bytes));
+    if let Some((row, text)) = least {
+        visit(row, text.as_bytes());
+    }
     Ok(())
 }
 

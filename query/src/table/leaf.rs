@@ -42,12 +42,18 @@ impl Leaf {
             Query::MatchAll(_) => "match_all",
             Query::MatchNone(_) => "match_none",
             Query::Match(_) => "match",
+            Query::MatchPhrase(_) => "match_phrase",
+            Query::MatchPhrasePrefix(_) => "match_phrase_prefix",
+            Query::MatchBoolPrefix(_) => "match_bool_prefix",
             Query::Term(_) => "term",
             Query::Terms(_) => "terms",
             Query::Range(_) => "range",
             Query::Exists(_) => "exists",
             Query::Ids(_) => "ids",
             Query::Prefix(_) => "prefix",
+            Query::Wildcard(_) => "wildcard",
+            Query::Regexp(_) => "regexp",
+            Query::Fuzzy(_) => "fuzzy",
             Query::Bool(_) => "bool",
             Query::ConstantScore(_) => "constant_score",
             Query::Boosting(_) => "boosting",
@@ -92,6 +98,9 @@ impl fmt::Display for Leaf {
                 write!(f, "{} in a polygon of {} points", query.field, query.corners.len())?;
             }
             Query::Match(query) => write!(f, "{} = {}", query.field, query.query)?,
+            Query::MatchPhrase(query) => write!(f, "{} = {}", query.field, query.query)?,
+            Query::MatchPhrasePrefix(query) => write!(f, "{} = {}*", query.phrase.field, query.phrase.query)?,
+            Query::MatchBoolPrefix(query) => write!(f, "{} = {}*", query.field, query.query)?,
             Query::Term(query) => write!(f, "{} = {}", query.field, query.value)?,
             Query::Terms(query) => {
                 write!(f, "{} in ", query.field)?;
@@ -115,6 +124,9 @@ impl fmt::Display for Leaf {
             Query::Prefix(query) => {
                 write!(f, "{} = {}*", query.field, Value::String(query.value.clone()))?;
             }
+            Query::Wildcard(query) => write!(f, "{} like {}", query.field, query.value)?,
+            Query::Regexp(query) => write!(f, "{} = /{}/", query.field, query.value)?,
+            Query::Fuzzy(query) => write!(f, "{} = {}~", query.field, query.value)?,
         }
         if self.scored && self.boost != 1.0 {
             write!(f, " ^{}", self.boost)?;
@@ -189,8 +201,13 @@ pub(crate) enum Combine {
     AtLeast(usize),
     /// The one clause matches, with this score.
     Constant(f32),
-    /// The first clause matches; where the second does too, its score is multiplied by this.
-    Boosting(f32),
+    /// The first clause matches; its score is multiplied.
+    Boosting {
+        /// By this.
+        boost: f32,
+        /// And by this where the second clause matches too.
+        negative: f32,
+    },
     /// Any clause matches; the best score counts, the others by this share.
     DisMax(f32),
     /// The first clause matches, with its score combined with functions; the others are the filters of
@@ -260,7 +277,7 @@ pub(crate) fn combined(combine: Combine, clauses: Vec<Expr>) -> Expr {
     let name = match &combine {
         Combine::AtLeast(required) => format!("at_least_{required}"),
         Combine::Constant(score) => format!("constant_score_{score}"),
-        Combine::Boosting(factor) => format!("boosting_{factor}"),
+        Combine::Boosting { negative, .. } => format!("boosting_{negative}"),
         Combine::DisMax(tie_breaker) => format!("dis_max_{tie_breaker}"),
         Combine::FunctionScore(_) => "function_score".to_owned(),
         Combine::Nested(query) => format!("nested_{}", query.path),

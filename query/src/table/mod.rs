@@ -215,7 +215,7 @@ impl IndexTable {
             };
             let own = resolve::resolve(predicate, context).and_then(|mut own| {
                 if let Some(filter) = &index.filter {
-                    own.node = own.node.and(resolve::resolve(filter, context)?.node);
+                    own = resolve::resolve_and(own, filter, context)?;
                 }
                 if let Some(listed) = &snapshot.listed {
                     own.node = own.node.and(Node::Listed(Arc::clone(listed)));

@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_storage::analysis::Analyzers;
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 use roaring::RoaringBitmap;
 
+use crate::automaton::Pattern;
 use crate::dsl::query::Combination;
 use crate::score::function_score::RowFunction;
 use crate::score::geo::Area;
 use crate::score::nested::NestedNode;
+use crate::score::phrase::Phrase;
 
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +37,19 @@ pub(crate) struct ExactValue {
 
 /// A bound of a range of byte strings, and whether it is included.
 pub(crate) type RawBound = Option<(Vec<u8>, bool)>;
+/// A bound of a range of terms, and whether it is included.
+pub(crate) type TextBound = Option<(String, bool)>;
+
+/// Values that are cut into tokens again where their positions are not kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    /// Column of the field.
+    pub column: PathId,
+    /// Analyzers of the index.
+    pub analyzers: Arc<Analyzers>,
+    /// Name of the field's own.
+    pub analyzer: Arc<str>,
+}
 
 /// A predicate over one index.
 #[derive(Clone, Debug)]
@@ -97,31 +113,47 @@ pub(crate) enum Node {
         /// Score.
         weight: Weight,
     },
-    /// Rows with a value (on text fields: a term) that starts with a string.
-    Prefix {
+    /// Rows with a term of a text field within bounds.
+    TextRange {
         /// Field.
         path: PathId,
-        /// The prefixes: one, or its spellings in either case.
-        prefixes: Vec<String>,
-        /// Whether terms of the text index are meant.
-        text: bool,
+        /// Lower bound.
+        from: TextBound,
+        /// Upper bound.
+        to: TextBound,
         /// Score.
         weight: Weight,
     },
-    /// Rows with a value that equals or starts with a string but for the case of letters.
-    Folded {
+    /// Rows with a value (on text fields: a term) of a pattern.
+    Matching {
         /// Field.
         path: PathId,
-        /// Column of the field, to compare whole values.
-        column: PathId,
-        /// Spellings of the first letters, to find candidates.
-        prefixes: Vec<String>,
-        /// What values equal or start with, in lower case.
-        value: String,
-        /// Whether values must equal it.
-        whole: bool,
-        /// Longest value that counts.
-        ignore_above: Option<usize>,
+        /// Whether terms of the text index are meant.
+        text: bool,
+        /// The pattern.
+        pattern: Arc<Pattern>,
+        /// Score.
+        weight: Weight,
+    },
+    /// Rows with any of the terms that an expansion finds, each with its score.
+    Expanded(usize),
+    /// Rows with any of several terms of a text field, scored as if they were one.
+    Synonyms {
+        /// Field.
+        path: PathId,
+        /// The terms.
+        terms: Arc<[String]>,
+        /// Score.
+        weight: Weight,
+    },
+    /// Rows with the terms of a phrase.
+    Phrase {
+        /// Field.
+        path: PathId,
+        /// The phrase.
+        phrase: Arc<Phrase>,
+        /// Where the phrase is looked for if the field has no positions.
+        values: Option<Values>,
         /// Score.
         weight: Weight,
     },
@@ -149,14 +181,14 @@ pub(crate) enum Node {
     Not(Box<Node>),
     /// This, with one score.
     Constant(f32, Box<Node>),
-    /// This, with a score multiplied by a factor where something else matches too.
+    /// This, with its score multiplied.
     Boosting {
         /// What matches.
         positive: Box<Node>,
-        /// Where the factor applies.
+        /// Where the second factor applies too.
         negative: Box<Node>,
-        /// The factor.
-        factor: f32,
+        /// Factors of all scores, and where `negative` matches.
+        factors: (f32, f32),
     },
     /// Any of them, with the best score and a share of the others.
     DisMax(f32, Vec<Node>),
@@ -208,7 +240,8 @@ impl Node {
     /// Whether finding the rows needs more of a segment than its inverted index.
     pub(crate) fn reads_columns(&self) -> bool {
         match self {
-            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Folded { .. } | Node::Within { .. } => true,
+            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Within { .. } => true,
+            Node::Phrase { values, .. } => values.is_some(),
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
                 parts.iter().any(Node::reads_columns)
             }
@@ -243,7 +276,16 @@ impl Node {
     }
 }
 
-/// A term whose statistics a score needs.
+/// What the statistics of several terms make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// One term, as frequent as the most frequent.
+    Synonyms,
+    /// A phrase: each adds to the weight.
+    Phrase,
+}
+
+/// Terms whose statistics a score needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TermStatistics {
     /// Field.
@@ -252,25 +294,75 @@ pub(crate) struct TermStatistics {
     pub nested: Option<PathId>,
     /// Field's name, which joins statistics over several indices.
     pub field: Arc<str>,
-    /// The term.
-    pub term: StatisticsTerm,
+    /// The terms.
+    pub terms: Vec<StatisticsTerm>,
+    /// What they make together.
+    pub join: Join,
     /// Boost of the clause.
     pub boost: f32,
 }
 
-/// A term of a text index or an exact value.
+/// A term of a text index, an exact value, or the terms that an expansion finds.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub(crate) enum StatisticsTerm {
     Text(String),
     Exact(Scalar),
+    Expanded(usize),
 }
 
-/// A predicate over one index with the statistics that its scores need.
+/// Which of the terms that a pattern finds in a shard are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// So many of the greatest boosts, and among equals the least.
+    Best(usize),
+    /// All; more than so many are refused.
+    AtMost(usize),
+    /// The first, segment by segment, until there are so many.
+    First(usize),
+}
+
+/// How the terms of an expansion score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpandedScore {
+    /// Each by its own statistics.
+    Own,
+    /// Each as if it was as frequent as the most frequent.
+    Blended,
+    /// Each by its boost alone.
+    Boost,
+}
+
+/// Terms that are looked up in a whole shard before any segment is searched.
+#[derive(Clone, Debug)]
+pub(crate) struct Expansion {
+    /// Field.
+    pub path: PathId,
+    /// Nested path whose elements are looked at; documents where absent.
+    pub nested: Option<PathId>,
+    /// Field's name.
+    pub field: Arc<str>,
+    /// Whether terms of the text index are meant.
+    pub text: bool,
+    /// What terms are found.
+    pub pattern: Arc<Pattern>,
+    /// What was put before the pattern, inside of a flat_object.
+    pub lead: String,
+    /// Which of them are kept.
+    pub keep: Keep,
+    /// How they score.
+    pub score: ExpandedScore,
+    /// Boost of the clause.
+    pub boost: f32,
+}
+
+/// A predicate over one index with what has to be looked up in each shard before.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     /// The predicate.
     pub node: Node,
-    /// Terms to look up, in the order of [`Weight::Bm25`].
+    /// Terms to count, in the order of [`Weight::Bm25`].
     pub statistics: Vec<TermStatistics>,
+    /// Terms to find, in the order of [`Node::Expanded`].
+    pub expansions: Vec<Expansion>,
 }

@@ -24,8 +24,15 @@ pub(crate) enum Predicate {
     Not(Box<Predicate>),
     /// This, with one score.
     Constant(f32, Box<Predicate>),
-    /// The first; where the second matches too, its score is multiplied by the factor.
-    Boosting(f32, Box<Predicate>, Box<Predicate>),
+    /// The first, with its score multiplied.
+    Boosting {
+        /// What matches.
+        positive: Box<Predicate>,
+        /// Where the second factor applies too.
+        negative: Box<Predicate>,
+        /// Factors of all scores, and where `negative` matches.
+        factors: (f32, f32),
+    },
     /// Any of them; the best score counts, the others by a share.
     DisMax(f32, Vec<Predicate>),
     /// The first, with scores combined with functions; the others are the filters of those functions
@@ -60,9 +67,10 @@ impl Predicate {
                 match combine {
                     Combine::AtLeast(required) => Some(Self::AtLeast(*required, parts)),
                     Combine::Constant(score) => Some(Self::Constant(*score, Box::new(parts.pop()?))),
-                    Combine::Boosting(factor) => {
+                    Combine::Boosting { boost, negative } => {
+                        let factors = (*boost, *negative);
                         let negative = Box::new(parts.pop()?);
-                        Some(Self::Boosting(*factor, Box::new(parts.pop()?), negative))
+                        Some(Self::Boosting { positive: Box::new(parts.pop()?), negative, factors })
                     }
                     Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
                     Combine::Nested(query) => Some(Self::Nested(Arc::clone(query), Box::new(parts.pop()?))),
@@ -120,7 +128,7 @@ impl fmt::Display for Predicate {
             }
             Self::Not(part) => write!(f, "NOT {part}"),
             Self::Constant(score, part) => write!(f, "constant_score_{score}({part})"),
-            Self::Boosting(factor, positive, negative) => {
+            Self::Boosting { positive, negative, factors: (_, factor) } => {
                 write!(f, "boosting_{factor}({positive}, {negative})")
             }
             Self::Nested(query, inner) => write!(f, "nested({}: {inner})", query.path),

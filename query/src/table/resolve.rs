@@ -8,10 +8,13 @@ mod exists;
 mod full_text;
 mod function_score;
 mod geo;
+mod graph;
 mod nested;
-mod prefix;
+mod pattern;
+mod phrase;
 mod range;
 mod term;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -21,11 +24,11 @@ use serde_json::Value;
 
 use self::nested::Scope;
 use super::leaf::Leaf;
-use super::node::{Node, Resolved, StatisticsTerm, TermStatistics, Weight};
+use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
 use crate::dsl::json::{simple_match, text};
-use crate::dsl::query::Query;
+use crate::dsl::query::{MAX_CLAUSES, Query};
 use crate::error::{Error, Result};
 
 /// Metadata fields that every document has.
@@ -44,9 +47,24 @@ pub(crate) struct IndexContext<'a> {
 
 /// Resolves a predicate for an index.
 pub(crate) fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
-    let mut resolver = Resolver { index, statistics: Vec::new(), scope: None };
-    let node = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
-    Ok(Resolved { node, statistics: resolver.statistics })
+    let everything = Resolved { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
+    resolve_and(everything, predicate, index)
+}
+
+/// Resolves a predicate for an index and joins it with what was resolved for it before.
+pub(crate) fn resolve_and(
+    before: Resolved,
+    predicate: &Predicate,
+    index: IndexContext<'_>,
+) -> Result<Resolved> {
+    let Resolved { node, statistics, expansions } = before;
+    let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None };
+    let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
+    let node = match node {
+        Node::And(parts) if parts.is_empty() => own,
+        other => other.and(own),
+    };
+    Ok(Resolved { node, statistics: resolver.statistics, expansions: resolver.expansions })
 }
 
 /// A bound of a range of strings, and whether it is included.
@@ -82,6 +100,9 @@ impl Target<'_> {
 struct Resolver<'a> {
     index: IndexContext<'a>,
     statistics: Vec<TermStatistics>,
+    expansions: Vec<Expansion>,
+    /// Leaves met, as Lucene counts them.
+    leaves: usize,
     /// The nested path whose elements are searched; documents where absent.
     scope: Option<Scope>,
 }
@@ -95,10 +116,10 @@ impl<'a> Resolver<'a> {
             Predicate::AtLeast(required, parts) => Node::AtLeast(*required, self.nodes(parts)?),
             Predicate::Not(part) => Node::Not(Box::new(self.node(part)?)),
             Predicate::Constant(score, part) => Node::Constant(*score, Box::new(self.node(part)?)),
-            Predicate::Boosting(factor, positive, negative) => Node::Boosting {
+            Predicate::Boosting { positive, negative, factors } => Node::Boosting {
                 positive: Box::new(self.node(positive)?),
                 negative: Box::new(self.node(negative)?),
-                factor: *factor,
+                factors: *factors,
             },
             Predicate::DisMax(tie_breaker, _) if !(0.0..=1.0).contains(tie_breaker) => {
                 return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));
@@ -110,24 +131,52 @@ impl<'a> Resolver<'a> {
     }
 
     fn nodes(&mut self, parts: &[Predicate]) -> Result<Vec<Node>> {
+        if parts.len() > MAX_CLAUSES {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
         parts.iter().map(|part| self.node(part)).collect()
+    }
+
+    /// Counts a leaf. Lucene looks before it counts: there may be one more than the limit says.
+    fn count_leaf(&mut self) -> Result<()> {
+        if self.leaves > MAX_CLAUSES {
+            return Err(Error::TooManyNestedClauses(MAX_CLAUSES));
+        }
+        self.leaves += 1;
+        Ok(())
     }
 
     fn leaf(&mut self, leaf: &Leaf) -> Result<Node> {
         let weight = if leaf.scored { Weight::Constant(leaf.boost) } else { Weight::None };
+        if matches!(
+            leaf.query,
+            Query::MatchAll(_)
+                | Query::Term(_)
+                | Query::Terms(_)
+                | Query::Range(_)
+                | Query::Exists(_)
+                | Query::Ids(_)
+        ) {
+            self.count_leaf()?;
+        }
         match &leaf.query {
             Query::MatchAll(_) => Ok(Node::All(weight)),
             Query::MatchNone(_) => Ok(Node::None),
-            Query::Match(query) => match self.match_(query, weight) {
-                Err(_) if query.lenient => Ok(Node::None),
-                other => other,
-            },
+            Query::Match(query) => self.match_(query, weight),
+            Query::MatchPhrase(query) => self.match_phrase(query, None, weight),
+            Query::MatchPhrasePrefix(query) => {
+                self.match_phrase(&query.phrase, Some(query.max_expansions), weight)
+            }
+            Query::MatchBoolPrefix(query) => self.match_bool_prefix(query, weight),
             Query::Term(query) => self.term(query, weight),
             Query::Terms(query) => self.terms(query, weight),
             Query::Range(query) => self.range(query, weight),
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
             Query::Prefix(query) => self.prefix(query, weight),
+            Query::Wildcard(query) => self.wildcard(query, weight),
+            Query::Regexp(query) => self.regexp(query, weight),
+            Query::Fuzzy(query) => self.fuzzy(query, weight),
             Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
             Query::GeoDistance(query) => self.geo_distance(query, weight),
             Query::GeoPolygon(query) => self.geo_polygon(query, weight),
@@ -153,12 +202,18 @@ impl<'a> Resolver<'a> {
 
     /// Replaces the weight of a clause that scores by BM25.
     fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
+        self.joined(weight, field, vec![term], Join::Synonyms)
+    }
+
+    /// Replaces the weight of a clause whose terms are scored together.
+    fn joined(&mut self, weight: Weight, field: &Field, terms: Vec<StatisticsTerm>, join: Join) -> Weight {
         let Weight::Constant(boost) = weight else { return weight };
         self.statistics.push(TermStatistics {
             path: field.id,
-            nested: self.scope.as_ref().map(|scope| scope.id),
+            nested: self.nested_id(),
             field: Arc::clone(&field.path),
-            term,
+            terms,
+            join,
             boost,
         });
         Weight::Bm25(self.statistics.len() - 1)

@@ -3,11 +3,14 @@
 
 mod answers;
 mod collapse;
+mod compound;
 mod delete_by_query;
 mod fields;
 mod fixture;
 mod highlight;
+mod nested;
 mod property;
 mod robustness;
 mod scroll;
 mod search;
+mod terms_and_phrases;

@@ -69,6 +69,23 @@ impl Analyzer {
         self.run(text, sink).cut
     }
 
+    /// Prepares a term that is not to be cut (a prefix, a pattern, a bound of a range): only the
+    /// filters that map characters apply.
+    pub fn normalize(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut sink = |token: &Token| out.push_str(&token.text);
+        let mut last = Last { sink: &mut sink, cut: false };
+        {
+            let mut stage: Box<dyn Stage + '_> = Box::new(&mut last);
+            for filter in self.filters.iter().rev().filter(|filter| filter.is_normalizing()) {
+                stage = filter.stage(stage);
+            }
+            stage.token(&mut Token { text: text.to_owned(), ..Token::default() });
+            stage.end(1);
+        }
+        out
+    }
+
     /// As [`Analyzer::analyze`], saying how many positions the text took.
     pub(crate) fn run(&self, text: &str, sink: &mut dyn FnMut(&Token)) -> Outcome {
         let mut last = Last { sink, cut: false };

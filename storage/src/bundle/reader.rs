@@ -4,10 +4,13 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
 use tantivy::postings::{SegmentPostings, TermInfo};
+use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::norms::Norms;
@@ -15,6 +18,9 @@ use super::postings::Record;
 use super::{NestedBundle, TextIndex, directory, file, nested, rows, term};
 use crate::mapping::{PathId, Scalar};
 use crate::{Error, Result};
+
+/// Most terms of a path whose row counts are summed up.
+const MAX_SUMMED_TERMS: usize = 100_000;
 
 /// An open bundle. Opening reads the table of contents, not the postings; everything else is read
 /// where a lookup asks for it.
@@ -24,6 +30,8 @@ pub struct Bundle {
     contents: Contents,
     readers: [Arc<InvertedIndexReader>; 3],
     texts: Vec<TextIndex>,
+    /// Values counted by [`Bundle::exact_total`]; at most one entry a path.
+    totals: Mutex<HashMap<PathId, u64>>,
     nested: Vec<NestedBundle>,
     /// Bytes of the file, those of nested paths included.
     size: usize,
@@ -84,7 +92,7 @@ impl Bundle {
             texts.push(TextIndex { name: name.clone(), reader, rows: contents.rows, field: *text, norms });
         }
         let size = bytes.len();
-        Ok(Self { name, bytes, contents, readers, texts, nested: Vec::new(), size })
+        Ok(Self { name, bytes, contents, readers, texts, totals: Mutex::default(), nested: Vec::new(), size })
     }
 
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {
@@ -209,6 +217,50 @@ impl Bundle {
         .map_err(|error| unreadable(&self.name, &error))
     }
 
+    /// Calls `each` with the exact values of a path that begin with `start` and go on as `automaton`
+    /// says, ascending, and their row counts (deleted included), until it breaks.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn for_each_match<A: Automaton<State: Clone>>(
+        &self,
+        path: PathId,
+        start: &[u8],
+        automaton: A,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !self.has_exact(path) {
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        term::write(path, start, &mut key);
+        rows::visit_matching(self.reader(), &key, automaton, |key, info| {
+            Ok(each(&key[4..], info.doc_freq).is_continue())
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Finds the rows with an exact value as [`Bundle::for_each_match`] finds them.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn matching_rows<A: Automaton<State: Clone>>(
+        &self,
+        path: PathId,
+        start: &[u8],
+        automaton: A,
+    ) -> Result<RoaringBitmap> {
+        if !self.has_exact(path) {
+            return Ok(RoaringBitmap::new());
+        }
+        let mut key = Vec::new();
+        term::write(path, start, &mut key);
+        let mut joined = rows::Joined::new(self.reader(), self.contents.rows);
+        rows::visit_matching(self.reader(), &key, automaton, |_, info| joined.add(info))
+            .map_err(|error| unreadable(&self.name, &error))?;
+        Ok(joined.finish())
+    }
+
     /// Finds the rows that have any indexed value of the path.
     ///
     /// # Errors
@@ -223,6 +275,28 @@ impl Bundle {
     /// As [`Bundle::postings`].
     pub fn exists_count(&self, path: PathId) -> Result<u32> {
         Ok(self.term_info(&term::presence(path))?.map_or(0, |info| info.doc_freq))
+    }
+
+    /// Counts the exact values of a path over all rows, each once a row, as the sum of the row counts
+    /// of its terms. A path with more than [`MAX_SUMMED_TERMS`] terms is taken to have one value a row.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn exact_total(&self, path: PathId) -> Result<u64> {
+        if let Some(total) = self.totals.lock().get(&path) {
+            return Ok(*total);
+        }
+        let (mut terms, mut total) = (0, 0);
+        self.for_each_value(path, &mut |_, rows| {
+            terms += 1;
+            total += u64::from(rows);
+            if terms > MAX_SUMMED_TERMS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if terms > MAX_SUMMED_TERMS {
+            total = u64::from(self.exists_count(path)?);
+        }
+        self.totals.lock().insert(path, total);
+        Ok(total)
     }
 
     /// Returns the full-text index of a text field, where the segment has it.

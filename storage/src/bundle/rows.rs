@@ -7,6 +7,7 @@ use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
+use tantivy_fst::Automaton;
 
 /// Collects rows: a list while they are few, a bit a row beyond.
 struct Union {
@@ -75,6 +76,114 @@ pub(super) fn visit(
     Ok(())
 }
 
+/// Visits the terms that begin with `start` and go on as `automaton` says; `each` returns whether
+/// to go on. What the automaton cannot match any more is skipped, branch by branch.
+pub(super) fn visit_matching<A: Automaton<State: Clone>>(
+    reader: &InvertedIndexReader,
+    start: &[u8],
+    automaton: A,
+    mut each: impl FnMut(&[u8], &TermInfo) -> io::Result<bool>,
+) -> io::Result<()> {
+    let mut range = reader.terms().search(Behind { start, automaton }).ge(start);
+    if let Some(after) = after_prefix(start) {
+        range = range.lt(after);
+    }
+    let mut terms = range.into_stream()?;
+    while terms.advance() {
+        if !each(terms.key(), terms.value())? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// An automaton behind a fixed start.
+struct Behind<'a, A> {
+    start: &'a [u8],
+    automaton: A,
+}
+
+/// Where a [`Behind`] is.
+#[derive(Clone)]
+enum Place<S> {
+    /// So far into the start.
+    Start(usize),
+    /// Behind it.
+    Inner(S),
+    /// Where nothing matches.
+    Nowhere,
+}
+
+impl<A: Automaton<State: Clone>> Automaton for Behind<'_, A> {
+    type State = Place<A::State>;
+
+    fn start(&self) -> Self::State {
+        match self.start {
+            [] => Place::Inner(self.automaton.start()),
+            _ => Place::Start(0),
+        }
+    }
+
+    fn is_match(&self, place: &Self::State) -> bool {
+        matches!(place, Place::Inner(state) if self.automaton.is_match(state))
+    }
+
+    fn can_match(&self, place: &Self::State) -> bool {
+        match place {
+            Place::Start(_) => true,
+            Place::Inner(state) => self.automaton.can_match(state),
+            Place::Nowhere => false,
+        }
+    }
+
+    fn accept(&self, place: &Self::State, byte: u8) -> Self::State {
+        match place {
+            Place::Start(at) if self.start[*at] != byte => Place::Nowhere,
+            Place::Start(at) if at + 1 == self.start.len() => Place::Inner(self.automaton.start()),
+            Place::Start(at) => Place::Start(at + 1),
+            Place::Inner(state) => Place::Inner(self.automaton.accept(state, byte)),
+            Place::Nowhere => Place::Nowhere,
+        }
+    }
+}
+
+/// The rows of terms, joined one term after another.
+pub(super) struct Joined<'a> {
+    reader: &'a InvertedIndexReader,
+    union: Union,
+    cursor: Option<BlockSegmentPostings>,
+}
+
+impl<'a> Joined<'a> {
+    /// Starts with no row, of `rows` in all.
+    pub(super) fn new(reader: &'a InvertedIndexReader, rows: u32) -> Self {
+        Self { reader, union: Union { rows, list: Vec::new(), bits: Vec::new() }, cursor: None }
+    }
+
+    /// Adds the rows of a term.
+    pub(super) fn add(&mut self, info: &TermInfo) -> io::Result<bool> {
+        let blocks = match &mut self.cursor {
+            Some(blocks) => {
+                self.reader.reset_block_postings_from_terminfo(info, blocks)?;
+                blocks
+            }
+            None => self
+                .cursor
+                .insert(self.reader.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?),
+        };
+        while !blocks.docs().is_empty() {
+            self.union.extend(blocks.docs());
+            blocks.advance();
+        }
+        Ok(true)
+    }
+
+    /// Returns the rows.
+    pub(super) fn finish(self) -> RoaringBitmap {
+        self.union.finish()
+    }
+}
+
 /// Returns the rows of all terms within bounds, of `rows` rows in all.
 pub(super) fn union(
     reader: &InvertedIndexReader,
@@ -82,23 +191,9 @@ pub(super) fn union(
     to: Bound<&[u8]>,
     rows: u32,
 ) -> io::Result<RoaringBitmap> {
-    let mut union = Union { rows, list: Vec::new(), bits: Vec::new() };
-    let mut cursor: Option<BlockSegmentPostings> = None;
-    visit(reader, from, to, |_, info| {
-        let blocks = match &mut cursor {
-            Some(blocks) => {
-                reader.reset_block_postings_from_terminfo(info, blocks)?;
-                blocks
-            }
-            None => cursor.insert(reader.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?),
-        };
-        while !blocks.docs().is_empty() {
-            union.extend(blocks.docs());
-            blocks.advance();
-        }
-        Ok(true)
-    })?;
-    Ok(union.finish())
+    let mut joined = Joined::new(reader, rows);
+    visit(reader, from, to, |_, info| joined.add(info))?;
+    Ok(joined.finish())
 }
 
 /// Returns the least byte string above all that start with `prefix`.

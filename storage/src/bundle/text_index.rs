@@ -8,6 +8,7 @@ use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::{SegmentPostings, TermInfo};
+use tantivy_fst::Automaton;
 
 use super::contents::Text;
 use super::norms::Norms;
@@ -106,6 +107,59 @@ impl TextIndex {
             Ok(each(&key[4..], info.doc_freq).is_continue())
         })
         .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Finds the rows with a term within bounds (bound, included); `None` is open.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn range_rows(&self, from: Option<(&str, bool)>, to: Option<(&str, bool)>) -> Result<RoaringBitmap> {
+        let low = self.key(from.map_or("", |(bound, _)| bound));
+        let from = match from {
+            Some((_, false)) => Bound::Excluded(low.as_slice()),
+            _ => Bound::Included(low.as_slice()),
+        };
+        let high = match to {
+            Some((bound, _)) => self.key(bound),
+            None => rows::after_prefix(&self.field.path.0.to_be_bytes()).unwrap_or_default(),
+        };
+        let to = match to {
+            Some((_, true)) => Bound::Included(high.as_slice()),
+            _ => Bound::Excluded(high.as_slice()),
+        };
+        rows::union(&self.reader, from, to, self.rows).map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Calls `each` with the terms that begin with `start` and go on as `automaton` says, ascending,
+    /// and their row counts (deleted included), until it breaks.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn for_each_match<A: Automaton<State: Clone>>(
+        &self,
+        start: &str,
+        automaton: A,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        rows::visit_matching(&self.reader, &self.key(start), automaton, |key, info| {
+            Ok(each(&key[4..], info.doc_freq).is_continue())
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
+    /// Finds the rows with a term as [`TextIndex::for_each_match`] finds them.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn matching_rows<A: Automaton<State: Clone>>(
+        &self,
+        start: &str,
+        automaton: A,
+    ) -> Result<RoaringBitmap> {
+        let mut joined = rows::Joined::new(&self.reader, self.rows);
+        rows::visit_matching(&self.reader, &self.key(start), automaton, |_, info| joined.add(info))
+            .map_err(|error| unreadable(&self.name, &error))?;
+        Ok(joined.finish())
     }
 
     /// Whether norms are kept.

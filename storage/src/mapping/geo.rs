@@ -26,10 +26,11 @@ pub(crate) fn parse(text: &str) -> Result<[f64; 2], Cause> {
         if let Some(z) = numbers.next() {
             coordinate("[z]", z)?;
         }
-        if numbers.next().is_some() {
+        let beyond = numbers.count();
+        if beyond > 0 {
             return Err(Cause::new(
                 "parse_exception",
-                format!("failed to parse [{text}], expected 2 or 3 coordinates"),
+                format!("failed to parse [{text}], expected 2 or 3 coordinates but found: [{}]", beyond + 3),
             ));
         }
         return Ok(point);

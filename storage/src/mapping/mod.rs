@@ -227,6 +227,16 @@ impl Mapping {
         self.root.source.get("enabled").and_then(Value::as_bool).unwrap_or(true)
     }
 
+    /// Returns the patterns of the parts of sources that are shown, and of those that are not. Sources
+    /// are kept as sent; who shows one leaves out what these say.
+    pub fn source_patterns(&self) -> (Vec<String>, Vec<String>) {
+        let patterns = |name: &str| {
+            let listed = self.root.source.get(name).and_then(Value::as_array);
+            listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        (patterns("includes"), patterns("excludes"))
+    }
+
     /// Whether documents need a routing value (`_routing: {required: true}`).
     pub fn routing_required(&self) -> bool {
         self.root.routing_required

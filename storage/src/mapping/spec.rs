@@ -224,9 +224,13 @@ fn source_options(value: &Value) -> Result<Map<String, Value>> {
                 }
             }
             "includes" | "excludes" => {
-                return Err(Error::IllegalArgument(format!(
-                    "[{name}] of [_source] is not supported: the source is kept exactly as sent, filter it when reading"
-                )));
+                let patterns: Vec<Value> = match value {
+                    Value::Array(items) => items.iter().map(|item| java::to_string(item).into()).collect(),
+                    other => vec![java::to_string(other).into()],
+                };
+                if !patterns.is_empty() {
+                    options.insert(name.clone(), Value::Array(patterns));
+                }
             }
             _ => {
                 return Err(parsing(format!(

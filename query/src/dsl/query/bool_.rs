@@ -63,6 +63,9 @@ impl BoolQuery {
 
     /// Computes how many of `should` must match.
     pub(crate) fn required_should(&self) -> usize {
+        if self.is_negative() {
+            return 0;
+        }
         let alone = !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty();
         let asked = self.minimum_should_match.as_ref().map_or(0, |spec| spec.required(self.should.len()));
         asked.max(usize::from(alone))

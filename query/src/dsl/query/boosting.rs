@@ -25,8 +25,8 @@ impl BoostingQuery {
         let (mut positive, mut negative, mut negative_boost) = (None, None, None);
         for (key, value) in fields {
             match (key.as_str(), value) {
-                ("positive", Value::Object(_)) => positive = Some(parser.query(value)?),
-                ("negative", Value::Object(_)) => negative = Some(parser.query(value)?),
+                ("positive", Value::Object(_) | Value::Array(_)) => positive = parser.last_query(value)?,
+                ("negative", Value::Object(_) | Value::Array(_)) => negative = parser.last_query(value)?,
                 (_, Value::Object(_) | Value::Array(_)) => return Err(unsupported("boosting", key)),
                 ("negative_boost", value) => negative_boost = Some(json::float(value)?),
                 _ if common.take("boosting", key, value)? => {}

@@ -235,6 +235,7 @@ fn filtered(parser: &mut Parser, entry: &Value) -> Result<FilteredFunction> {
             token(entry)
         )));
     };
+    parser.count()?;
     let (mut filter, mut found, mut factor): (_, Option<(&str, Function)>, _) = (None, None, None);
     for (key, value) in members {
         match (key.as_str(), value) {

@@ -93,7 +93,11 @@ impl GeoPoint {
                 return Err(third_coordinate(z));
             }
         }
-        let [lat, lon] = mapping::parse_point(text).map_err(unreadable)?;
+        let is_wkt = text.trim().get(..5).is_some_and(|head| head.eq_ignore_ascii_case("POINT"));
+        let [lat, lon] = mapping::parse_point(text).map_err(|reason| match is_wkt {
+            true => unreadable("Invalid WKT format".to_owned()),
+            false => unreadable(reason),
+        })?;
         Ok(Self { lat: lat[usize::from(corner.top)], lon: lon[usize::from(corner.right)] })
     }
 

@@ -10,6 +10,8 @@ mod constant_score;
 mod dis_max;
 mod exists;
 mod function_score;
+mod fuzziness;
+mod fuzzy;
 pub(crate) mod geo;
 mod geo_bounding_box;
 mod geo_distance;
@@ -17,11 +19,17 @@ mod geo_polygon;
 mod ids;
 mod match_;
 mod match_all;
+mod match_bool_prefix;
+mod match_phrase;
 mod nested;
 mod prefix;
 mod range;
+mod regexp;
+mod rewrite;
+mod single;
 mod term;
 mod terms;
+mod wildcard;
 mod wrapper;
 
 use std::sync::Arc;
@@ -40,20 +48,31 @@ pub(crate) use function_score::{
     BoostMode, Combination, Decay, DecayShape, FieldValueFactor, Function, FunctionScoreQuery, Modifier,
     MultiValueMode, RandomScore, ScoreMode, double, java_hash,
 };
+pub(crate) use fuzziness::{Fuzziness, FuzzyOptions};
+pub(crate) use fuzzy::FuzzyQuery;
 pub(crate) use geo_bounding_box::GeoBoundingBoxQuery;
 pub(crate) use geo_distance::GeoDistanceQuery;
 pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
+pub(crate) use match_bool_prefix::MatchBoolPrefixQuery;
+pub(crate) use match_phrase::{MatchPhrasePrefixQuery, MatchPhraseQuery};
 pub(crate) use nested::{NestedQuery, NestedScore};
 pub(crate) use prefix::PrefixQuery;
 pub(crate) use range::{Bound, RangeQuery};
+pub(crate) use regexp::{RegexpFlags, RegexpQuery};
+pub(crate) use rewrite::Rewrite;
+pub(crate) use single::Normalize;
 pub(crate) use term::TermQuery;
 pub(crate) use terms::{TermsLookup, TermsQuery};
+pub(crate) use wildcard::WildcardQuery;
 
-/// Most clauses of one query tree, as `indices.query.bool.max_clause_count` has it by default.
+/// Most clauses of one `bool`, and about as many leaves of one query, as `indices.query.bool.max_clause_count` has it by default.
 pub(crate) const MAX_CLAUSES: usize = 1_024;
+/// Most clauses that are parsed at all. What they may be in one `bool`, and how many leaves there may
+/// be in all, is decided where they meet a mapping, as in OpenSearch.
+const MAX_PARSED: usize = 4 * MAX_CLAUSES;
 /// Deepest nesting of clauses, as `indices.query.max_nested_depth` has it by default.
 pub(crate) const MAX_DEPTH: usize = 20;
 
@@ -65,18 +84,24 @@ const KNOWN: &[&str] = &[
     "dis_max",
     "exists",
     "function_score",
+    "fuzzy",
     "geo_bounding_box",
     "geo_distance",
     "geo_polygon",
     "ids",
     "match",
     "match_all",
+    "match_bool_prefix",
     "match_none",
+    "match_phrase",
+    "match_phrase_prefix",
     "nested",
     "prefix",
     "range",
+    "regexp",
     "term",
     "terms",
+    "wildcard",
     "wrapper",
 ];
 
@@ -146,12 +171,18 @@ pub(crate) enum Query {
     MatchAll(MatchAllQuery),
     MatchNone(Common),
     Match(MatchQuery),
+    MatchPhrase(MatchPhraseQuery),
+    MatchPhrasePrefix(MatchPhrasePrefixQuery),
+    MatchBoolPrefix(MatchBoolPrefixQuery),
     Term(TermQuery),
     Terms(TermsQuery),
     Range(RangeQuery),
     Exists(ExistsQuery),
     Ids(IdsQuery),
     Prefix(PrefixQuery),
+    Wildcard(WildcardQuery),
+    Regexp(RegexpQuery),
+    Fuzzy(FuzzyQuery),
     Bool(BoolQuery),
     Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
@@ -175,12 +206,18 @@ impl Query {
             Self::MatchAll(query) => &query.common,
             Self::MatchNone(common) => common,
             Self::Match(query) => &query.common,
+            Self::MatchPhrase(query) => &query.common,
+            Self::MatchPhrasePrefix(query) => &query.phrase.common,
+            Self::MatchBoolPrefix(query) => &query.common,
             Self::Term(query) => &query.common,
             Self::Terms(query) => &query.common,
             Self::Range(query) => &query.common,
             Self::Exists(query) => &query.common,
             Self::Ids(query) => &query.common,
             Self::Prefix(query) => &query.common,
+            Self::Wildcard(query) => &query.common,
+            Self::Regexp(query) => &query.common,
+            Self::Fuzzy(query) => &query.common,
             Self::Bool(query) => &query.common,
             Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
@@ -255,6 +292,15 @@ pub(crate) fn parse(value: &Value) -> Result<Query> {
 }
 
 impl Parser {
+    /// Counts a clause, or what costs as much as one.
+    fn count(&mut self) -> Result<()> {
+        self.clauses += 1;
+        if self.clauses > MAX_PARSED {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
+        Ok(())
+    }
+
     /// Parses one clause: an object with one key, the query's name.
     pub(crate) fn query(&mut self, value: &Value) -> Result<Query> {
         let Value::Object(object) = value else {
@@ -264,10 +310,7 @@ impl Parser {
         let Some((name, body)) = entries.next() else {
             return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
         };
-        self.clauses += 1;
-        if self.clauses > MAX_CLAUSES {
-            return Err(Error::TooManyClauses(MAX_CLAUSES));
-        }
+        self.count()?;
         if self.depth >= MAX_DEPTH {
             return Err(Error::IllegalArgument(format!(
                 "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
@@ -282,6 +325,20 @@ impl Parser {
             )));
         }
         Ok(query)
+    }
+
+    /// Parses a clause that may be in an array; of several the last counts, as in OpenSearch.
+    fn last_query(&mut self, value: &Value) -> Result<Option<Query>> {
+        match value {
+            Value::Array(items) => {
+                let mut last = None;
+                for item in items {
+                    last = Some(self.query(item)?);
+                }
+                Ok(last)
+            }
+            other => self.query(other).map(Some),
+        }
     }
 
     fn named(&mut self, name: &str, body: &Value) -> Result<Query> {
@@ -299,12 +356,18 @@ impl Parser {
             "match_all" => Query::MatchAll(MatchAllQuery::parse(fields)?),
             "match_none" => Query::MatchNone(only_common(name, fields)?),
             "match" => Query::Match(MatchQuery::parse(fields)?),
+            "match_phrase" => Query::MatchPhrase(MatchPhraseQuery::parse(fields)?),
+            "match_phrase_prefix" => Query::MatchPhrasePrefix(MatchPhrasePrefixQuery::parse(fields)?),
+            "match_bool_prefix" => Query::MatchBoolPrefix(MatchBoolPrefixQuery::parse(fields)?),
             "term" => Query::Term(TermQuery::parse(fields)?),
             "terms" => Query::Terms(TermsQuery::parse(fields)?),
             "range" => Query::Range(RangeQuery::parse(fields)?),
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
+            "wildcard" => Query::Wildcard(WildcardQuery::parse(fields)?),
+            "regexp" => Query::Regexp(RegexpQuery::parse(fields)?),
+            "fuzzy" => Query::Fuzzy(FuzzyQuery::parse(fields)?),
             "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
             "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
             "function_score" => Query::FunctionScore(Arc::new(FunctionScoreQuery::parse(self, fields)?)),

@@ -43,7 +43,7 @@ impl NestedQuery {
         let (mut score_mode, mut ignore_unmapped) = (NestedScore::default(), false);
         for (key, value) in fields {
             match (key.as_str(), value) {
-                ("query", Value::Object(_)) => query = Some(parser.query(value)?),
+                ("query", Value::Object(_) | Value::Array(_)) => query = parser.last_query(value)?,
                 ("inner_hits", Value::Object(_)) => inner_hits = Some(value.clone()),
                 (_, Value::Object(_) | Value::Array(_)) => return Err(unsupported("nested", key)),
                 ("path", value) => path = json::text(value),

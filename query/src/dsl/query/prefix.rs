@@ -1,10 +1,10 @@
-//! `prefix`: values (on text fields: terms) that start with a string, with one score.
+//! `prefix`: values (on text fields: terms) that start with a string.
 
 use serde_json::{Map, Value};
 
-use super::{Common, single_field, unsupported};
+use super::{Common, Normalize, Rewrite, single};
 use crate::dsl::json;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A `prefix` clause.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,49 +13,28 @@ pub(crate) struct PrefixQuery {
     pub field: String,
     /// What values start with.
     pub value: String,
-    /// Whether letters match in either case.
+    /// How the value is made fit for the field's terms.
+    pub normalize: Normalize,
+    /// Whether ASCII letters match in either case.
     pub case_insensitive: bool,
+    /// What the terms become; one score for all where absent.
+    pub rewrite: Option<Rewrite>,
     /// Boost and name.
     pub common: Common,
 }
 
 impl PrefixQuery {
     pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
-        let mut common = Common::default();
-        let mut rest = Map::new();
-        for (key, value) in fields {
-            if !(key == "_name" && !value.is_object() && common.take("prefix", key, value)?) {
-                rest.insert(key.clone(), value.clone());
+        let (mut case_insensitive, mut rewrite) = (false, None);
+        let clause = single::parse("prefix", &["value", "prefix"], fields, &mut |key, option| {
+            match key {
+                "case_insensitive" => case_insensitive = json::boolean(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
+                _ => return Ok(false),
             }
-        }
-        let (field, body) = single_field("prefix", &rest)?;
-        let (mut value, mut case_insensitive) = (None, false);
-        match body {
-            Value::Object(options) => {
-                for (key, option) in options {
-                    match key.as_str() {
-                        "value" | "prefix" => value = json::text(option),
-                        "case_insensitive" => case_insensitive = json::boolean(option)?,
-                        "rewrite" => rewrite(option)?,
-                        _ if common.take("prefix", key, option)? => {}
-                        _ => return Err(unsupported("prefix", key)),
-                    }
-                }
-            }
-            scalar => value = json::text(scalar),
-        }
-        let value = value.ok_or_else(|| Error::IllegalArgument("value cannot be null".to_owned()))?;
-        Ok(Self { field: field.to_owned(), value, case_insensitive, common })
-    }
-}
-
-/// Accepts the ways of rewriting that give every match one score; the others would change scores.
-fn rewrite(value: &Value) -> Result<()> {
-    match value.as_str() {
-        Some("constant_score" | "constant_score_boolean" | "constant_score_blended") => Ok(()),
-        _ => Err(Error::IllegalArgument(format!(
-            "Failed to parse rewrite_method [{}]",
-            json::text(value).unwrap_or_default()
-        ))),
+            Ok(true)
+        })?;
+        let single::Single { field, value, common } = clause;
+        Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
     }
 }

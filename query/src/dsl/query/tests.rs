@@ -14,8 +14,8 @@ fn unknown_queries_are_refused_with_a_suggestion() {
         @"parsing_exception: unknown query [matcc] did you mean [match]?"
     );
     insta::assert_snapshot!(
-        refused(json!({"geo_distance": {}})),
-        @"parsing_exception: unknown query [geo_distance]"
+        refused(json!({"more_like_this": {}})),
+        @"parsing_exception: [more_like_this] query is not supported by this server"
     );
 }
 
@@ -23,14 +23,15 @@ fn unknown_queries_are_refused_with_a_suggestion() {
 fn unknown_options_are_refused_by_each_clause() {
     let cases = [
         json!({"match_all": {"x": 1}}),
-        json!({"match": {"f": {"query": "a", "fuzziness": 1}}}),
+        json!({"match": {"f": {"query": "a", "slop": 1}}}),
         json!({"match": {"f": ["a"]}}),
         json!({"match": {"f": {"query": ["a"]}}}),
         json!({"term": {"f": {"value": 1, "x": 2}}}),
         json!({"term": {"f": 1, "g": 2}}),
         json!({"term": {"f": [1]}}),
         json!({"terms": {"f": [1], "g": [2]}}),
-        json!({"terms": {"f": {"index": "i", "id": "1", "path": "p"}}}),
+        json!({"terms": {"f": {"index": "i", "path": "p"}}}),
+        json!({"terms": {"f": {"index": "i", "id": "1", "path": "p", "x": "y"}}}),
         json!({"range": {"f": {"gte": 1, "x": 2}}}),
         json!({"exists": {"field": "f", "x": 1}}),
         json!({"ids": {"values": [1], "x": 1}}),
@@ -47,20 +48,21 @@ fn unknown_options_are_refused_by_each_clause() {
     let texts: Vec<String> = cases.into_iter().map(refused).collect();
     insta::assert_snapshot!(texts.join("\n"), @r#"
     parsing_exception: [match_all] unknown field [x]
-    parsing_exception: [match] query does not support [fuzziness]
+    parsing_exception: [match] query does not support [slop]
     parsing_exception: [match] unknown token [START_ARRAY] after [f]
     parsing_exception: [match] unknown token [START_ARRAY] after [query]
     parsing_exception: [term] query does not support [x]
     parsing_exception: [term] query doesn't support multiple fields, found [f] and [g]
     parsing_exception: [term] query does not support array of values
     parsing_exception: [terms] query does not support multiple fields
-    parsing_exception: [terms] unknown token [START_OBJECT] after [f]
+    illegal_argument_exception: Required [id]
+    x_content_parse_exception: [terms_lookup] unknown field [x]
     parsing_exception: [range] query does not support [x]
     parsing_exception: [exists] query does not support [x]
     parsing_exception: [ids] unknown field [x]
     parsing_exception: [prefix] query does not support [x]
-    parsing_exception: [bool] query does not support [x]
-    parsing_exception: [bool] unknown token [VALUE_STRING] after [must]
+    x_content_parse_exception: [bool] unknown field [x]
+    x_content_parse_exception: [bool] must doesn't support values of type: VALUE_STRING
     parsing_exception: [constant_score] requires a 'filter' element
     parsing_exception: [term] malformed query, expected [END_OBJECT] but found [FIELD_NAME] [match]
     illegal_argument_exception: negative [boost] are not allowed in [term], use a value between 0 and 1 to deboost
@@ -72,13 +74,15 @@ fn unknown_options_are_refused_by_each_clause() {
 
 #[test]
 fn clauses_and_depth_are_bounded() {
-    let many = vec![json!({"term": {"f": 1}}); 1_024];
+    let many = vec![json!({"term": {"f": 1}}); 4_096];
     assert!(refused(json!({"bool": {"should": many}})).starts_with("too_many_clauses: maxClauseCount"));
     let mut deep = json!({"match_all": {}});
     for _ in 0..30 {
         deep = json!({"bool": {"must": [deep]}});
     }
-    assert!(refused(deep).contains("nested depth"));
+    let body = parse(&deep).unwrap_err().to_body().unwrap();
+    assert_eq!(body["error"]["root_cause"][0]["reason"], "[bool] failed to parse field [must]");
+    assert!(body["error"].to_string().contains("nested depth"));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! `exists` on fields, objects, patterns and paths inside of a flat_object.
 
+use std::sync::Arc;
+
 use millrace_storage::mapping::PathId;
 
 use super::{PRESENT, Resolver, searchable};
+use crate::automaton::Pattern;
 use crate::dsl::json::simple_match;
 use crate::dsl::query::ExistsQuery;
 use crate::error::Result;
@@ -20,8 +23,8 @@ impl Resolver<'_> {
         }
         if let Some((field, below)) = mapping.flat_object(name) {
             searchable(field)?;
-            let prefixes = vec![format!("{below}="), format!("{below}.")];
-            return Ok(Node::Prefix { path: field.id, prefixes, text: false, weight });
+            let pattern = Arc::new(Pattern::prefixes(&[format!("{below}="), format!("{below}.")])?);
+            return Ok(Node::Matching { path: field.id, text: false, pattern, weight });
         }
         let below = format!("{name}.");
         let pattern = name.contains('*');

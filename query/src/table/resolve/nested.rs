@@ -14,7 +14,7 @@ use crate::table::predicate::Predicate;
 /// The nested path that clauses are resolved for.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
-    pub(super) id: PathId,
+    id: PathId,
     path: Arc<str>,
 }
 
@@ -45,6 +45,11 @@ impl Resolver<'_> {
         self.scope = around;
         let node = NestedNode { chain, to_document, inner: inner?, mode: query.score_mode };
         Ok(Node::Nested(Box::new(node)))
+    }
+
+    /// Returns the nested path whose elements are searched; none for documents.
+    pub(super) fn nested_id(&self) -> Option<PathId> {
+        self.scope.as_ref().map(|scope| scope.id)
     }
 
     /// Lists a nested path and those around it as far as the enclosing clause's, and tells whether

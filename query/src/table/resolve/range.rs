@@ -3,7 +3,8 @@
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 
-use super::{Resolver, not_searchable};
+use super::{Resolver, not_searchable, searchable};
+use crate::dsl::json::text;
 use crate::dsl::query::RangeQuery;
 use crate::error::{Error, Result};
 use crate::table::node::{Node, Weight};
@@ -26,13 +27,18 @@ impl Resolver<'_> {
             });
         }
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::GeoPoint | FieldType::Binary => {
-                Err(Error::IllegalArgument(format!(
-                    "Field [{}] of type [{}] does not support range queries",
-                    field.path,
-                    field.type_name()
-                )))
+            FieldType::Text | FieldType::MatchOnlyText => {
+                searchable(field)?;
+                let edge = |bound: &Option<crate::dsl::query::Bound>| {
+                    bound.as_ref().map(|bound| (text(&bound.value).unwrap_or_default(), bound.included))
+                };
+                Ok(Node::TextRange { path: field.id, from: edge(&query.from), to: edge(&query.to), weight })
             }
+            FieldType::GeoPoint | FieldType::Binary => Err(Error::IllegalArgument(format!(
+                "Field [{}] of type [{}] does not support range queries",
+                field.path,
+                field.type_name()
+            ))),
             FieldType::Date | FieldType::DateNanos => {
                 match values::date_range(mapping, field, query, self.index.now_ms)? {
                     Some(range) => column_range(field, range, weight),

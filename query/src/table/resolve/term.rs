@@ -24,7 +24,7 @@ impl Resolver<'_> {
         }
         let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
         if query.case_insensitive {
-            return self.folded(&target, &query.value, true, weight);
+            return self.folded(&target, &query.value, weight);
         }
         self.exact(&target, &query.value, weight)
     }

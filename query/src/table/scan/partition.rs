@@ -50,10 +50,8 @@ impl Shared {
         }
         let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
         let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
-        let functions = match scores || resolved.node.scores_decide() {
-            true => self.functions.of(snapshot, &self.resolved, segment.index, segment.shard)?,
-            false => Arc::default(),
-        };
+        let scored = scores || resolved.node.scores_decide();
+        let functions = self.functions.of(snapshot, &self.resolved, segment.index, segment.shard, scored)?;
         let inverted = segment.reader.inverted()?;
         let shard = snapshot.shard_number(segment);
         let source = Source { number, shard, reader: Arc::clone(&segment.reader), inverted, functions };

@@ -18,7 +18,7 @@ use crate::score::collect::Totals;
 use crate::score::fixture::{Fixture, NUMBER, TEXT};
 use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
-use crate::table::node::{Node, StatisticsTerm, TermStatistics, Weight};
+use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
 use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
 
@@ -74,10 +74,11 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
         nested: None,
         path: TEXT,
         field: "message".into(),
-        term: StatisticsTerm::Text("disk".into()),
+        terms: vec![StatisticsTerm::Text("disk".into())],
+        join: Join::Synonyms,
         boost: 1.0,
     }];
-    let resolved = vec![Some(Resolved { node, statistics })];
+    let resolved = vec![Some(Resolved { node, statistics, expansions: Vec::new() })];
     let projection = columns.iter().map(|name| table.schema.index_of(name).unwrap()).collect();
     let scan =
         IndexScanExec::new(Arc::clone(&table.state), &table.schema, Predicate::All, resolved, projection, 2)

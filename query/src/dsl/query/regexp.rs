@@ -1,0 +1,110 @@
+//! `regexp`: values (on text fields: terms) that a regular expression describes, in Lucene's syntax.
+
+use serde_json::{Map, Value};
+
+use super::{Common, Normalize, Rewrite, single};
+use crate::dsl::json;
+use crate::error::{Error, Result};
+
+/// Optional operators of an expression, as Lucene numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegexpFlags(pub u32);
+
+impl RegexpFlags {
+    /// `&` between expressions: both.
+    pub(crate) const INTERSECTION: Self = Self(0x1);
+    /// `~` before an expression: all else.
+    pub(crate) const COMPLEMENT: Self = Self(0x2);
+    /// `#`: nothing at all.
+    pub(crate) const EMPTY: Self = Self(0x4);
+    /// `@`: any string.
+    pub(crate) const ANYSTRING: Self = Self(0x8);
+    /// `<n-m>`: numbers.
+    pub(crate) const INTERVAL: Self = Self(0x20);
+    /// All of them.
+    pub(crate) const ALL: Self = Self(0xff);
+    /// None of them.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Whether an operator is on.
+    pub(crate) fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    /// Parses names joined by `|`.
+    fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Ok(Self::ALL);
+        }
+        let mut flags = 0;
+        for name in text.split('|').filter(|name| !name.is_empty()) {
+            flags |= match name.to_uppercase().as_str() {
+                "INTERSECTION" => Self::INTERSECTION,
+                "COMPLEMENT" => Self::COMPLEMENT,
+                "EMPTY" => Self::EMPTY,
+                "ANYSTRING" => Self::ANYSTRING,
+                "INTERVAL" => Self::INTERVAL,
+                "NONE" => Self::NONE,
+                "ALL" => Self::ALL,
+                _ => return Err(Error::IllegalArgument(format!("Unknown regexp flag [{name}]"))),
+            }
+            .0;
+        }
+        Ok(Self(flags))
+    }
+}
+
+/// A `regexp` clause.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RegexpQuery {
+    /// Field path.
+    pub field: String,
+    /// The expression; it describes whole values.
+    pub value: String,
+    /// How the expression is made fit for the field's terms.
+    pub normalize: Normalize,
+    /// Optional operators.
+    pub flags: RegexpFlags,
+    /// Whether ASCII letters match in either case.
+    pub case_insensitive: bool,
+    /// Bound of the work of making the expression's automaton.
+    pub max_determinized_states: usize,
+    /// What the terms become; one score for all where absent.
+    pub rewrite: Option<Rewrite>,
+    /// Boost and name.
+    pub common: Common,
+}
+
+impl RegexpQuery {
+    /// What `max_determinized_states` is where nothing else is said.
+    pub(crate) const MAX_DETERMINIZED_STATES: usize = 10_000;
+
+    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+        let (mut case_insensitive, mut rewrite) = (false, None);
+        let (mut flags, mut states) = (RegexpFlags::ALL, Self::MAX_DETERMINIZED_STATES);
+        let clause = single::parse("regexp", &["value"], fields, &mut |key, option| {
+            match key {
+                "flags" => flags = RegexpFlags::parse(&json::text(option).unwrap_or_default())?,
+                "flags_value" => {
+                    flags = RegexpFlags(u32::try_from(json::integer(option)?).unwrap_or(RegexpFlags::ALL.0));
+                }
+                "max_determinized_states" => states = usize::try_from(json::integer(option)?).unwrap_or(0),
+                "case_insensitive" => case_insensitive = json::boolean(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let single::Single { field, value, common } = clause;
+        Ok(Self {
+            field,
+            value,
+            normalize: Normalize::Field,
+            flags,
+            case_insensitive,
+            max_determinized_states: states,
+            rewrite,
+            common,
+        })
+    }
+}

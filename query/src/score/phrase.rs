@@ -1,0 +1,391 @@
+//! Phrases: terms at certain places beside each other.
+//!
+//! A [`Phrase`] says what is looked for; a [`PhraseScorer`] finds the rows that have a term for each
+//! place and looks at the positions there. How often the phrase occurs, counted exactly or by
+//! nearness ([`super::sloppy`]), takes the part of a term's frequency.
+
+use super::bm25::Bm25;
+use super::reader::TextReader;
+use super::sloppy::Sloppy;
+use super::union::PostingsUnion;
+use super::{END, Scorer};
+use crate::error::Result;
+
+/// The terms of one place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PlaceTerms {
+    /// Any of these.
+    Fixed(Vec<String>),
+    /// Any of those that an expansion finds.
+    Expanded(usize),
+}
+
+/// A place in a phrase.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// Its position in the phrase.
+    pub offset: u32,
+    /// Its terms.
+    pub terms: PlaceTerms,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Phrase {
+    /// Terms at places, which may be moved by so many positions in all.
+    Places(Vec<Place>, u32),
+    /// Links one behind the other; each is one of several rows of places.
+    Chain(Vec<Vec<Vec<Place>>>),
+}
+
+impl Phrase {
+    /// Iterates over the places.
+    pub(crate) fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
+        match self {
+            Self::Places(places, _) => Box::new(places.iter()),
+            Self::Chain(links) => Box::new(links.iter().flatten().flatten()),
+        }
+    }
+
+    /// Puts the terms of expansions in their places; a place that has none is left empty.
+    pub(crate) fn expanded(&self, terms: &dyn Fn(usize) -> Vec<String>) -> Self {
+        let place = |place: &Place| match &place.terms {
+            PlaceTerms::Fixed(_) => place.clone(),
+            PlaceTerms::Expanded(slot) => {
+                Place { offset: place.offset, terms: PlaceTerms::Fixed(terms(*slot)) }
+            }
+        };
+        match self {
+            Self::Places(places, slop) => Self::Places(places.iter().map(place).collect(), *slop),
+            Self::Chain(links) => Self::Chain(
+                links
+                    .iter()
+                    .map(|link| link.iter().map(|way| way.iter().map(place).collect()).collect())
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl Place {
+    /// Returns the terms of a place that is not to be expanded any more.
+    pub(crate) fn fixed(&self) -> &[String] {
+        match &self.terms {
+            PlaceTerms::Fixed(terms) => terms,
+            PlaceTerms::Expanded(_) => &[],
+        }
+    }
+}
+
+/// How the rows of a phrase score.
+pub(crate) enum PhraseScore<'a> {
+    /// All alike.
+    Flat(f32),
+    /// By frequency and length.
+    Bm25(&'a Bm25),
+}
+
+/// The rows of a phrase.
+pub(crate) struct PhraseScorer<'a> {
+    matcher: Matcher,
+    text: &'a dyn TextReader,
+    score: PhraseScore<'a>,
+    doc: u32,
+    freq: f32,
+}
+
+impl<'a> PhraseScorer<'a> {
+    /// Opens the postings of a phrase and goes to its first row; `None` where a place has no term.
+    pub(crate) fn open(
+        phrase: &Phrase,
+        text: &'a dyn TextReader,
+        score: PhraseScore<'a>,
+    ) -> Result<Option<Self>> {
+        let Some(matcher) = Matcher::open(phrase, text)? else { return Ok(None) };
+        let mut scorer = Self { matcher, text, score, doc: END, freq: 0.0 };
+        let first = scorer.matcher.settle(0);
+        scorer.confirm(first);
+        Ok(Some(scorer))
+    }
+
+    /// Takes the first row at or behind one with all terms where these are in their places.
+    fn confirm(&mut self, mut doc: u32) -> u32 {
+        let first_only = matches!(self.score, PhraseScore::Flat(_));
+        while doc != END {
+            self.freq = self.matcher.frequency(first_only);
+            if self.freq > 0.0 {
+                break;
+            }
+            doc = self.matcher.settle(doc + 1);
+        }
+        self.doc = doc;
+        doc
+    }
+}
+
+impl Scorer for PhraseScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.doc
+    }
+    fn advance(&mut self) -> u32 {
+        if self.doc == END {
+            return END;
+        }
+        let next = self.matcher.settle(self.doc + 1);
+        self.confirm(next)
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.doc >= target {
+            return self.doc;
+        }
+        let next = self.matcher.settle(target);
+        self.confirm(next)
+    }
+    fn score(&mut self) -> f32 {
+        match &self.score {
+            PhraseScore::Flat(score) => *score,
+            PhraseScore::Bm25(function) => {
+                let length = if self.text.has_norms() { self.text.norm(self.doc) } else { 1 };
+                function.score_of(self.freq, length)
+            }
+        }
+    }
+    fn max_score(&self) -> f32 {
+        match &self.score {
+            PhraseScore::Flat(score) => *score,
+            PhraseScore::Bm25(function) => function.max_score(),
+        }
+    }
+    fn cost(&self) -> u64 {
+        self.matcher.cost()
+    }
+}
+
+/// Finds rows with all terms, and counts the phrase in them.
+enum Matcher {
+    Exact(Places),
+    Sloppy(Places, Box<Sloppy>),
+    Chain(Chain),
+}
+
+impl Matcher {
+    fn open(phrase: &Phrase, text: &dyn TextReader) -> Result<Option<Self>> {
+        Ok(match phrase {
+            Phrase::Places(places, slop) => {
+                let Some(opened) = Places::open(places, text)? else { return Ok(None) };
+                Some(match slop {
+                    0 => Self::Exact(opened),
+                    slop => Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop))),
+                })
+            }
+            Phrase::Chain(links) => Chain::open(links, text)?.map(Self::Chain),
+        })
+    }
+
+    fn settle(&mut self, target: u32) -> u32 {
+        match self {
+            Self::Exact(places) | Self::Sloppy(places, _) => places.settle(target),
+            Self::Chain(chain) => chain.settle(target),
+        }
+    }
+
+    fn frequency(&mut self, first_only: bool) -> f32 {
+        match self {
+            Self::Exact(places) => places.exact_frequency(first_only) as f32,
+            Self::Sloppy(places, sloppy) => {
+                places.read();
+                sloppy.frequency(&places.positions, first_only)
+            }
+            Self::Chain(chain) => chain.frequency() as f32,
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        match self {
+            Self::Exact(places) | Self::Sloppy(places, _) => places.cost(),
+            Self::Chain(chain) => chain.cost(),
+        }
+    }
+}
+
+/// Places that must all have a term.
+struct Places {
+    lists: Vec<PostingsUnion>,
+    offsets: Vec<u32>,
+    /// The lists by the number of their rows, fewest first.
+    order: Vec<usize>,
+    /// Positions in the current row, by place.
+    positions: Vec<Vec<u32>>,
+}
+
+impl Places {
+    fn open(places: &[Place], text: &dyn TextReader) -> Result<Option<Self>> {
+        let mut lists = Vec::with_capacity(places.len());
+        for place in places {
+            let mut postings = Vec::new();
+            for term in place.fixed() {
+                postings.extend(text.postings(term)?);
+            }
+            if postings.is_empty() {
+                return Ok(None);
+            }
+            lists.push(PostingsUnion::new(postings));
+        }
+        if lists.is_empty() {
+            return Ok(None);
+        }
+        let mut order: Vec<usize> = (0..lists.len()).collect();
+        order.sort_by_key(|at| lists[*at].cost());
+        let positions = vec![Vec::new(); lists.len()];
+        Ok(Some(Self { offsets: places.iter().map(|place| place.offset).collect(), lists, order, positions }))
+    }
+
+    fn cost(&self) -> u64 {
+        self.order.first().map_or(0, |lead| self.lists[*lead].cost())
+    }
+
+    /// Goes to the first row at or behind `target` that has a term for every place.
+    fn settle(&mut self, target: u32) -> u32 {
+        let mut candidate = target;
+        'candidate: while candidate != END {
+            for at in &self.order {
+                let doc = self.lists[*at].seek(candidate);
+                if doc != candidate {
+                    candidate = doc;
+                    continue 'candidate;
+                }
+            }
+            break;
+        }
+        candidate
+    }
+
+    fn read(&mut self) {
+        for (list, positions) in self.lists.iter_mut().zip(&mut self.positions) {
+            list.positions(positions);
+        }
+    }
+
+    /// Counts where the terms are in their places; just whether they are, if `first_only`.
+    fn exact_frequency(&mut self, first_only: bool) -> u32 {
+        // The rarest two are read first: mostly they tell already.
+        let (mut starts, mut kept) = (Vec::new(), Vec::new());
+        for (rank, at) in self.order.iter().enumerate() {
+            let (list, positions) = (&mut self.lists[*at], &mut self.positions[*at]);
+            list.positions(positions);
+            let offset = i64::from(self.offsets[*at]);
+            let here = positions.iter().map(|position| i64::from(*position) - offset);
+            if rank == 0 {
+                starts.extend(here);
+                continue;
+            }
+            kept.clear();
+            let mut here = here.peekable();
+            for start in &starts {
+                while here.next_if(|position| position < start).is_some() {}
+                if here.peek() == Some(start) {
+                    kept.push(*start);
+                }
+            }
+            std::mem::swap(&mut starts, &mut kept);
+            if starts.is_empty() {
+                return 0;
+            }
+        }
+        if first_only { 1 } else { starts.len() as u32 }
+    }
+}
+
+/// Links one behind the other.
+struct Chain {
+    links: Vec<Vec<Places>>,
+    doc: u32,
+}
+
+impl Chain {
+    fn open(links: &[Vec<Vec<Place>>], text: &dyn TextReader) -> Result<Option<Self>> {
+        let mut opened = Vec::with_capacity(links.len());
+        for link in links {
+            let mut ways = Vec::new();
+            for way in link {
+                ways.extend(Places::open(way, text)?);
+            }
+            if ways.is_empty() {
+                return Ok(None);
+            }
+            opened.push(ways);
+        }
+        Ok((!opened.is_empty()).then_some(Self { links: opened, doc: END }))
+    }
+
+    fn cost(&self) -> u64 {
+        let cost = |link: &Vec<Places>| link.iter().map(Places::cost).sum();
+        self.links.iter().map(cost).min().unwrap_or(0)
+    }
+
+    fn settle(&mut self, target: u32) -> u32 {
+        let mut candidate = target;
+        'candidate: while candidate != END {
+            for link in &mut self.links {
+                let doc = link.iter_mut().map(|way| way.settle(candidate)).min().unwrap_or(END);
+                if doc != candidate {
+                    candidate = doc;
+                    continue 'candidate;
+                }
+            }
+            break;
+        }
+        self.doc = candidate;
+        candidate
+    }
+
+    /// Counts as Lucene's ordered spans without gaps do: from each start, each link takes the first
+    /// of its places that does not begin before the end of the last.
+    fn frequency(&mut self) -> u32 {
+        let doc = self.doc;
+        let spans: Vec<Vec<(i64, i64)>> = self.links.iter_mut().map(|link| link_spans(link, doc)).collect();
+        let Some((first, rest)) = spans.split_first() else { return 0 };
+        let mut at = vec![0; rest.len()];
+        let mut found = 0;
+        for (_, end) in first {
+            let mut end = *end;
+            let mut gaps = 0;
+            for (spans, at) in rest.iter().zip(&mut at) {
+                while spans.get(*at).is_some_and(|(start, _)| *start < end) {
+                    *at += 1;
+                }
+                let Some((start, next)) = spans.get(*at) else { return found };
+                gaps += start - end;
+                end = *next;
+            }
+            found += u32::from(gaps == 0);
+        }
+        found
+    }
+}
+
+/// Lists where the ways of a link lie in a row: first position and the one behind the last.
+fn link_spans(link: &mut [Places], doc: u32) -> Vec<(i64, i64)> {
+    let mut spans = Vec::new();
+    for way in link {
+        if way.settle(doc) != doc {
+            continue;
+        }
+        way.read();
+        let length = way.offsets.iter().max().map_or(1, |last| i64::from(*last) + 1);
+        let Some((first, rest)) = way.positions.split_first() else { continue };
+        let base = i64::from(way.offsets[0]);
+        for position in first {
+            let start = i64::from(*position) - base;
+            let fits = rest.iter().zip(&way.offsets[1..]).all(|(positions, offset)| {
+                u32::try_from(start + i64::from(*offset))
+                    .is_ok_and(|wanted| positions.binary_search(&wanted).is_ok())
+            });
+            if fits {
+                spans.push((start, start + length));
+            }
+        }
+    }
+    spans.sort_unstable();
+    spans
+}
