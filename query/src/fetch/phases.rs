@@ -352,7 +352,7 @@ fn column_fields(mapping: &Mapping, wanted: &[FieldAndFormat]) -> Result<Vec<(St
 }
 
 /// Names the fields that a pattern stands for; a name stands for itself.
-fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
+pub(crate) fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
     if !pattern.contains('*') {
         return vec![pattern.to_owned()];
     }

@@ -14,16 +14,16 @@ mod terms;
 mod tokens;
 mod unified;
 
-use millrace_storage::mapping::{Field, Mapping};
+use millrace_storage::mapping::Field;
 use serde_json::{Map, Value};
 
 use self::plain::Fragmenter;
 use self::terms::Wanted;
 use self::tokens::{SEPARATOR, Tokenizer};
 use crate::dsl::highlight::{Highlight, Options, Scanner};
-use crate::dsl::json::simple_match;
 use crate::dsl::query::Query;
 use crate::error::{Error, Result};
+use crate::fetch::phases::matching;
 use crate::fetch::source_values::SourceField;
 use crate::table::resolve::{IndexContext, setting};
 
@@ -72,7 +72,7 @@ impl<'a> Marker<'a> {
                 )));
             }
             let own = options.query.as_ref().map(|query| extract::wanted(query, index)).transpose()?;
-            for name in names(mapping, pattern) {
+            for name in matching(mapping, pattern) {
                 let Some(source) = SourceField::find(mapping, &name, None)? else { continue };
                 let field = source.field();
                 if pattern.contains('*') && !matches!(field.type_name(), "text" | "keyword") {
@@ -169,16 +169,6 @@ impl MarkedField<'_> {
             }
         }
     }
-}
-
-/// Names the fields that a pattern stands for.
-fn names(mapping: &Mapping, pattern: &str) -> Vec<String> {
-    if !pattern.contains('*') {
-        return vec![pattern.to_owned()];
-    }
-    let fields = mapping.fields().map(|field| field.path.as_ref());
-    let aliases = mapping.aliases().map(|(alias, _)| alias);
-    fields.chain(aliases).filter(|name| simple_match(pattern, name)).map(str::to_owned).collect()
 }
 
 fn kind(pattern: &str, options: &Options) -> Result<Kind> {

@@ -218,17 +218,19 @@ fn score(passage: &Passage, length: usize) -> f32 {
     const K1: f32 = 1.2;
     const B: f32 = 0.75;
     const PIVOT: f32 = 87.0;
-    let mut terms: Vec<(usize, u32, u32)> = Vec::new();
+    let mut terms: Vec<(u32, u32)> = Vec::new();
+    let mut places: HashMap<usize, usize> = HashMap::new();
     for occurrence in &passage.matches {
-        match terms.iter_mut().find(|(term, _, _)| *term == occurrence.term) {
-            Some((_, count, _)) => *count += 1,
-            None => terms.push((occurrence.term, 1, occurrence.frequency)),
+        let at = *places.entry(occurrence.term).or_insert(terms.len());
+        match terms.get_mut(at) {
+            Some((count, _)) => *count += 1,
+            None => terms.push((1, occurrence.frequency)),
         }
     }
     let documents = 1.0 + length as f32 / PIVOT;
     let norm = K1 * ((1.0 - B) + B * ((passage.end - passage.start) as f32 / PIVOT));
     let mut sum = 0.0_f64;
-    for (_, count, frequency) in terms {
+    for (count, frequency) in terms {
         let rarity = 1.0 + (f64::from(documents) + 0.5) / (f64::from(frequency) + 0.5);
         let weight = (K1 + 1.0) * rarity.ln() as f32;
         let tf = count as f32 / (count as f32 + norm);

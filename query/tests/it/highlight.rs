@@ -158,13 +158,16 @@ async fn fragments_without_their_tags_are_parts_of_the_text() {
     store.index("a", &texts.iter().map(|text| json!({"t": text})).collect::<Vec<_>>()).await;
     let mut fragments = 0;
     for round in 0..60 {
+        let kind = ["unified", "plain"][round % 2];
+        let order = ["none", "score"][rng.random_range(0..2)];
+        let scanner = ["word", "sentence"][rng.random_range(0..2)];
         let options = json!({
-            "type": ["unified", "plain"][round % 2],
+            "type": kind,
             "fragment_size": rng.random_range(0..60),
             "number_of_fragments": rng.random_range(0..4),
             "no_match_size": rng.random_range(0..20),
-            "order": ["none", "score"][rng.random_range(0..2)],
-            "boundary_scanner": ["word", "sentence"][rng.random_range(0..2)],
+            "order": order,
+            "boundary_scanner": scanner,
         });
         let query = json!({"bool": {
             "must": {"match_all": {}},
