@@ -344,7 +344,7 @@ mod tests {
     fn what_is_malformed_is_refused() {
         let refused = |value| Highlight::parse(&value).unwrap_err().to_string();
         let texts = [
-            refused(json!({"fragmentsize": 1})),
+            refused(json!({"phrase_limits": 1})),
             refused(json!({"pre_tags": "<b>"})),
             refused(json!({"fields": "a"})),
             refused(json!({"boundary_scanner": "page"})),
@@ -352,7 +352,7 @@ mod tests {
             refused(json!({"fields": {"a": 1}})),
         ];
         insta::assert_snapshot!(texts.join("\n"), @r"
-        [highlight] unknown field [fragmentsize] did you mean [fragment_size]?
+        [highlight] unknown field [phrase_limits] did you mean [phrase_limit]?
         pre_tags are set but post_tags are not set
         [highlight] fields doesn't support values of type: VALUE_STRING
         [highlight] failed to parse field [boundary_scanner]: No enum constant org.opensearch.search.fetch.subphase.highlight.HighlightBuilder.BoundaryScannerType.PAGE
