@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(scrolls.open(&ann, (), 1_000, 2).unwrap_err().status(), 429);
         assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
         assert_eq!(scrolls.list(&ann).len(), 1);
-        assert_eq!(scrolls.close_all(&ann), [id.clone()]);
+        assert_eq!(scrolls.close_all(&ann), std::slice::from_ref(&id));
         assert!(!scrolls.close(&id, &ann));
     }
 }

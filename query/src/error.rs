@@ -61,17 +61,6 @@ pub enum Error {
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
-    /// A part of the body is not what its parser takes.
-    #[error("{0}")]
-    XContentParse(String),
-    /// A part of a body has a member that it does not know, or one that cannot be read.
-    #[error("{reason}")]
-    XContent {
-        /// Which part and which member.
-        reason: String,
-        /// Why it cannot be read.
-        caused_by: Option<(String, String)>,
-    },
     /// A part of a body names something that does not exist.
     #[error("{0}")]
     NamedObjectNotFound(String),
@@ -163,14 +152,14 @@ pub enum Error {
 impl Error {
     /// Makes the refusal of a member that a part of a body does not know.
     pub(crate) fn unknown_member(part: &str, member: &str) -> Self {
-        Self::XContent { reason: format!("[{part}] unknown field [{member}]"), caused_by: None }
+        Self::Content { reason: format!("[{part}] unknown field [{member}]"), cause: None }
     }
 
     /// Makes the refusal of a member whose value cannot be read.
-    pub(crate) fn unread_member(part: &str, member: &str, cause: &Self) -> Self {
-        Self::XContent {
+    pub(crate) fn unread_member(part: &str, member: &str, cause: Self) -> Self {
+        Self::Content {
             reason: format!("[{part}] failed to parse field [{member}]"),
-            caused_by: Some((cause.error_type(), cause.reason())),
+            cause: Some(Box::new(cause)),
         }
     }
 
@@ -198,8 +187,6 @@ impl Error {
                 Kind::Unavailable => 503,
             },
             Self::Parsing(_)
-            | Self::XContentParse(_)
-            | Self::XContent { .. }
             | Self::NamedObjectNotFound(_)
             | Self::SearchContext(_)
             | Self::Parse(_)
@@ -226,8 +213,6 @@ impl Error {
         match self {
             Self::Storage(_) => "exception",
             Self::Parsing(_) | Self::UnknownQuery { .. } => "parsing_exception",
-            Self::XContentParse(_) => "x_content_parse_exception",
-            Self::XContent { .. } => "x_content_parse_exception",
             Self::NamedObjectNotFound(_) => "named_object_not_found_exception",
             Self::SearchContext(_) => "search_exception",
             Self::Parse(_) => "parse_exception",
@@ -342,12 +327,6 @@ impl Error {
                 }
                 error
             }
-            Self::XContent { reason, caused_by: Some((kind, why)) } => json!({
-                "root_cause": [{"type": self.error_type(), "reason": reason}],
-                "type": self.error_type(),
-                "reason": reason,
-                "caused_by": {"type": kind, "reason": why},
-            }),
             Self::UnknownQuery { name, .. } => json!({
                 "root_cause": [{"type": self.error_type(), "reason": self.reason()}],
                 "type": self.error_type(),

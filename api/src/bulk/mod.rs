@@ -11,15 +11,18 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{RefreshPolicy, WriteOp};
+use millrace_storage::{Lane, RefreshPolicy, WriteOp};
 
 use crate::Api;
 use crate::documents::options::WriteOptions;
 use crate::documents::source::SourceFilter;
 use crate::documents::target;
 use crate::error::Error;
-use crate::http::{Request, Response, offload};
+use crate::http::{Request, Response};
 use parse::{Defaults, Item, Outcome};
+
+/// Bytes of a bulk from which cutting it and writing its answer are left to the threads of writes.
+const LARGE: usize = 256 << 10;
 
 /// Answers `_bulk`.
 pub(crate) async fn run(
@@ -35,22 +38,28 @@ pub(crate) async fn run(
     if request.body.is_empty() {
         return Err(Error::new(400, "parse_exception", "request body is required"));
     }
-    let defaults = Defaults {
-        index,
-        doc_type,
-        routing: options.routing.as_deref(),
-        pipeline: options.pipeline.as_deref(),
-        require_alias: options.require_alias,
-        source: source.as_ref(),
+    let (body, index, doc_type) =
+        (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
+    let (refresh, timeout) = (options.refresh, options.timeout);
+    let cut = move || {
+        let defaults = Defaults {
+            index: index.as_deref(),
+            doc_type: doc_type.as_deref(),
+            routing: options.routing.as_deref(),
+            pipeline: options.pipeline.as_deref(),
+            require_alias: options.require_alias,
+            source: source.as_ref(),
+        };
+        parse::parse(&body, &defaults)
     };
-    let mut bulk = offload(request.body.len(), || parse::parse(&request.body, &defaults))?;
+    let mut bulk = computed(api, request.body.len(), cut).await?;
     refuse_by_metadata(api, &mut bulk)?;
     let results = if bulk.ops.is_empty() {
         Vec::new()
     } else {
         let ops = std::mem::take(&mut bulk.ops);
         let expected = ops.len();
-        let results = api.engine.write(&request.principal, ops, options.refresh, options.timeout).await?;
+        let results = api.engine.write(&request.principal, ops, refresh, timeout).await?;
         if results.len() != expected {
             return Err(Error::concealed(
                 500,
@@ -61,11 +70,24 @@ pub(crate) async fn run(
         results
     };
     let took_ms = u64::try_from(api.engine.clock().now_ms() - started_ms).unwrap_or(0);
-    let forced_refresh = options.refresh == RefreshPolicy::Immediate;
-    let answer = offload(request.body.len(), || {
-        render::render(&request.body, &bulk.items, results, took_ms, forced_refresh)
-    })?;
+    let forced_refresh = refresh == RefreshPolicy::Immediate;
+    let body = request.body.clone();
+    let answer = move || render::render(&body, &bulk.items, results, took_ms, forced_refresh);
+    let answer = computed(api, request.body.len(), answer).await?;
     Ok(Response::raw_json(200, answer))
+}
+
+/// Does the work of a bulk of so many bytes: where that is much, on the threads of writes, whose priority is
+/// below that of reads.
+async fn computed<T: Send + 'static>(
+    api: &Api,
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    if bytes <= LARGE {
+        return work();
+    }
+    api.engine.compute().run(Lane::Ingest, move || Ok(work())).await?
 }
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a

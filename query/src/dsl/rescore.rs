@@ -117,7 +117,7 @@ impl Rescore {
                 "rescore_query_weight" => rescore_query_weight = json::float(value)?,
                 "score_mode" => {
                     mode = ScoreMode::parse(&json::text(value).unwrap_or_default())
-                        .map_err(|error| Error::unread_member("query", key, &error))?;
+                        .map_err(|error| Error::unread_member("query", key, error))?;
                 }
                 _ => return Err(Error::unknown_member("query", key)),
             }

@@ -186,16 +186,16 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
         }
         Value::Object(options) => options,
         other => {
-            return Err(Error::XContent {
+            return Err(Error::Content {
                 reason: format!("[field_sort] Expected START_OBJECT but was: {}", json::token(other)),
-                caused_by: None,
+                cause: None,
             });
         }
     };
     for (option, value) in options {
         let text = json::text(value).unwrap_or_default();
         let part = if matches!(key.by, SortBy::Field(_)) { "field_sort" } else { name };
-        let unread = |error: Error| Error::unread_member(part, option, &error);
+        let unread = |error: Error| Error::unread_member(part, option, error);
         if option == "order" {
             key.descending = order(&text).map_err(unread)?;
             continue;
@@ -209,12 +209,12 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                     Value::String(text) if text == "_last" => Missing::Last,
                     Value::String(text) if text == "_first" => Missing::First,
                     Value::Null | Value::Array(_) | Value::Object(_) => {
-                        return Err(Error::XContent {
+                        return Err(Error::Content {
                             reason: format!(
                                 "[field_sort] missing doesn't support values of type: {}",
                                 json::token(value)
                             ),
-                            caused_by: None,
+                            cause: None,
                         });
                     }
                     scalar => Missing::Value(scalar.clone()),

@@ -45,7 +45,9 @@ impl Describer<'_> {
             Node::AnyExact { path, values, .. } => self.any_of(*path, values)?,
             Node::RawRange { path, range, .. } => self.range(*path, range)?,
             Node::ColumnRange { column, range, .. } => self.range(*column, range)?,
-            Node::Matching { path, pattern, .. } => format!("{}:{}*", self.name(*path)?, pattern.only_prefix()?),
+            Node::Matching { path, pattern, .. } => {
+                format!("{}:{}*", self.name(*path)?, pattern.only_prefix()?)
+            }
             Node::Synonyms { path, terms, .. } => {
                 let name = self.name(*path)?;
                 let terms: Vec<String> = terms.iter().map(|term| format!("{name}:{term}")).collect();

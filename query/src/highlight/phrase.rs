@@ -73,8 +73,7 @@ fn unordered(places: &[Vec<usize>], tokens: &[Token], slop: u32) -> Vec<Match> {
     let mut matches = Vec::new();
     let mut next = vec![0; places.len()];
     let mut last = (0..places.len()).map(|place| position(place, &next)).max().unwrap_or(0);
-    loop {
-        let Some(least) = (0..places.len()).min_by_key(|place| position(*place, &next)) else { break };
+    while let Some(least) = (0..places.len()).min_by_key(|place| position(*place, &next)) {
         let first = position(least, &next);
         if i64::from(last + 1 - first) - places.len() as i64 <= i64::from(slop) {
             let tokens = (0..places.len()).map(|place| places[place][next[place]]).collect();

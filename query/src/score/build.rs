@@ -242,9 +242,7 @@ pub(crate) fn row_set(
         },
         Prepared::Constant(_, part)
         | Prepared::Boosting { positive: part, .. }
-        | Prepared::Scaled { least: None, part, .. } => {
-            row_set(part, inverted, rows)?
-        }
+        | Prepared::Scaled { least: None, part, .. } => row_set(part, inverted, rows)?,
         Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,
         _ => None,
     })

@@ -45,6 +45,10 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>>;
+    /// Whether a row may have several values of a column.
+    fn is_list(&self, _column: PathId) -> bool {
+        true
+    }
     /// Returns the bounds of a column over the whole segment, as far as they are known without reading.
     fn bounds(&self, column: PathId) -> PageBounds;
     /// Returns the bounds of a column over runs of rows that cover the segment in order.
@@ -157,6 +161,10 @@ impl SegmentReader for Segment {
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>> {
         Segment::scan(self, columns, rows)
+    }
+
+    fn is_list(&self, column: PathId) -> bool {
+        Segment::is_list(self, column)
     }
 
     fn bounds(&self, column: PathId) -> PageBounds {

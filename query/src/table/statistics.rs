@@ -198,9 +198,7 @@ impl Lookup<'_> {
             let mut sums = Vec::with_capacity(group.len());
             for wanted in group.iter().map(|at| &own.statistics[*at]) {
                 sums.push(match wanted.terms.first() {
-                    Some(StatisticsTerm::Text(term)) => {
-                        self.count(wanted.into(), &Counted::Text(term))?
-                    }
+                    Some(StatisticsTerm::Text(term)) => self.count(wanted.into(), &Counted::Text(term))?,
                     Some(StatisticsTerm::Exact(value)) => {
                         self.count(wanted.into(), &Counted::Exact(value))?
                     }
@@ -305,7 +303,10 @@ impl Lookup<'_> {
             if let Some((path, nested)) = here
                 && let Some(inverted) = searched(&segment.reader, nested)?
             {
-                add(&mut sum, path, term, inverted.as_ref())?;
+                let mapping = &self.snapshot.indices[segment.index].mapping;
+                let column = mapping.field_by_id(path).map(|field| field.column);
+                let single = nested.is_none() && column.is_some_and(|column| !segment.reader.is_list(column));
+                add(&mut sum, path, single, term, inverted.as_ref())?;
             }
         }
         Ok(sum)
@@ -325,7 +326,14 @@ impl Lookup<'_> {
     }
 }
 
-fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn Inverted) -> Result<()> {
+/// Adds what one segment has; `single` says that no row has several values.
+fn add(
+    sum: &mut Statistics,
+    path: PathId,
+    single: bool,
+    term: &Counted<'_>,
+    inverted: &dyn Inverted,
+) -> Result<()> {
     match term {
         Counted::Text(term) => {
             if let Some(text) = inverted.text(path) {
@@ -335,9 +343,10 @@ fn add(sum: &mut Statistics, path: PathId, term: &Counted<'_>, inverted: &dyn In
             }
         }
         Counted::Exact(value) => {
-            sum.docs += u64::from(inverted.exists_count(path)?);
+            let docs = u64::from(inverted.exists_count(path)?);
+            sum.docs += docs;
             // Lucene takes several values for a longer field, though it keeps no lengths here.
-            sum.tokens += inverted.value_count(path)?;
+            sum.tokens += if single { docs } else { inverted.value_count(path)? };
             sum.doc_freq += u64::from(inverted.exact_count(path, value)?);
         }
     }

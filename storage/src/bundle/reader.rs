@@ -101,7 +101,16 @@ impl Bundle {
             });
         }
         let size = bytes.len();
-        Ok(Self { name, bytes, contents, readers, texts, value_counts: Mutex::default(), nested: Vec::new(), size })
+        Ok(Self {
+            name,
+            bytes,
+            contents,
+            readers,
+            texts,
+            value_counts: Mutex::default(),
+            nested: Vec::new(),
+            size,
+        })
     }
 
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {

@@ -328,6 +328,14 @@ impl Segment {
         self.compute.run(Lane::Foreground, move || this.id_rows_blocking(&ids)).await
     }
 
+    /// Whether a row may have several values of a column.
+    pub fn is_list(&self, column: PathId) -> bool {
+        match &*self.kind {
+            Kind::Memory(memory) => memory.rows.column(column).is_some_and(|found| found.shape.list),
+            Kind::Stored(stored) => stored.column_record(column).is_some_and(|record| record.list),
+        }
+    }
+
     /// Returns what the catalog knows of a column over the whole segment.
     pub fn column_bounds(&self, column: PathId) -> PageBounds {
         let rows = 0..self.rows();

@@ -45,7 +45,7 @@ fn document(n: u32) -> Value {
     for i in 0..5 {
         let field = 2 + (n * 31 + i * 43) % (FIELDS - 2);
         let value = value_of(field, n).1;
-        let several = field % 14 != 4 && field % 3 == 0 && n.is_multiple_of(7);
+        let several = field % 14 != 4 && field.is_multiple_of(3) && n.is_multiple_of(7);
         fields.insert(
             format!("f{field}"),
             if several { json!([value, value_of(field, n + 1).1]) } else { value },
