@@ -324,10 +324,12 @@ impl Engine {
     /// # Errors
     /// As [`Engine::flush`].
     pub async fn force_merge(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
+        // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
+        let last_key = crate::shard::next_key();
         self.flush(indices).await?;
         for index in indices {
             for shard in index.shards() {
-                let merge = shard.force_merge(max_segments);
+                let merge = shard.force_merge(max_segments, last_key);
                 while self.inner.compact_shard(shard, Some(merge)).await? {}
             }
         }

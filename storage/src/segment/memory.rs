@@ -68,6 +68,11 @@ impl Memory {
         self.rows.metadata(column).map_or(0, |a| a.as_primitive::<UInt64Type>().value(row))
     }
 
+    /// Whether a deleted row is that of an operation that was refused: it never had a version.
+    pub(crate) fn is_refused(&self, row: u32) -> bool {
+        self.u64_at(layout::VERSION, row as usize) == 0
+    }
+
     /// Returns what the write path needs to know of a row.
     pub(crate) fn located(&self, row: u32) -> Located {
         let at = row as usize;

@@ -40,6 +40,9 @@ pub(crate) struct Services {
     pub(crate) scratch: Arc<Path>,
 }
 
+/// A flush keeps deleted rows if they are at most one in so many.
+const KEPT_SHARE: u64 = 3;
+
 /// A force merge: it ends, however much is written meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForceMerge {
@@ -82,14 +85,16 @@ impl Shard {
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             capture(memory, 0, Some(state.frozen_below))
         };
+        let captured = services.env.compute.run(Lane::Background, move || Ok(keep_deleted(captured))).await?;
         let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
     }
 
-    /// Marks what a force merge that begins now is about: what is in stored segments.
-    pub(crate) fn force_merge(&self, max_segments: usize) -> ForceMerge {
-        ForceMerge { max_segments, below: self.state.read().committed_below.0, last_key: next_key() }
+    /// Marks what a force merge is about: what is in stored segments now. Segments with keys greater than
+    /// `last_key` are not written again only because rows of them are deleted.
+    pub(crate) fn force_merge(&self, max_segments: usize, last_key: u64) -> ForceMerge {
+        ForceMerge { max_segments, below: self.state.read().committed_below.0, last_key }
     }
 
     /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
@@ -400,6 +405,22 @@ async fn upload(services: &Services, output: &Output) -> Result<()> {
         services.env.objects.put_file(path, file).await?;
     }
     Ok(())
+}
+
+/// Keeps the deleted rows of a flush where they are few: as in Lucene, what was deleted counts in the
+/// statistics of scores until a merge drops it. Rows of operations that were refused go: they never
+/// were documents.
+fn keep_deleted(mut captured: Captured) -> Captured {
+    let rows: u64 = captured.inputs.iter().map(|input| u64::from(input.segment.rows())).sum();
+    let deleted: u64 = captured.inputs.iter().map(|input| input.deleted.len()).sum();
+    if deleted.saturating_mul(KEPT_SHARE) <= rows {
+        for input in &mut captured.inputs {
+            if let Some(memory) = input.segment.as_memory() {
+                input.deleted = input.deleted.iter().filter(|row| memory.is_refused(*row)).collect();
+            }
+        }
+    }
+    captured
 }
 
 fn capture<'a>(
