@@ -78,15 +78,13 @@ pub(super) async fn force_merge(api: &Api, request: &mut Request, index: &str) -
         }
     };
     let only_expunge = options::flag(&mut request.params, "only_expunge_deletes")?;
-    let flush = request.params.take_bool("flush")?.unwrap_or(true);
+    // Stored segments are merged, so there is a flush first, whatever this says.
+    request.params.take_bool("flush")?;
     let metas = targets(api, request, index)?;
     request.finish()?;
     let indices = running(api, &metas)?;
     // Rows are dropped where segments are rewritten: getting rid of deletions is a merge into one.
     let segments = if only_expunge { 1 } else { segments.unwrap_or(usize::MAX) };
-    if flush {
-        api.engine.flush(&indices).await?;
-    }
     api.engine.force_merge(&indices, segments).await?;
     Ok(done(&metas))
 }
