@@ -18,11 +18,8 @@ use crate::documents::options::WriteOptions;
 use crate::documents::source::SourceFilter;
 use crate::documents::target;
 use crate::error::Error;
-use crate::http::{Request, Response};
+use crate::http::{LARGE, Request, Response};
 use parse::{Defaults, Item, Outcome};
-
-/// Bytes of a bulk from which cutting it and writing its answer are left to the threads of writes.
-const LARGE: usize = 256 << 10;
 
 /// Answers `_bulk`.
 pub(crate) async fn run(

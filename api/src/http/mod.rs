@@ -19,7 +19,7 @@ use http::Method;
 use millrace_storage::Principal;
 use serde_json::Value;
 
-pub(crate) use offload::offload;
+pub(crate) use offload::{LARGE, offload};
 pub use params::Params;
 pub(crate) use params::nearest;
 

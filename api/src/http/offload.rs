@@ -2,8 +2,8 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Bytes of input from which work is worth moving its neighbours off the thread.
-const LARGE: usize = 256 << 10;
+/// Bytes of input from which work is not for the threads that serve connections.
+pub(crate) const LARGE: usize = 256 << 10;
 
 /// Runs CPU work over `bytes` of input; where that is much and the runtime has several threads,
 /// other tasks of this thread move to another one first.

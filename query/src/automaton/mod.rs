@@ -151,11 +151,6 @@ impl Pattern {
         &self.start
     }
 
-    /// Whether all terms that start so belong to it.
-    pub(crate) fn is_prefix(&self) -> bool {
-        matches!(self.rest, Rest::Anything)
-    }
-
     /// Whether a term belongs to it.
     pub(crate) fn matches(&self, term: &str) -> bool {
         let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };

@@ -13,7 +13,7 @@ use super::max_score::MaxScore;
 use super::nested;
 use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
-use super::reader::Inverted;
+use super::reader::{Inverted, TextReader};
 use super::{BoxScorer, END};
 use crate::error::Result;
 
@@ -36,13 +36,7 @@ pub(crate) fn scorer<'a>(
         Prepared::Text { path, term, score } => {
             let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
             let Some(postings) = text.postings(term)? else { return Ok(Box::new(Nothing)) };
-            let score = match score {
-                LeafScore::Flat(score) => TermScore::Flat(*score),
-                LeafScore::Bm25(function) => {
-                    TermScore::Bm25 { function, norms: text.has_norms().then_some(text) }
-                }
-            };
-            Box::new(TermScorer::of_term(postings, score, term))
+            Box::new(TermScorer::of_term(postings, term_score(score, text), term))
         }
         Prepared::Synonyms { path, terms, score } => {
             let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
@@ -50,13 +44,7 @@ pub(crate) fn scorer<'a>(
             for term in terms.iter() {
                 postings.extend(text.postings(term)?);
             }
-            let score = match score {
-                LeafScore::Flat(score) => TermScore::Flat(*score),
-                LeafScore::Bm25(function) => {
-                    TermScore::Bm25 { function, norms: text.has_norms().then_some(text) }
-                }
-            };
-            Box::new(SynonymScorer::new(postings, score))
+            Box::new(SynonymScorer::new(postings, term_score(score, text)))
         }
         Prepared::Phrase { path, phrase, score } => {
             let Some(text) = inverted.text(*path) else { return Ok(Box::new(Nothing)) };
@@ -111,6 +99,14 @@ pub(crate) fn scorer<'a>(
             Box::new(Scaled::new(scorer(part, inverted, rows)?, *factor, *least))
         }
     })
+}
+
+/// Scores terms of a text field.
+fn term_score<'a>(score: &'a LeafScore, text: &'a dyn TextReader) -> TermScore<'a> {
+    match score {
+        LeafScore::Flat(score) => TermScore::Flat(*score),
+        LeafScore::Bm25(function) => TermScore::Bm25 { function, norms: text.has_norms().then_some(text) },
+    }
 }
 
 fn conjunction<'a>(parts: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {

@@ -137,7 +137,7 @@ impl<'a> MaxScore<'a> {
                 *score = part.score;
             }
         }
-        self.score = scores.iter().map(|score| f64::from(*score)).sum::<f64>() as f32;
+        self.score = scores.iter().take(self.parts.len()).map(|score| f64::from(*score)).sum::<f64>() as f32;
     }
 }
 

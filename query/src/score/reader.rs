@@ -202,9 +202,9 @@ impl Inverted for Bundle {
     }
 
     fn matching_rows(&self, path: PathId, pattern: &Pattern) -> Result<RoaringBitmap> {
-        match pattern.is_prefix() {
-            true => Bundle::prefix_rows(self, path, pattern.start().as_bytes()),
-            false => Bundle::matching_rows(self, path, pattern.start().as_bytes(), pattern),
+        match pattern.only_prefix() {
+            Some(prefix) => Bundle::prefix_rows(self, path, prefix.as_bytes()),
+            None => Bundle::matching_rows(self, path, pattern.start().as_bytes(), pattern),
         }
     }
 
@@ -271,9 +271,9 @@ impl TextReader for TextIndex {
     }
 
     fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap> {
-        match pattern.is_prefix() {
-            true => TextIndex::prefix_rows(self, pattern.start()),
-            false => TextIndex::matching_rows(self, pattern.start(), pattern),
+        match pattern.only_prefix() {
+            Some(prefix) => TextIndex::prefix_rows(self, prefix),
+            None => TextIndex::matching_rows(self, pattern.start(), pattern),
         }
     }
 

@@ -303,8 +303,8 @@ impl Lookup<'_> {
             if let Some((path, nested)) = here
                 && let Some(inverted) = searched(&segment.reader, nested)?
             {
-                let mapping = &self.snapshot.indices[segment.index].mapping;
-                let column = mapping.field_by_id(path).map(|field| field.column);
+                let index = self.snapshot.indices.get(segment.index);
+                let column = index.and_then(|index| Some(index.mapping.field_by_id(path)?.column));
                 let single = nested.is_none() && column.is_some_and(|column| !segment.reader.is_list(column));
                 add(&mut sum, path, single, term, inverted.as_ref())?;
             }

@@ -168,6 +168,6 @@ pub(crate) fn from_uri(params: &mut Params) -> Result<Option<Query>> {
 }
 
 /// Reads a number of which a negative one stands for none.
-fn at_least_none(value: &Value) -> Result<usize> {
+pub(super) fn at_least_none(value: &Value) -> Result<usize> {
     Ok(usize::try_from(json::integer(value)?).unwrap_or(0))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::query_string::at_least_none;
 use super::{Common, FieldBoosts, FuzzyOptions, Operator, unsupported};
 use crate::dsl::json;
 use crate::dsl::query_string::simple::Flags;
@@ -102,9 +103,4 @@ impl SimpleQueryStringQuery {
         }
         Ok(())
     }
-}
-
-/// Reads a number of which a negative one stands for none.
-fn at_least_none(value: &Value) -> Result<usize> {
-    Ok(usize::try_from(json::integer(value)?).unwrap_or(0))
 }
