@@ -13,6 +13,8 @@ mod bulk;
 mod dispatch;
 mod documents;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod root;
 mod routes;

@@ -15,6 +15,8 @@ mod dsl;
 mod error;
 mod explain;
 mod fetch;
+#[doc(hidden)]
+pub mod fuzzing;
 mod highlight;
 mod inner_hits;
 mod lookup;

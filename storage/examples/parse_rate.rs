@@ -8,56 +8,45 @@ use std::time::Instant;
 
 use millrace_storage::document::ChunkBuilder;
 use millrace_storage::mapping::Mapping;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
 
 /// Documents of one chunk, about as many as a bulk request of 5 MB has.
 const CHUNK: usize = 30_000;
 
-/// A small generator of numbers that look random (SplitMix64), for the same input in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 fn access_logs(count: usize) -> Vec<String> {
-    let mut numbers = Numbers(7);
+    let mut numbers = StdRng::seed_from_u64(7);
     (0..count)
         .map(|at| {
-            let (second, page) = (at / 50 % 60, numbers.below(4000));
+            let (second, page) = (at / 50 % 60, numbers.random_range(0..4000));
             format!(
                 r#"{{"@timestamp":"1998-06-{:02}T{:02}:{:02}:{second:02}+02:00","clientip":"{}.{}.{}.{}","request":"GET /english/images/team_{page}_{}.gif HTTP/1.0","status":{},"size":{}}}"#,
                 at / 4_320_000 % 30 + 1,
                 at / 180_000 % 24,
                 at / 3000 % 60,
-                numbers.below(230),
-                numbers.below(20),
-                numbers.below(20),
-                numbers.below(250),
+                numbers.random_range(0..230),
+                numbers.random_range(0..20),
+                numbers.random_range(0..20),
+                numbers.random_range(0..250),
                 page % 7,
-                [200, 200, 200, 304, 404][numbers.below(5) as usize],
-                numbers.below(90_000),
+                [200, 200, 200, 304, 404][numbers.random_range(0..5usize)],
+                numbers.random_range(0..90_000),
             )
         })
         .collect()
 }
 
 fn sparse(count: usize) -> Vec<String> {
-    let mut numbers = Numbers(8);
+    let mut numbers = StdRng::seed_from_u64(8);
     (0..count)
         .map(|_| {
-            let start = numbers.below(990);
+            let start = numbers.random_range(0..990);
             let members: Vec<String> = (start..start + 8)
                 .map(|field| match field % 3 {
-                    0 => format!(r#""field_{field}":{}"#, numbers.below(1_000_000)),
-                    1 => format!(r#""field_{field}":"value number {}""#, numbers.below(500)),
-                    _ => format!(r#""field_{field}":{}.5"#, numbers.below(1000)),
+                    0 => format!(r#""field_{field}":{}"#, numbers.random_range(0..1_000_000)),
+                    1 => format!(r#""field_{field}":"value number {}""#, numbers.random_range(0..500)),
+                    _ => format!(r#""field_{field}":{}.5"#, numbers.random_range(0..1000)),
                 })
                 .collect();
             format!("{{{}}}", members.join(","))

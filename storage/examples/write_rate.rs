@@ -13,6 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_storage::metadata::Uuid;
 use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, Result, SystemClock, WriteOp};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
 
 /// Documents of one request.
@@ -27,45 +29,32 @@ const WORDS: [&str; 24] = [
     "token", "error", "warning",
 ];
 
-/// A small generator of numbers that look random (SplitMix64), for the same input in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
-fn wide(numbers: &mut Numbers, fields: u64) -> String {
+fn wide(numbers: &mut StdRng, fields: u64) -> String {
     let stretch = fields / VALUES;
     let members: Vec<String> = (0..VALUES)
         .map(|slot| {
-            let field = slot * stretch + numbers.below(stretch);
+            let field = slot * stretch + numbers.random_range(0..stretch);
             if field.is_multiple_of(2) {
-                format!(r#""field{field:04}":{}"#, numbers.below(100_000))
+                format!(r#""field{field:04}":{}"#, numbers.random_range(0..100_000))
             } else {
-                format!(r#""field{field:04}":"{}""#, WORDS[numbers.below(24) as usize])
+                format!(r#""field{field:04}":"{}""#, WORDS[numbers.random_range(0..24usize)])
             }
         })
         .collect();
     format!("{{{}}}", members.join(","))
 }
 
-fn access_log(numbers: &mut Numbers, at: usize) -> String {
-    let page = numbers.below(4000);
+fn access_log(numbers: &mut StdRng, at: usize) -> String {
+    let page = numbers.random_range(0..4000);
     format!(
         r#"{{"@timestamp":{},"clientip":"{}.{}.{}.0","request":"GET /english/images/team_{page}_{}.gif HTTP/1.0","status":{},"size":{}}}"#,
         893_964_617_000u64 + at as u64 * 20,
-        numbers.below(230),
-        numbers.below(20),
-        numbers.below(200),
+        numbers.random_range(0..230),
+        numbers.random_range(0..20),
+        numbers.random_range(0..200),
         page % 7,
-        [200, 200, 200, 304, 404][numbers.below(5) as usize],
-        numbers.below(page + 20) * 7,
+        [200, 200, 200, 304, 404][numbers.random_range(0..5usize)],
+        numbers.random_range(0..page + 20) * 7,
     )
 }
 
@@ -116,7 +105,7 @@ async fn run(shape: &'static str, documents: usize) -> Result<()> {
     let uuid = Uuid::new_v4();
     engine.change(&Principal::system(), |m| m.create_index(shape, &body, 0, uuid)).await?;
     let index = engine.index(shape)?;
-    let mut numbers = Numbers(7);
+    let mut numbers = StdRng::seed_from_u64(7);
     let mut json_bytes = 0;
     let mut spent = [0u64; 3];
     let mut made = 0;

@@ -7,6 +7,7 @@
 //! [`wal`], apply to the memtable, wait for the group's fsync, acknowledge.
 
 pub mod analysis;
+pub mod automaton;
 pub mod bundle;
 pub mod catalog;
 mod clock;
@@ -16,6 +17,8 @@ pub mod disk;
 pub mod document;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod mapping;
 pub mod metadata;
 pub mod objects;

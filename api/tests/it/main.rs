@@ -7,6 +7,7 @@ mod administration;
 mod bad_input;
 mod bulk;
 mod documents;
+mod fuzzing;
 mod protocol;
 mod searches;
 mod server;

@@ -4,38 +4,20 @@
 //! only where a branch can still match, and a fixed start that narrows the walk before it begins.
 //! Clauses make patterns when they meet a mapping; segments are walked with them.
 //!
-//! Wildcards and expressions become deterministic automata over characters ([`dfa`]), built from
-//! [`nfa`], with Lucene's bound on the work; nearness is a row of the distance table ([`near`]).
+//! Wildcards and expressions are deterministic automata over characters ([`millrace_storage::automaton`]);
+//! nearness is a row of the distance table ([`near`]).
 
-mod case;
-mod dfa;
 mod near;
-mod nfa;
-mod regexp;
-mod wildcard;
 
+use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
 use tantivy_fst::Automaton;
 
-use self::dfa::Dfa;
 use self::near::{Near, Row};
+use crate::dsl::json;
 use crate::dsl::query::RegexpFlags;
 use crate::error::{Error, Result};
 
-pub(crate) use wildcard::{Piece, pieces};
-
-/// The last character.
-const LAST: u32 = 0x10_ffff;
-/// The work allowed for wildcards, as Lucene has it.
-const WILDCARD_EFFORT: i64 = 10_000;
-
-/// Why an automaton was not built.
-#[derive(Clone, Copy, Debug)]
-enum TooLarge {
-    /// More states than this program builds.
-    States(usize),
-    /// More work than allowed.
-    Effort(i64),
-}
+pub(crate) use millrace_storage::automaton::{Piece, pieces};
 
 /// A set of terms.
 #[derive(Clone, Debug)]
@@ -71,7 +53,7 @@ impl Pattern {
 
     /// Makes the pattern of the terms that start with any of some texts.
     pub(crate) fn prefixes(texts: &[String]) -> Result<Self> {
-        match wildcard::any_start(texts, WILDCARD_EFFORT) {
+        match Dfa::any_start(texts, DEFAULT_EFFORT) {
             Ok(dfa) => Ok(Self::of_dfa(dfa)),
             Err(TooLarge::States(most)) => Err(too_many_states(most)),
             Err(TooLarge::Effort(limit)) => Err(Error::TooComplex(format!(
@@ -98,7 +80,7 @@ impl Pattern {
                 return Ok(Self { start, rest: Rest::Anything });
             }
         }
-        let dfa = wildcard::automaton(pieces, folded, WILDCARD_EFFORT).map_err(|error| match error {
+        let dfa = Dfa::wildcard(pieces, folded, DEFAULT_EFFORT).map_err(|error| match error {
             TooLarge::Effort(limit) => {
                 let states: usize =
                     pieces.iter().map(|piece| if *piece == Piece::Any { 1 } else { 2 }).sum();
@@ -114,12 +96,13 @@ impl Pattern {
 
     /// Makes the pattern of a regular expression.
     pub(crate) fn regexp(text: &str, flags: RegexpFlags, folded: bool, states: i64) -> Result<Self> {
-        let expression = regexp::parse(text, flags, folded)?;
-        let dfa = regexp::automaton(&expression, folded, states).map_err(|error| match error {
-            TooLarge::Effort(limit) => {
+        let dfa = Dfa::regexp(text, flags, folded, states).map_err(|fault| match fault {
+            Fault::Syntax(message) => Error::IllegalArgument(message),
+            Fault::Number(digits) => json::not_a_number(&digits),
+            Fault::TooLarge(TooLarge::Effort(limit)) => {
                 Error::TooComplex(format!("Determinizing {text} would require more than {limit} effort."))
             }
-            TooLarge::States(most) => too_many_states(most),
+            Fault::TooLarge(TooLarge::States(most)) => too_many_states(most),
         })?;
         Ok(Self::of_dfa(dfa))
     }

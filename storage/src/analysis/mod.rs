@@ -12,7 +12,6 @@
 //! silently.
 
 mod analyzer;
-mod automaton;
 mod build;
 pub(crate) mod char_filter;
 pub(crate) mod filter;

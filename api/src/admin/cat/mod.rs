@@ -8,6 +8,10 @@ mod segments;
 mod shards;
 mod table;
 
+use std::sync::LazyLock;
+
+use millrace_storage::mapping::DateFormat;
+
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -89,18 +93,9 @@ fn time_of_day(now_ms: i64) -> String {
 
 /// Renders a moment as `2026-11-21T07:08:09.123Z`.
 pub(super) fn moment(ms: i64) -> String {
-    // Civil date from days since the epoch (Howard Hinnant, "chrono-Compatible Low-Level Date
-    // Algorithms").
-    let days = ms.div_euclid(86_400_000) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{}.{:03}Z", time_of_day(ms), ms.rem_euclid(1000))
+    static FORMAT: LazyLock<DateFormat> =
+        LazyLock::new(|| DateFormat::parse("strict_date_time").expect("a format that is built in"));
+    FORMAT.format_nanos(i128::from(ms) * 1_000_000)
 }
 
 #[cfg(test)]

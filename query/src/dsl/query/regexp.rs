@@ -6,52 +6,28 @@ use super::{Common, Normalize, Rewrite, single};
 use crate::dsl::json;
 use crate::error::{Error, Result};
 
-/// Optional operators of an expression, as Lucene numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RegexpFlags(pub u32);
+pub(crate) use millrace_storage::automaton::Flags as RegexpFlags;
 
-impl RegexpFlags {
-    /// `&` between expressions: both.
-    pub(crate) const INTERSECTION: Self = Self(0x1);
-    /// `~` before an expression: all else.
-    pub(crate) const COMPLEMENT: Self = Self(0x2);
-    /// `#`: nothing at all.
-    pub(crate) const EMPTY: Self = Self(0x4);
-    /// `@`: any string.
-    pub(crate) const ANYSTRING: Self = Self(0x8);
-    /// `<n-m>`: numbers.
-    pub(crate) const INTERVAL: Self = Self(0x20);
-    /// All of them.
-    pub(crate) const ALL: Self = Self(0xff);
-    /// None of them.
-    pub(crate) const NONE: Self = Self(0);
-
-    /// Whether an operator is on.
-    pub(crate) fn has(self, flag: Self) -> bool {
-        self.0 & flag.0 != 0
+/// Parses the names of optional operators, joined by `|`.
+fn flags(text: &str) -> Result<RegexpFlags> {
+    if text.is_empty() {
+        return Ok(RegexpFlags::ALL);
     }
-
-    /// Parses names joined by `|`.
-    fn parse(text: &str) -> Result<Self> {
-        if text.is_empty() {
-            return Ok(Self::ALL);
+    let mut flags = 0;
+    for name in text.split('|').filter(|name| !name.is_empty()) {
+        flags |= match name.to_uppercase().as_str() {
+            "INTERSECTION" => RegexpFlags::INTERSECTION,
+            "COMPLEMENT" => RegexpFlags::COMPLEMENT,
+            "EMPTY" => RegexpFlags::EMPTY,
+            "ANYSTRING" => RegexpFlags::ANYSTRING,
+            "INTERVAL" => RegexpFlags::INTERVAL,
+            "NONE" => RegexpFlags::NONE,
+            "ALL" => RegexpFlags::ALL,
+            _ => return Err(Error::IllegalArgument(format!("Unknown regexp flag [{name}]"))),
         }
-        let mut flags = 0;
-        for name in text.split('|').filter(|name| !name.is_empty()) {
-            flags |= match name.to_uppercase().as_str() {
-                "INTERSECTION" => Self::INTERSECTION,
-                "COMPLEMENT" => Self::COMPLEMENT,
-                "EMPTY" => Self::EMPTY,
-                "ANYSTRING" => Self::ANYSTRING,
-                "INTERVAL" => Self::INTERVAL,
-                "NONE" => Self::NONE,
-                "ALL" => Self::ALL,
-                _ => return Err(Error::IllegalArgument(format!("Unknown regexp flag [{name}]"))),
-            }
-            .0;
-        }
-        Ok(Self(flags))
+        .0;
     }
+    Ok(RegexpFlags(flags))
 }
 
 /// A `regexp` clause.
@@ -81,12 +57,12 @@ impl RegexpQuery {
 
     pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
         let (mut case_insensitive, mut rewrite) = (false, None);
-        let (mut flags, mut states) = (RegexpFlags::ALL, Self::MAX_DETERMINIZED_STATES);
+        let (mut operators, mut states) = (RegexpFlags::ALL, Self::MAX_DETERMINIZED_STATES);
         let clause = single::parse("regexp", &["value"], fields, &mut |key, option| {
             match key {
-                "flags" => flags = RegexpFlags::parse(&json::text(option).unwrap_or_default())?,
+                "flags" => operators = flags(&json::text(option).unwrap_or_default())?,
                 "flags_value" => {
-                    flags = RegexpFlags(u32::try_from(json::integer(option)?).unwrap_or(RegexpFlags::ALL.0));
+                    operators = RegexpFlags(u32::try_from(json::integer(option)?).unwrap_or(RegexpFlags::ALL.0));
                 }
                 "max_determinized_states" => states = usize::try_from(json::integer(option)?).unwrap_or(0),
                 "case_insensitive" => case_insensitive = json::boolean(option)?,
@@ -100,7 +76,7 @@ impl RegexpQuery {
             field,
             value,
             normalize: Normalize::Field,
-            flags,
+            flags: operators,
             case_insensitive,
             max_determinized_states: states,
             rewrite,

@@ -36,6 +36,7 @@ pub(in crate::analysis) const BUILT_IN: &[&str] = &[
     "fingerprint",
     "finnish",
     "french",
+    "galician",
     "german",
     "greek",
     "hindi",
@@ -212,6 +213,7 @@ fn of_language(language: &str, params: &Params) -> Result<Option<Analyzer>> {
         "bulgarian" => Chain { before: vec![lowercase()], after: light("bulgarian") },
         "czech" => Chain { before: vec![lowercase()], after: light("czech") },
         "french" => Chain { before: vec![elision(), lowercase()], after: light("light_french") },
+        "galician" => Chain { before: vec![lowercase()], after: light("galician") },
         "german" => {
             let mut after = normalize("german_normalization");
             after.extend(light("light_german"));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::tokenizers::{check_ngram_diff, gram_range};
 use super::{Before, MAX_DEPTH, Scope, needs_settings, stemmers};
 use crate::analysis::filter::{
-    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, DelimitedPayload,
+    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, Decompounder, DelimitedPayload,
     Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, Keep, KeepTypes, KeywordMarker,
     KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash, Multiplexer, PatternCapture,
     PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle, StemmerOverride, Stop, Synonyms, Trim,
-    Truncate, Unique, Uppercase, WordDelimiter, subword_types,
+    Truncate, TypeAsPayload, Unique, Uppercase, WordDelimiter, subword_types,
 };
 use crate::analysis::language;
 use crate::analysis::pattern::JavaPattern;
@@ -128,6 +128,7 @@ fn mapping_characters(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filt
                 Some(_) => Encoding::Float,
             },
         }),
+        "type_as_payload" => Arc::new(TypeAsPayload),
         _ => return Ok(None),
     }))
 }
@@ -294,6 +295,26 @@ fn combining_tokens(
                 kinds.retain(|known| *known != kind);
             }
             Arc::new(CjkBigram { kinds, output_unigrams: params.boolean("output_unigrams", false)? })
+        }
+        "dictionary_decompounder" => {
+            needs_settings(params)?;
+            let ignore_case = params.boolean("word_list_case", false)?;
+            let words = params.word_set("word_list", ignore_case)?.ok_or_else(|| {
+                refused(format!(
+                    "word_list must be provided for [{}], either as a path to a file, or directly",
+                    params.name
+                ))
+            })?;
+            let size = |name: &str, title: &str, default: i64| {
+                usize::try_from(params.integer(name, default)?)
+                    .map_err(|_| refused(format!("{title} cannot be negative")))
+            };
+            let word = size("min_word_size", "minWordSize", 5)?;
+            let least = size("min_subword_size", "minSubwordSize", 2)?;
+            let most = size("max_subword_size", "maxSubwordSize", 15)?;
+            let only_longest_match = params.boolean("only_longest_match", false)?;
+            let filter = Decompounder::new(words, ignore_case).with_sizes(word, least, most);
+            Arc::new(filter.only_longest_match(only_longest_match))
         }
         "word_delimiter" => Arc::new(word_delimiter(params, false)?),
         "word_delimiter_graph" => Arc::new(word_delimiter(params, true)?),

@@ -41,6 +41,9 @@ pub(super) struct Scope {
     index: bool,
 }
 
+/// Components in the order in which they apply, with their names.
+type Named<T> = Vec<(String, Arc<T>)>;
+
 /// What a filter comes behind, which synonym rules are analyzed by.
 #[derive(Clone, Copy)]
 struct Before<'a> {
@@ -161,13 +164,12 @@ impl Scope {
         Ok(assemble(char_filters, (tokenizer_name, tokenizer), filters).with_position_increment_gap(gap))
     }
 
-    #[allow(clippy::type_complexity)]
     fn named_parts(
         &self,
         what: &str,
         params: &Params,
         tokenizer: &Arc<dyn Tokenizer>,
-    ) -> Result<(Vec<(String, Arc<dyn CharFilter>)>, Vec<(String, Arc<dyn Filter>)>)> {
+    ) -> Result<(Named<dyn CharFilter>, Named<dyn Filter>)> {
         let mut char_filters = Vec::new();
         for name in params.list("char_filter").unwrap_or_default() {
             let filter = self.named_char_filter(&name)?.ok_or_else(|| {
@@ -179,7 +181,7 @@ impl Scope {
             char_filters.push((name, filter));
         }
         let plain: Vec<Arc<dyn CharFilter>> = char_filters.iter().map(|(_, filter)| filter.clone()).collect();
-        let mut filters: Vec<(String, Arc<dyn Filter>)> = Vec::new();
+        let mut filters: Named<dyn Filter> = Vec::new();
         for name in params.list("filter").unwrap_or_default() {
             let before = Before { char_filters: &plain, tokenizer, filters: &filters, depth: 0 };
             let filter = self.named_filter(&name, before)?.ok_or_else(|| {
@@ -244,7 +246,7 @@ impl Scope {
                 (name, made)
             }
         };
-        let mut made_char_filters: Vec<(String, Arc<dyn CharFilter>)> = Vec::new();
+        let mut made_char_filters: Named<dyn CharFilter> = Vec::new();
         for component in char_filters {
             let (name, filter) = match component {
                 Component::Named(name) => {
@@ -259,7 +261,7 @@ impl Scope {
         }
         let plain: Vec<Arc<dyn CharFilter>> =
             made_char_filters.iter().map(|(_, filter)| filter.clone()).collect();
-        let mut made_filters: Vec<(String, Arc<dyn Filter>)> = Vec::new();
+        let mut made_filters: Named<dyn Filter> = Vec::new();
         for component in filters {
             let before =
                 Before { char_filters: &plain, tokenizer: &tokenizer.1, filters: &made_filters, depth: 0 };
@@ -288,9 +290,9 @@ pub(super) fn lowercase_normalizer() -> Analyzer {
 }
 
 fn assemble(
-    char_filters: Vec<(String, Arc<dyn CharFilter>)>,
+    char_filters: Named<dyn CharFilter>,
     tokenizer: (String, Arc<dyn Tokenizer>),
-    filters: Vec<(String, Arc<dyn Filter>)>,
+    filters: Named<dyn Filter>,
 ) -> Analyzer {
     let (char_filter_names, char_filters) = char_filters.into_iter().unzip();
     let (filter_names, filters) = filters.into_iter().unzip();

@@ -35,6 +35,7 @@ pub(super) fn build(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filter
         "brazilian_stem" => return Ok(light("brazilian")),
         "czech_stem" => return Ok(light("czech")),
         "german_stem" => return Ok(light("german_stem")),
+        "kstem" => return Ok(light("kstem")),
         "persian_stem" => return Ok(light("persian")),
         _ => return Ok(normalization(kind).map(|filter| Arc::new(filter) as Arc<dyn Filter>)),
     }))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Scope;
-use crate::analysis::automaton::Automaton;
 use crate::analysis::char_filter::unescape;
 use crate::analysis::filter::lowercase;
 use crate::analysis::settings::Params;
@@ -43,14 +42,10 @@ pub(super) fn build(kind: &str, params: &Params, scope: &Scope) -> Result<Option
             let flags = params.string("flags").unwrap_or_default();
             Arc::new(Pattern::new(&pattern, &flags, params.integer("group", -1)?)?)
         }
-        "simple_pattern" => Arc::new(SimplePattern {
-            automaton: Automaton::new(&params.string("pattern").unwrap_or_default())?,
-            split: false,
-        }),
-        "simple_pattern_split" => Arc::new(SimplePattern {
-            automaton: Automaton::new(&params.string("pattern").unwrap_or_default())?,
-            split: true,
-        }),
+        "simple_pattern" | "simple_pattern_split" => {
+            let pattern = params.string("pattern").unwrap_or_default();
+            Arc::new(SimplePattern::new(&pattern, kind == "simple_pattern_split")?)
+        }
         "ngram" | "nGram" => {
             let (min, max) = gram_range(params, 1, 2)?;
             check_ngram_diff(min, max, scope.max_ngram_diff, "NGram Tokenizer")?;

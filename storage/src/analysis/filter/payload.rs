@@ -1,5 +1,5 @@
-//! The `delimited_payload` and `delimited_term_freq` filters: what stands behind a delimiter is no part
-//! of the term.
+//! The `delimited_payload` filter, for which what stands behind a delimiter is no part of the term, and
+//! `type_as_payload`.
 
 use super::{Filter, InSynonyms, Stage, each};
 
@@ -44,5 +44,21 @@ impl Filter for DelimitedPayload {
 
     fn in_synonyms(&self) -> InSynonyms {
         InSynonyms::Same
+    }
+}
+
+/// Takes the type of a token for its payload.
+#[derive(Debug)]
+pub(crate) struct TypeAsPayload;
+
+impl Filter for TypeAsPayload {
+    fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        each(
+            |token| {
+                token.payload = Some(token.kind.as_bytes().into());
+                true
+            },
+            next,
+        )
     }
 }

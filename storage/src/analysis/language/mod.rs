@@ -8,8 +8,11 @@ mod caumanns;
 mod greek;
 mod indic;
 mod indonesian;
+mod kstem;
 mod light;
 mod normalize;
+mod rslp;
+mod savoy;
 mod snowball;
 mod suffix;
 mod words;
@@ -32,20 +35,33 @@ pub(crate) fn light_stemmer(name: &str) -> Option<Rewrite> {
         "brazilian" => brazilian::stem,
         "bulgarian" => suffix::bulgarian,
         "czech" => light::czech,
+        "galician" => rslp::galician,
         "german_stem" => caumanns::stem,
         "greek" => greek::stem,
         "hindi" => suffix::hindi,
         "indonesian" => indonesian::stem,
+        "kstem" | "light_english" | "lightenglish" => kstem::stem,
         "latvian" => light::latvian,
+        "light_finnish" | "lightfinnish" | "light_finish" | "lightfinish" => savoy::finnish,
         "light_french" | "lightfrench" => light::french,
         "light_german" | "lightgerman" => light::german,
+        "light_hungarian" | "lighthungarian" => savoy::hungarian,
         "light_italian" | "lightitalian" => light::italian,
+        "light_norwegian" | "lightnorwegian" => savoy::norwegian,
+        "light_nynorsk" | "lightnynorsk" => savoy::nynorsk,
         "light_portuguese" | "lightportuguese" => light::portuguese,
+        "light_russian" | "lightrussian" => savoy::russian,
         "light_spanish" | "lightspanish" => light::spanish,
+        "light_swedish" | "lightswedish" => savoy::swedish,
         "minimal_english" | "minimalenglish" => light::english_minimal,
         "minimal_french" | "minimalfrench" => light::french_minimal,
+        "minimal_galician" => rslp::galician_minimal,
         "minimal_german" | "minimalgerman" => light::german_minimal,
+        "minimal_norwegian" => savoy::norwegian_minimal,
+        "minimal_nynorsk" | "minimalnynorsk" => savoy::nynorsk_minimal,
+        "minimal_portuguese" | "minimalportuguese" => rslp::portuguese_minimal,
         "persian" => suffix::persian,
+        "portuguese_rslp" => rslp::portuguese,
         "sorani" => suffix::sorani,
         _ => return None,
     }))

@@ -5,16 +5,17 @@
 use super::light::{ends, swap};
 
 /// Suffixes of the same length, and how long a word must be to lose one.
-type Suffixes = [(usize, &'static [&'static str])];
+pub(super) type Suffixes = [(usize, &'static [&'static str])];
 
-/// Takes off the first suffix that fits.
-fn cut(word: &mut Vec<char>, suffixes: &Suffixes) {
+/// Takes off the first suffix that fits; says whether one did.
+pub(super) fn cut(word: &mut Vec<char>, suffixes: &Suffixes) -> bool {
     let found = suffixes
         .iter()
         .find_map(|(over, suffixes)| suffixes.iter().find(|suffix| word.len() > *over && ends(word, suffix)));
     if let Some(suffix) = found {
         swap(word, suffix.chars().count(), "");
     }
+    found.is_some()
 }
 
 #[rustfmt::skip]

@@ -3,14 +3,37 @@
 
 use super::{Emitter, Tokenizer};
 use crate::analysis::Token;
-use crate::analysis::automaton::Automaton;
+use crate::automaton::{DEFAULT_EFFORT, Dfa, Fault, Flags, TooLarge};
+use crate::{Error, Result};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct SimplePattern {
-    pub(crate) automaton: Automaton,
+    automaton: Dfa,
     /// Matches separate tokens instead of being them.
-    pub(crate) split: bool,
+    split: bool,
+}
+
+impl SimplePattern {
+    /// Takes the matches of an expression, or what is between them.
+    ///
+    /// # Errors
+    /// What is no expression, or has too large an automaton.
+    pub(crate) fn new(pattern: &str, split: bool) -> Result<Self> {
+        let automaton = Dfa::regexp(pattern, Flags::ALL, false, DEFAULT_EFFORT).map_err(|fault| {
+            Error::IllegalArgument(match fault {
+                Fault::Syntax(message) => message,
+                Fault::Number(digits) => format!("For input string: \"{digits}\""),
+                Fault::TooLarge(TooLarge::Effort(limit)) => {
+                    format!("Determinizing {pattern} would require more than {limit} effort.")
+                }
+                Fault::TooLarge(TooLarge::States(most)) => {
+                    format!("an automaton of more than {most} states is not built")
+                }
+            })
+        })?;
+        Ok(Self { automaton, split })
+    }
 }
 
 impl Tokenizer for SimplePattern {

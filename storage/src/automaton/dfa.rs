@@ -17,7 +17,7 @@ pub(super) struct State {
 
 /// A deterministic automaton; state 0 is the start. Without states it matches nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Dfa {
+pub struct Dfa {
     states: Vec<State>,
 }
 
@@ -203,24 +203,40 @@ impl Dfa {
     }
 
     /// Returns the start, where anything matches at all.
-    pub(super) fn start(&self) -> Option<u32> {
+    pub fn start(&self) -> Option<u32> {
         (!self.states.is_empty()).then_some(0)
     }
 
     /// Goes on from a state by a character.
-    pub(super) fn step(&self, state: u32, character: u32) -> Option<u32> {
+    pub fn step(&self, state: u32, character: u32) -> Option<u32> {
         let moves = &self.states.get(state as usize)?.moves;
         let at = moves.partition_point(|(_, last, _)| *last < character);
         moves.get(at).filter(|(first, _, _)| *first <= character).map(|(_, _, to)| *to)
     }
 
     /// Whether what led to a state matches.
-    pub(super) fn accepts(&self, state: u32) -> bool {
+    pub fn accepts(&self, state: u32) -> bool {
         self.states.get(state as usize).is_some_and(|state| state.accepts)
     }
 
+    /// Returns the length in bytes of the longest match at the start of a text.
+    pub fn longest_match(&self, text: &str) -> Option<usize> {
+        let mut state = self.start()?;
+        let mut longest = self.accepts(state).then_some(0);
+        for (at, character) in text.char_indices() {
+            match self.step(state, character.into()) {
+                Some(next) => state = next,
+                None => break,
+            }
+            if self.accepts(state) {
+                longest = Some(at + character.len_utf8());
+            }
+        }
+        longest
+    }
+
     /// Returns the text that everything that matches starts with.
-    pub(super) fn literal_start(&self) -> String {
+    pub fn literal_start(&self) -> String {
         let mut start = String::new();
         let mut state = 0;
         // A loop of single characters has no end.

@@ -11,12 +11,49 @@
 
 use super::dfa::Dfa;
 use super::nfa::{Nfa, Part};
-use super::{LAST, TooLarge, case};
-use crate::dsl::query::RegexpFlags;
-use crate::error::{Error, Result};
+use super::{Fault, LAST, TooLarge, case};
+
+type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// Deepest nesting of an expression.
 const MAX_DEPTH: usize = 100;
+
+/// Optional operators of an expression, as Lucene numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// `&` between expressions: both.
+    pub const INTERSECTION: Self = Self(0x1);
+    /// `~` before an expression: all else.
+    pub const COMPLEMENT: Self = Self(0x2);
+    /// `#`: nothing at all.
+    pub const EMPTY: Self = Self(0x4);
+    /// `@`: any string.
+    pub const ANYSTRING: Self = Self(0x8);
+    /// `<n-m>`: numbers.
+    pub const INTERVAL: Self = Self(0x20);
+    /// All of them.
+    pub const ALL: Self = Self(0xff);
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// Whether an operator is on.
+    pub fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+}
+
+impl Dfa {
+    /// Makes the automaton of an expression. `folded` takes ASCII letters in either case, but for those of
+    /// ranges.
+    ///
+    /// # Errors
+    /// What is no expression, and one whose automaton takes more than `limit` allows.
+    pub fn regexp(text: &str, flags: Flags, folded: bool, limit: i64) -> Result<Self> {
+        Ok(automaton(&parse(text, flags, folded)?, folded, limit)?)
+    }
+}
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +72,7 @@ pub(super) enum Expression {
 }
 
 /// Parses an expression. `folded` takes ASCII letters in either case, but for those of ranges.
-pub(super) fn parse(text: &str, flags: RegexpFlags, folded: bool) -> Result<Expression> {
+pub(super) fn parse(text: &str, flags: Flags, folded: bool) -> Result<Expression> {
     let mut parser = Parser { text: text.chars().collect(), at: 0, flags, folded, depth: 0 };
     if parser.text.is_empty() {
         return Ok(Expression::Text(String::new()));
@@ -50,7 +87,7 @@ pub(super) fn parse(text: &str, flags: RegexpFlags, folded: bool) -> Result<Expr
 struct Parser {
     text: Vec<char>,
     at: usize,
-    flags: RegexpFlags,
+    flags: Flags,
     folded: bool,
     depth: usize,
 }
@@ -73,23 +110,23 @@ impl Parser {
     fn next(&mut self) -> Result<char> {
         let next = self.text.get(self.at).copied();
         self.at += 1;
-        next.ok_or_else(|| Error::IllegalArgument("unexpected end-of-string".to_owned()))
+        next.ok_or_else(|| Fault::Syntax("unexpected end-of-string".to_owned()))
     }
 
     /// Words an error; Lucene counts positions in UTF-16 code units.
-    fn fault_at(&self, what: &str, at: usize) -> Error {
+    fn fault_at(&self, what: &str, at: usize) -> Fault {
         let position: usize = self.text.iter().take(at).map(|c| c.len_utf16()).sum();
-        Error::IllegalArgument(format!("{what} at position {position}"))
+        Fault::Syntax(format!("{what} at position {position}"))
     }
 
-    fn fault(&self, what: &str) -> Error {
+    fn fault(&self, what: &str) -> Fault {
         self.fault_at(what, self.at)
     }
 
     fn union(&mut self) -> Result<Expression> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Error::IllegalArgument(format!(
+            return Err(Fault::Syntax(format!(
                 "regular expression is nested more than {MAX_DEPTH} deep"
             )));
         }
@@ -103,7 +140,7 @@ impl Parser {
 
     fn intersection(&mut self) -> Result<Expression> {
         let mut whole = self.concatenation()?;
-        while self.flags.has(RegexpFlags::INTERSECTION) && self.take('&') {
+        while self.flags.has(Flags::INTERSECTION) && self.take('&') {
             whole = Expression::Intersection(Box::new(whole), Box::new(self.concatenation()?));
         }
         Ok(whole)
@@ -113,7 +150,7 @@ impl Parser {
         let mut parts = vec![self.repetition()?];
         while self.more()
             && !self.peek(")|")
-            && !(self.flags.has(RegexpFlags::INTERSECTION) && self.peek("&"))
+            && !(self.flags.has(Flags::INTERSECTION) && self.peek("&"))
         {
             parts.push(self.repetition()?);
         }
@@ -150,7 +187,7 @@ impl Parser {
             return Err(self.fault("expected '}'"));
         }
         match most {
-            Some(most) if most < least => Err(Error::IllegalArgument(format!(
+            Some(most) if most < least => Err(Fault::Syntax(format!(
                 "invalid repetition range(out of order): {least}..{most}"
             ))),
             _ => Ok((least, most)),
@@ -169,12 +206,12 @@ impl Parser {
         digits
             .parse::<i32>()
             .map(|number| Some(number.unsigned_abs() as usize))
-            .map_err(|_| crate::dsl::json::not_a_number(&digits))
+            .map_err(|_| Fault::Number(digits))
     }
 
     fn complement(&mut self) -> Result<Expression> {
         let mut complements = 0;
-        while self.flags.has(RegexpFlags::COMPLEMENT) && self.take('~') {
+        while self.flags.has(Flags::COMPLEMENT) && self.take('~') {
             complements += 1;
         }
         let mut whole = self.class()?;
@@ -210,7 +247,7 @@ impl Parser {
         }
         let (first, last) = (u32::from(first), u32::from(self.character()?));
         if first > last {
-            return Err(Error::IllegalArgument(format!(
+            return Err(Fault::Syntax(format!(
                 "invalid range: from ({first}) cannot be > to ({last})"
             )));
         }
@@ -234,7 +271,7 @@ impl Parser {
             Some('W') => others(words()),
             Some('\\') => vec![range('\\', '\\')],
             Some(letter) if letter.is_ascii_alphabetic() => {
-                return Err(Error::IllegalArgument(format!(
+                return Err(Fault::Syntax(format!(
                     "invalid character class \\{}",
                     u32::from(*letter)
                 )));
@@ -254,10 +291,10 @@ impl Parser {
         if self.take('.') {
             return Ok(Expression::Class(vec![(0, LAST)]));
         }
-        if self.flags.has(RegexpFlags::EMPTY) && self.take('#') {
+        if self.flags.has(Flags::EMPTY) && self.take('#') {
             return Ok(Expression::Nothing);
         }
-        if self.flags.has(RegexpFlags::ANYSTRING) && self.take('@') {
+        if self.flags.has(Flags::ANYSTRING) && self.take('@') {
             return Ok(Expression::AnyString);
         }
         if self.take('"') {
@@ -273,7 +310,7 @@ impl Parser {
                 false => Err(self.fault("expected ')'")),
             };
         }
-        if self.flags.has(RegexpFlags::INTERVAL) && self.take('<') {
+        if self.flags.has(Flags::INTERVAL) && self.take('<') {
             return self.interval();
         }
         match self.predefined()? {
@@ -298,7 +335,7 @@ impl Parser {
         let wrong = |parser: &Self| parser.fault_at("interval syntax error", parser.at - 1);
         let Some((first, last)) = text.split_once('-') else {
             // A name of an automaton, of which there are none.
-            return Err(Error::IllegalArgument(format!("'{text}' not found")));
+            return Err(Fault::Syntax(format!("'{text}' not found")));
         };
         if first.is_empty() || last.is_empty() || last.contains('-') {
             return Err(wrong(self));
@@ -332,7 +369,7 @@ fn others(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
 }
 
 /// Makes the automaton of an expression.
-pub(super) fn automaton(expression: &Expression, folded: bool, limit: i64) -> Result<Dfa, TooLarge> {
+fn automaton(expression: &Expression, folded: bool, limit: i64) -> Result<Dfa, TooLarge> {
     let mut builder = Builder { nfa: Nfa::default(), folded, limit };
     let whole = builder.part(expression)?;
     Dfa::new(&builder.nfa, whole, limit)

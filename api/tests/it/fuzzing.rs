@@ -1,0 +1,96 @@
+//! The fuzz targets of `fuzz/`, fed with mutated seeds: the same ones in every run. `FUZZ_RUNS` (inputs a target) and
+//! `FUZZ_SEED` ask for more and for others.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+type Target = fn(&[u8]);
+
+const TARGETS: [(&str, Target); 8] = [
+    ("analysis", millrace_storage::fuzzing::analysis),
+    ("bulk", millrace_api::fuzzing::bulk),
+    ("date_math", millrace_storage::fuzzing::date_math),
+    ("dsl", millrace_query::fuzzing::dsl),
+    ("mapping", millrace_storage::fuzzing::mapping),
+    ("query_string", millrace_query::fuzzing::query_string),
+    ("regexp", millrace_storage::fuzzing::regexp),
+    ("simple_query_string", millrace_query::fuzzing::simple_query_string),
+];
+
+/// Longest input.
+const MAX_LENGTH: usize = 4_096;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} has no seeds", directory.display());
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+/// A place in an input that is no place within a character, where the input is text.
+fn place(input: &[u8], rng: &mut StdRng) -> usize {
+    let mut at = rng.random_range(0..=input.len());
+    while input.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        at += 1;
+    }
+    at
+}
+
+/// Changes an input in one to six places: pieces are dropped, doubled, taken from other seeds, or replaced.
+fn mutate(seeds: &[Vec<u8>], rng: &mut StdRng) -> Vec<u8> {
+    const PIECES: &[&str] = &[
+        "0", "-1", "9223372036854775808", "1e400", "\"", "\\", "\\u0000", "\n", " ", "\u{0}", "é", "𝄞", "{", "}", "[",
+        "]", "(", ")", "null", "true", "[]", "{}", "\"\"", ":", ",", "*", "?", "~", "^", "|", "&", "<", ">", "||", "/",
+    ];
+    let mut input = seeds[rng.random_range(0..seeds.len())].clone();
+    for _ in 0..rng.random_range(1..=6) {
+        let (one, other) = (place(&input, rng), place(&input, rng));
+        let (from, to) = (one.min(other), one.max(other));
+        match rng.random_range(0..7) {
+            0 => drop(input.drain(from..to.min(from + 16))),
+            1 => {
+                let piece = input[from..to].to_vec();
+                input.splice(from..from, piece);
+            }
+            2 => {
+                let donor = &seeds[rng.random_range(0..seeds.len())];
+                let (one, other) = (place(donor, rng), place(donor, rng));
+                let piece = donor[one.min(other)..one.max(other)].to_vec();
+                input.splice(from..to.min(from + 16), piece);
+            }
+            3 if from < input.len() => input[from] ^= 1 << rng.random_range(0..7),
+            4 if from < input.len() => input[from] = rng.random(),
+            _ => {
+                let piece = PIECES[rng.random_range(0..PIECES.len())];
+                let repeated = piece.repeat(if rng.random_bool(0.05) { 300 } else { 1 });
+                let end = if rng.random_bool(0.5) { from } else { to.min(from + 4) };
+                input.splice(from..end, repeated.into_bytes());
+            }
+        }
+    }
+    input.truncate(MAX_LENGTH);
+    input
+}
+
+#[test]
+fn targets_survive_seeds_and_what_becomes_of_them() {
+    let runs = number("FUZZ_RUNS", 1_000);
+    for (name, target) in TARGETS {
+        let mut rng = StdRng::seed_from_u64(number("FUZZ_SEED", 1));
+        let seeds = seeds(name);
+        let mutated = (0..runs).map(|_| mutate(&seeds, &mut rng));
+        for input in seeds.iter().cloned().chain(mutated) {
+            let survived = catch_unwind(AssertUnwindSafe(|| target(&input)));
+            assert!(survived.is_ok(), "{name} fails on \"{}\"", input.escape_ascii());
+        }
+    }
+}
