@@ -4,5 +4,5 @@ use bytes::Bytes;
 
 /// The body of a bulk request, to an index and to none.
 pub fn bulk(data: &[u8]) {
-    crate::bulk::check(&Bytes::copy_from_slice(data));
+    crate::bulk::parse_only(&Bytes::copy_from_slice(data));
 }

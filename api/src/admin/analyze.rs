@@ -57,7 +57,14 @@ pub(super) async fn analyze(
                 }
                 Some(name) => Named {
                     analyzer: analyzers.get(name).ok_or_else(|| {
-                        Error::illegal_argument(format!("failed to find global analyzer [{name}]"))
+                        Error::illegal_argument(if name == "standard_html_strip" {
+                            // Older clients ask for it.
+                            "[standard_html_strip] analyzer is not supported for new indices, use a custom analyzer \
+                             using [standard] tokenizer and [html_strip] char_filter, plus [lowercase] filter"
+                                .to_owned()
+                        } else {
+                            format!("failed to find global analyzer [{name}]")
+                        })
                     })?,
                     name,
                 },

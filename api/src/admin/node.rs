@@ -17,6 +17,10 @@ pub(super) const ROLE_LETTERS: &str = "dimr";
 /// Plugins whose endpoints clients look for by name.
 pub(super) const PLUGINS: [(&str, &str); 1] = [("opensearch-sql", "SQL and PPL over the data API")];
 
+/// Modules of OpenSearch that clients look for by name and whose whole work is done here.
+pub(super) const MODULES: [(&str, &str); 1] =
+    [("analysis-common", "analyzers, tokenizers, and filters of characters and tokens")];
+
 /// Returns the node's id: there is one node, so that the cluster's identity tells it apart.
 pub(super) fn id(api: &Api) -> &str {
     &api.identity.cluster_uuid

@@ -78,7 +78,11 @@ pub(super) async fn route(
 
 /// Lists plugins whose endpoints clients look for by name.
 pub(super) fn plugins() -> Value {
-    node::PLUGINS
+    described(&node::PLUGINS)
+}
+
+fn described(parts: &[(&str, &str)]) -> Value {
+    parts
         .iter()
         .map(|(name, description)| {
             json!({ "name": name, "version": format!("{}.0", node::VERSION), "description": description })
@@ -110,6 +114,9 @@ fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) ->
                 if let Some(section) = info_section(api, metric, flat, &process, &machine) {
                     members.insert(metric.into(), section);
                 }
+            }
+            if wants("plugins") {
+                members.insert("modules".into(), described(&node::MODULES));
             }
         }
         list.insert(node::id(api).to_owned(), shown);

@@ -22,7 +22,7 @@ use crate::http::{LARGE, Request, Response};
 use parse::{Defaults, Item, Outcome};
 
 /// Parses a body as of a request to an index and of one to none; for fuzzing.
-pub(crate) fn check(body: &bytes::Bytes) {
+pub(crate) fn parse_only(body: &bytes::Bytes) {
     for index in [None, Some("index")] {
         // A refusal is an answer.
         let _ = parse::parse(body, &Defaults { index, ..Defaults::default() });

@@ -221,15 +221,22 @@ impl Dfa {
 
     /// Returns the length in bytes of the longest match at the start of a text.
     pub fn longest_match(&self, text: &str) -> Option<usize> {
+        self.longest_match_if(text, &|_| true)
+    }
+
+    /// Returns the length in bytes of the longest match at the start of a text that may have behind it what
+    /// it has there.
+    pub fn longest_match_if(&self, text: &str, may_precede: &dyn Fn(&str) -> bool) -> Option<usize> {
         let mut state = self.start()?;
-        let mut longest = self.accepts(state).then_some(0);
+        let mut longest = (self.accepts(state) && may_precede(text)).then_some(0);
         for (at, character) in text.char_indices() {
             match self.step(state, character.into()) {
                 Some(next) => state = next,
                 None => break,
             }
-            if self.accepts(state) {
-                longest = Some(at + character.len_utf8());
+            let end = at + character.len_utf8();
+            if self.accepts(state) && may_precede(&text[end..]) {
+                longest = Some(end);
             }
         }
         longest

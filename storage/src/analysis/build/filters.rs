@@ -128,6 +128,11 @@ fn mapping_characters(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filt
                 Some(_) => Encoding::Float,
             },
         }),
+        "delimited_payload_filter" => {
+            return Err(refused(
+                "[delimited_payload_filter] is not supported for new indices, use [delimited_payload] instead",
+            ));
+        }
         "type_as_payload" => Arc::new(TypeAsPayload),
         _ => return Ok(None),
     }))

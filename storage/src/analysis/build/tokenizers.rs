@@ -8,7 +8,7 @@ use crate::analysis::filter::lowercase;
 use crate::analysis::settings::Params;
 use crate::analysis::tokenizer::{
     CharClass, CharTokenizer, Classic, DEFAULT_MAX_TOKEN_LENGTH, Keyword, NGram, PathHierarchy, Pattern,
-    Separators, SimplePattern, Standard, TokenChars, Tokenizer,
+    Separators, SimplePattern, Standard, TokenChars, Tokenizer, UrlEmail,
 };
 use crate::{Error, Result};
 
@@ -22,6 +22,7 @@ pub(super) const NON_WORD: &str = "\\W+";
 pub(super) fn build(kind: &str, params: &Params, scope: &Scope) -> Result<Option<Arc<dyn Tokenizer>>> {
     Ok(Some(match kind {
         "standard" => Arc::new(Standard { max_token_length: max_token_length(params)? }),
+        "uax_url_email" => Arc::new(UrlEmail::new(max_token_length(params)?)),
         "whitespace" => Arc::new(CharTokenizer {
             class: CharClass::NotWhitespace,
             max_token_length: max_token_length(params)?,

@@ -12,6 +12,7 @@ mod path;
 mod pattern;
 mod simple_pattern;
 mod standard;
+mod url_email;
 
 use std::fmt::Debug;
 
@@ -24,6 +25,7 @@ pub(crate) use path::PathHierarchy;
 pub(crate) use pattern::Pattern;
 pub(crate) use simple_pattern::SimplePattern;
 pub(crate) use standard::Standard;
+pub(crate) use url_email::UrlEmail;
 
 /// Lucene's default bound on the length of a token, in UTF-16 code units.
 pub(crate) const DEFAULT_MAX_TOKEN_LENGTH: usize = 255;

@@ -61,24 +61,10 @@ const CLASSES: [u8; 256] = {
 impl Tokenizer for Standard {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
         let mut out = Emitter::new(text, sink);
-        let bytes = text.as_bytes();
         let mut at = 0;
-        while at < bytes.len() {
-            if is_space(bytes[at]) {
-                at += 1;
-                continue;
-            }
-            let start = at;
-            let mut any = 0u8;
-            while at < bytes.len() && !is_space(bytes[at]) {
-                any |= bytes[at];
-                at += 1;
-            }
-            if any < 0x80 {
-                self.ascii_run(text, start, at, &mut out);
-            } else {
-                self.unicode_run(text, start, at, &mut out);
-            }
+        while let Some((start, end)) = next_run(text, at) {
+            self.run(text, start, end, &mut |start, end, kind| out.emit_as(text, start, end, kind));
+            at = end;
         }
         out.next_position
     }
@@ -88,9 +74,41 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
+/// Finds the first stretch at or behind `at` without ASCII white space.
+#[inline]
+pub(super) fn next_run(text: &str, at: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let start = at + bytes.get(at..)?.iter().position(|&byte| !is_space(byte))?;
+    let length = bytes[start..].iter().position(|&byte| is_space(byte));
+    Some((start, length.map_or(bytes.len(), |length| start + length)))
+}
+
 impl Standard {
+    /// Hands the bounds and types of the words between two places, without white space between them, to
+    /// `out`.
     #[inline]
-    fn ascii_run(&self, text: &str, start: usize, end: usize, out: &mut Emitter<'_>) {
+    pub(super) fn run(
+        &self,
+        text: &str,
+        start: usize,
+        end: usize,
+        out: &mut impl FnMut(usize, usize, &'static str),
+    ) {
+        if text.as_bytes()[start..end].is_ascii() {
+            self.ascii_run(text, start, end, out);
+        } else {
+            self.unicode_run(text, start, end, out);
+        }
+    }
+
+    #[inline]
+    fn ascii_run(
+        &self,
+        text: &str,
+        start: usize,
+        end: usize,
+        out: &mut impl FnMut(usize, usize, &'static str),
+    ) {
         let bytes = text.as_bytes();
         let class = |at: usize| CLASSES[bytes[at] as usize];
         let mut at = start;
@@ -124,12 +142,18 @@ impl Standard {
                 }
             }
             if has_letter || has_digit {
-                out.emit_as(text, word, at, if has_letter { "<ALPHANUM>" } else { "<NUM>" });
+                out(word, at, if has_letter { "<ALPHANUM>" } else { "<NUM>" });
             }
         }
     }
 
-    fn unicode_run(&self, text: &str, start: usize, end: usize, out: &mut Emitter<'_>) {
+    fn unicode_run(
+        &self,
+        text: &str,
+        start: usize,
+        end: usize,
+        out: &mut impl FnMut(usize, usize, &'static str),
+    ) {
         let mut at = start;
         // An open run of a script without spaces: UAX #29 breaks at each of its letters.
         let mut complex: Option<usize> = None;
@@ -140,7 +164,7 @@ impl Standard {
                     && (!joins
                         || longer_than_utf16_units(&text[run..at + segment.len()], self.max_token_length))
                 {
-                    out.emit_as(text, run, at, SOUTHEAST_ASIAN);
+                    out(run, at, SOUTHEAST_ASIAN);
                     complex = None;
                 }
                 if joins {
@@ -152,7 +176,7 @@ impl Standard {
                     let window = &segment[..prefix_of_utf16_units(segment, self.max_token_length)];
                     let first = window.split_word_bounds().next().unwrap_or(window);
                     if is_token(first) {
-                        out.emit_as(text, at, at + first.len(), kind_of(first));
+                        out(at, at + first.len(), kind_of(first));
                     }
                     at += first.len();
                     continue 'restart;
@@ -166,14 +190,14 @@ impl Standard {
                 };
                 for part in [&segment[..word], &segment[word..]] {
                     if is_token(part) {
-                        out.emit_as(text, at, at + part.len(), kind_of(part));
+                        out(at, at + part.len(), kind_of(part));
                     }
                     at += part.len();
                 }
             }
         }
         if let Some(run) = complex {
-            out.emit_as(text, run, at, SOUTHEAST_ASIAN);
+            out(run, at, SOUTHEAST_ASIAN);
         }
     }
 }
@@ -308,9 +332,7 @@ mod tests {
                         .collect();
                     let run = |unicode: bool| {
                         let mut words = Vec::new();
-                        let mut sink =
-                            |token: &mut Token| words.push((token.start, token.end, token.position));
-                        let mut out = Emitter::new(&text, &mut sink);
+                        let mut out = |start, end, kind| words.push((start, end, kind));
                         if unicode {
                             standard.unicode_run(&text, 0, text.len(), &mut out);
                         } else {
