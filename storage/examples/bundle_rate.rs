@@ -191,7 +191,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 next - 1
             })
             .collect();
-        *map = RowMap::Table(table);
+        *map = RowMap::Table(table.into());
     }
     let start = now();
     bundle::merge(&inputs, next, &scratch, &mut Vec::new())?;

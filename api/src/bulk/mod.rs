@@ -11,7 +11,7 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{Lane, RefreshPolicy, WriteOp};
+use millrace_storage::{Engine, Lane, RefreshPolicy, WriteOp};
 
 use crate::Api;
 use crate::documents::options::WriteOptions;
@@ -46,6 +46,7 @@ pub(crate) async fn run(
     let (body, index, doc_type) =
         (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
     let (refresh, timeout) = (options.refresh, options.timeout);
+    let engine = Arc::clone(&api.engine);
     let cut = move || {
         let defaults = Defaults {
             index: index.as_deref(),
@@ -55,10 +56,11 @@ pub(crate) async fn run(
             require_alias: options.require_alias,
             source: source.as_ref(),
         };
-        parse::parse(&body, &defaults)
+        let mut bulk = parse::parse(&body, &defaults)?;
+        refuse_by_metadata(&engine, &mut bulk)?;
+        Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
-    refuse_by_metadata(api, &mut bulk)?;
     let results = if bulk.ops.is_empty() {
         Vec::new()
     } else {
@@ -97,7 +99,7 @@ async fn computed<T: Send + 'static>(
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
 /// routing value that is required and missing.
-fn refuse_by_metadata(api: &Api, bulk: &mut parse::Bulk) -> Result<(), Error> {
+fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk) -> Result<(), Error> {
     #[derive(Clone, Copy, Default)]
     struct Known {
         alias: Option<bool>,
@@ -111,7 +113,7 @@ fn refuse_by_metadata(api: &Api, bulk: &mut parse::Bulk) -> Result<(), Error> {
             Some((name, facts)) if Arc::ptr_eq(name, &op.index) => *facts,
             _ => known.get(&op.index).copied().unwrap_or_default(),
         };
-        if let Err(error) = check(api, op, &mut facts.alias, &mut facts.routing_required) {
+        if let Err(error) = check(engine, op, &mut facts.alias, &mut facts.routing_required) {
             refused.push((number, error));
         }
         if last.as_ref().is_none_or(|(name, _)| !Arc::ptr_eq(name, &op.index)) {
@@ -145,18 +147,18 @@ fn refuse_by_metadata(api: &Api, bulk: &mut parse::Bulk) -> Result<(), Error> {
 }
 
 fn check(
-    api: &Api,
+    engine: &Engine,
     op: &WriteOp,
     alias: &mut Option<bool>,
     routing_required: &mut Option<bool>,
 ) -> Result<(), Error> {
     if op.require_alias && *alias != Some(true) {
-        let result = target::require_alias(&api.engine, &op.index);
+        let result = target::require_alias(engine, &op.index);
         *alias = Some(result.is_ok());
         result?;
     }
     if op.routing.is_none() && *routing_required != Some(false) {
-        let result = target::check_routing(&api.engine, op);
+        let result = target::check_routing(engine, op);
         *routing_required = Some(result.is_err());
         result?;
     }

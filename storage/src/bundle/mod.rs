@@ -49,6 +49,7 @@ mod tests;
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
 pub use impacts::Impact;
+pub(crate) use merge::DROPPED;
 pub use merge::{RowMap, merge};
 pub use nested::{NestedBundle, Places};
 pub use postings::Record;

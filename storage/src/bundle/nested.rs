@@ -321,7 +321,7 @@ pub(super) fn merge(
             .iter()
             .zip(maps)
             .filter_map(|((bundle, _), map)| {
-                Some((bundle.nested_of(*path)?.bundle.as_ref(), RowMap::Table(map)))
+                Some((bundle.nested_of(*path)?.bundle.as_ref(), RowMap::Table(map.into())))
             })
             .collect();
         let count = elements.len() as u32;

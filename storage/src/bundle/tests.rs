@@ -349,7 +349,7 @@ proptest! {
             maps[at][row] = target as u32;
         }
         let inputs: Vec<(&Bundle, RowMap)> =
-            bundles.iter().zip(&maps).map(|(bundle, map)| (bundle, RowMap::Table(map.clone()))).collect();
+            bundles.iter().zip(&maps).map(|(bundle, map)| (bundle, RowMap::Table(map.clone().into()))).collect();
         let scratch = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
         merge(&inputs, order.len() as u32, scratch.path(), &mut out).unwrap();
@@ -534,7 +534,7 @@ fn elements_go_with_their_rows() {
     for (map, parents, inner, within) in cases {
         let scratch = tempfile::tempdir().unwrap();
         let mut merged = Vec::new();
-        let inputs = [(&plain, RowMap::Offset(0)), (&first, RowMap::Table(map.clone()))];
+        let inputs = [(&plain, RowMap::Offset(0)), (&first, RowMap::Table(map.clone().into()))];
         merge(&inputs, 8, scratch.path(), &mut merged).unwrap();
         let merged = opened(merged);
         assert_eq!(places(&merged, 1 << 30), (parents.clone(), vec![]));
@@ -549,7 +549,7 @@ fn elements_go_with_their_rows() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let mut merged = Vec::new();
-    let map = RowMap::Table(vec![drop, 0, drop, drop, 1, drop]);
+    let map = RowMap::Table([drop, 0, drop, drop, 1, drop].into());
     merge(&[(&first, map)], 2, scratch.path(), &mut merged).unwrap();
     assert!(opened(merged).nested().is_empty());
 }
@@ -597,10 +597,10 @@ fn wrong_row_maps_are_refused() {
     let bundle = opened(built(&analyzers, &sample(3)));
     let scratch = tempfile::tempdir().unwrap();
     for (map, rows) in [
-        (RowMap::Table(vec![0, 1]), 2),
-        (RowMap::Table(vec![0, 0, 1]), 3),
-        (RowMap::Table(vec![0, 1, 3]), 3),
-        (RowMap::Table(vec![0, u32::MAX, 1]), 3),
+        (RowMap::Table([0, 1].into()), 2),
+        (RowMap::Table([0, 0, 1].into()), 3),
+        (RowMap::Table([0, 1, 3].into()), 3),
+        (RowMap::Table([0, u32::MAX, 1].into()), 3),
         (RowMap::Offset(1), 3),
     ] {
         let error = merge(&[(&bundle, map)], rows, scratch.path(), &mut Vec::new()).unwrap_err();

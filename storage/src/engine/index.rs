@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::types::{IndexFigures, SegmentFigures, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::metadata::IndexMeta;
+use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
 use crate::shard::{Reading, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
@@ -56,11 +56,14 @@ impl Index {
                 place.push(loaded);
             }
         }
+        // Checked when the index was created.
+        let sort: Arc<[SortField]> = parse_index_sort(&meta.settings).unwrap_or_default().into();
         let shards = (0..meta.shards)
             .zip(by_shard)
             .map(|(number, segments)| {
                 let checkpoint = checkpoints.iter().find(|c| c.index == meta.uuid && c.shard == number);
-                Arc::new(Shard::new(meta.uuid, number, Arc::clone(&mapping), checkpoint, segments, env))
+                let (mapping, sort) = (Arc::clone(&mapping), Arc::clone(&sort));
+                Arc::new(Shard::new(meta.uuid, number, mapping, sort, checkpoint, segments, env))
             })
             .collect();
         let routing_shards = routing_shards(&meta);

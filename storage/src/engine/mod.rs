@@ -9,7 +9,9 @@ mod feed;
 mod index;
 mod recovery;
 mod round;
+mod target;
 mod types;
+mod update;
 mod upkeep;
 mod write;
 

@@ -72,6 +72,11 @@ impl Mapping {
                 )));
             }
         }
+        if nested > 0 && settings.sorted {
+            return Err(Error::IllegalArgument(
+                "cannot have nested fields when index sort is activated".to_owned(),
+            ));
+        }
         if nested > settings.nested_fields && self.objects.len() > since.objects {
             return Err(Error::IllegalArgument(format!(
                 "Limit of nested fields [{}] has been exceeded",

@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) coerce: bool,
     /// `index.mapping.overflow: store`.
     pub(crate) overflow: bool,
+    /// Whether `index.sort.field` names any: rows of such an index have no nested objects.
+    pub(crate) sorted: bool,
     /// Whether `index.analysis` defines an analyzer called `default`.
     pub(crate) default_analyzer: bool,
     /// Whether it defines one called `default_search`.
@@ -43,6 +45,7 @@ impl Default for Settings {
             ignore_malformed: false,
             coerce: true,
             overflow: false,
+            sorted: false,
             default_analyzer: false,
             default_search_analyzer: false,
         }
@@ -92,6 +95,11 @@ impl Settings {
             ignore_malformed: flag("index.mapping.ignore_malformed", false)?,
             coerce: flag("index.mapping.coerce", true)?,
             overflow,
+            sorted: settings.get("index.sort.field").is_some_and(|fields| match fields {
+                Value::Array(fields) => !fields.is_empty(),
+                Value::String(fields) => fields.split(',').any(|field| !field.trim().is_empty()),
+                _ => false,
+            }),
             default_analyzer: defines("default"),
             default_search_analyzer: defines("default_search"),
         })

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::aliases::{check_alias_consistent, parse_alias};
 use super::names::{check_alias_name, check_index_name};
-use super::{IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, mapping_body, settings};
+use super::{
+    IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
+};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -83,7 +85,8 @@ impl Metadata {
     pub fn create(&self, request: &CreateIndex, now_ms: i64, uuid: Uuid) -> Result<Vec<MetadataChange>> {
         let (meta, mapping) = self.plan_index(request, now_ms, uuid)?;
         // Refuses a mapping or an analysis that does not work before anything is stored.
-        Mapping::parse(mapping.as_ref().unwrap_or(&json!({})), &meta.settings)?;
+        let parsed = Mapping::parse(mapping.as_ref().unwrap_or(&json!({})), &meta.settings)?;
+        index_sort::check_fields(&index_sort::parse(&meta.settings)?, &parsed)?;
         Ok(vec![MetadataChange::PutIndex { meta: Arc::new(meta), mapping }])
     }
 
@@ -118,6 +121,7 @@ impl Metadata {
             }
         }
         index_settings::check(&settings)?;
+        index_sort::parse(&settings)?;
         for key in ["index.number_of_shards", "index.number_of_replicas"] {
             settings.entry(key).or_insert_with(|| index_settings::default_of(key).unwrap_or("1").into());
         }

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::pattern;
 use super::settings::{Kind, did_you_mean, similar};
+use super::{index_sort, pattern};
 use crate::{Error, Result};
 use Kind::{Any, Bool, Bytes, Float, Int, List, OneOf, Text, Time};
 use Scope::{Closed, Dynamic, Final, Private};
@@ -203,6 +203,7 @@ pub(super) fn check(settings: &Map<String, Value>) -> Result<()> {
             setting.kind.check(key, value)?;
         }
     }
+    index_sort::check_words(settings)?;
     check_together(settings)
 }
 

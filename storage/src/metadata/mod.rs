@@ -9,6 +9,7 @@
 //! - `lifecycle`: delete, open, close, update of settings
 //! - `aliases`, `templates`, `cluster`: their own decisions
 //! - `blocks`: what `index.blocks.*` forbid
+//! - `index_sort`: the order that `index.sort.*` ask for
 //! - `index_settings`: every setting that an index may have; `settings`: flat maps and values
 //! - `mapping_body`: type levels and merging of mapping bodies before they are parsed
 //! - `names`, `date_math`, `pattern`: names
@@ -19,6 +20,7 @@ mod cluster;
 mod create;
 mod date_math;
 mod index_settings;
+mod index_sort;
 mod lifecycle;
 mod mapping_body;
 mod names;
@@ -42,6 +44,8 @@ pub use blocks::{Block, BlockLevel, blocks_of, check_block};
 pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
 pub use create::{CreateIndex, VERSION_CREATED};
 pub use index_settings::defaults as index_setting_defaults;
+pub use index_sort::SortField;
+pub(crate) use index_sort::{SEQ_NO, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
 pub use pattern::{is_wildcard, matches};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
-use super::{Metadata, MetadataChange, index_settings, mapping_body, names, pattern, settings};
+use super::{Metadata, MetadataChange, index_settings, index_sort, mapping_body, names, pattern, settings};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -273,10 +273,14 @@ impl Metadata {
         match kind {
             TemplateKind::Legacy => {
                 let body = &next.legacy_templates[name];
-                Mapping::parse(&body["mappings"], body["settings"].as_object().unwrap_or(&Map::new()))?;
+                let none = Map::new();
+                let settings = body["settings"].as_object().unwrap_or(&none);
+                index_sort::parse(settings)?;
+                Mapping::parse(&body["mappings"], settings)?;
             }
             TemplateKind::Index => {
                 let layers = next.composed(name);
+                index_sort::parse(&layers.settings)?;
                 Mapping::parse(&layers.mapping.unwrap_or_else(|| json!({})), &layers.settings)?;
             }
             // A component may lean on settings of another; its use in templates is checked.

@@ -1,5 +1,6 @@
 //! Rows on their way into a file: for each field of its schema what one input has of it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -104,6 +105,21 @@ impl Batch {
 }
 
 impl Batch {
+    /// Returns a run of the rows.
+    pub(crate) fn slice(&self, run: Range<usize>) -> Self {
+        if run == (0..self.rows) {
+            return self.clone();
+        }
+        // Rows of a segment are counted in 32 bits.
+        let window = run.start as u32..run.end as u32;
+        let contents = self.contents.iter().map(|content| match content {
+            Content::Null => Content::Null,
+            Content::Array(array) => Content::Array(array.slice(run.start, run.len())),
+            Content::Sparse(column) => Content::Sparse(column.window(window.clone())),
+        });
+        Self { rows: run.len(), contents: contents.collect() }
+    }
+
     /// Puts columns of the rows that the batch was made of in their places among its fields.
     pub(crate) fn set_sparse<'a>(
         &mut self,

@@ -1,8 +1,8 @@
 //! Makes one stored segment of several: the common work of flush (inputs in memory) and
 //! compaction (inputs in the object store).
 //!
-//! Rows keep the order of the inputs and, within them, their own; deleted rows are left out.
-//! Postings are merged, not made again. Files are written to a scratch directory and handed back
+//! Rows keep the order of the inputs and, within them, their own, unless the index has another
+//! (`order.rs`); deleted rows are left out. Postings are merged, not made again. Files are written to a scratch directory and handed back
 //! for upload; nothing here commits.
 
 use std::cmp::Reverse;
@@ -12,18 +12,20 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use roaring::RoaringBitmap;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::batch::{self, Batch};
 use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, IdsWriter};
+use super::interleave;
 use super::layout::{self, Shape};
+use super::order::{Arrangement, Order, SORTED, arrange};
 use super::runs::{Run, Sorter};
+use super::source::Source;
 use super::stored::Stored;
 use super::union::{special, union};
 use super::writer::{Writer, Written};
@@ -31,6 +33,7 @@ use super::{Kind, Memory, Segment};
 use crate::bundle::{self, Bundle, RowMap};
 use crate::catalog::SegmentRecord;
 use crate::mapping::Mapping;
+use crate::metadata::SortField;
 use crate::{Error, Result};
 
 /// A segment to merge and its deleted rows as of the merge's start.
@@ -44,14 +47,6 @@ impl Input {
     fn live_rows(&self) -> u32 {
         self.segment.rows() - u32::try_from(self.deleted.len()).unwrap_or(0)
     }
-
-    /// Row of the output that a row became, if it was live; `base` is the input's first output row.
-    pub(crate) fn new_row(&self, base: u32, row: u32) -> Option<u32> {
-        if self.deleted.contains(row) {
-            return None;
-        }
-        Some(base + row - u32::try_from(self.deleted.rank(row)).unwrap_or(0))
-    }
 }
 
 /// The files of a new segment, not uploaded yet.
@@ -61,8 +56,8 @@ pub(crate) struct Output {
     pub(crate) record: SegmentRecord,
     /// Object path and scratch file of each file.
     pub(crate) files: Vec<(object_store::path::Path, PathBuf)>,
-    /// First output row of each input.
-    pub(crate) bases: Vec<u32>,
+    /// Where the rows of each input went.
+    pub(crate) maps: Vec<RowMap>,
     /// Removes what was not uploaded.
     pub(crate) _scratch: ScratchFiles,
 }
@@ -91,6 +86,8 @@ pub(crate) struct Target {
     pub(crate) shard: u32,
     pub(crate) level: u32,
     pub(crate) zstd_level: i32,
+    /// The order of the index's rows; empty for that of their sequence numbers.
+    pub(crate) sort: Arc<[SortField]>,
 }
 
 /// Merges inputs into the files of one segment, on the calling thread and one more beside it.
@@ -102,10 +99,8 @@ pub(crate) fn merge(
     scratch: &Path,
 ) -> Result<Option<Output>> {
     let id = Uuid::new_v4();
-    let mut bases = Vec::with_capacity(inputs.len());
     let mut rows = 0u32;
     for input in inputs {
-        bases.push(rows);
         rows = rows
             .checked_add(input.live_rows())
             .ok_or_else(|| Error::Internal("merge over 2^32 rows".to_owned()))?;
@@ -116,11 +111,14 @@ pub(crate) fn merge(
     let file = |name: &str| scratch.join(format!("{}-{name}", id.simple()));
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
     let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
+    let order = Order::new(&target.sort, mapping);
+    let arrangement = arrange(inputs, order.as_ref())?;
     let shape = union(inputs)?;
     // The rows and the inverted index are independent: two threads halve the time of a flush.
     let (data, bundle_bytes) = std::thread::scope(|scope| {
-        let bundle = scope.spawn(|| merge_bundles(inputs, &bases, rows, scratch, &bundle_file));
-        let data = merge_rows(inputs, mapping, &shape, target.zstd_level, &data_file);
+        let bundle = scope.spawn(|| merge_bundles(inputs, &arrangement.maps, rows, scratch, &bundle_file));
+        let layout = Layout { schema: layout::schema(mapping, &shape), shape: &shape, order: order.as_ref() };
+        let data = merge_rows(inputs, &arrangement, layout, target.zstd_level, &data_file);
         let bundle =
             bundle.join().unwrap_or_else(|_| Err(Error::Internal("merging postings panicked".to_owned())));
         (data, bundle)
@@ -129,7 +127,7 @@ pub(crate) fn merge(
     if data.rows != rows {
         return Err(Error::Internal(format!("merge wrote {} rows of {rows}", data.rows)));
     }
-    let ids = merge_ids(inputs, &bases, rows, scratch, &ids_file)?;
+    let ids = merge_ids(inputs, &arrangement, rows, scratch, &ids_file)?;
     let seq_nos = seq_no_range(inputs)?;
     let generated_ids = if ids.is_none() { generated_range(inputs)? } else { None };
     let place = (target.index, target.shard, id);
@@ -138,6 +136,9 @@ pub(crate) fn merge(
         (layout::bundle(place.0, place.1, place.2), bundle_file),
     ];
     let mut extra = json!({ "data_sums": encode_sums(&data.sums) });
+    if arrangement.sorted {
+        extra[SORTED] = json!(true);
+    }
     if !data.nested.is_empty() {
         let outer = |path| shape.nested.iter().find(|nested| nested.path == path).and_then(|n| n.outer);
         let records = data.nested.into_iter().map(|(path, columns)| NestedRecord {
@@ -168,7 +169,7 @@ pub(crate) fn merge(
         level: target.level,
         extra,
     };
-    Ok(Some(Output { record, files, bases, _scratch: guard }))
+    Ok(Some(Output { record, files, maps: arrangement.maps, _scratch: guard }))
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -176,62 +177,54 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(256 << 10, file))
 }
 
-fn merge_bundles(inputs: &[Input], bases: &[u32], rows: u32, scratch: &Path, out: &Path) -> Result<u64> {
+fn merge_bundles(inputs: &[Input], maps: &[RowMap], rows: u32, scratch: &Path, out: &Path) -> Result<u64> {
     let mut file = create(out)?;
     let written = |file: BufWriter<File>| -> Result<u64> {
         let file = file.into_inner().map_err(|e| Error::io("write scratch file", out, e.into_error()))?;
         Ok(file.metadata().map_err(|e| Error::io("stat scratch file", out, e))?.len())
     };
-    if let [Input { segment, deleted }] = inputs
+    if let ([Input { segment, .. }], [RowMap::Offset(0)]) = (inputs, maps)
         && let Kind::Memory(memory) = &*segment.kind
-        && deleted.is_empty()
     {
         file.write_all(&memory.bundle_bytes).map_err(|e| Error::io("write scratch file", out, e))?;
         return written(file);
     }
     let bundles =
         inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<Arc<Bundle>>>>()?;
-    let maps = inputs.iter().zip(bases).map(|(input, &base)| {
-        if input.deleted.is_empty() {
-            return RowMap::Offset(base);
-        }
-        let mut next = base;
-        RowMap::Table(
-            (0..input.segment.rows())
-                .map(|row| {
-                    if input.deleted.contains(row) {
-                        return u32::MAX;
-                    }
-                    next += 1;
-                    next - 1
-                })
-                .collect(),
-        )
-    });
-    let parts: Vec<(&Bundle, RowMap)> = bundles.iter().map(Arc::as_ref).zip(maps).collect();
+    let parts: Vec<(&Bundle, RowMap)> = bundles.iter().map(Arc::as_ref).zip(maps.iter().cloned()).collect();
     bundle::merge(&parts, rows, scratch, &mut file)?;
     written(file)
 }
 
+/// What the file of the rows looks like.
+struct Layout<'a> {
+    schema: SchemaRef,
+    shape: &'a Shape,
+    order: Option<&'a Order>,
+}
+
 fn merge_rows(
     inputs: &[Input],
-    mapping: &Mapping,
-    shape: &Shape,
+    arrangement: &Arrangement,
+    layout: Layout<'_>,
     zstd_level: i32,
     out: &Path,
 ) -> Result<Written> {
-    let schema = layout::schema(mapping, shape);
-    let rows = inputs.iter().map(Input::live_rows).sum();
-    let special = special(inputs, shape, rows)?;
-    let mut writer = Writer::new(create(out)?, Arc::clone(&schema), &shape.columns, &special, zstd_level)?;
-    for input in inputs {
-        match &*input.segment.kind {
-            Kind::Memory(memory) => {
-                let live: Option<Vec<u32>> = (!input.deleted.is_empty())
-                    .then(|| (0..input.segment.rows()).filter(|row| !input.deleted.contains(*row)).collect());
-                writer.write(&Batch::of_memory(&memory.rows, live.as_deref(), &schema)?)?;
+    let Layout { schema, shape, order } = layout;
+    let special = special(inputs, shape, inputs.iter().map(Input::live_rows).sum())?;
+    let sorted = order.filter(|_| arrangement.sorted).map(|order| order.sorting_columns(&schema));
+    let sorted = sorted.unwrap_or_default();
+    let out_file = create(out)?;
+    let mut writer =
+        Writer::new(out_file, Arc::clone(&schema), &shape.columns, &special, sorted, zstd_level)?;
+    if arrangement.mixed {
+        interleave::write(inputs, &arrangement.maps, &schema, &mut writer)?;
+    } else {
+        for (input, map) in inputs.iter().zip(&arrangement.maps) {
+            let mut source = Source::open(input, map, &schema)?;
+            while let Some(batch) = source.next(&schema)? {
+                writer.write(&batch)?;
             }
-            Kind::Stored(stored) => write_stored(&mut writer, stored, &input.deleted, &schema)?,
         }
     }
     let (file, written) = writer.finish()?;
@@ -239,47 +232,10 @@ fn merge_rows(
     Ok(written)
 }
 
-fn write_stored<W: Write + Send>(
-    writer: &mut Writer<W>,
-    stored: &Stored,
-    deleted: &RoaringBitmap,
-    schema: &SchemaRef,
-) -> Result<()> {
-    let sparse = stored.sparse_roots()?;
-    let roots: Vec<usize> =
-        (0..stored.root_count()?).filter(|root| sparse.iter().all(|column| column.root != *root)).collect();
-    // Where the sparse columns go.
-    let targets: Vec<Option<usize>> = sparse
-        .iter()
-        .map(|column| schema.fields().iter().position(|field| layout::number_of(field) == Some(column.id)))
-        .collect();
-    let mut places: Option<Vec<Option<usize>>> = None;
-    let mut base = 0;
-    for group in 0..stored.group_rows()?.len() {
-        let columns =
-            sparse.iter().map(|column| stored.read_sparse(*column, group)).collect::<Result<Vec<_>>>()?;
-        let mut at = 0;
-        for batch in stored.group_reader(&roots, group)? {
-            let batch = batch.map_err(|e| stored.read_error(e))?;
-            let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
-            let live = (deleted.range_cardinality(base..base + rows) > 0)
-                .then(|| BooleanArray::from_iter((0..rows).map(|row| Some(!deleted.contains(base + row)))));
-            let places = places.get_or_insert_with(|| batch::places(schema, batch.schema_ref()));
-            let mut batch = Batch::of_file(&batch, places, live.as_ref(), schema)?;
-            let windows = columns.iter().map(|column| column.window(at..at + rows));
-            batch.set_sparse(windows.zip(&targets), live.as_ref())?;
-            writer.write(&batch)?;
-            base += rows;
-            at += rows;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the sidecar unless every id of every input was generated.
+/// Writes the sidecar unless every id of every input was generated and rows keep the order of these.
 fn merge_ids(
     inputs: &[Input],
-    bases: &[u32],
+    arrangement: &Arrangement,
     rows: u32,
     scratch: &Path,
     out: &Path,
@@ -288,12 +244,12 @@ fn merge_ids(
         Kind::Memory(memory) => memory.generated,
         Kind::Stored(stored) => stored.record.ids_bytes == 0,
     });
-    if generated {
+    if generated && !arrangement.mixed {
         return Ok(None);
     }
     let mut sources = Vec::new();
-    for (input, &base) in inputs.iter().zip(bases) {
-        sources.extend(Entries::open(input, base, scratch)?);
+    for (input, map) in inputs.iter().zip(&arrangement.maps) {
+        sources.extend(Entries::open(input, map, scratch)?);
     }
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
@@ -340,12 +296,12 @@ impl Ord for Next {
 
 /// Live entries of an input in fingerprint order, with their output rows; together its sources have all.
 enum Entries<'a> {
-    Sidecar { stored: &'a Stored, input: &'a Input, base: u32, at: usize },
+    Sidecar { stored: &'a Stored, map: &'a RowMap, at: usize },
     Sorted(Run),
 }
 
 impl<'a> Entries<'a> {
-    fn open(input: &'a Input, base: u32, scratch: &Path) -> Result<Vec<Self>> {
+    fn open(input: &'a Input, map: &'a RowMap, scratch: &Path) -> Result<Vec<Self>> {
         let mut sorter = Sorter::new(scratch);
         let mut failed = None;
         let mut first = 0u32;
@@ -360,7 +316,7 @@ impl<'a> Entries<'a> {
                 return false;
             };
             for at in 0..batch.num_rows() {
-                if let Some(row) = input.new_row(base, first + at as u32) {
+                if let Some(row) = map.of(first + at as u32) {
                     let pushed = sorter.push(Entry {
                         fingerprint: Fingerprint::of(ids.value(at)),
                         row,
@@ -379,7 +335,7 @@ impl<'a> Entries<'a> {
         };
         match &*input.segment.kind {
             Kind::Stored(stored) if stored.record.ids_bytes > 0 => {
-                return Ok(vec![Self::Sidecar { stored, input, base, at: 0 }]);
+                return Ok(vec![Self::Sidecar { stored, map, at: 0 }]);
             }
             Kind::Stored(stored) => {
                 let names = [layout::ID, layout::VERSION, layout::SEQ_NO, layout::PRIMARY_TERM];
@@ -398,12 +354,12 @@ impl<'a> Entries<'a> {
     fn next(&mut self) -> Result<Option<Entry>> {
         match self {
             Self::Sorted(run) => run.next(),
-            Self::Sidecar { stored, input, base, at } => {
+            Self::Sidecar { stored, map, at } => {
                 let Some(ids) = stored.ids()? else { return Ok(None) };
                 while *at < ids.len() {
                     let entry = ids.entry(*at)?;
                     *at += 1;
-                    if let Some(row) = input.new_row(*base, entry.row) {
+                    if let Some(row) = map.of(entry.row) {
                         return Ok(Some(Entry { row, ..entry }));
                     }
                 }

@@ -16,6 +16,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
 };
@@ -113,7 +114,12 @@ fn page_rows(schema: &Schema) -> usize {
     if schema.fields().len() > MANY_COLUMNS { SPARSE_PAGE_ROWS } else { PAGE_ROWS }
 }
 
-fn properties(schema: &Schema, packed: &HashSet<PathId>, zstd_level: i32) -> Result<WriterProperties> {
+fn properties(
+    schema: &Schema,
+    packed: &HashSet<PathId>,
+    sorted: Vec<SortingColumn>,
+    zstd_level: i32,
+) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(zstd_level)?;
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("millrace ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -121,7 +127,8 @@ fn properties(schema: &Schema, packed: &HashSet<PathId>, zstd_level: i32) -> Res
         .set_compression(Compression::ZSTD(level))
         .set_data_page_row_count_limit(page_rows(schema))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
-        .set_statistics_enabled(EnabledStatistics::Page);
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_sorting_columns((!sorted.is_empty()).then_some(sorted));
     for field in schema.fields() {
         properties = of_field(properties, field, packed, &[]);
     }
@@ -181,15 +188,16 @@ fn delta(properties: WriterPropertiesBuilder, path: ColumnPath) -> WriterPropert
 
 impl<W: Write + Send> Writer<W> {
     /// Starts a file; `columns` are those of its mapped fields, `special` names those among them that are
-    /// not encoded like the others.
+    /// not encoded like the others, `sorted` the columns whose order the rows are in.
     pub(crate) fn new(
         out: W,
         schema: SchemaRef,
         columns: &[ColumnShape],
         special: &Special,
+        sorted: Vec<SortingColumn>,
         zstd_level: i32,
     ) -> Result<Self> {
-        let mut properties = properties(&schema, &special.packed, zstd_level)?;
+        let mut properties = properties(&schema, &special.packed, sorted, zstd_level)?;
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let parquet_schema = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(

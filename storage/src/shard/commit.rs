@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
 use super::{Shard, Turn, next_key, tombstones};
+use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::wal::Wal;
@@ -141,7 +142,9 @@ impl Shard {
             self.settle(services).await?;
         }
         let mapping = self.mapping.load_full();
-        let target = Target { index: self.index, shard: self.number, level: captured.level, zstd_level };
+        let sort = Arc::clone(&self.sort);
+        let target =
+            Target { index: self.index, shard: self.number, level: captured.level, zstd_level, sort };
         let (inputs, mapping_of_job, scratch) =
             (captured.inputs.clone(), mapping, Arc::clone(&services.scratch));
         let output = services
@@ -443,41 +446,15 @@ fn capture<'a>(
 /// them, and those that searches see already.
 fn carried_over(state: &State, captured: &Captured, output: &Output) -> (RoaringBitmap, RoaringBitmap) {
     let (mut live, mut published) = (RoaringBitmap::new(), RoaringBitmap::new());
-    for ((input, key), &base) in captured.inputs.iter().zip(&captured.keys).zip(&output.bases) {
+    for ((input, key), map) in captured.inputs.iter().zip(&captured.keys).zip(&output.maps) {
         let Some(now) = state.segments.iter().find(|s| s.segment.key() == *key) else { continue };
-        live.extend(new_rows(&input.deleted, &now.live, base));
-        published.extend(new_rows(&input.deleted, &now.published, base));
+        live.extend(new_rows(&input.deleted, &now.live, map));
+        published.extend(new_rows(&input.deleted, &now.published, map));
     }
     (live, published)
 }
 
 /// Rows of the output that the rows deleted `now` but not at the capture (`before`) became.
-fn new_rows(before: &RoaringBitmap, now: &RoaringBitmap, base: u32) -> Vec<u32> {
-    // Counted on from row to row: the rank of each would be counted from the first.
-    let (mut gone, mut counted) = (0u64, 0u32);
-    (now - before)
-        .iter()
-        .map(|row| {
-            gone += before.range_cardinality(counted..row);
-            counted = row;
-            base + row - u32::try_from(gone).unwrap_or(0)
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn deletions_since_the_capture_keep_their_rows() {
-        let before: RoaringBitmap = (0..200_000).filter(|row| row % 3 == 0).collect();
-        let later: RoaringBitmap = (0..200_000).filter(|row| row % 7 == 0).collect();
-        let now = &before | &later;
-        let live: Vec<u32> = (0..200_000).filter(|row| !before.contains(*row)).collect();
-        let expected: Vec<u32> =
-            (5u32..).zip(&live).filter(|(_, row)| now.contains(**row)).map(|(new, _)| new).collect();
-        assert_eq!(new_rows(&before, &now, 5), expected);
-        assert!(new_rows(&now, &before, 5).is_empty());
-    }
+fn new_rows(before: &RoaringBitmap, now: &RoaringBitmap, map: &RowMap) -> Vec<u32> {
+    (now - before).iter().filter_map(|row| map.of(row)).collect()
 }

@@ -36,6 +36,7 @@ use self::state::{SegmentState, Tail};
 use self::versions::Versions;
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
+use crate::metadata::SortField;
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::{Lane, Result, SegmentFigures, ShardFigures};
 
@@ -72,6 +73,8 @@ pub(crate) struct Shard {
     pub(crate) number: u32,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
+    /// The order of rows in stored segments; empty for that of their sequence numbers.
+    sort: Arc<[SortField]>,
     turn: AsyncMutex<()>,
     state: RwLock<State>,
     published: ArcSwap<Vec<SegmentView>>,
@@ -95,6 +98,7 @@ impl Shard {
         index: Uuid,
         number: u32,
         mapping: Arc<ArcSwap<Mapping>>,
+        sort: Arc<[SortField]>,
         checkpoint: Option<&ShardCheckpoint>,
         segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
         env: &Env,
@@ -137,6 +141,7 @@ impl Shard {
             index,
             number,
             mapping,
+            sort,
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
             turn: AsyncMutex::new(()),

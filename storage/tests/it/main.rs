@@ -9,4 +9,5 @@ mod faults;
 mod nested;
 mod pressure;
 mod races;
+mod sorted;
 mod sparse;

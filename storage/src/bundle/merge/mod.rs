@@ -21,6 +21,7 @@ mod terms;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use self::plan::Plan;
 use self::scratch::Scratch;
@@ -38,11 +39,22 @@ pub enum RowMap {
     Offset(u32),
     /// Row `r` becomes `table[r]`, or is dropped where that is `u32::MAX`. Values ascend, except
     /// after sorting by `index.sort.*`.
-    Table(Vec<u32>),
+    Table(Arc<[u32]>),
+}
+
+impl RowMap {
+    /// Returns the row that a row becomes; `None` for one that is dropped.
+    #[inline]
+    pub(crate) fn of(&self, row: u32) -> Option<u32> {
+        match self {
+            Self::Offset(base) => base.checked_add(row),
+            Self::Table(table) => table.get(row as usize).copied().filter(|row| *row != DROPPED),
+        }
+    }
 }
 
 /// Marks a dropped row in [`RowMap::Table`].
-pub(super) const DROPPED: u32 = u32::MAX;
+pub(crate) const DROPPED: u32 = u32::MAX;
 
 /// Buffer of each scratch file.
 const BUFFER_BYTES: usize = 256 * 1024;

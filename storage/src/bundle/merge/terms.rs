@@ -105,6 +105,51 @@ struct Unordered {
     /// Row, frequency, start in `deltas`.
     rows: Vec<(u32, u32, usize)>,
     deltas: Vec<u32>,
+    /// Rows of a term that are all there is of it: a list while they are few, else a bit each.
+    few: Vec<u32>,
+    bits: Vec<u64>,
+}
+
+/// A term in more rows than one in so many has them sorted by a bit each.
+const FEW: u32 = 64;
+
+impl Unordered {
+    /// Sorts rows that `each` feeds, at most `most` of them among `total`, and hands them on.
+    fn sort_rows(
+        &mut self,
+        most: u32,
+        total: u32,
+        each: impl FnOnce(&mut dyn FnMut(u32) -> Result<()>) -> Result<()>,
+        mut take: impl FnMut(u32) -> Result<()>,
+    ) -> Result<()> {
+        if most < total / FEW {
+            self.few.clear();
+            each(&mut |row| {
+                self.few.push(row);
+                Ok(())
+            })?;
+            self.few.sort_unstable();
+            return self.few.iter().try_for_each(|row| take(*row));
+        }
+        self.bits.clear();
+        self.bits.resize((total as usize).div_ceil(64), 0);
+        each(&mut |row| {
+            let (word, bit) = (&mut self.bits[row as usize / 64], 1 << (row % 64));
+            if *word & bit != 0 {
+                return Err(misfit(format!("row {row} of a term comes twice")));
+            }
+            *word |= bit;
+            Ok(())
+        })?;
+        for (base, &word) in (0u32..).step_by(64).zip(&self.bits) {
+            let mut rest = word;
+            while rest != 0 {
+                take(base + rest.trailing_zeros())?;
+                rest &= rest - 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A text field on its way to the output.
@@ -240,6 +285,26 @@ impl Merger<'_, '_> {
                     },
                 )?;
             }
+        } else if self.record == Record::Rows {
+            let Self { plan, record, unordered, out, text, .. } = self;
+            let mut seen = text.as_mut().and_then(|text| text.seen.as_mut());
+            let decode_all = |each: &mut dyn FnMut(u32) -> Result<()>| {
+                matching.iter().try_for_each(|&at| {
+                    let (info, source) = (streams[at].value(), &mut sources[at]);
+                    decode(&plan.inputs[at], *record, info, source, |row, _, _| each(row))
+                })
+            };
+            unordered.sort_rows(most, plan.rows, decode_all, |row| {
+                if last.replace(row) == Some(row) {
+                    return Err(misfit(format!("row {row} of a term comes twice")));
+                }
+                tokens += 1;
+                if let Some(seen) = &mut seen {
+                    seen[row as usize / 64] |= 1 << (row % 64);
+                }
+                out.push(row, 1, &[]);
+                Ok(())
+            })?;
         } else {
             let Self { plan, record, unordered, .. } = self;
             unordered.rows.clear();
@@ -257,7 +322,8 @@ impl Merger<'_, '_> {
                     },
                 )?;
             }
-            unordered.rows.sort_unstable();
+            // Each input's rows mostly ascend: a sort that finds runs merges them.
+            unordered.rows.sort_by_key(|(row, ..)| *row);
             for &(row, frequency, start) in &unordered.rows {
                 if last == Some(row) {
                     return Err(misfit(format!("row {row} of a term comes twice")));

@@ -1,0 +1,224 @@
+//! Where writes go: the index that each name of a request means, created where it is missing and may be.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Engine;
+use super::index::Index;
+use super::types::{Action, WriteOp};
+use crate::metadata::BlockLevel;
+use crate::{Error, Principal, Result};
+
+/// What must be known of a request's operations before they are executed.
+pub(super) struct Survey {
+    pub(super) bytes: u64,
+    pub(super) has_updates: bool,
+    /// In the order of the operations, each once.
+    pub(super) names: Vec<Named>,
+}
+
+/// A name that operations go to.
+pub(super) struct Named {
+    index: Arc<str>,
+    require_alias: bool,
+    /// Whether a missing index is created.
+    create: bool,
+}
+
+impl Survey {
+    pub(super) fn of(ops: &[WriteOp]) -> Self {
+        let mut survey = Self { bytes: 0, has_updates: false, names: Vec::new() };
+        let mut seen: HashSet<(Arc<str>, bool)> = HashSet::new();
+        // An index comes into being by an operation that can leave something in it, wherever that
+        // operation stands in the request and whatever it requires; mere deletions do not create one.
+        let mut creating: HashSet<Arc<str>> = HashSet::new();
+        let mut last: Option<(&WriteOp, bool)> = None;
+        for op in ops {
+            survey.bytes += op_bytes(op) as u64;
+            survey.has_updates |= matches!(op.action, Action::Update(_));
+            let creates = may_create(op);
+            let same = |(last, created): (&WriteOp, bool)| {
+                Arc::ptr_eq(&last.index, &op.index)
+                    && last.require_alias == op.require_alias
+                    && created == creates
+            };
+            if last.replace((op, creates)).is_some_and(same) {
+                continue;
+            }
+            if creates {
+                creating.insert(Arc::clone(&op.index));
+            }
+            let (index, require_alias) = (Arc::clone(&op.index), op.require_alias);
+            if seen.insert((Arc::clone(&index), require_alias)) {
+                survey.names.push(Named { index, require_alias, create: false });
+            }
+        }
+        for named in &mut survey.names {
+            named.create = creating.contains(&named.index);
+        }
+        survey
+    }
+}
+
+/// Where writes go, by the name given and whether it must be an alias.
+pub(super) type Targets = HashMap<(Arc<str>, bool), Result<Target>>;
+
+/// Where writes to a name go.
+pub(super) struct Target {
+    index: Arc<Index>,
+    /// The alias and the routing that it gives to every write.
+    routing: Option<(Arc<str>, String)>,
+}
+
+impl Target {
+    fn new(index: Arc<Index>, name: &Arc<str>) -> Self {
+        let meta = index.meta();
+        let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
+        let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
+        Self { index, routing }
+    }
+
+    /// Gives an operation the routing of the alias.
+    fn route(&self, op: &mut WriteOp) -> Result<()> {
+        let Some((alias, routing)) = &self.routing else { return Ok(()) };
+        match &op.routing {
+            Some(given) if given != routing => Err(Error::IllegalArgument(format!(
+                "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
+                 value [{given}], rejecting operation"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                op.routing = Some(routing.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether an operation creates the index that it names: a deletion leaves something only by an
+/// external version.
+fn may_create(op: &WriteOp) -> bool {
+    !matches!(op.action, Action::Delete) || op.version.is_some()
+}
+
+fn op_bytes(op: &WriteOp) -> usize {
+    match &op.action {
+        Action::Index(source) | Action::Create(source) => source.len(),
+        Action::Delete => 64,
+        Action::Update(_) => 1024,
+    }
+}
+
+impl Engine {
+    /// Finds the indices that operations name and creates those that are missing, where asked.
+    pub(super) async fn targets(&self, principal: &Principal, names: Vec<Named>) -> Targets {
+        let mut targets = Targets::with_capacity(names.len());
+        for Named { index, require_alias, create } in names {
+            let target = self.target(principal, &index, require_alias, create).await;
+            targets.insert((index, require_alias), target);
+        }
+        targets
+    }
+
+    /// Finds the index that writes to a name go to; `create`: a missing one is created.
+    async fn target(
+        &self,
+        principal: &Principal,
+        name: &Arc<str>,
+        require_alias: bool,
+        create: bool,
+    ) -> Result<Target> {
+        let now_ms = self.inner.clock.now_ms();
+        let metadata = self.metadata();
+        if require_alias && metadata.indices.contains_key(name) {
+            return Err(Error::IndexNotFound {
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
+            });
+        }
+        if let Some(meta) = metadata.write_index(name, now_ms)? {
+            return Ok(Target::new(self.index(&meta.name)?, name));
+        }
+        if require_alias {
+            return Err(Error::IndexNotFound {
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
+            });
+        }
+        if !create {
+            return Err(Error::IndexNotFound { index: name.to_string() });
+        }
+        metadata.auto_create_allowed(name)?;
+        let created = self
+            .change(principal, |metadata| {
+                // Another request may have been first.
+                if metadata.write_index(name, now_ms)?.is_some() {
+                    return Ok(Vec::new());
+                }
+                metadata.create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
+            })
+            .await;
+        created?;
+        match self.metadata().write_index(name, now_ms)? {
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name)),
+            None => Err(Error::IndexNotFound { index: name.to_string() }),
+        }
+    }
+}
+
+/// Finds the index of an operation, which may refuse it.
+pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Arc<Index>> {
+    let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
+        Some(Ok(target)) => target,
+        Some(Err(error)) => return Err(again(error)),
+        None => return Err(Error::Internal(format!("no target for [{}]", op.index))),
+    };
+    target.route(op)?;
+    check_op(&target.index, op)?;
+    Ok(Arc::clone(&target.index))
+}
+
+fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
+    let meta = index.meta();
+    if !meta.open {
+        return Err(Error::IndexClosed { index: meta.name.to_string() });
+    }
+    crate::metadata::check_block(&meta, BlockLevel::Write)?;
+    if op.routing.is_none() && index.mapping().routing_required() {
+        return Err(Error::RoutingMissing {
+            index: meta.name.to_string(),
+            id: op.id.clone().unwrap_or_default(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes an error anew for each operation that it concerns.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::IndexNotFound { index } => Error::IndexNotFound { index: index.clone() },
+        Error::IndexClosed { index } => Error::IndexClosed { index: index.clone() },
+        Error::InvalidIndexName { index, reason } => {
+            Error::InvalidIndexName { index: index.clone(), reason: reason.clone() }
+        }
+        Error::AutoCreateRefused { index, reason } => {
+            Error::AutoCreateRefused { index: index.clone(), reason: reason.clone() }
+        }
+        Error::InvalidAliasName { alias, reason } => {
+            Error::InvalidAliasName { alias: alias.clone(), reason: reason.clone() }
+        }
+        Error::Blocked { index, reason } => Error::Blocked { index: index.clone(), reason: reason.clone() },
+        Error::MapperParsing { reason, caused_by } => {
+            Error::MapperParsing { reason: reason.clone(), caused_by: caused_by.clone() }
+        }
+        Error::Validation(text) => Error::Validation(text.clone()),
+        Error::IllegalArgument(text) => Error::IllegalArgument(text.clone()),
+        Error::Rejected(text) => Error::Rejected(text.clone()),
+        Error::Stopped(text) => Error::Stopped(text.clone()),
+        other => Error::Internal(other.to_string()),
+    }
+}

@@ -1,0 +1,161 @@
+//! Partial updates: a document is read, merged with what the request has of it, and becomes an index operation
+//! that expects the document unchanged.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Engine;
+use super::index::Index;
+use super::round::Prepared;
+use super::types::{DocResult, Update, WriteOp, WriteOutcome};
+use super::write::{Results, Written};
+use crate::shard::Wanted;
+use crate::{Error, Lane, Result};
+
+impl Engine {
+    /// Reads the document of an update and makes the index operation of it, or the no-op that it is.
+    pub(super) async fn prepare_update(
+        &self,
+        item: usize,
+        index: &Arc<Index>,
+        op: &WriteOp,
+        update: &Update,
+    ) -> Result<Result<Prepared, WriteOutcome>> {
+        let id = op.id.clone().unwrap_or_default();
+        let number = index.shard_for(Some(&id), op.routing.as_deref());
+        let shard = Arc::clone(index.shard(number)?);
+        let lookup = id.clone();
+        let found = self.inner.env().compute.run(Lane::Foreground, move || shard.get(&lookup, true)).await?;
+        let mut wanted = Wanted {
+            delete: false,
+            create: false,
+            version: None,
+            if_seq_no: op.if_seq_no,
+            if_primary_term: op.if_primary_term,
+        };
+        let meta = index.meta();
+        let (source, routing) = match found {
+            None => {
+                let upsert =
+                    update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
+                let Some(upsert) = upsert else {
+                    return Err(Error::DocumentMissing {
+                        index: meta.name.to_string(),
+                        index_uuid: meta.uuid_text(),
+                        shard: number,
+                        doc_type: op.doc_type.to_string(),
+                        id,
+                    });
+                };
+                wanted.create = op.if_seq_no.is_none();
+                (upsert.clone(), op.routing.clone())
+            }
+            Some(found) => {
+                if let Some(seq_no) = op.if_seq_no
+                    && (seq_no != found.seq_no || op.if_primary_term != Some(found.primary_term))
+                {
+                    return Err(Error::VersionConflict {
+                        index: meta.name.to_string(),
+                        index_uuid: meta.uuid_text(),
+                        shard: number,
+                        id,
+                        reason: format!(
+                            "required seqNo [{seq_no}], primary term [{}]. current document has seqNo [{}] and primary term [{}]",
+                            op.if_primary_term.unwrap_or(0),
+                            found.seq_no,
+                            found.primary_term
+                        ),
+                    });
+                }
+                let current: Value = serde_json::from_slice(&found.source)
+                    .map_err(|e| Error::Internal(format!("stored source of [{id}] does not parse: {e}")))?;
+                let mut next = current.clone();
+                if let Some(doc) = &update.doc {
+                    merge_objects(&mut next, doc);
+                }
+                if update.detect_noop && next == current {
+                    return Ok(Err(WriteOutcome {
+                        index: Arc::clone(&meta.name),
+                        id,
+                        version: found.version,
+                        seq_no: found.seq_no,
+                        primary_term: found.primary_term,
+                        result: DocResult::Noop,
+                        shard_copies: meta.replicas + 1,
+                        source: Some(found.source),
+                    }));
+                }
+                wanted.if_seq_no = Some(found.seq_no);
+                wanted.if_primary_term = Some(found.primary_term);
+                (next, op.routing.clone().or(found.routing))
+            }
+        };
+        let source =
+            serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
+        Ok(Ok(Prepared {
+            item,
+            index: Arc::clone(index),
+            shard: number,
+            id: Some(id),
+            routing,
+            source: Some(Bytes::from(source)),
+            wanted,
+        }))
+    }
+
+    /// Tries an update again that lost against a concurrent writer.
+    pub(super) async fn retry_update(
+        &self,
+        item: usize,
+        index: &Arc<Index>,
+        op: &WriteOp,
+        update: &Update,
+        results: &mut Results,
+        written: &mut Written,
+    ) -> Result<()> {
+        for _ in 0..update.retry_on_conflict {
+            if !matches!(results[item], Some(Err(Error::VersionConflict { .. }))) {
+                break;
+            }
+            match self.prepare_update(item, index, op, update).await {
+                Ok(Ok(prepared)) => self.round(vec![prepared], results, written).await?,
+                Ok(Err(noop)) => results[item] = Some(Ok(noop)),
+                Err(error) => results[item] = Some(Err(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Merges `patch` into `target`: objects recursively, everything else replaced.
+fn merge_objects(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                match target.get_mut(key) {
+                    Some(existing) => merge_objects(existing, value),
+                    None => {
+                        target.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn updates_merge_objects_and_replace_the_rest() {
+        let mut target = json!({"a": {"b": 1, "c": [1, 2]}, "d": 1});
+        merge_objects(&mut target, &json!({"a": {"c": [3]}, "d": {"e": 1}, "f": null}));
+        assert_eq!(target, json!({"a": {"b": 1, "c": [3]}, "d": {"e": 1}, "f": null}));
+    }
+}
