@@ -32,7 +32,7 @@ impl RegexpFlags {
     }
 
     /// Parses names joined by `|`.
-    fn parse(text: &str) -> Result<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Ok(Self::ALL);
         }
