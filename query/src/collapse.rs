@@ -104,6 +104,7 @@ impl GroupBy {
                 rescale: Rescale::None,
                 single: column == ColumnKind::F32,
                 distance: None,
+                derived: None,
             }));
         }
         Ok(grouping)

@@ -5,6 +5,7 @@
 //! [`leaf`], or, where that has no words for it, by its scorer alone. [`describe`] writes clauses as
 //! Lucene prints its queries, which `_validate/query` shows too.
 
+mod compound;
 mod describe;
 mod leaf;
 
@@ -60,6 +61,12 @@ impl Explanation {
     /// Makes the explanation of what is no match.
     pub(crate) fn missed(description: impl Into<String>, details: Vec<Explanation>) -> Self {
         Self { matched: false, value: Number::Score(0.0), description: description.into(), details }
+    }
+
+    /// Makes the explanation of a count.
+    pub(crate) fn count(count: u64, description: &str) -> Self {
+        let value = Number::Count(count);
+        Self { matched: true, value, description: description.to_owned(), details: Vec::new() }
     }
 
     /// Returns the score; 0 for a count.

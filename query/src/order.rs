@@ -5,6 +5,7 @@
 //! order is total and any search can be continued exactly.
 
 mod key;
+mod nested;
 mod render;
 
 use datafusion::arrow::array::ArrayRef;
@@ -88,7 +89,7 @@ impl Order {
                 }
                 SortBy::Distance(sort) => {
                     let number = order.keys.len();
-                    let key = distance_key(sort, key.descending, number, snapshot, now_ms, &mut failed);
+                    let key = distance_key(sort, key.descending, number, snapshot, now_ms, &mut failed)?;
                     order.keys.push(key);
                     Part::Key(number, None)
                 }

@@ -67,6 +67,10 @@ pub(crate) struct SearchRequest {
     pub allow_partial: bool,
     /// Shards from which those without a match are told.
     pub pre_filtered: u64,
+    /// Whether the answer says how long each phase took.
+    pub phase_took: bool,
+    /// Time after which the search is given up, in milliseconds.
+    pub cancel_after_ms: Option<u64>,
 }
 
 impl SearchRequest {
@@ -100,6 +104,12 @@ impl SearchRequest {
         params.at_least("batched_reduce_size", 2, "batchedReduceSize")?;
         params.at_least("max_concurrent_shard_requests", 1, "maxConcurrentShardRequests")?;
         let pre_filtered = params.at_least("pre_filter_shard_size", 1, "preFilterShardSize")?;
+        let phase_took = params.boolean("phase_took")?.unwrap_or(false);
+        let cancel_after_ms = params.time("cancel_after_time_interval")?.flatten();
+        if let Some(pipeline) = params.take("search_pipeline") {
+            body::no_pipeline(&pipeline)?;
+        }
+        body::no_verbose_pipeline(params.boolean("verbose_pipeline")?.unwrap_or(false))?;
         params.finish()?;
         if totals_as_int {
             match body.track_total_hits {
@@ -130,6 +140,8 @@ impl SearchRequest {
             point_in_time_ms,
             allow_partial,
             pre_filtered,
+            phase_took,
+            cancel_after_ms,
         })
     }
 
@@ -224,6 +236,7 @@ fn override_body(body: &mut SearchBody, params: &mut Params) -> Result<()> {
     if let Some(text) = params.take("track_total_hits") {
         body.track_total_hits = Some(TrackHits::parse(&Value::String(text))?);
     }
+    body.matched_scores = params.boolean("include_named_queries_score")?.unwrap_or(false);
     if let Some(flag) = params.boolean("track_scores")? {
         body.track_scores = flag;
     }

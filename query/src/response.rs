@@ -4,6 +4,7 @@ use bytes::Bytes;
 use millrace_storage::segment::StoredRow;
 use serde_json::{Value, json};
 
+use crate::dsl::query::Query;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::{Extras, Phases};
@@ -25,8 +26,8 @@ pub(crate) struct Hit {
     pub score: Option<f32>,
     /// Sort values, where the request asked for an order.
     pub sort: Option<Value>,
-    /// Names of matching clauses.
-    pub matched_queries: Vec<String>,
+    /// Names of matching clauses, with their scores.
+    pub matched_queries: Vec<(String, f32)>,
     /// Fields and highlights.
     pub extras: Extras,
     /// Hits below this one.
@@ -46,6 +47,10 @@ pub(crate) struct Shown {
     pub version: bool,
     /// Whether sequence number and primary term are shown.
     pub seq_no: bool,
+    /// The filter of hits, whose names are shown too.
+    pub post_filter: Option<Query>,
+    /// Whether the scores of named clauses are shown.
+    pub matched_scores: bool,
     /// What else is.
     pub phases: Phases,
 }
@@ -97,6 +102,8 @@ pub(crate) struct Answer {
     pub skipped: u32,
     /// Where the time went, where asked for.
     pub profile: Option<Value>,
+    /// How long each phase took, where asked for.
+    pub phase_took: Option<Value>,
 }
 
 impl Answer {
@@ -114,6 +121,7 @@ impl Answer {
             point_in_time: None,
             skipped: 0,
             profile: None,
+            phase_took: None,
         }
     }
 
@@ -129,6 +137,9 @@ impl Answer {
             member(&mut out, "pit_id", &json!(id));
         }
         member(&mut out, "took", &json!(self.took_ms.max(0)));
+        if let Some(phases) = &self.phase_took {
+            member(&mut out, "phase_took", phases);
+        }
         member(&mut out, "timed_out", &json!(self.timed_out));
         if let Some(early) = self.terminated_early {
             member(&mut out, "terminated_early", &json!(early));
@@ -230,7 +241,14 @@ impl Hit {
             member(out, "sort", sort);
         }
         if !self.matched_queries.is_empty() {
-            member(out, "matched_queries", &json!(self.matched_queries));
+            let matched = self.matched_queries.iter();
+            let matched: Value = match shown.matched_scores {
+                true => {
+                    matched.map(|(name, score)| (name.clone(), number(f64::from(*score), true))).collect()
+                }
+                false => matched.map(|(name, _)| json!(name)).collect(),
+            };
+            member(out, "matched_queries", &matched);
         }
         if !self.inner_hits.is_empty() {
             key(out, "inner_hits");
@@ -316,7 +334,7 @@ mod tests {
             row,
             score: Some(1.0),
             sort: Some(json!([7])),
-            matched_queries: vec!["q".into()],
+            matched_queries: vec![("q".into(), 1.0)],
             extras: Extras::default(),
             inner_hits: Vec::new(),
             explanation: None,
@@ -335,6 +353,8 @@ mod tests {
             id: true,
             version: true,
             seq_no: true,
+            post_filter: None,
+            matched_scores: false,
             phases: Phases::default(),
         };
         let text = String::from_utf8(answer().render(&shown).unwrap().to_vec()).unwrap();
@@ -344,7 +364,15 @@ mod tests {
     #[test]
     fn parts_are_left_out_as_asked() {
         let source = SourceFilter::parse(&json!("b.c")).unwrap();
-        let shown = Shown { source, id: false, version: false, seq_no: false, phases: Phases::default() };
+        let shown = Shown {
+            source,
+            id: false,
+            version: false,
+            seq_no: false,
+            post_filter: None,
+            matched_scores: false,
+            phases: Phases::default(),
+        };
         let mut answer = answer();
         (answer.list.total, answer.total_as_int) = (None, true);
         let value: Value = serde_json::from_slice(&answer.render(&shown).unwrap()).unwrap();

@@ -259,7 +259,10 @@ impl Searcher {
             versions: shown.version || shown.seq_no || shown.phases.reads_versions(),
         };
         let rows = fetch::rows(snapshot, addresses, parts, &self.compute).await?;
-        let mut matched = fetch::matched_queries(snapshot, query, addresses, &self.compute, now_ms).await?;
+        let named: Vec<&Query> = [query].into_iter().chain(&shown.post_filter).collect();
+        let with_scores = shown.matched_scores;
+        let matched = fetch::matched_queries(snapshot, &named, with_scores, addresses, &self.compute, now_ms);
+        let mut matched = matched.await?;
         let phases = &shown.phases;
         let mut extras = phases.run(snapshot, query, addresses, &rows, &self.compute, now_ms).await?;
         let mut hits = Vec::with_capacity(rows.len());
@@ -446,6 +449,8 @@ pub(crate) fn shown(body: &SearchBody, snapshot: &TableSnapshot) -> Result<Shown
         id: true,
         version: body.version,
         seq_no: body.seq_no_primary_term,
+        post_filter: body.post_filter.clone(),
+        matched_scores: body.matched_scores,
         phases: Phases::default(),
     };
     let mut stored = Vec::new();

@@ -64,6 +64,8 @@ pub(crate) struct SearchBody {
     pub explain: bool,
     /// Whether the answer says where the time went.
     pub profile: bool,
+    /// Whether hits show the scores of named clauses.
+    pub matched_scores: bool,
     /// The point in time that is searched.
     pub point_in_time: Option<PointInTime>,
 }
@@ -140,6 +142,16 @@ impl SearchBody {
                 "indices_boost" => body.indices_boost = indices_boost(value)?,
                 "explain" => body.explain = json::boolean(value)?,
                 "profile" => body.profile = json::boolean(value)?,
+                // OpenSearch reads this member and goes by the parameter of the same name.
+                "include_named_queries_score" => {
+                    json::boolean(value)?;
+                }
+                "search_pipeline" => match value {
+                    Value::Object(pipeline) if pipeline.is_empty() => {}
+                    named => no_pipeline(&json::text(named).unwrap_or_else(|| "_inline".to_owned()))?,
+                },
+                "verbose_pipeline" => no_verbose_pipeline(json::boolean(value)?)?,
+                "derived" if value.as_object().is_some_and(Map::is_empty) => {}
                 "pit" => body.point_in_time = Some(PointInTime::parse(value)?),
                 // Groups of `_stats`, which are not kept.
                 "stats" if json::strings(value).is_some() => {}
@@ -196,6 +208,24 @@ pub(crate) fn size(value: i64) -> Result<usize> {
 /// Checks `terminate_after`.
 pub(crate) fn terminate_after(value: i64) -> Result<u64> {
     u64::try_from(value).map_err(|_| Error::IllegalArgument("terminateAfter must be > 0".to_owned()))
+}
+
+/// Refuses a search pipeline: there are none.
+pub(crate) fn no_pipeline(name: &str) -> Result<()> {
+    match name {
+        "_none" => Ok(()),
+        _ => Err(Error::IllegalArgument(format!("Pipeline {name} is not defined"))),
+    }
+}
+
+/// Refuses to tell of the steps of a search pipeline.
+pub(crate) fn no_verbose_pipeline(asked: bool) -> Result<()> {
+    match asked {
+        false => Ok(()),
+        true => Err(Error::IllegalArgument(
+            "The 'verbose pipeline' option requires a search pipeline to be defined.".to_owned(),
+        )),
+    }
 }
 
 /// Counts computed fields, having checked what can be without their scripts.

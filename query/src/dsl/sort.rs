@@ -1,12 +1,15 @@
 //! `sort`: by fields, by score, or in index order.
 
 mod geo_distance;
+mod nested;
 
 use serde_json::Value;
 
 use super::json;
 use crate::error::{Error, Result};
 pub(crate) use geo_distance::GeoDistanceSort;
+pub(crate) use nested::NestedSort;
+use nested::OlderNested;
 
 /// Most sort keys of one request.
 const MAX_KEYS: usize = 64;
@@ -48,6 +51,8 @@ pub(crate) struct FieldSort {
     pub numeric_type: Option<NumericType>,
     /// Date format of the sort values in hits.
     pub format: Option<String>,
+    /// Elements of a nested path whose values count.
+    pub nested: Option<NestedSort>,
 }
 
 /// Where documents without a value go.
@@ -192,6 +197,7 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
             });
         }
     };
+    let mut older = OlderNested::default();
     for (option, value) in options {
         let text = json::text(value).unwrap_or_default();
         let part = if matches!(key.by, SortBy::Field(_)) { "field_sort" } else { name };
@@ -245,11 +251,13 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                 });
             }
             "format" => field.format = Some(text),
-            "nested" | "nested_path" | "nested_filter" => {
-                return Err(Error::Parsing(format!("[field_sort] [{option}] is not supported yet")));
-            }
+            "nested" => field.nested = NestedSort::parse(value).map_err(unread)?,
+            _ if older.take(option, value).map_err(unread)? => {}
             _ => return Err(Error::unknown_member(part, option)),
         }
+    }
+    if let SortBy::Field(field) = &mut key.by {
+        field.nested = older.or(field.nested.take())?;
     }
     Ok(key)
 }

@@ -6,6 +6,10 @@ use std::net::Ipv6Addr;
 use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 
+use crate::dsl::query::Relation;
+use crate::score::intervals::source::{Side, Source};
+use crate::score::intervals::{Intervals, LeafTerms};
+use crate::score::phrase::{Phrase, PlaceTerms};
 use crate::table::node::{ExactValue, Node};
 
 /// What Lucene prints for a query that matches nothing.
@@ -74,7 +78,77 @@ impl Describer<'_> {
                 let text = self.node(part)?;
                 if *score == 1.0 { text } else { format!("(ConstantScore({text}))^{score:?}") }
             }
+            Node::Phrase { path, phrase, .. } => self.phrase(*path, phrase)?,
+            Node::Intervals { path, intervals, .. } => {
+                format!("{}:{}", self.name(*path)?, self.intervals(&intervals.source, intervals)?)
+            }
             _ => return None,
+        })
+    }
+
+    /// Writes a phrase; what is left out of it is a `?`.
+    fn phrase(&self, path: PathId, phrase: &Phrase) -> Option<String> {
+        let Phrase::Places(places, slop) = phrase else { return None };
+        let (mut words, mut next) = (Vec::new(), 0);
+        for place in places {
+            while next < place.offset {
+                words.push("?".to_owned());
+                next += 1;
+            }
+            next = place.offset.saturating_add(1);
+            match &place.terms {
+                PlaceTerms::Fixed(terms) => words.push(match terms.as_slice() {
+                    [term] => term.clone(),
+                    several => format!("({})", several.join(" ")),
+                }),
+                PlaceTerms::Expanded(_) => return None,
+            }
+        }
+        let slop = if *slop > 0 { format!("~{slop}") } else { String::new() };
+        Some(format!("{}:\"{}\"{slop}", self.name(path)?, words.join(" ")))
+    }
+
+    /// Writes what intervals are looked for.
+    fn intervals(&self, source: &Source, of: &Intervals) -> Option<String> {
+        let one = |part: &Source| self.intervals(part, of);
+        let list = |parts: &[Source]| Some(parts.iter().map(one).collect::<Option<Vec<_>>>()?.join(","));
+        let positions = |count: u32| count.min(i32::MAX as u32);
+        Some(match source {
+            Source::Nothing => "no_match".to_owned(),
+            Source::Leaf(leaf) => match &of.leaves.get(*leaf)?.terms {
+                LeafTerms::One(term) => term.clone(),
+                LeafTerms::Matching { shown, .. } => format!("MultiTerm({shown})"),
+            },
+            Source::Extended(part, before, after) => {
+                format!("EXTEND({},{},{})", one(part)?, positions(*before), positions(*after))
+            }
+            Source::Beside(part, Side::Before) => format!("PRECEDING({})", one(part)?),
+            Source::Beside(part, Side::Behind) => format!("FOLLOWING({})", one(part)?),
+            Source::Repeated(part, count) => vec![one(part)?; *count].join(","),
+            Source::Ordered(parts) => format!("ORDERED({})", list(parts)?),
+            Source::Unordered(parts) => format!("UNORDERED({})", list(parts)?),
+            Source::Block(parts) => format!("BLOCK({})", list(parts)?),
+            Source::Any(parts) => {
+                let mut parts = parts.iter().map(one).collect::<Option<Vec<_>>>()?;
+                parts.sort();
+                format!("or({})", parts.join(","))
+            }
+            Source::MaxGaps(part, gaps) => format!("MAXGAPS/{gaps}({})", one(part)?),
+            Source::Related(relation, own, other) => {
+                let name = match relation {
+                    Relation::Containing => "CONTAINING",
+                    Relation::NotContaining => "NOT_CONTAINING",
+                    Relation::NotContainedBy => "NOT_CONTAINED_BY",
+                    Relation::Overlapping => "OVERLAPPING",
+                    Relation::NotOverlapping => "NON_OVERLAPPING",
+                    _ => "CONTAINED_BY",
+                };
+                format!("{name}({},{})", one(own)?, one(other)?)
+            }
+            Source::Fixed(part) => {
+                let path = part.first_leaf().and_then(|leaf| of.leaves.get(leaf))?.path;
+                format!("FIELD({},{})", self.name(path)?, one(part)?)
+            }
         })
     }
 

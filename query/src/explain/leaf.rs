@@ -3,7 +3,7 @@
 use millrace_storage::mapping::Mapping;
 
 use super::describe::described;
-use super::{Explanation, Leaf, Number, Row, few, scored_text};
+use super::{Explanation, Leaf, Row, scored_text};
 use crate::error::Result;
 use crate::score::bm25::{B, Bm25, K1};
 use crate::score::build::scorer;
@@ -30,15 +30,17 @@ pub(super) fn score(node: &Node, source: &Source, row: u32) -> Result<Option<f32
     Ok((scorer.seek(row) == row).then(|| scorer.score()))
 }
 
-struct Explained<'a> {
-    source: &'a Source,
-    mapping: &'a Mapping,
-    row: u32,
-    text: &'a str,
+/// A row of which nodes are explained.
+pub(super) struct Explained<'a> {
+    pub source: &'a Source,
+    pub mapping: &'a Mapping,
+    pub row: u32,
+    /// The clause in Millrace's own words.
+    pub text: &'a str,
 }
 
 impl Explained<'_> {
-    fn node(&self, node: &Node) -> Result<Explanation> {
+    pub(super) fn node(&self, node: &Node) -> Result<Explanation> {
         match node {
             Node::None => Ok(Explanation::missed("User requested \"match_none\" query.", Vec::new())),
             Node::Text { path, term, weight: Weight::Bm25(slot) } => {
@@ -62,41 +64,16 @@ impl Explained<'_> {
                     (None, Some(_)) => self.scored(node),
                 }
             }
-            Node::AtLeast(required @ 1.., parts) if parts.iter().all(is_term) => {
-                let mut details = Vec::new();
-                for part in parts {
-                    let explained = self.node(part)?;
-                    if explained.matched {
-                        details.push(explained);
-                    }
+            Node::Phrase { phrase, weight: Weight::Bm25(slot), .. } => {
+                match self.phrase(node, phrase, *slot)? {
+                    Some(explained) => Ok(explained),
+                    None => self.scored(node),
                 }
-                Ok(match details.len() {
-                    matching if matching < *required => few(matching, *required, details),
-                    1 if parts.len() == 1 => details.remove(0),
-                    _ => Explanation::sum(details),
-                })
             }
-            Node::And(parts) if parts.iter().all(is_term) => {
-                let (mut details, mut failed) = (Vec::new(), false);
-                for part in parts {
-                    let explained = self.node(part)?;
-                    details.push(if explained.matched {
-                        explained
-                    } else {
-                        failed = true;
-                        let text = self.named(part);
-                        Explanation::missed(format!("no match on required clause ({text})"), vec![explained])
-                    });
-                }
-                Ok(match failed {
-                    true => Explanation::missed(
-                        "Failure to meet condition(s) of required/prohibited clause(s)",
-                        details,
-                    ),
-                    false => Explanation::sum(details),
-                })
-            }
-            other => self.scored(other),
+            other => match self.compound(other)? {
+                Some(explained) => Ok(explained),
+                None => self.scored(other),
+            },
         }
     }
 
@@ -110,48 +87,27 @@ impl Explained<'_> {
     }
 
     /// Writes a node as Lucene does, or in Millrace's own words.
-    fn named(&self, node: &Node) -> String {
+    pub(super) fn named(&self, node: &Node) -> String {
         described(node, self.mapping, false).unwrap_or_else(|| self.text.to_owned())
     }
 
     /// Explains a score by BM25; `length` is absent where norms are not kept.
-    fn weighed(&self, name: &str, function: &Bm25, freq: u32, length: Option<u32>) -> Explanation {
+    pub(super) fn weighed(&self, name: &str, function: &Bm25, freq: u32, length: Option<u32>) -> Explanation {
         let number = |value: f32, text: &str| Explanation::found(value, text, Vec::new());
-        let count = |value: u64, text: &str| Explanation {
-            matched: true,
-            value: Number::Count(value),
-            description: text.to_owned(),
-            details: Vec::new(),
-        };
         let score = function.score(freq, length.unwrap_or(1));
         let statistics = function.statistics();
-        let mut tf = vec![
-            number(freq as f32, "freq, occurrences of term within document"),
-            number(K1, "k1, term saturation parameter"),
-        ];
-        match length {
-            Some(length) => tf.extend([
-                number(B, "b, length normalization parameter"),
-                number(length as f32, "dl, length of field"),
-                number(function.average_length(), "avgdl, average length of field"),
-            ]),
-            None => tf.push(number(0.0, "b, norms omitted for field")),
-        }
-        let formula = match length {
-            Some(_) => "tf, computed as freq / (freq + k1 * (1 - b + b * dl / avgdl)) from:",
-            None => "tf, computed as freq / (freq + k1) from:",
-        };
+        let part = function.frequency_part(freq, length.unwrap_or(1));
         let parts = vec![
             number(function.boost(), "boost"),
             Explanation::found(
                 function.idf(),
                 "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
                 vec![
-                    count(statistics.doc_freq, "n, number of documents containing term"),
-                    count(statistics.docs, "N, total number of documents with field"),
+                    Explanation::count(statistics.doc_freq, "n, number of documents containing term"),
+                    Explanation::count(statistics.docs, "N, total number of documents with field"),
                 ],
             ),
-            Explanation::found(function.frequency_part(freq, length.unwrap_or(1)), formula, tf),
+            self.frequency_part(part, freq as f32, length, function, false),
         ];
         let inner = format!("score(freq={:?}), computed as boost * idf * tf from:", freq as f32);
         Explanation::found(
@@ -160,13 +116,40 @@ impl Explained<'_> {
             vec![Explanation::found(score, inner, parts)],
         )
     }
+
+    /// Explains the part of a score that frequency and length decide.
+    pub(super) fn frequency_part(
+        &self,
+        part: f32,
+        freq: f32,
+        length: Option<u32>,
+        function: &Bm25,
+        phrase: bool,
+    ) -> Explanation {
+        let number = |value: f32, text: &str| Explanation::found(value, text, Vec::new());
+        let named = match phrase {
+            true => format!("phraseFreq={freq:?}"),
+            false => "freq, occurrences of term within document".to_owned(),
+        };
+        let mut parts = vec![number(freq, &named), number(K1, "k1, term saturation parameter")];
+        let formula = match length {
+            Some(length) => {
+                parts.extend([
+                    number(B, "b, length normalization parameter"),
+                    number(length as f32, "dl, length of field"),
+                    number(function.average_length(), "avgdl, average length of field"),
+                ]);
+                "tf, computed as freq / (freq + k1 * (1 - b + b * dl / avgdl)) from:"
+            }
+            None => {
+                parts.push(number(0.0, "b, norms omitted for field"));
+                "tf, computed as freq / (freq + k1) from:"
+            }
+        };
+        Explanation::found(part, formula, parts)
+    }
 }
 
-fn no_term() -> Explanation {
+pub(super) fn no_term() -> Explanation {
     Explanation::missed("no matching term", Vec::new())
-}
-
-/// Whether a node is a term with a score of its own.
-fn is_term(node: &Node) -> bool {
-    matches!(node, Node::Text { weight: Weight::Bm25(_), .. } | Node::Exact { weight: Weight::Bm25(_), .. })
 }

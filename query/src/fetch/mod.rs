@@ -19,7 +19,8 @@ use crate::dsl::query::{Query, java_hash};
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
 use crate::response::Hit;
-use crate::score::collect::{self, Address};
+use crate::score::build;
+use crate::score::collect::Address;
 use crate::score::prepare::{Source, prepare};
 use crate::table::TableSnapshot;
 use crate::table::node::Resolved;
@@ -87,24 +88,30 @@ pub(crate) fn conceal(snapshot: &TableSnapshot, addresses: &[Address], hits: &mu
     Ok(())
 }
 
-/// Names the clauses that each row matches, of those that carry a name.
+/// Names the clauses of queries that each row matches, of those that carry a name, with their scores
+/// where these are asked for.
 pub(crate) async fn matched_queries(
     snapshot: &TableSnapshot,
-    query: &Query,
+    queries: &[&Query],
+    with_scores: bool,
     addresses: &[Address],
     compute: &Compute,
     now_ms: i64,
-) -> Result<Vec<Vec<String>>> {
+) -> Result<Vec<Vec<(String, f32)>>> {
     let mut named: Vec<(String, Expr)> = Vec::new();
-    query.walk(&mut |clause| {
-        if let Some(name) = &clause.common().name {
-            let expr = lower::lower_filter(clause);
+    queries.iter().for_each(|query| {
+        query.walk(&mut |clause| {
+            let Some(name) = &clause.common().name else { return };
+            let expr = match with_scores {
+                true => lower::lower(clause),
+                false => lower::lower_filter(clause),
+            };
             // Of clauses of one name the last is reported.
             match named.iter_mut().find(|(known, _)| known == name) {
                 Some(known) => known.1 = expr,
                 None => named.push((name.clone(), expr)),
             }
-        }
+        });
     });
     let mut matched = vec![Vec::new(); addresses.len()];
     if named.is_empty() {
@@ -130,7 +137,8 @@ pub(crate) async fn matched_queries(
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
         // Scores need statistics of the whole shard.
-        let scored = nodes.iter().any(|own| own.node.scores_decide()).then(|| snapshot.clone());
+        let scored =
+            nodes.iter().any(|own| with_scores || own.node.scores_decide()).then(|| snapshot.clone());
         let (of_index, of_shard) = (segment.index, segment.shard);
         let shard: Vec<_> = snapshot
             .segments
@@ -145,7 +153,7 @@ pub(crate) async fn matched_queries(
                     Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
                 let rows_of = |own: &Resolved| {
                     source.functions = match &scored {
-                        Some(snapshot) if own.node.scores_decide() => {
+                        Some(snapshot) if with_scores || own.node.scores_decide() => {
                             let mut resolved = vec![None; snapshot.indices.len()];
                             resolved[of_index] = Some(own.clone());
                             let functions = Functions::new(snapshot.shards, false);
@@ -154,14 +162,22 @@ pub(crate) async fn matched_queries(
                         _ => statistics::expanded(&own.expansions, &shard)?,
                     };
                     let prepared = prepare(&own.node, &source, None)?;
-                    collect::matching(&prepared, source.inverted.as_ref(), source.reader.rows(), &rows)
+                    let mut scorer =
+                        build::scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+                    let score = |row: &u32| match scorer.seek(*row) == *row {
+                        true => Some(if with_scores { scorer.score() } else { 0.0 }),
+                        false => None,
+                    };
+                    Ok(rows.iter().map(score).collect::<Vec<Option<f32>>>())
                 };
                 nodes.iter().map(rows_of).collect::<Result<Vec<_>>>()
             })
             .await?;
         for (name, hits) in names.into_iter().zip(hits) {
-            for (place, _) in places.iter().zip(hits).filter(|(_, hit)| *hit) {
-                matched[*place].push(name.clone());
+            for (place, score) in places.iter().zip(hits) {
+                if let Some(score) = score {
+                    matched[*place].push((name.clone(), score));
+                }
             }
         }
     }

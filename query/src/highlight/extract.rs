@@ -12,6 +12,7 @@ use super::terms::{Pattern, Phrase, Place, Wanted, What};
 use crate::automaton;
 use crate::dsl::query::Query;
 use crate::error::Result;
+use crate::score::intervals::LeafTerms;
 use crate::score::phrase as score;
 use crate::table::leaf::Leaf;
 use crate::table::node::{Node, Resolved, TextBound, Weight};
@@ -126,6 +127,18 @@ impl Extractor<'_> {
                     let slop = if let score::Phrase::Places(_, slop) = phrase.as_ref() { *slop } else { 0 };
                     let phrase = Phrase::new(places.collect(), slop);
                     self.add(*path, of(weight), hidden, What::Phrase(phrase));
+                }
+            }
+            Node::Intervals { intervals, weight, .. } => {
+                for leaf in &intervals.leaves {
+                    match &leaf.terms {
+                        LeafTerms::One(term) => {
+                            self.add(leaf.path, of(weight), hidden, What::Term(term.clone()));
+                        }
+                        LeafTerms::Matching { pattern, .. } => {
+                            self.automaton(leaf.path, pattern, of(weight), hidden);
+                        }
+                    }
                 }
             }
             Node::TextRange { path, from, to, weight } => {

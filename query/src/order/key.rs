@@ -3,15 +3,47 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
-use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
+use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, PathId, Scalar};
 use serde_json::Value;
 
+use super::nested::nested_key;
 use crate::dsl::json::{integer, not_a_number, text};
+use crate::dsl::query::geo::{Corner, GeoPoint, Validation};
 use crate::dsl::sort::{FieldSort, GeoDistanceSort, Missing, Mode, NumericType};
 use crate::error::{Error, Result};
 use crate::table::TableSnapshot;
+use crate::table::derived::Derived;
 use crate::table::distance::Distance;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+
+/// Metadata fields that are mapped.
+const METADATA: &[&str] =
+    &["_field_names", "_id", "_ignored", "_index", "_routing", "_seq_no", "_source", "_version"];
+
+/// Makes the source of a metadata field of an index.
+fn metadata(field: &str, index: &str) -> Result<(KeyKind, KeySource)> {
+    let (kind, column, derived) = match field {
+        "_id" => (KeyKind::Str, ColumnKind::Str, Derived::Id),
+        "_index" => (KeyKind::Str, ColumnKind::Str, Derived::Name(index.to_owned())),
+        "_seq_no" => (KeyKind::I64, ColumnKind::Int(64), Derived::SeqNo),
+        _ => {
+            return Err(Error::IllegalArgument(format!(
+                "Fielddata is not supported on field [{field}] of type [{field}]"
+            )));
+        }
+    };
+    let source = KeySource {
+        // Never read: what is derived of metadata has no column.
+        column: PathId(u32::MAX),
+        kind: column,
+        ignore_above: None,
+        rescale: Rescale::None,
+        single: false,
+        distance: None,
+        derived: Some(derived),
+    };
+    Ok((kind, source))
+}
 
 /// Makes the key of a field over all indices; failures of single indices go to `failed`.
 pub(super) fn field_key(
@@ -22,18 +54,23 @@ pub(super) fn field_key(
     now_ms: i64,
     failed: &mut Vec<(usize, Error)>,
 ) -> Result<Key> {
+    let nested = sort.nested.as_ref().map(|own| nested_key(own, snapshot, now_ms, failed)).transpose()?;
+    let nested = nested.map(Derived::Elements);
     let mut kind: Option<KeyKind> = None;
     let mut sources = Vec::with_capacity(snapshot.indices.len());
     let mut first = None;
     for (at, index) in snapshot.indices.iter().enumerate() {
         let found = index.mapping.field(&sort.field);
         let own = match found {
-            Some(field) => source(sort, field).map(|(kind, source)| (Some(kind), Some(source))),
+            Some(field) => source(sort, field).map(|(kind, mut source)| {
+                source.derived.clone_from(&nested);
+                (Some(kind), Some(source))
+            }),
+            None if sort.field.starts_with('_') && METADATA.contains(&sort.field.as_str()) => {
+                metadata(&sort.field, &index.meta.name).map(|(kind, source)| (Some(kind), Some(source)))
+            }
             None => match &sort.unmapped_type {
                 Some(name) => unmapped_kind(name).map(|kind| (Some(kind), None)),
-                None if sort.field == "_id" => Err(Error::IllegalArgument(
-                    "Fielddata access on the _id field is disallowed, you can re-enable it by updating the dynamic cluster setting: indices.id_field_data.enabled".to_owned(),
-                )),
                 None => Err(Error::QueryShard {
                     reason: format!("No mapping found for [{}] in order to sort on", sort.field),
                     caused_by: None,
@@ -110,10 +147,12 @@ pub(super) fn distance_key(
     snapshot: &TableSnapshot,
     now_ms: i64,
     failed: &mut Vec<(usize, Error)>,
-) -> Key {
+) -> Result<Key> {
+    let nested = sort.nested.as_ref().map(|own| nested_key(own, snapshot, now_ms, failed)).transpose()?;
+    let nested = nested.map(Derived::Elements);
     let mut sources = Vec::with_capacity(snapshot.indices.len());
     for (at, index) in snapshot.indices.iter().enumerate() {
-        sources.push(match distance_source(sort, &index.mapping, now_ms) {
+        sources.push(match distance_source(sort, &nested, &index.mapping) {
             Ok(source) => source,
             Err(error) => {
                 if !failed.iter().any(|(index, _)| *index == at) {
@@ -123,17 +162,21 @@ pub(super) fn distance_key(
             }
         });
     }
-    Key {
+    Ok(Key {
         name: format!("sort_{number}(distance of {})", sort.field),
         kind: KeyKind::F64,
         nulls_first: false,
         mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
         fill: Fill::F64(f64::INFINITY),
         sources,
-    }
+    })
 }
 
-fn distance_source(sort: &GeoDistanceSort, mapping: &Mapping, now_ms: i64) -> Result<Option<KeySource>> {
+fn distance_source(
+    sort: &GeoDistanceSort,
+    nested: &Option<Derived>,
+    mapping: &Mapping,
+) -> Result<Option<KeySource>> {
     let Some(field) = mapping.field(&sort.field) else {
         if sort.ignore_unmapped {
             return Ok(None);
@@ -152,11 +195,29 @@ fn distance_source(sort: &GeoDistanceSort, mapping: &Mapping, now_ms: i64) -> Re
     }
     let mut origins = Vec::with_capacity(sort.origins.len());
     for origin in &sort.origins {
-        let point = mapping.parse_value(field, origin, now_ms, false);
-        match point.map_err(|error| Error::IllegalArgument(error.to_string()))? {
-            Scalar::GeoPoint { lat, lon } => origins.push([lat, lon]),
-            other => return Err(Error::Execution(format!("a point was read as {other:?}"))),
+        let mut point = GeoPoint::parse(origin, Corner::POINT)?;
+        if sort.validation == Validation::Coerce {
+            point = point.normalized(false);
         }
+        for (name, degrees, most) in [("latitude", point.lat, 90.0), ("longitude", point.lon, 180.0)] {
+            if (-most..=most).contains(&degrees) {
+                continue;
+            }
+            return Err(match sort.validation {
+                Validation::Strict => Error::Exception {
+                    kind: "parse_exception",
+                    status: 400,
+                    reason: format!(
+                        "illegal {name} value [{degrees:?}] for [GeoDistanceSort] for field [{}].",
+                        sort.field
+                    ),
+                },
+                _ => Error::IllegalArgument(format!(
+                    "invalid {name} {degrees:?}; must be between -{most:?} and {most:?}"
+                )),
+            });
+        }
+        origins.push([point.lat, point.lon]);
     }
     let distance = Distance { origins, unit: sort.unit, plane: sort.plane };
     Ok(Some(KeySource {
@@ -166,6 +227,7 @@ fn distance_source(sort: &GeoDistanceSort, mapping: &Mapping, now_ms: i64) -> Re
         rescale: Rescale::None,
         single: false,
         distance: Some(Arc::new(distance)),
+        derived: nested.clone(),
     }))
 }
 
@@ -301,6 +363,7 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
         rescale,
         single: column == ColumnKind::F32 && sort.numeric_type.is_none(),
         distance: None,
+        derived: None,
     };
     Ok((kind, source))
 }

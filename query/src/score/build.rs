@@ -8,6 +8,7 @@ use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional, Scaled
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
 use super::function_score::{Applied, FunctionScore};
+use super::intervals;
 use super::leaves::{Everything, Nothing, RowSet, SynonymScorer, TermScore, TermScorer};
 use super::max_score::MaxScore;
 use super::nested;
@@ -61,6 +62,7 @@ pub(crate) fn scorer<'a>(
             Some(postings) => Box::new(TermScorer::new(postings, TermScore::Flat(*score))),
             None => Box::new(Nothing),
         },
+        Prepared::Intervals(prepared) => Box::new(intervals::scorer(prepared, inverted, rows)?),
         Prepared::Rows(found, score) => Box::new(RowSet::new(found.as_ref().clone(), *score)),
         Prepared::And(parts) => conjunction(parts, inverted, rows)?,
         Prepared::AtLeast(0, parts) => {
@@ -206,6 +208,7 @@ pub(crate) fn known_count(
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
         Prepared::AtLeast(..)
         | Prepared::DisMax(..)
+        | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
         | Prepared::Scaled { .. }

@@ -343,14 +343,3 @@ pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap
     pass.totals.add(found.len());
     Ok((found, scored))
 }
-
-/// Tells which of a few ascending rows match.
-pub(crate) fn matching(
-    prepared: &Prepared,
-    inverted: &dyn Inverted,
-    rows: u32,
-    candidates: &[u32],
-) -> Result<Vec<bool>> {
-    let mut scorer: Box<dyn Scorer + '_> = scorer(prepared, inverted, rows)?;
-    Ok(candidates.iter().map(|row| scorer.seek(*row) == *row).collect())
-}

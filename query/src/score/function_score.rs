@@ -44,6 +44,13 @@ pub(crate) enum RowFunction {
         /// How the distances of several values become one.
         mode: MultiValueMode,
     },
+    /// How near a column's nearest value is to an origin: `pivot / (pivot + distance)`.
+    Nearness {
+        /// Where distances come from.
+        from: Origin,
+        /// Distance at which one half is left.
+        pivot: f64,
+    },
     /// A number from 0 to 1 that looks random.
     Random {
         /// The seed and Java's hash of the index's name.
@@ -152,10 +159,12 @@ impl<'a> Evaluator<'a> {
             RowFunction::FieldValue { column: Some((column, unit)), .. } => {
                 Some(Wanted::Numbers { column: *column, unit: *unit })
             }
-            RowFunction::Decay { from: Origin::Number { column, unit, .. }, .. } => {
+            RowFunction::Decay { from: Origin::Number { column, unit, .. }, .. }
+            | RowFunction::Nearness { from: Origin::Number { column, unit, .. }, .. } => {
                 Some(Wanted::Numbers { column: *column, unit: *unit })
             }
-            RowFunction::Decay { from: Origin::Point { column, lat, lon }, .. } => {
+            RowFunction::Decay { from: Origin::Point { column, lat, lon }, .. }
+            | RowFunction::Nearness { from: Origin::Point { column, lat, lon }, .. } => {
                 Some(Wanted::Distances { column: *column, lat: *lat, lon: *lon })
             }
             RowFunction::Random { seed: (seed, index), of } => {
@@ -195,6 +204,14 @@ impl<'a> Evaluator<'a> {
                 };
                 Ok(curve.at(distance.unwrap_or(0.0)))
             }
+            RowFunction::Nearness { from, pivot } => {
+                let distance = |number: &f64| match from {
+                    Origin::Number { origin, .. } => (number - origin).abs(),
+                    Origin::Point { .. } => *number,
+                };
+                let nearest = numbers.iter().map(distance).min_by(f64::total_cmp);
+                Ok(nearest.map_or(0.0, |distance| pivot / (pivot + distance)))
+            }
             RowFunction::Random { of, .. } => {
                 let hash = match (of, numbers.first()) {
                     (None, _) => avalanche(row ^ self.segment.rotate_left(16) ^ self.salted),
@@ -205,6 +222,11 @@ impl<'a> Evaluator<'a> {
             }
         }
     }
+}
+
+/// Returns the value of a function at a row.
+pub(crate) fn value_at(function: &RowFunction, place: &Place, row: u32) -> Result<f64> {
+    Evaluator::new(function, place).at(row)
 }
 
 /// Joins the distances of a row's values; none is nearer than 0.
@@ -346,7 +368,7 @@ impl<'a> FunctionScore<'a> {
     }
 
     /// Joins the values of the functions at a row.
-    fn factor(&mut self, row: u32) -> Result<f64> {
+    pub(crate) fn factor(&mut self, row: u32) -> Result<f64> {
         let mode = self.combination.score_mode;
         let mut joined: Option<f64> = None;
         let mut weights = 0.0_f64;

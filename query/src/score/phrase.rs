@@ -133,6 +133,11 @@ impl<'a> PhraseScorer<'a> {
         Ok(Some(scorer))
     }
 
+    /// Returns how often the phrase occurs in the current row.
+    pub(crate) fn frequency(&self) -> f32 {
+        self.freq
+    }
+
     /// Takes the first row at or behind one with all terms where these are in their places.
     fn confirm(&mut self, mut doc: u32) -> u32 {
         let first_only = matches!(self.score, PhraseScore::Flat(_));

@@ -14,6 +14,8 @@ use super::build;
 use super::function_score::{Failure, Place, RowFunction};
 use super::functions::ShardFunctions;
 use super::geo;
+use super::intervals::{self, PreparedIntervals};
+use super::metadata;
 use super::nested::{PreparedNested, prepare_nested};
 use super::phrase::{Phrase, PlaceTerms};
 use super::phrase_values;
@@ -87,6 +89,8 @@ pub(crate) enum Prepared {
         /// Score.
         score: f32,
     },
+    /// Terms at certain places relative to each other.
+    Intervals(Box<PreparedIntervals>),
     /// A row set.
     Rows(Arc<RoaringBitmap>, f32),
     /// All of them.
@@ -263,6 +267,11 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         }
         Node::Ids { values, weight } => {
             let rows = source.reader.id_rows(values)?;
+            Prepared::Rows(Arc::new(rows), flat(*weight))
+        }
+        Node::Intervals { intervals, weight, .. } => intervals::prepare(intervals, flat(*weight), source)?,
+        Node::Metadata { metadata, weight } => {
+            let rows = metadata::rows(source, metadata, among)?;
             Prepared::Rows(Arc::new(rows), flat(*weight))
         }
         Node::Listed(lists) => match lists.get(&source.number) {

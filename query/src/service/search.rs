@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_storage::Principal;
 use millrace_storage::metadata::IndicesOptions;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::scroll::FirstPage;
 use super::{Outcome, SearchService};
@@ -76,6 +76,9 @@ impl SearchService {
         let (from, size) = window(body, &snapshot, request.scroll_ms.is_some())?;
         let shown = shown(body, &snapshot)?;
         let grouping = request.grouping(&snapshot)?;
+        let timeout_ms = body.timeout_ms.or_else(|| self.default_timeout());
+        let cancelled_first =
+            request.cancel_after_ms.filter(|ms| timeout_ms.is_none_or(|timeout| *ms < timeout));
         let search = Search {
             post_filter: body.post_filter.as_ref(),
             min_score: body.min_score,
@@ -87,7 +90,7 @@ impl SearchService {
             track: request.tracked(),
             global_statistics: request.global_statistics,
             terminate_after: body.terminate_after,
-            timeout_ms: body.timeout_ms.or_else(|| self.default_timeout()),
+            timeout_ms: cancelled_first.or(timeout_ms),
             collapse: grouping.as_ref(),
             profile: body.profile,
             ..Search::new(Arc::clone(&snapshot), query, started_ms)
@@ -96,6 +99,16 @@ impl SearchService {
             [] => searcher.find(search).await?,
             rescores => searcher.find_rescored(search, rescores).await?,
         };
+        if found.timed_out
+            && let Some(limit_ms) = cancelled_first
+        {
+            return Err(Error::Exception {
+                kind: "task_cancelled_exception",
+                status: 500,
+                reason: format!("Cancellation timeout of {limit_ms}ms is expired"),
+            });
+        }
+        let queried_ms = self.now_ms();
         if !request.allow_partial {
             if found.timed_out {
                 return Err(Error::TimedOut);
@@ -105,6 +118,7 @@ impl SearchService {
             }
         }
         let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
+        let fetched_ms = self.now_ms();
         if let Some(collapse) = &body.collapse {
             let expansion = Expansion {
                 snapshot: &snapshot,
@@ -158,8 +172,17 @@ impl SearchService {
             true => skipped(&snapshot, query, started_ms, &searcher.compute).await?,
             false => 0,
         };
+        let ended_ms = self.now_ms();
+        let phase_took = request.phase_took.then(|| {
+            json!({
+                "dfs_pre_query": 0, "query": (queried_ms - started_ms).max(0),
+                "fetch": (fetched_ms - queried_ms).max(0), "dfs_query": 0,
+                "expand": (ended_ms - fetched_ms).max(0), "can_match": 0,
+            })
+        });
         let answer = Answer {
-            took_ms: self.now_ms() - started_ms,
+            took_ms: ended_ms - started_ms,
+            phase_took,
             timed_out: found.timed_out,
             terminated_early: found.terminated_early,
             skipped,

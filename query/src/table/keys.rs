@@ -15,6 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use millrace_storage::mapping::{ColumnKind, PathId};
 
+use super::derived::Derived;
 use super::distance::{Distance, Points};
 use crate::dsl::sort::Mode;
 use crate::error::{Error, Result};
@@ -89,6 +90,8 @@ pub(crate) struct KeySource {
     pub single: bool,
     /// Where points are measured from, where the key is a distance.
     pub distance: Option<Arc<Distance>>,
+    /// What the key is made of, where not of a column of the rows.
+    pub derived: Option<Derived>,
 }
 
 /// One key of a table.
@@ -387,6 +390,7 @@ mod tests {
             rescale: Rescale::None,
             single: false,
             distance: None,
+            derived: None,
         };
         Key { name: "k".into(), kind, nulls_first: false, mode, fill, sources: vec![Some(source), None] }
     }

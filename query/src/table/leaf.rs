@@ -53,6 +53,7 @@ impl Leaf {
             Query::Range(_) => "range",
             Query::Exists(_) => "exists",
             Query::Ids(_) => "ids",
+            Query::Intervals(_) => "intervals",
             Query::Prefix(_) => "prefix",
             Query::Wildcard(_) => "wildcard",
             Query::Regexp(_) => "regexp",
@@ -61,6 +62,7 @@ impl Leaf {
             Query::ConstantScore(_) => "constant_score",
             Query::Boosting(_) => "boosting",
             Query::DisMax(_) => "dis_max",
+            Query::DistanceFeature(_) => "distance_feature",
             Query::FunctionScore(_) => "function_score",
             Query::GeoBoundingBox(_) => "geo_bounding_box",
             Query::GeoDistance(_) => "geo_distance",
@@ -85,6 +87,9 @@ impl fmt::Display for Leaf {
             | Query::DisMax(_)
             | Query::FunctionScore(_)
             | Query::Nested(_) => {}
+            Query::DistanceFeature(query) => {
+                write!(f, "{} near {} by {}", query.field, query.origin, query.pivot)?;
+            }
             Query::GeoBoundingBox(query) => {
                 let bounds = &query.bounds;
                 write!(
@@ -127,6 +132,7 @@ impl fmt::Display for Leaf {
                 f.write_str("_id in ")?;
                 listed(f, query.values.iter())?;
             }
+            Query::Intervals(query) => f.write_str(&query.field)?,
             Query::Prefix(query) => {
                 write!(f, "{} = {}*", query.field, Value::String(query.value.clone()))?;
             }

@@ -6,6 +6,7 @@
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
 mod blend;
+pub(crate) mod derived;
 pub(crate) mod distance;
 pub(crate) mod keys;
 pub(crate) mod leaf;

@@ -12,6 +12,8 @@ use crate::automaton::Pattern;
 use crate::dsl::query::Combination;
 use crate::score::function_score::RowFunction;
 use crate::score::geo::Area;
+use crate::score::intervals::Intervals;
+use crate::score::metadata::Metadata;
 use crate::score::nested::NestedNode;
 use crate::score::phrase::Phrase;
 
@@ -171,6 +173,22 @@ pub(crate) enum Node {
         /// Score.
         weight: Weight,
     },
+    /// Rows with terms at certain places relative to each other.
+    Intervals {
+        /// Field.
+        path: PathId,
+        /// What is looked for.
+        intervals: Arc<Intervals>,
+        /// Score.
+        weight: Weight,
+    },
+    /// Rows by metadata that is not indexed.
+    Metadata {
+        /// What is asked.
+        metadata: Arc<Metadata>,
+        /// Score.
+        weight: Weight,
+    },
     /// Rows listed for each segment, by the segment's number in the table.
     Listed(Arc<HashMap<u32, RoaringBitmap>>),
     /// All of them.
@@ -240,7 +258,7 @@ impl Node {
     /// Whether finding the rows needs more of a segment than its inverted index.
     pub(crate) fn reads_columns(&self) -> bool {
         match self {
-            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Within { .. } => true,
+            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Metadata { .. } | Node::Within { .. } => true,
             Node::Phrase { values, .. } => values.is_some(),
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
                 parts.iter().any(Node::reads_columns)

@@ -6,12 +6,14 @@
 
 mod analyzed;
 mod boolean;
+mod distance_feature;
 mod exists;
 mod fields;
 mod full_text;
 mod function_score;
 mod geo;
 mod graph;
+mod intervals;
 mod multi_match;
 mod nested;
 mod pattern;
@@ -36,6 +38,7 @@ use super::values;
 use crate::dsl::json::{simple_match, text};
 use crate::dsl::query::{MAX_CLAUSES, Query};
 use crate::error::{Error, Result};
+use crate::score::metadata::Metadata;
 
 /// Metadata fields that every document has.
 const PRESENT: &[&str] = &["_id", "_index", "_type", "_seq_no", "_version", "_primary_term"];
@@ -179,10 +182,12 @@ impl<'a> Resolver<'a> {
             Query::Range(query) => self.range(query, weight),
             Query::Exists(query) => self.exists(query, weight),
             Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
+            Query::Intervals(query) => self.intervals(query, weight),
             Query::Prefix(query) => self.prefix(query, weight),
             Query::Wildcard(query) => self.wildcard(query, weight),
             Query::Regexp(query) => self.regexp(query, weight),
             Query::Fuzzy(query) => self.fuzzy(query, weight),
+            Query::DistanceFeature(query) => self.distance_feature(query, weight),
             Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
             Query::GeoDistance(query) => self.geo_distance(query, weight),
             Query::GeoPolygon(query) => self.geo_polygon(query, weight),
@@ -243,9 +248,16 @@ impl<'a> Resolver<'a> {
                 }))
             }
             "_type" => constant(texts().any(|name| name == "_doc")),
+            "_routing" => Ok(metadata(Metadata::Routing(Some(texts().collect())), weight)),
+            "_ignored" => Ok(metadata(Metadata::Ignored(Some(texts().collect())), weight)),
             _ => return None,
         })
     }
+}
+
+/// Makes the node of what is asked of metadata.
+fn metadata(metadata: Metadata, weight: Weight) -> Node {
+    Node::Metadata { metadata: Arc::new(metadata), weight }
 }
 
 fn searchable(field: &Field) -> Result<()> {

@@ -6,6 +6,7 @@
 //! as a stream of batches.
 
 mod bar;
+mod derived_keys;
 mod partition;
 
 use std::fmt;
@@ -128,6 +129,8 @@ impl IndexScanExec {
         let number = table.keys.iter().position(|key| key.name == name)?;
         let key = &table.keys[number];
         let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
+        let mut sources = table.keys.iter().flat_map(|key| key.sources.iter().flatten());
+        let measured = measured || sources.any(|source| source.derived.is_some());
         if self.shared.columns.contains(&Column::Score) || !Bar::supports(key.kind) || measured {
             return None;
         }

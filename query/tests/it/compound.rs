@@ -102,6 +102,16 @@ async fn geographic_clauses() {
 }
 
 #[tokio::test]
+async fn intervals() {
+    check(include_str!("../cases/intervals.json")).await;
+}
+
+#[tokio::test]
+async fn distances_as_scores() {
+    check(include_str!("../cases/distance_feature.json")).await;
+}
+
+#[tokio::test]
 async fn nested_clauses() {
     check(include_str!("../cases/nested.json")).await;
 }

@@ -8,6 +8,7 @@ mod bool_;
 mod boosting;
 mod constant_score;
 mod dis_max;
+mod distance_feature;
 mod exists;
 mod field_boosts;
 mod function_score;
@@ -18,6 +19,7 @@ mod geo_bounding_box;
 mod geo_distance;
 mod geo_polygon;
 mod ids;
+mod intervals;
 mod match_;
 mod match_all;
 mod match_bool_prefix;
@@ -47,6 +49,7 @@ pub(crate) use bool_::BoolQuery;
 pub(crate) use boosting::BoostingQuery;
 pub(crate) use constant_score::ConstantScoreQuery;
 pub(crate) use dis_max::DisMaxQuery;
+pub(crate) use distance_feature::DistanceFeatureQuery;
 pub(crate) use exists::ExistsQuery;
 pub(crate) use field_boosts::FieldBoosts;
 pub(crate) use function_score::{
@@ -59,6 +62,9 @@ pub(crate) use geo_bounding_box::GeoBoundingBoxQuery;
 pub(crate) use geo_distance::GeoDistanceQuery;
 pub(crate) use geo_polygon::GeoPolygonQuery;
 pub(crate) use ids::IdsQuery;
+pub(crate) use intervals::{
+    IntervalFilter, IntervalMode, IntervalRule, IntervalsQuery, Relation, TermSource,
+};
 pub(crate) use match_::{MatchQuery, Operator, ZeroTerms};
 pub(crate) use match_all::MatchAllQuery;
 pub(crate) use match_bool_prefix::MatchBoolPrefixQuery;
@@ -90,6 +96,7 @@ const KNOWN: &[&str] = &[
     "boosting",
     "constant_score",
     "dis_max",
+    "distance_feature",
     "exists",
     "function_score",
     "fuzzy",
@@ -97,6 +104,7 @@ const KNOWN: &[&str] = &[
     "geo_distance",
     "geo_polygon",
     "ids",
+    "intervals",
     "match",
     "match_all",
     "match_bool_prefix",
@@ -118,12 +126,10 @@ const KNOWN: &[&str] = &[
 
 /// Names of the queries of OpenSearch that this server does not have.
 const UNSUPPORTED: &[&str] = &[
-    "distance_feature",
     "geo_shape",
     "has_child",
     "has_parent",
     "hybrid",
-    "intervals",
     "knn",
     "more_like_this",
     "neural",
@@ -194,6 +200,7 @@ pub(crate) enum Query {
     Range(RangeQuery),
     Exists(ExistsQuery),
     Ids(IdsQuery),
+    Intervals(Arc<IntervalsQuery>),
     Prefix(PrefixQuery),
     Wildcard(WildcardQuery),
     Regexp(RegexpQuery),
@@ -202,6 +209,7 @@ pub(crate) enum Query {
     Boosting(Box<BoostingQuery>),
     ConstantScore(Box<ConstantScoreQuery>),
     DisMax(DisMaxQuery),
+    DistanceFeature(DistanceFeatureQuery),
     FunctionScore(Arc<FunctionScoreQuery>),
     GeoBoundingBox(GeoBoundingBoxQuery),
     GeoDistance(GeoDistanceQuery),
@@ -232,6 +240,7 @@ impl Query {
             Self::Range(query) => &query.common,
             Self::Exists(query) => &query.common,
             Self::Ids(query) => &query.common,
+            Self::Intervals(query) => &query.common,
             Self::Prefix(query) => &query.common,
             Self::Wildcard(query) => &query.common,
             Self::Regexp(query) => &query.common,
@@ -240,6 +249,7 @@ impl Query {
             Self::Boosting(query) => &query.common,
             Self::ConstantScore(query) => &query.common,
             Self::DisMax(query) => &query.common,
+            Self::DistanceFeature(query) => &query.common,
             Self::FunctionScore(query) => &query.common,
             Self::GeoBoundingBox(query) => &query.common,
             Self::GeoDistance(query) => &query.common,
@@ -319,6 +329,20 @@ impl Parser {
         Ok(())
     }
 
+    /// Parses what counts as a clause below the ones that are being parsed.
+    fn below<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.count()?;
+        if self.depth >= MAX_DEPTH {
+            return Err(Error::IllegalArgument(format!(
+                "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
+            )));
+        }
+        self.depth += 1;
+        let parsed = parse(self)?;
+        self.depth -= 1;
+        Ok(parsed)
+    }
+
     /// Parses one clause: an object with one key, the query's name.
     pub(crate) fn query(&mut self, value: &Value) -> Result<Query> {
         let Value::Object(object) = value else {
@@ -328,15 +352,7 @@ impl Parser {
         let Some((name, body)) = entries.next() else {
             return Err(Error::IllegalArgument("query malformed, empty clause found".to_owned()));
         };
-        self.count()?;
-        if self.depth >= MAX_DEPTH {
-            return Err(Error::IllegalArgument(format!(
-                "The nested depth of the query exceeds the maximum nested depth for queries set in [indices.query.max_nested_depth]: [{MAX_DEPTH}]"
-            )));
-        }
-        self.depth += 1;
-        let query = self.named(name, body)?;
-        self.depth -= 1;
+        let query = self.below(|parser| parser.named(name, body))?;
         if let Some((second, _)) = entries.next() {
             return Err(Error::Parsing(format!(
                 "[{name}] malformed query, expected [END_OBJECT] but found [FIELD_NAME] [{second}]"
@@ -387,12 +403,14 @@ impl Parser {
             "range" => Query::Range(RangeQuery::parse(fields)?),
             "exists" => Query::Exists(ExistsQuery::parse(fields)?),
             "ids" => Query::Ids(IdsQuery::parse(fields)?),
+            "intervals" => Query::Intervals(Arc::new(IntervalsQuery::parse(self, fields)?)),
             "prefix" => Query::Prefix(PrefixQuery::parse(fields)?),
             "wildcard" => Query::Wildcard(WildcardQuery::parse(fields)?),
             "regexp" => Query::Regexp(RegexpQuery::parse(fields)?),
             "fuzzy" => Query::Fuzzy(FuzzyQuery::parse(fields)?),
             "boosting" => Query::Boosting(Box::new(BoostingQuery::parse(self, fields)?)),
             "dis_max" => Query::DisMax(DisMaxQuery::parse(self, fields)?),
+            "distance_feature" => Query::DistanceFeature(DistanceFeatureQuery::parse(fields)?),
             "function_score" => Query::FunctionScore(Arc::new(FunctionScoreQuery::parse(self, fields)?)),
             "geo_bounding_box" => Query::GeoBoundingBox(GeoBoundingBoxQuery::parse(fields)?),
             "geo_distance" => Query::GeoDistance(GeoDistanceQuery::parse(fields)?),

@@ -70,13 +70,15 @@ impl TermsQuery {
 impl TermsLookup {
     fn parse(members: &Map<String, Value>) -> Result<Self> {
         let content = |reason: String| Error::Content { reason, cause: None };
-        let (mut index, mut id, mut path, mut routing) = (None, None, None, None);
+        let (mut index, mut id, mut path, mut routing, mut kind) = (None, None, None, None, None);
         for (key, value) in members {
             let slot = match key.as_str() {
                 "index" => &mut index,
                 "id" => &mut id,
                 "path" => &mut path,
                 "routing" => &mut routing,
+                // All documents are of the one type there is.
+                "type" => &mut kind,
                 _ => return Err(content(format!("[terms_lookup] unknown field [{key}]"))),
             };
             let Value::String(text) = value else {

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{Mode, SortBy, SortKey, order, unknown_mode};
+use super::nested::OlderNested;
+use super::{Mode, NestedSort, SortBy, SortKey, order, unknown_mode};
 use crate::dsl::json;
+use crate::dsl::query::geo::Validation;
 use crate::error::{Error, Result};
 
 /// Most points of one key.
@@ -25,7 +27,9 @@ pub(crate) struct GeoDistanceSort {
     /// Whether an index without the field has no distances instead of failing.
     pub ignore_unmapped: bool,
     /// What to do with points that are none on the earth.
-    pub coerce: bool,
+    pub validation: Validation,
+    /// Elements of a nested path whose points count.
+    pub nested: Option<NestedSort>,
 }
 
 impl GeoDistanceSort {
@@ -38,8 +42,10 @@ impl GeoDistanceSort {
             plane: false,
             mode: None,
             ignore_unmapped: false,
-            coerce: false,
+            validation: Validation::Strict,
+            nested: None,
         };
+        let mut older = OlderNested::default();
         let mut descending = false;
         for (option, value) in options {
             let text = json::text(value).unwrap_or_default();
@@ -56,19 +62,10 @@ impl GeoDistanceSort {
                 "mode" | "sort_mode" => sort.mode = Some(mode(&text)?),
                 "ignore_unmapped" => sort.ignore_unmapped = json::boolean(value)?,
                 "validation_method" => {
-                    sort.coerce = match text.to_ascii_lowercase().as_str() {
-                        "coerce" => true,
-                        "strict" | "ignore_malformed" => false,
-                        _ => {
-                            return Err(Error::IllegalArgument(format!(
-                                "operator needs to be either STRICT, COERCE, or IGNORE_MALFORMED, but not [{text}]"
-                            )));
-                        }
-                    };
+                    sort.validation = Validation::parse(value)?;
                 }
-                "nested" | "nested_path" | "nested_filter" => {
-                    return Err(Error::Parsing(format!("[_geo_distance] [{option}] is not supported yet")));
-                }
+                "nested" => sort.nested = NestedSort::parse(value)?,
+                _ if older.take(option, value)? => {}
                 _ if sort.field.is_empty() && !matches!(value, Value::Number(_) | Value::Bool(_)) => {
                     sort.field = option.clone();
                     sort.origins = origins(value)?;
@@ -79,6 +76,7 @@ impl GeoDistanceSort {
         if sort.origins.is_empty() {
             return Err(Error::IllegalArgument("Geo distance sorting needs at least one point.".to_owned()));
         }
+        sort.nested = older.or(sort.nested.take())?;
         Ok(SortKey { by: SortBy::Distance(sort), descending })
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use millrace_storage::mapping::PathId;
 
-use super::{PRESENT, Resolver, searchable};
+use super::{PRESENT, Resolver, metadata, searchable};
 use crate::automaton::Pattern;
 use crate::dsl::json::simple_match;
 use crate::dsl::query::ExistsQuery;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 
 impl Resolver<'_> {
@@ -16,6 +17,24 @@ impl Resolver<'_> {
         let name = query.field.as_str();
         if PRESENT.contains(&name) {
             return Ok(Node::All(weight));
+        }
+        match name {
+            "_routing" => return Ok(metadata(Metadata::Routing(None), weight)),
+            "_ignored" => return Ok(metadata(Metadata::Ignored(None), weight)),
+            "_source" => {
+                return Err(Error::QueryShard {
+                    reason: "The _source field is not searchable".to_owned(),
+                    caused_by: None,
+                });
+            }
+            "_field_names" => {
+                return Err(Error::Exception {
+                    kind: "unsupported_operation_exception",
+                    status: 500,
+                    reason: "Cannot run exists query on _field_names".to_owned(),
+                });
+            }
+            _ => {}
         }
         let mapping = self.index.mapping;
         if let Some(field) = mapping.field(name) {

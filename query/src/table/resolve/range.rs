@@ -3,16 +3,20 @@
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 
-use super::{Resolver, not_searchable, searchable};
-use crate::dsl::json::text;
+use super::{Resolver, metadata, not_searchable, searchable};
+use crate::dsl::json::{self, text};
 use crate::dsl::query::RangeQuery;
 use crate::error::{Error, Result};
+use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 use crate::table::values;
 
 impl Resolver<'_> {
     pub(super) fn range(&mut self, query: &RangeQuery, weight: Weight) -> Result<Node> {
         let mapping = self.index.mapping;
+        if query.field == "_seq_no" {
+            return seq_no_range(query, weight);
+        }
         let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
         let field = target.field;
         let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
@@ -109,6 +113,23 @@ impl Resolver<'_> {
             range,
             weight,
         })
+    }
+}
+
+/// Makes the node of a range of sequence numbers.
+fn seq_no_range(query: &RangeQuery, weight: Weight) -> Result<Node> {
+    let number = |bound: &crate::dsl::query::Bound| json::integer(&bound.value);
+    let from = match &query.from {
+        None => 0,
+        Some(bound) => number(bound)?.saturating_add(i64::from(!bound.included)),
+    };
+    let to = match &query.to {
+        None => i64::MAX,
+        Some(bound) => number(bound)?.saturating_sub(i64::from(!bound.included)),
+    };
+    match (u64::try_from(from.max(0)), u64::try_from(to)) {
+        (Ok(from), Ok(to)) if from <= to => Ok(metadata(Metadata::SeqNo(from, to), weight)),
+        _ => Ok(Node::None),
     }
 }
 

@@ -101,6 +101,7 @@ impl Shared {
         for column in &self.columns {
             if let Column::Key(key) = column
                 && let Some(Some(key)) = self.table.keys[*key].sources.get(index)
+                && key.derived.is_none()
                 && !columns.contains(&key.column)
             {
                 columns.push(key.column);
@@ -454,8 +455,22 @@ impl PartitionTask {
     async fn emit(&self, out: &Sender<PlanResult<RecordBatch>>, found: Rows) -> Result<bool> {
         let shared = &self.shared;
         let segment = &shared.table.snapshot.segments[found.number as usize];
-        let columns = shared.key_columns(segment.index);
         let mut at = 0;
+        if shared.derives_keys(segment.index) {
+            for chunk in chunks(&found.rows, usize::MAX) {
+                if shared.stopped() {
+                    return Ok(false);
+                }
+                let (work, number, rows) = (Arc::clone(shared), found.number, chunk.clone());
+                let compute = shared.table.compute.clone();
+                let keys = compute.run(move || work.derived_keys(number, &rows)).await?;
+                if !self.send(out, &found, &mut at, keys, chunk).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let columns = shared.key_columns(segment.index);
         if columns.is_empty() {
             for chunk in chunks(&found.rows, usize::MAX) {
                 let keys = shared.keys(segment.index, &columns, &[], chunk.len())?;

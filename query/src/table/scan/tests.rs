@@ -47,6 +47,7 @@ fn number_key() -> Key {
         rescale: Rescale::None,
         single: false,
         distance: None,
+        derived: None,
     };
     Key {
         name: "n".into(),

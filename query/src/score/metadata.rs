@@ -1,0 +1,51 @@
+//! Rows by metadata that is stored with them and nowhere indexed: `_routing`, `_ignored`, `_seq_no`.
+
+use millrace_storage::segment::RowParts;
+use roaring::RoaringBitmap;
+
+use super::prepare::Source;
+use crate::error::Result;
+
+/// Rows whose metadata is read at once.
+const BATCH: usize = 8_192;
+
+/// What is asked of a row's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Metadata {
+    /// A routing value: one of these, or any.
+    Routing(Option<Vec<String>>),
+    /// Ignored fields: one of these, or any.
+    Ignored(Option<Vec<String>>),
+    /// A sequence number from one to another.
+    SeqNo(u64, u64),
+}
+
+/// Finds the rows, of those that matter.
+pub(super) fn rows(
+    source: &Source,
+    metadata: &Metadata,
+    among: Option<&RoaringBitmap>,
+) -> Result<RoaringBitmap> {
+    let all: Vec<u32> = match among {
+        Some(among) => among.iter().collect(),
+        None => (0..source.reader.rows()).collect(),
+    };
+    let parts = RowParts { source: false, versions: matches!(metadata, Metadata::SeqNo(..)) };
+    let mut found = RoaringBitmap::new();
+    for batch in all.chunks(BATCH) {
+        for stored in source.reader.fetch(batch, parts)? {
+            let fits = match metadata {
+                Metadata::Routing(wanted) => stored
+                    .routing
+                    .is_some_and(|own| wanted.as_ref().is_none_or(|wanted| wanted.contains(&own))),
+                Metadata::Ignored(None) => !stored.ignored.is_empty(),
+                Metadata::Ignored(Some(wanted)) => stored.ignored.iter().any(|own| wanted.contains(own)),
+                Metadata::SeqNo(from, to) => (*from..=*to).contains(&stored.seq_no),
+            };
+            if fits {
+                found.insert(stored.row);
+            }
+        }
+    }
+    Ok(found)
+}
