@@ -1,5 +1,7 @@
 //! From a prepared predicate to scorers, row sets and counts.
 
+use std::sync::Arc;
+
 use roaring::RoaringBitmap;
 use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
@@ -15,6 +17,7 @@ use super::nested;
 use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::reader::{Inverted, TextReader};
+use super::windows::{RangeScorer, SetBuilder, Windows};
 use super::{BoxScorer, END};
 use crate::error::Result;
 
@@ -64,6 +67,9 @@ pub(crate) fn scorer<'a>(
         },
         Prepared::Intervals(prepared) => Box::new(intervals::scorer(prepared, inverted, rows)?),
         Prepared::Rows(found, score) => Box::new(RowSet::new(found.as_ref().clone(), *score)),
+        Prepared::Range { rows: range, score, failure } => {
+            Box::new(RangeScorer::new(Arc::clone(range), rows, *score, failure.clone()))
+        }
         Prepared::And(parts) => conjunction(parts, inverted, rows)?,
         Prepared::AtLeast(0, parts) => {
             let extra = disjunction(parts, 1, inverted, rows)?;
@@ -211,39 +217,9 @@ pub(crate) fn known_count(
         | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
+        | Prepared::Range { .. }
         | Prepared::Scaled { .. }
         | Prepared::Synonyms { .. } => None,
-    })
-}
-
-/// Returns the matching rows, deleted ones included, where they need not be visited one by one.
-pub(crate) fn row_set(
-    prepared: &Prepared,
-    inverted: &dyn Inverted,
-    rows: u32,
-) -> Result<Option<RoaringBitmap>> {
-    let drained = |postings: Option<Box<dyn Postings>>| {
-        postings.map_or_else(RoaringBitmap::new, |mut postings| drain(postings.as_mut()))
-    };
-    Ok(match prepared {
-        Prepared::All(_) => {
-            let mut all = RoaringBitmap::new();
-            all.insert_range(0..rows);
-            Some(all)
-        }
-        Prepared::None => Some(RoaringBitmap::new()),
-        Prepared::Rows(found, _) => Some(found.as_ref().clone()),
-        Prepared::Exact { path, value, .. } => Some(drained(inverted.exact(*path, value)?)),
-        Prepared::Exists { path, .. } => Some(drained(inverted.exists(*path)?)),
-        Prepared::Text { path, term, .. } => match inverted.text(*path) {
-            Some(text) => Some(drained(text.postings(term)?)),
-            None => Some(RoaringBitmap::new()),
-        },
-        Prepared::Constant(_, part)
-        | Prepared::Boosting { positive: part, .. }
-        | Prepared::Scaled { least: None, part, .. } => row_set(part, inverted, rows)?,
-        Prepared::And(parts) if parts.len() == 1 => row_set(&parts[0], inverted, rows)?,
-        _ => None,
     })
 }
 
@@ -254,6 +230,19 @@ pub(crate) fn few_rows(
     rows: u32,
     limit: u64,
 ) -> Result<Option<RoaringBitmap>> {
+    if let Some(mut windows) = Windows::open(prepared, inverted, rows)? {
+        if windows.cost() > limit.saturating_mul(2) {
+            return Ok(None);
+        }
+        let mut found = SetBuilder::default();
+        while let Some((first, bits)) = windows.next()? {
+            found.add(first, &bits);
+            if found.len() > limit {
+                return Ok(None);
+            }
+        }
+        return Ok(Some(found.finish()));
+    }
     let mut scorer = scorer(prepared, inverted, rows)?;
     if scorer.cost() > limit.saturating_mul(2) {
         return Ok(None);

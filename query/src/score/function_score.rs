@@ -120,7 +120,8 @@ impl Failure {
         self.0.lock().take()
     }
 
-    fn put(&self, error: Error) {
+    /// Keeps an error, if it is the first.
+    pub(super) fn put(&self, error: Error) {
         self.0.lock().get_or_insert(error);
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod reader;
 mod sloppy;
 pub(crate) mod union;
 pub(crate) mod values;
+pub(crate) mod windows;
 
 /// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub(crate) const END: u32 = tantivy::TERMINATED;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, ValueRange};
+use millrace_storage::segment::{ColumnBatch, PagedRange, ValueRange};
 use roaring::RoaringBitmap;
 
 use super::bm25::Bm25;
@@ -93,6 +93,15 @@ pub(crate) enum Prepared {
     Intervals(Box<PreparedIntervals>),
     /// A row set.
     Rows(Arc<RoaringBitmap>, f32),
+    /// A range over the pages of a column.
+    Range {
+        /// The range.
+        rows: Arc<PagedRange>,
+        /// Score.
+        score: f32,
+        /// The error that ended a pass over its rows.
+        failure: Failure,
+    },
     /// All of them.
     And(Vec<Prepared>),
     /// At least so many of them.
@@ -166,6 +175,7 @@ impl Prepared {
                     .or_else(|| filters.into_iter().find_map(Self::failure))
             }
             Self::Nested(nested) => nested.inner.failure(),
+            Self::Range { failure, .. } => failure.take(),
             _ => None,
         }
     }
@@ -389,7 +399,17 @@ fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result
     for part in parts.iter().filter(|part| !part.reads_columns()) {
         prepared.push(prepare(part, source, among)?);
     }
-    let columns: Vec<&Node> = parts.iter().filter(|part| part.reads_columns()).collect();
+    let mut columns: Vec<&Node> = Vec::new();
+    for part in parts.iter().filter(|part| part.reads_columns()) {
+        let lazy = match part {
+            Node::ColumnRange { column, range, weight } => paged(source, *column, range, flat(*weight))?,
+            _ => None,
+        };
+        match lazy {
+            Some(part) => prepared.push(part),
+            None => columns.push(part),
+        }
+    }
     if columns.is_empty() {
         return Ok(Prepared::And(prepared));
     }
@@ -424,8 +444,24 @@ fn column_rows(
     score: f32,
 ) -> Result<Prepared> {
     let Some(range) = range else { return Ok(Prepared::None) };
+    if let Some(paged) = paged(source, column, range, score)? {
+        return Ok(paged);
+    }
     let rows = source.reader.range_rows(column, range, among)?;
     Ok(Prepared::Rows(Arc::new(rows), score))
+}
+
+/// Prepares a range that is evaluated where its rows are asked for, where there is such a form.
+fn paged(source: &Source, column: PathId, range: &ValueRange, score: f32) -> Result<Option<Prepared>> {
+    Ok(source.reader.paged_range(column, range)?.map(|rows| {
+        if rows.is_everything() {
+            Prepared::All(score)
+        } else if rows.most_rows() == 0 {
+            Prepared::None
+        } else {
+            Prepared::Range { rows: Arc::new(rows), score, failure: Failure::default() }
+        }
+    }))
 }
 
 fn any_exact(

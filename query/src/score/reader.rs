@@ -9,10 +9,13 @@ use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, Impact, TextIndex};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, Segment, StoredRow, ValueRange};
+use millrace_storage::segment::{
+    ColumnBatch, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange, WindowBits,
+};
 use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 
+use super::windows::RowsOf;
 use crate::automaton::Pattern;
 use crate::table::node::{RawBound, TextBound};
 
@@ -30,6 +33,11 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap>;
+    /// Opens a range over a column that is evaluated where its rows are asked for; `None` where
+    /// [`SegmentReader::range_rows`] must find them.
+    fn paged_range(&self, _column: PathId, _range: &ValueRange) -> Result<Option<PagedRange>> {
+        Ok(None)
+    }
     /// Finds the rows of document ids.
     fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap>;
     /// Reads columns, batch by batch until `sink` returns false.
@@ -69,6 +77,10 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
 pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     /// Opens the postings of an exact value.
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
+    /// Opens the rows of an exact value.
+    fn exact_rows(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(self.exact(path, value)?.map(rows_of))
+    }
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
     /// Whether the exact values of a path are terms.
@@ -86,6 +98,10 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
     /// Opens the postings of the rows that have a path.
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
+    /// Opens the rows that have a path.
+    fn exists_rows(&self, path: PathId) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(self.exists(path)?.map(rows_of))
+    }
     /// Counts the rows that have a path.
     fn exists_count(&self, path: PathId) -> Result<u32>;
     /// Counts the exact values of a path over all rows, each once a row.
@@ -102,6 +118,10 @@ pub(crate) trait TextReader: Send + Sync {
     fn tokens(&self) -> u64;
     /// Opens the postings of a term.
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
+    /// Opens the rows of a term.
+    fn rows(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(self.postings(term)?.map(rows_of))
+    }
     /// Returns the runs of a term's rows with what scores best in each, where they are kept.
     fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>>;
     /// Returns the average length for which [`TextReader::impacts`] name the best.
@@ -124,6 +144,20 @@ pub(crate) trait TextReader: Send + Sync {
     fn norm(&self, row: u32) -> u32;
 }
 
+/// Postings where only their rows matter.
+pub(crate) trait RowPostings: Send {
+    /// Goes to the first row at or behind `target` and returns it. Targets do not descend.
+    fn seek_row(&mut self, target: u32) -> u32;
+    /// Sets the bits of the rows from `first` on, up to the end of the window.
+    fn fill(&mut self, first: u32, bits: &mut WindowBits);
+    /// Counts the rows.
+    fn cost(&self) -> u64;
+}
+
+fn rows_of<P: Postings + 'static>(postings: P) -> Box<dyn RowPostings> {
+    Box::new(RowsOf(postings))
+}
+
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
@@ -140,6 +174,10 @@ impl SegmentReader for Segment {
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap> {
         self.range_rows_blocking(column, range, among)
+    }
+
+    fn paged_range(&self, column: PathId, range: &ValueRange) -> Result<Option<PagedRange>> {
+        self.paged_range_blocking(column, range)
     }
 
     fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
@@ -193,6 +231,10 @@ impl Inverted for Bundle {
         Ok(self.postings(path, value)?.map(boxed))
     }
 
+    fn exact_rows(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(self.postings(path, value)?.map(rows_of))
+    }
+
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32> {
         self.doc_freq(path, value)
     }
@@ -232,6 +274,10 @@ impl Inverted for Bundle {
         Ok(Bundle::exists(self, path)?.map(boxed))
     }
 
+    fn exists_rows(&self, path: PathId) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(Bundle::exists(self, path)?.map(rows_of))
+    }
+
     fn exists_count(&self, path: PathId) -> Result<u32> {
         Bundle::exists_count(self, path)
     }
@@ -256,6 +302,10 @@ impl TextReader for TextIndex {
 
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
         Ok(TextIndex::postings(self, term)?.map(boxed))
+    }
+
+    fn rows(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(TextIndex::row_postings(self, term)?.map(rows_of))
     }
 
     fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {

@@ -73,6 +73,18 @@ impl TextIndex {
             .map_err(|error| unreadable(&self.name, &error))
     }
 
+    /// Returns the rows of a term: its postings without what else they carry.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn row_postings(&self, term: &str) -> Result<Option<SegmentPostings>> {
+        let Some(info) = self.term_info(term)? else { return Ok(None) };
+        self.reader
+            .read_postings_from_terminfo(&info, Record::Rows.option())
+            .map(Some)
+            .map_err(|error| unreadable(&self.name, &error))
+    }
+
     /// Returns the runs of a term's rows with what scores best in each; `None` where they are not kept
     /// or not worth it.
     ///

@@ -58,6 +58,7 @@ pub(super) async fn open(
         compute,
         blocks: Arc::new(BlockCache::default()),
         files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes)?),
+        values: Arc::default(),
         runtime: Handle::current(),
     };
     let state = catalog.load().await?;

@@ -24,6 +24,7 @@ use super::file::{BlockCache, DataFile, Remote, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
 use super::range::Bounds;
+use super::values::ValueCache;
 use super::{Located, RowParts, StoredRow, layout};
 use crate::bundle::Bundle;
 use crate::catalog::{ColumnRecord, SegmentRecord};
@@ -51,6 +52,7 @@ pub(crate) struct Env {
     pub(crate) compute: Compute,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) files: Arc<FileCache>,
+    pub(crate) values: Arc<ValueCache>,
     pub(crate) runtime: Handle,
 }
 
@@ -223,6 +225,16 @@ impl Stored {
 
     pub(super) fn named_root(&self, name: &str) -> Result<Option<usize>> {
         Ok(self.data()?.1.schema().index_of(name).ok())
+    }
+
+    /// Arrow type of a root column.
+    pub(super) fn root_type(&self, root: usize) -> Result<&arrow::datatypes::DataType> {
+        Ok(self.data()?.1.schema().field(root).data_type())
+    }
+
+    /// Values that were decoded before.
+    pub(super) fn values(&self) -> &ValueCache {
+        &self.env.values
     }
 
     /// Whether the file has a metadata column.

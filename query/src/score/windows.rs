@@ -1,0 +1,643 @@
+//! Finding rows without scores, a window of rows at a time.
+//!
+//! Where only the rows matter (counting, filters, sorting by a field) a predicate is evaluated as bits,
+//! [`WINDOW_ROWS`] at a time: a part clears the bits of those candidates that it does not match. Clauses
+//! combine words instead of rows, a window without candidates is left at once, and ranges decode
+//! nothing where other clauses leave nothing. Predicates with a part that has no such form (phrases,
+//! nested clauses, least scores) are left to their scorers.
+
+use std::sync::Arc;
+
+use millrace_storage::segment::{PagedRange, WINDOW_ROWS, WindowBits};
+use roaring::RoaringBitmap;
+use roaring::bitmap::IntoIter;
+use tantivy::postings::Postings;
+
+use super::function_score::Failure;
+use super::prepare::Prepared;
+use super::reader::{Inverted, RowPostings};
+use super::{END, Scorer};
+use crate::error::Result;
+
+/// Up to so many candidates of a window are looked up one by one.
+const FEW: u32 = 24;
+
+/// No row of a window.
+pub(crate) const NO_ROWS: WindowBits = [0; WINDOW_ROWS as usize / 64];
+
+/// Rows of a segment, window by window. Targets and windows do not descend.
+pub(crate) trait RowFilter: Send {
+    /// Returns a row at or behind `target`: none before it matches.
+    fn next(&mut self, target: u32) -> u32;
+    /// Clears the bits of the rows from `first` on that do not match.
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()>;
+    /// Estimates how many rows match.
+    fn cost(&self) -> u64;
+}
+
+type BoxFilter<'a> = Box<dyn RowFilter + 'a>;
+
+/// The windows with matching rows of a segment.
+pub(crate) struct Windows<'a> {
+    filter: BoxFilter<'a>,
+    rows: u32,
+    at: u32,
+}
+
+impl<'a> Windows<'a> {
+    /// Opens a predicate over a segment of `rows` rows; `None` where it must be visited row by row.
+    pub(crate) fn open(
+        prepared: &'a Prepared,
+        inverted: &'a dyn Inverted,
+        rows: u32,
+    ) -> Result<Option<Self>> {
+        let filter = filter(prepared, inverted, rows)?;
+        Ok(filter.map(|filter| Self { filter, rows, at: 0 }))
+    }
+
+    /// Estimates how many rows match.
+    pub(crate) fn cost(&self) -> u64 {
+        self.filter.cost()
+    }
+
+    /// Goes to the first window at or behind the current one that has matches, and returns its first
+    /// row and its bits.
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, WindowBits)>> {
+        while self.at < self.rows {
+            let next = self.filter.next(self.at);
+            if next >= self.rows {
+                break;
+            }
+            let first = next - next % WINDOW_ROWS;
+            let mut bits = up_to(self.rows - first);
+            self.filter.keep(first, &mut bits)?;
+            self.at = first.saturating_add(WINDOW_ROWS);
+            if !is_empty(&bits) {
+                return Ok(Some((first, bits)));
+            }
+        }
+        self.at = self.rows;
+        Ok(None)
+    }
+}
+
+/// Opens a part; `None` where it has no such form.
+fn filter<'a>(
+    prepared: &'a Prepared,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<Option<BoxFilter<'a>>> {
+    let of = |postings: Option<Box<dyn RowPostings>>| -> BoxFilter<'a> {
+        match postings {
+            Some(postings) => Box::new(Listed(postings)),
+            None => Box::new(Nothing),
+        }
+    };
+    Ok(Some(match prepared {
+        // Optional clauses only score.
+        Prepared::All(_) | Prepared::AtLeast(0, _) => Box::new(Everything(rows)),
+        Prepared::None => Box::new(Nothing),
+        Prepared::Exact { path, value, .. } => of(inverted.exact_rows(*path, value)?),
+        Prepared::Exists { path, .. } => of(inverted.exists_rows(*path)?),
+        Prepared::Text { path, term, .. } => match inverted.text(*path) {
+            Some(text) => of(text.rows(term)?),
+            None => Box::new(Nothing),
+        },
+        Prepared::Synonyms { path, terms, .. } => {
+            let mut parts: Vec<BoxFilter<'a>> = Vec::with_capacity(terms.len());
+            if let Some(text) = inverted.text(*path) {
+                for term in terms.iter() {
+                    parts.push(of(text.rows(term)?));
+                }
+            }
+            Box::new(Any(parts))
+        }
+        Prepared::Rows(found, _) => Box::new(Set::new(found)),
+        Prepared::Range { rows: range, .. } => Box::new(InRange(range)),
+        Prepared::And(parts) => return all_of(parts, inverted, rows),
+        Prepared::AtLeast(1, parts) | Prepared::DisMax(_, parts) => match filters(parts, inverted, rows)? {
+            Some(parts) => Box::new(Any(parts)),
+            None => return Ok(None),
+        },
+        Prepared::AtLeast(required, parts) => match filters(parts, inverted, rows)? {
+            Some(parts) => Box::new(Several { required: *required, parts }),
+            None => return Ok(None),
+        },
+        Prepared::Not(part) => match filter(part, inverted, rows)? {
+            Some(part) => Box::new(All { parts: vec![Box::new(Everything(rows))], without: vec![part] }),
+            None => return Ok(None),
+        },
+        Prepared::Constant(_, part)
+        | Prepared::Boosting { positive: part, .. }
+        | Prepared::Scaled { least: None, part, .. } => return filter(part, inverted, rows),
+        Prepared::FunctionScore { base, combination, .. } if combination.min_score.is_none() => {
+            return filter(base, inverted, rows);
+        }
+        Prepared::FunctionScore { .. }
+        | Prepared::Nested(_)
+        | Prepared::Phrase { .. }
+        | Prepared::Scaled { .. } => return Ok(None),
+    }))
+}
+
+/// Opens parts, all of which must have the form.
+fn filters<'a>(
+    parts: &'a [Prepared],
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<Option<Vec<BoxFilter<'a>>>> {
+    let mut filters = Vec::with_capacity(parts.len());
+    for part in parts {
+        match filter(part, inverted, rows)? {
+            Some(part) => filters.push(part),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(filters))
+}
+
+fn all_of<'a>(
+    all: &'a [Prepared],
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<Option<BoxFilter<'a>>> {
+    let (mut parts, mut without) = (Vec::new(), Vec::new());
+    for part in all {
+        let (into, part) = match part {
+            Prepared::AtLeast(0, _) => continue,
+            Prepared::Not(part) => (&mut without, part.as_ref()),
+            part => (&mut parts, part),
+        };
+        match filter(part, inverted, rows)? {
+            Some(part) => into.push(part),
+            None => return Ok(None),
+        }
+    }
+    if parts.is_empty() {
+        parts.push(Box::new(Everything(rows)));
+    }
+    if parts.len() == 1 && without.is_empty() {
+        return Ok(parts.pop());
+    }
+    // What leaves the fewest candidates comes first.
+    parts.sort_by_key(|part| part.cost());
+    Ok(Some(Box::new(All { parts, without })))
+}
+
+/// Every row.
+struct Everything(u32);
+
+impl RowFilter for Everything {
+    fn next(&mut self, target: u32) -> u32 {
+        target
+    }
+    fn keep(&mut self, _first: u32, _bits: &mut WindowBits) -> Result<()> {
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.0.into()
+    }
+}
+
+/// No row.
+struct Nothing;
+
+impl RowFilter for Nothing {
+    fn next(&mut self, _target: u32) -> u32 {
+        END
+    }
+    fn keep(&mut self, _first: u32, bits: &mut WindowBits) -> Result<()> {
+        *bits = NO_ROWS;
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        0
+    }
+}
+
+/// The rows of a posting list.
+struct Listed(Box<dyn RowPostings>);
+
+impl RowFilter for Listed {
+    fn next(&mut self, target: u32) -> u32 {
+        self.0.seek_row(target)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        if count(bits) <= FEW {
+            retain(first, bits, |row| self.0.seek_row(row) == row);
+        } else {
+            let mut found = NO_ROWS;
+            self.0.fill(first, &mut found);
+            intersect(bits, &found);
+        }
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.0.cost()
+    }
+}
+
+/// The rows of a bitmap.
+struct Set<'a> {
+    rows: &'a RoaringBitmap,
+    ahead: IntoIter,
+    next: Option<u32>,
+    cost: u64,
+}
+
+impl<'a> Set<'a> {
+    fn new(rows: &'a RoaringBitmap) -> Self {
+        let mut ahead = rows.clone().into_iter();
+        let next = ahead.next();
+        Self { rows, ahead, next, cost: rows.len() }
+    }
+
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.next.is_some_and(|next| next < target) {
+            self.ahead.advance_to(target);
+            self.next = self.ahead.next();
+        }
+        self.next.unwrap_or(END)
+    }
+}
+
+impl RowFilter for Set<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        self.seek(target)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        let end = first.saturating_add(WINDOW_ROWS);
+        if self.seek(first) >= end {
+            *bits = NO_ROWS;
+        } else if count(bits) <= FEW {
+            retain(first, bits, |row| self.rows.contains(row));
+        } else if !self.rows.contains_range(first..end) {
+            let mut found = NO_ROWS;
+            while let Some(row) = self.next.filter(|row| *row < end) {
+                set(&mut found, row - first);
+                self.next = self.ahead.next();
+            }
+            intersect(bits, &found);
+        }
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+/// The rows of a range over pages.
+struct InRange<'a>(&'a Arc<PagedRange>);
+
+impl RowFilter for InRange<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        self.0.next(target).unwrap_or(END)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        Ok(self.0.keep(first, bits)?)
+    }
+    fn cost(&self) -> u64 {
+        self.0.most_rows()
+    }
+}
+
+/// What all of some parts match, and none of others.
+struct All<'a> {
+    /// At least one; the one with the fewest rows first.
+    parts: Vec<BoxFilter<'a>>,
+    without: Vec<BoxFilter<'a>>,
+}
+
+impl RowFilter for All<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        self.parts.iter_mut().fold(target, |target, part| if target == END { END } else { part.next(target) })
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        for part in &mut self.parts {
+            part.keep(first, bits)?;
+            if is_empty(bits) {
+                return Ok(());
+            }
+        }
+        for part in &mut self.without {
+            let mut found = *bits;
+            part.keep(first, &mut found)?;
+            subtract(bits, &found);
+        }
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.parts.iter().map(|part| part.cost()).min().unwrap_or(0)
+    }
+}
+
+/// What any of some parts matches.
+struct Any<'a>(Vec<BoxFilter<'a>>);
+
+impl RowFilter for Any<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        self.0.iter_mut().map(|part| part.next(target)).min().unwrap_or(END)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        let (mut left, mut found) = (*bits, NO_ROWS);
+        for part in &mut self.0 {
+            // Rows that were found need not be looked for again.
+            let mut here = left;
+            part.keep(first, &mut here)?;
+            subtract(&mut left, &here);
+            unite(&mut found, &here);
+        }
+        *bits = found;
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.0.iter().map(|part| part.cost()).sum()
+    }
+}
+
+/// What at least so many of some parts match.
+struct Several<'a> {
+    required: usize,
+    parts: Vec<BoxFilter<'a>>,
+}
+
+impl RowFilter for Several<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        if self.parts.len() < self.required {
+            return END;
+        }
+        // Before the row that so many parts have come to, too few match.
+        let mut rows: Vec<u32> = self.parts.iter_mut().map(|part| part.next(target)).collect();
+        rows.sort_unstable();
+        self.required.checked_sub(1).and_then(|at| rows.get(at)).copied().unwrap_or(target)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        // Digits of a binary number a row: how many parts match it.
+        let mut digits: Vec<WindowBits> = Vec::new();
+        for part in &mut self.parts {
+            let mut carry = *bits;
+            part.keep(first, &mut carry)?;
+            for digit in &mut digits {
+                for (digit, carry) in digit.iter_mut().zip(&mut carry) {
+                    let both = *digit & *carry;
+                    *digit ^= *carry;
+                    *carry = both;
+                }
+            }
+            if !is_empty(&carry) {
+                digits.push(carry);
+            }
+        }
+        // At least `required` is to be greater than the number below it, from the highest digit down.
+        let below = self.required.saturating_sub(1);
+        if below >> digits.len() > 0 {
+            *bits = NO_ROWS;
+            return Ok(());
+        }
+        let (mut greater, mut equal) = (NO_ROWS, *bits);
+        for (place, digit) in digits.iter().enumerate().rev() {
+            for ((greater, equal), digit) in greater.iter_mut().zip(&mut equal).zip(digit) {
+                match below >> place & 1 {
+                    0 => {
+                        *greater |= *equal & digit;
+                        *equal &= !digit;
+                    }
+                    _ => *equal &= digit,
+                }
+            }
+        }
+        *bits = greater;
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        let costs: u64 = self.parts.iter().map(|part| part.cost()).sum();
+        costs / self.required.max(1) as u64
+    }
+}
+
+/// The rows of a range, for where rows are taken one by one.
+pub(crate) struct RangeScorer {
+    range: Arc<PagedRange>,
+    rows: u32,
+    score: f32,
+    doc: u32,
+    window: Option<(u32, WindowBits)>,
+    failure: Failure,
+}
+
+impl RangeScorer {
+    /// Starts at the first row.
+    pub(crate) fn new(range: Arc<PagedRange>, rows: u32, score: f32, failure: Failure) -> Self {
+        let mut scorer = Self { range, rows, score, doc: 0, window: None, failure };
+        scorer.settle(0);
+        scorer
+    }
+
+    fn settle(&mut self, mut target: u32) -> u32 {
+        self.doc = loop {
+            let Some(next) = self.range.next(target).filter(|next| *next < self.rows) else { break END };
+            let first = next - next % WINDOW_ROWS;
+            let bits = match &self.window {
+                Some((at, bits)) if *at == first => bits,
+                _ => {
+                    let mut bits = up_to(self.rows - first);
+                    if let Err(error) = self.range.keep(first, &mut bits) {
+                        self.failure.put(error.into());
+                        break END;
+                    }
+                    &self.window.insert((first, bits)).1
+                }
+            };
+            if let Some(found) = first_from(bits, next - first) {
+                break first + found;
+            }
+            target = first.saturating_add(WINDOW_ROWS);
+        };
+        self.doc
+    }
+}
+
+impl Scorer for RangeScorer {
+    fn doc(&self) -> u32 {
+        self.doc
+    }
+    fn advance(&mut self) -> u32 {
+        if self.doc == END { END } else { self.settle(self.doc + 1) }
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.doc >= target { self.doc } else { self.settle(target) }
+    }
+    fn score(&mut self) -> f32 {
+        self.score
+    }
+    fn max_score(&self) -> f32 {
+        self.score
+    }
+    fn cost(&self) -> u64 {
+        self.range.most_rows()
+    }
+}
+
+/// Rows of postings, without frequencies.
+pub(crate) struct RowsOf<P>(pub P);
+
+impl<P: Postings> RowPostings for RowsOf<P> {
+    fn seek_row(&mut self, target: u32) -> u32 {
+        // Postings must not be asked to seek backwards.
+        match self.0.doc() {
+            doc if doc >= target => doc,
+            _ => self.0.seek(target),
+        }
+    }
+    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
+        let end = first.saturating_add(WINDOW_ROWS).min(END);
+        let mut row = self.seek_row(first);
+        while row < end {
+            set(bits, row - first);
+            row = self.0.advance();
+        }
+    }
+    fn cost(&self) -> u64 {
+        self.0.size_hint().into()
+    }
+}
+
+/// The bits of so many first rows.
+fn up_to(rows: u32) -> WindowBits {
+    let mut bits = [u64::MAX; WINDOW_ROWS as usize / 64];
+    for (at, word) in bits.iter_mut().enumerate() {
+        let own = rows.saturating_sub(at as u32 * 64).min(64);
+        *word = if own == 0 { 0 } else { u64::MAX >> (64 - own) };
+    }
+    bits
+}
+
+/// Counts bits.
+pub(crate) fn count(bits: &WindowBits) -> u32 {
+    bits.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Whether no bit is set.
+pub(crate) fn is_empty(bits: &WindowBits) -> bool {
+    bits.iter().fold(0, |any, word| any | word) == 0
+}
+
+/// Calls `each` with the rows of a window whose first row is `first`, ascending.
+pub(crate) fn for_each_row(first: u32, bits: &WindowBits, mut each: impl FnMut(u32)) {
+    for (at, word) in bits.iter().enumerate() {
+        let mut word = *word;
+        while word != 0 {
+            each(first + at as u32 * 64 + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// Clears the bits of the given rows.
+pub(crate) fn clear(first: u32, bits: &mut WindowBits, rows: &RoaringBitmap) {
+    for row in rows.range(first..first.saturating_add(WINDOW_ROWS)) {
+        let at = row - first;
+        if let Some(word) = bits.get_mut(at as usize / 64) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+}
+
+fn retain(first: u32, bits: &mut WindowBits, mut keeps: impl FnMut(u32) -> bool) {
+    for (at, word) in bits.iter_mut().enumerate() {
+        let mut left = *word;
+        while left != 0 {
+            let bit = left.trailing_zeros();
+            if !keeps(first + at as u32 * 64 + bit) {
+                *word &= !(1 << bit);
+            }
+            left &= left - 1;
+        }
+    }
+}
+
+fn set(bits: &mut WindowBits, at: u32) {
+    if let Some(word) = bits.get_mut(at as usize / 64) {
+        *word |= 1 << (at % 64);
+    }
+}
+
+fn intersect(bits: &mut WindowBits, with: &WindowBits) {
+    bits.iter_mut().zip(with).for_each(|(word, with)| *word &= with);
+}
+
+fn subtract(bits: &mut WindowBits, without: &WindowBits) {
+    bits.iter_mut().zip(without).for_each(|(word, without)| *word &= !without);
+}
+
+fn unite(bits: &mut WindowBits, with: &WindowBits) {
+    bits.iter_mut().zip(with).for_each(|(word, with)| *word |= with);
+}
+
+/// Returns the first set bit at or behind one.
+fn first_from(bits: &WindowBits, from: u32) -> Option<u32> {
+    let start = from as usize / 64;
+    bits.iter().enumerate().skip(start).find_map(|(at, word)| {
+        let word = if at == start { word & (u64::MAX << (from % 64)) } else { *word };
+        (word != 0).then(|| at as u32 * 64 + word.trailing_zeros())
+    })
+}
+
+/// Makes a row set of windows that come in order.
+#[derive(Default)]
+pub(crate) struct SetBuilder {
+    found: RoaringBitmap,
+    len: u64,
+    /// Windows of one container, and its number.
+    container: u32,
+    words: Vec<u64>,
+}
+
+/// Rows of a container of a row set.
+const CONTAINER: u32 = 1 << 16;
+
+impl SetBuilder {
+    /// Adds a window.
+    pub(crate) fn add(&mut self, first: u32, bits: &WindowBits) {
+        self.len += u64::from(count(bits));
+        if first / CONTAINER != self.container {
+            self.flush();
+            self.container = first / CONTAINER;
+        }
+        let at = (first % CONTAINER / 64) as usize;
+        if self.words.len() < at {
+            self.words.resize(at, 0);
+        }
+        self.words.extend_from_slice(bits);
+    }
+
+    /// Counts the rows so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn flush(&mut self) {
+        let first = self.container * CONTAINER;
+        let rows: u32 = self.words.iter().map(|word| word.count_ones()).sum();
+        if rows > CONTAINER / 32 {
+            let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.found |= RoaringBitmap::from_lsb0_bytes(first, &bytes);
+        } else {
+            for (at, word) in self.words.iter().enumerate() {
+                let mut word = *word;
+                while word != 0 {
+                    // Rows ascend, so each goes behind the last.
+                    let _ = self.found.try_push(first + at as u32 * 64 + word.trailing_zeros());
+                    word &= word - 1;
+                }
+            }
+        }
+        self.words.clear();
+    }
+
+    /// Returns the rows.
+    pub(crate) fn finish(mut self) -> RoaringBitmap {
+        self.flush();
+        self.found
+    }
+}
