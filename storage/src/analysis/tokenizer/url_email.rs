@@ -120,7 +120,8 @@ impl UrlEmail {
         const WORD: &str = "mailto";
         let word = text.get(..WORD.len())?;
         let rest = text[WORD.len()..].strip_prefix(':')?;
-        let follows = word.eq_ignore_ascii_case(WORD) && SYNTAX.email.longest_match(self.seen(rest)).is_some();
+        let follows =
+            word.eq_ignore_ascii_case(WORD) && SYNTAX.email.longest_match(self.seen(rest)).is_some();
         follows.then_some(WORD.len())
     }
 
