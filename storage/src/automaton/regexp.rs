@@ -126,9 +126,7 @@ impl Parser {
     fn union(&mut self) -> Result<Expression> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Fault::Syntax(format!(
-                "regular expression is nested more than {MAX_DEPTH} deep"
-            )));
+            return Err(Fault::Syntax(format!("regular expression is nested more than {MAX_DEPTH} deep")));
         }
         let mut parts = vec![self.intersection()?];
         while self.take('|') {
@@ -148,10 +146,7 @@ impl Parser {
 
     fn concatenation(&mut self) -> Result<Expression> {
         let mut parts = vec![self.repetition()?];
-        while self.more()
-            && !self.peek(")|")
-            && !(self.flags.has(Flags::INTERSECTION) && self.peek("&"))
-        {
+        while self.more() && !self.peek(")|") && !(self.flags.has(Flags::INTERSECTION) && self.peek("&")) {
             parts.push(self.repetition()?);
         }
         Ok(one_or(parts, Expression::Concatenation))
@@ -187,9 +182,9 @@ impl Parser {
             return Err(self.fault("expected '}'"));
         }
         match most {
-            Some(most) if most < least => Err(Fault::Syntax(format!(
-                "invalid repetition range(out of order): {least}..{most}"
-            ))),
+            Some(most) if most < least => {
+                Err(Fault::Syntax(format!("invalid repetition range(out of order): {least}..{most}")))
+            }
             _ => Ok((least, most)),
         }
     }
@@ -247,9 +242,7 @@ impl Parser {
         }
         let (first, last) = (u32::from(first), u32::from(self.character()?));
         if first > last {
-            return Err(Fault::Syntax(format!(
-                "invalid range: from ({first}) cannot be > to ({last})"
-            )));
+            return Err(Fault::Syntax(format!("invalid range: from ({first}) cannot be > to ({last})")));
         }
         Ok(vec![(first, last)])
     }
@@ -271,10 +264,7 @@ impl Parser {
             Some('W') => others(words()),
             Some('\\') => vec![range('\\', '\\')],
             Some(letter) if letter.is_ascii_alphabetic() => {
-                return Err(Fault::Syntax(format!(
-                    "invalid character class \\{}",
-                    u32::from(*letter)
-                )));
+                return Err(Fault::Syntax(format!("invalid character class \\{}", u32::from(*letter))));
             }
             _ => return Ok(None),
         };

@@ -62,7 +62,8 @@ impl RegexpQuery {
             match key {
                 "flags" => operators = flags(&json::text(option).unwrap_or_default())?,
                 "flags_value" => {
-                    operators = RegexpFlags(u32::try_from(json::integer(option)?).unwrap_or(RegexpFlags::ALL.0));
+                    operators =
+                        RegexpFlags(u32::try_from(json::integer(option)?).unwrap_or(RegexpFlags::ALL.0));
                 }
                 "max_determinized_states" => states = usize::try_from(json::integer(option)?).unwrap_or(0),
                 "case_insensitive" => case_insensitive = json::boolean(option)?,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::tokenizers::{check_ngram_diff, gram_range};
 use super::{Before, MAX_DEPTH, Scope, needs_settings, stemmers};
 use crate::analysis::filter::{
-    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, Decompounder, DelimitedPayload,
-    Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, Keep, KeepTypes, KeywordMarker,
-    KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash, Multiplexer, PatternCapture,
-    PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle, StemmerOverride, Stop, Synonyms, Trim,
-    Truncate, TypeAsPayload, Unique, Uppercase, WordDelimiter, subword_types,
+    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, Decompounder,
+    DelimitedPayload, Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, Keep, KeepTypes,
+    KeywordMarker, KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash, Multiplexer,
+    PatternCapture, PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle, StemmerOverride, Stop,
+    Synonyms, Trim, Truncate, TypeAsPayload, Unique, Uppercase, WordDelimiter, subword_types,
 };
 use crate::analysis::language;
 use crate::analysis::pattern::JavaPattern;

@@ -82,7 +82,8 @@ impl Decompounder {
                 if length > self.max_subword_size {
                     break;
                 }
-                if length < self.min_subword_size || !self.words.contains(&folded[*folded_start..*folded_end]) {
+                if length < self.min_subword_size || !self.words.contains(&folded[*folded_start..*folded_end])
+                {
                     continue;
                 }
                 if self.only_longest_match {

@@ -73,9 +73,8 @@ fn apply(steps: &Steps, name: &str, word: &mut Vec<char>) -> bool {
     {
         return false;
     }
-    let excepted = |exception: &&str| {
-        ends(word, exception) && (!step.whole || exception.chars().count() == word.len())
-    };
+    let excepted =
+        |exception: &&str| ends(word, exception) && (!step.whole || exception.chars().count() == word.len());
     let rule = step.rules.iter().find(|rule| {
         word.len() >= rule.letters + rule.least
             && ends(word, rule.suffix)

@@ -96,12 +96,7 @@ pub(super) fn russian(word: &mut Vec<char>) {
 
 const HUNGARIAN_CASE: &Suffixes = &[
     (6, &["kent"]),
-    (
-        5,
-        &[
-            "nak", "nek", "val", "vel", "ert", "rol", "ban", "ben", "bol", "nal", "nel", "hoz", "hez", "tol",
-        ],
-    ),
+    (5, &["nak", "nek", "val", "vel", "ert", "rol", "ban", "ben", "bol", "nal", "nel", "hoz", "hez", "tol"]),
 ];
 const HUNGARIAN_SHORT_CASE: &Suffixes =
     &[(4, &["at", "et", "ot", "va", "ve", "ra", "re", "ba", "be", "ul", "ig"])];

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
+
 use super::standard::next_run;
 use super::{Emitter, Standard, Tokenizer, prefix_of_utf16_units};
 use crate::analysis::Token;
@@ -75,6 +77,14 @@ fn ipv6(ipv4: &str) -> String {
     format!("({})", forms.join("|"))
 }
 
+/// Whether a character behind a host says that it was none.
+fn is_of_name(c: char) -> bool {
+    c == '-'
+        || c.is_alphanumeric()
+        || c.general_category_group() == GeneralCategoryGroup::Mark
+        || c.general_category() == GeneralCategory::ConnectorPunctuation
+}
+
 fn automaton(expression: &str) -> Dfa {
     Dfa::regexp(expression, Flags::NONE, true, i64::MAX).expect("an expression of this file")
 }
@@ -87,23 +97,37 @@ impl UrlEmail {
         Self { words: Standard { max_token_length } }
     }
 
-    /// The URL or address at the start of a text: its length and type.
-    fn special(&self, text: &str) -> Option<(usize, &'static str)> {
+    /// The URL or address at the start of a text: its length, type, and how much of the text it explains. Behind a
+    /// host, the character that ends it counts.
+    fn special(&self, text: &str) -> Option<(usize, &'static str, usize)> {
         if !text.starts_with(|c: char| c.is_ascii_graphic()) {
             return None;
         }
-        let text = &text[..prefix_of_utf16_units(text, self.words.max_token_length)];
-        let ends_name = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-'));
-        let url = SYNTAX.url.longest_match(text).max(SYNTAX.host.longest_match_if(text, &ends_name));
-        let email = SYNTAX.email.longest_match(text);
-        if email > url { email.map(|length| (length, "<EMAIL>")) } else { url.map(|length| (length, "<URL>")) }
+        let text = self.seen(text);
+        let url = SYNTAX.url.longest_match(text).map(|length| (length, "<URL>", length));
+        let host = SYNTAX.host.longest_match_if(text, &|rest| !rest.starts_with(is_of_name)).map(|length| {
+            let next = text[length..].chars().next().map_or(0, char::len_utf8);
+            (length, "<URL>", length + next)
+        });
+        let email = SYNTAX.email.longest_match(text).map(|length| (length, "<EMAIL>", length));
+        // Of those that explain as much the first counts.
+        [email, host, url].into_iter().flatten().max_by_key(|(_, _, explained)| *explained)
     }
 
-    /// Whether a text starts with `mailto:` and an address; the word and the address are tokens of their own.
-    fn is_mailto(text: &str) -> bool {
-        const MAILTO: &str = "mailto:";
-        text.get(..MAILTO.len()).is_some_and(|start| start.eq_ignore_ascii_case(MAILTO))
-            && SYNTAX.email.longest_match(&text[MAILTO.len()..]).is_some()
+    /// The length of the word `mailto` at the start of a text, where an address follows it, which is a token
+    /// of its own.
+    fn mailto(&self, text: &str) -> Option<usize> {
+        const WORD: &str = "mailto";
+        let word = text.get(..WORD.len())?;
+        let rest = text[WORD.len()..].strip_prefix(':')?;
+        let follows =
+            word.eq_ignore_ascii_case(WORD) && SYNTAX.email.longest_match(self.seen(rest)).is_some();
+        follows.then_some(WORD.len())
+    }
+
+    /// As much of a text as a token may have.
+    fn seen<'t>(&self, text: &'t str) -> &'t str {
+        &text[..prefix_of_utf16_units(text, self.words.max_token_length)]
     }
 
     /// The words from a place on, and how far they are known. No more than a window is looked at: the words
@@ -165,15 +189,17 @@ impl UrlEmail {
                 known = self.words(text, known.max(at), end, &mut words);
             }
             let word = words.front().copied().filter(|(start, _, _)| *start == at);
-            if let Some((start, end, kind)) = word
-                && Self::is_mailto(&text[start..])
+            if let Some((start, _, kind)) = word
+                && let Some(length) = self.mailto(&text[start..])
             {
-                out.emit_as(text, start, end, kind);
-                at = end;
+                out.emit_as(text, start, start + length, kind);
+                at += length;
                 continue;
             }
             at = match (self.special(&text[at..]), word) {
-                (Some((length, kind)), word) if word.is_none_or(|(_, end, _)| at + length >= end) => {
+                (Some((length, kind, explained)), word)
+                    if word.is_none_or(|(_, end, _)| at + explained >= end) =>
+                {
                     out.emit_as(text, at, at + length, kind);
                     at + length
                 }
