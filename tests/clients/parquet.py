@@ -13,6 +13,7 @@ from target import COUNT, MAPPINGS, REFUSED, SETTINGS, call, document, expect
 
 INDEX = "client-parquet"
 NESTED = "client-parquet-nested"
+SORTED = "client-parquet-sorted"
 
 
 def file_of(index):
@@ -111,3 +112,26 @@ rows = database.execute(
 ).fetchall()
 expect(rows, [("ada", None), ("bob", 2), ("cyd", 1)], "elements, DuckDB")
 call("DELETE", f"/{NESTED}")
+
+# Files of a sorted index say so, and are.
+call("DELETE", f"/{SORTED}")
+settings = {"index.sort.field": ["status", "host"], "index.sort.order": ["desc", "asc"]}
+properties = {"status": {"type": "long"}, "host": {"type": "keyword"}}
+status, answer = call("PUT", f"/{SORTED}", {"settings": settings, "mappings": {"properties": properties}})
+expect(status, 200, f"create: {answer}")
+for number in range(60):
+    source = {"status": number * 7 % 5, "host": f"web-{number * 11 % 4}", "number": number}
+    status, answer = call("POST", f"/{SORTED}/_doc", source)
+    expect(status, 201, f"index: {answer}")
+    if number % 20 == 19:
+        call("POST", f"/{SORTED}/_flush")
+file = file_of(SORTED)
+table = parquet.read_table(file)
+rows = list(zip(table["status"].to_pylist(), table["host"].to_pylist()))
+expect(rows, sorted(rows, key=lambda row: (-row[0], row[1])), "order of rows")
+expect(sorted(table["number"].to_pylist()), list(range(60)), "rows of the sorted index")
+metadata = parquet.ParquetFile(file).metadata
+columns = [metadata.row_group(0).column(at).path_in_schema for at in range(metadata.num_columns)]
+order = [(columns[key.column_index], key.descending, key.nulls_first) for key in metadata.row_group(0).sorting_columns]
+expect(order, [("status", True, False), ("host", False, False)], "sorting columns, pyarrow")
+call("DELETE", f"/{SORTED}")

@@ -221,6 +221,13 @@ fn merge_rows(
         interleave::write(inputs, &arrangement.maps, &schema, &mut writer)?;
     } else {
         for (input, map) in inputs.iter().zip(&arrangement.maps) {
+            if let Kind::Stored(stored) = &*input.segment.kind
+                && input.deleted.is_empty()
+                && writer.takes(stored)?
+            {
+                writer.copy(stored)?;
+                continue;
+            }
             let mut source = Source::open(input, map, &schema)?;
             while let Some(batch) = source.next(&schema)? {
                 writer.write(&batch)?;

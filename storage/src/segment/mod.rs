@@ -10,6 +10,7 @@ mod batch;
 mod cache;
 mod checked;
 mod columns;
+mod copied;
 mod deletes;
 mod elements;
 mod file;

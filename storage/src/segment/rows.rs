@@ -279,12 +279,20 @@ impl Statistics {
             return;
         }
         let (min, max) = bounds(values);
-        if !had_values || min.is_null() || less(&min, &record.min) {
-            record.min = min;
-        }
-        // A bound that is too long to keep is not known, whatever the one before was.
-        if !had_values || max.is_null() || less(&record.max, &max) {
-            record.max = max;
+        widen(record, had_values, min, max);
+    }
+
+    /// Takes into account what is known of columns of other rows.
+    pub(crate) fn add(&mut self, others: &[ColumnRecord]) {
+        for other in others.iter().filter(|other| other.present > 0) {
+            let Some(record) = self.columns.iter_mut().find(|record| record.column == other.column) else {
+                continue;
+            };
+            let had_values = record.present > 0;
+            record.present += other.present;
+            if !had_values || !(record.min.is_null() || record.max.is_null()) {
+                widen(record, had_values, other.min.clone(), other.max.clone());
+            }
         }
     }
 
@@ -306,6 +314,17 @@ impl Statistics {
     /// Ends with the records for the catalog.
     pub(crate) fn finish(self) -> Vec<ColumnRecord> {
         self.columns
+    }
+}
+
+/// Widens the bounds of a column by those of further values.
+fn widen(record: &mut ColumnRecord, had_values: bool, min: Value, max: Value) {
+    if !had_values || min.is_null() || less(&min, &record.min) {
+        record.min = min;
+    }
+    // A bound that is too long to keep is not known, whatever the one before was.
+    if !had_values || max.is_null() || less(&record.max, &max) {
+        record.max = max;
     }
 }
 

@@ -25,10 +25,13 @@ use parquet::schema::types::ColumnPath;
 
 use super::batch::{Batch, Content};
 use super::checked::ChecksumWriter;
+use super::copied::Chunk;
+use super::file::reading;
 use super::layout::{self, ColumnShape};
 use super::rows::Statistics;
 use super::sparse_file::MANY_COLUMNS;
 use super::sparse_group::{self, SparseGroup};
+use super::stored::Stored;
 use super::union::Special;
 use crate::catalog::ColumnRecord;
 use crate::mapping::PathId;
@@ -249,6 +252,45 @@ impl<W: Write + Send> Writer<W> {
             at += take;
             if self.rows_in_group == ROW_GROUP_ROWS || self.group_bytes() >= ROW_GROUP_BYTES {
                 self.end_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the row groups of a segment without deleted rows are worth being taken over as they are: the
+    /// schema is this one, and neither they nor the open one are small.
+    pub(crate) fn takes(&self, stored: &Stored) -> Result<bool> {
+        let (_, metadata) = stored.data()?;
+        let metadata = metadata.metadata();
+        let groups = metadata.num_row_groups().max(1);
+        let large = stored.record.rows as usize / groups >= ROW_GROUP_ROWS / 2
+            || usize::try_from(stored.record.data_bytes).unwrap_or(0) / groups >= ROW_GROUP_BYTES / 4;
+        let open = self.rows_in_group == 0 || self.rows_in_group >= ROW_GROUP_ROWS / 2;
+        let ours = self.file.schema_descr().root_schema();
+        Ok(large && open && metadata.file_metadata().schema_descr().root_schema() == ours)
+    }
+
+    /// Takes over the row groups of a segment, none of whose rows is deleted.
+    pub(crate) fn copy(&mut self, stored: &Stored) -> Result<()> {
+        self.end_group()?;
+        let (file, metadata) = stored.data()?;
+        let metadata = metadata.metadata();
+        let name = file.name();
+        for (at, group) in metadata.row_groups().iter().enumerate() {
+            let mut out = self.file.next_row_group()?;
+            for (column, of_column) in group.columns().iter().enumerate() {
+                let (chunk, closed) = Chunk::find(file, metadata, at, column, of_column);
+                out.append_column(&chunk, closed).map_err(|error| reading(&name, error))?;
+            }
+            out.close()?;
+            self.groups += 1;
+        }
+        self.rows += stored.record.rows as usize;
+        self.statistics.add(&stored.record.columns);
+        for (path, _, statistics) in &mut self.nested {
+            let records = stored.nested_records()?;
+            if let Some(record) = records.iter().find(|record| record.path == path.0) {
+                statistics.add(&record.columns);
             }
         }
         Ok(())

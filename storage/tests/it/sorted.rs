@@ -343,3 +343,55 @@ async fn segments_of_many_batches_are_merged_in_order() {
     assert_eq!(index.segments().into_iter().flatten().count(), 1);
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_groups_that_are_taken_over_say_what_they_said() {
+    const ROWS: u32 = 66_000;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let body = json!({
+        "settings": {"refresh_interval": -1, "index.sort.field": "n"},
+        "mappings": {"properties": {"n": {"type": "long"}, "k": {"type": "keyword"}}},
+    });
+    let uuid = millrace_storage::metadata::Uuid::new_v4();
+    engine.change(&Principal::system(), |m| m.create_index("a", &body, 0, uuid)).await.unwrap();
+    let index = engine.index("a").unwrap();
+    let source = |n: u32| json!({"n": n, "k": format!("k{}", n % 7)}).to_string();
+    for round in 0..3 {
+        // The last segment is too small to be taken over.
+        let count = if round < 2 { ROWS } else { 100 };
+        let ops = (0..count).map(|i| index_op("a", None, &source(round * ROWS + i))).collect();
+        assert!(write(&engine, ops).await.iter().all(Result::is_ok));
+        engine.flush(&[Arc::clone(&index)]).await.unwrap();
+    }
+    engine.force_merge(&[Arc::clone(&index)], 1).await.unwrap();
+    let snapshot = index.snapshot().await.unwrap();
+    let [view] = snapshot.shards[0].segments.as_slice() else { panic!("one segment is left") };
+    let (segment, n) = (&view.segment, snapshot.mapping.field("n").unwrap().id);
+    assert_eq!(segment.rows(), 2 * ROWS + 100);
+    let bounds = segment.column_bounds(n);
+    assert!(bounds.full);
+    let whole = millrace_storage::segment::NumberBounds::I64(0, i64::from(2 * ROWS + 99));
+    assert_eq!(bounds.values, whole);
+    let mut next = 0;
+    segment
+        .scan_blocking(&[n, snapshot.mapping.field("k").unwrap().id], None, |batch| {
+            for at in 0..batch.rows.len() {
+                assert_eq!(longs(&batch.columns[0], at), [i64::from(next)]);
+                assert_eq!(strings(&batch.columns[1], at), [format!("k{}", next % 7)]);
+                next += 1;
+            }
+            true
+        })
+        .unwrap();
+    assert_eq!(next, segment.rows());
+    for row in [0, 1, ROWS - 1, ROWS, ROWS + 4_097, 2 * ROWS - 1, 2 * ROWS, 2 * ROWS + 99] {
+        let found = segment.fetch_blocking(&[row], RowParts::ALL).unwrap();
+        assert_eq!(found[0].source, source(row).as_bytes());
+        let range = ValueRange::I64(i64::from(row), i64::from(row));
+        assert_eq!(segment.range_rows_blocking(n, &range, None).unwrap().iter().collect::<Vec<_>>(), [row]);
+        let doc = engine.get(&Principal::system(), "a", &found[0].id, None, true).await.unwrap().unwrap();
+        assert_eq!(doc.seq_no, u64::from(row));
+    }
+    engine.shutdown().await.unwrap();
+}
