@@ -14,7 +14,7 @@ use roaring::RoaringBitmap;
 use super::build::{known_count, row_set, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
-use super::{END, Scorer};
+use super::END;
 use crate::compute::Stop;
 use crate::error::Result;
 
