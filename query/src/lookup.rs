@@ -52,6 +52,13 @@ pub(crate) async fn read(engine: &Engine, principal: &Principal, query: &mut Que
     Ok(())
 }
 
+/// Returns the scalars at a dotted path of a document.
+pub(crate) fn values_at(source: &Value, path: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    collect(source, path, MAX_DEPTH, &mut found);
+    found
+}
+
 /// Collects the scalars at a dotted path; names in the document may have dots themselves.
 fn collect(value: &Value, path: &str, depth: usize, found: &mut Vec<Value>) {
     if depth == 0 {

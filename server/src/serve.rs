@@ -34,13 +34,16 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     })
 }
 
+/// Stack of a thread that serves requests: queries are trees, planned by functions that call themselves.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Builds the runtime that requests are served on; 0 threads means one a core.
 pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.thread_name("millrace").enable_all().build().map_err(Failure::other)
+    builder.thread_name("millrace").thread_stack_size(STACK_BYTES).enable_all().build().map_err(Failure::other)
 }
 
 /// A server whose listeners are open.

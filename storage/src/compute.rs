@@ -20,6 +20,8 @@ use crate::{Error, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Stack of a thread: queries are trees, evaluated by functions that call themselves.
+const STACK_BYTES: usize = 8 << 20;
 /// Background threads at least: one flush, one compaction, and a refresh that waits for neither.
 const MIN_BACKGROUND: usize = 3;
 /// Niceness of the ingest threads.
@@ -137,6 +139,7 @@ impl Compute {
                 let queue = Arc::clone(queue);
                 thread::Builder::new()
                     .name(format!("{name}-{n}"))
+                    .stack_size(STACK_BYTES)
                     .spawn(move || {
                         if niceness > 0 {
                             lower_priority(niceness);

@@ -251,6 +251,12 @@ fn key(name: &str, options: &Value) -> Result<SortKey> {
                 });
             }
             "format" => field.format = Some(text),
+            "nested" if !value.is_object() => {
+                return Err(json::content(format!(
+                    "[field_sort] nested doesn't support values of type: {}",
+                    json::token(value)
+                )));
+            }
             "nested" => field.nested = NestedSort::parse(value).map_err(unread)?,
             _ if older.take(option, value).map_err(unread)? => {}
             _ => return Err(Error::unknown_member(part, option)),

@@ -1,5 +1,7 @@
 //! Nodes that are made of others, or of more than one term, explained by their parts.
 
+use millrace_storage::mapping::PathId;
+
 use super::describe::described;
 use super::leaf::{Explained, no_term, score};
 use super::{Explanation, few};
@@ -179,7 +181,7 @@ impl Explained<'_> {
         for place in phrase.places() {
             let PlaceTerms::Fixed(own) = &place.terms else { continue };
             for term in own {
-                let count = u64::from(text.count(term)?).min(statistics.docs);
+                let count = self.doc_freq(*path, term)?.min(statistics.docs);
                 terms.push(Explanation::found(
                     bm25::idf(statistics.docs, count),
                     "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
@@ -201,6 +203,19 @@ impl Explained<'_> {
             format!("weight({} in {}) [PerFieldSimilarity], result of:", self.named(node), self.row),
             vec![Explanation::found(score, inner, parts)],
         )))
+    }
+
+    /// Counts the documents of the shard that have a term.
+    fn doc_freq(&self, path: PathId, term: &str) -> Result<u64> {
+        let own = [&self.source.inverted];
+        let all: Vec<_> = if self.peers.is_empty() { own.to_vec() } else { self.peers.iter().collect() };
+        let mut count = 0;
+        for inverted in all {
+            if let Some(text) = inverted.text(path) {
+                count += u64::from(text.count(term)?);
+            }
+        }
+        Ok(count)
     }
 
     fn intervals(&self, node: &Node) -> Result<Explanation> {
@@ -246,7 +261,7 @@ impl Explained<'_> {
         else {
             return Ok(number(total, text));
         };
-        let inner = Explained { source: &source, row: best.element, ..*self };
+        let inner = Explained { source: &source, peers: &[], row: best.element, ..*self };
         Ok(Explanation::found(total, text, vec![inner.node(&nested.inner)?]))
     }
 

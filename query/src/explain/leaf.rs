@@ -1,5 +1,7 @@
 //! Leaves explained: terms by the parts of BM25, sums of terms, and all else by its score.
 
+use std::sync::Arc;
+
 use millrace_storage::mapping::Mapping;
 
 use super::describe::described;
@@ -8,6 +10,7 @@ use crate::error::Result;
 use crate::score::bm25::{B, Bm25, K1};
 use crate::score::build::scorer;
 use crate::score::prepare::{Source, prepare};
+use crate::score::reader::Inverted;
 use crate::table::node::{Node, Weight};
 
 impl Leaf {
@@ -19,7 +22,13 @@ impl Leaf {
         let functions = self.functions.of(row.snapshot, &self.resolved, row.index, row.shard, true)?;
         let source = Source { functions, ..row.source.clone() };
         let mapping = &row.snapshot.indices[row.index].mapping;
-        Explained { source: &source, mapping, row: row.row, text: &self.text }.node(&resolved.node)
+        let mut peers = Vec::new();
+        for segment in row.snapshot.segments.iter().filter(|segment| segment.shard == row.shard) {
+            peers.push(segment.reader.inverted()?);
+        }
+        let explained =
+            Explained { source: &source, peers: &peers, mapping, row: row.row, text: &self.text };
+        explained.node(&resolved.node)
     }
 }
 
@@ -33,6 +42,8 @@ pub(super) fn score(node: &Node, source: &Source, row: u32) -> Result<Option<f32
 /// A row of which nodes are explained.
 pub(super) struct Explained<'a> {
     pub source: &'a Source,
+    /// The indices of all segments of the shard; of none where elements are explained.
+    pub peers: &'a [Arc<dyn Inverted>],
     pub mapping: &'a Mapping,
     pub row: u32,
     /// The clause in Millrace's own words.

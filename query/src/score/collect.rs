@@ -15,7 +15,7 @@ use super::build::{known_count, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
 use super::windows::{self, SetBuilder, Windows};
-use super::{END, Scorer};
+use super::END;
 use crate::compute::Stop;
 use crate::error::Result;
 

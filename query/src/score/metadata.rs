@@ -1,10 +1,12 @@
-//! Rows by metadata that is stored with them and nowhere indexed: `_routing`, `_ignored`, `_seq_no`.
+//! Rows by what is stored with them and nowhere indexed: `_routing`, `_ignored`, `_seq_no`, members of the
+//! source that no index and no column holds.
 
 use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
 use super::prepare::Source;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::lookup::values_at;
 
 /// Rows whose metadata is read at once.
 const BATCH: usize = 8_192;
@@ -18,6 +20,8 @@ pub(crate) enum Metadata {
     Ignored(Option<Vec<String>>),
     /// A sequence number from one to another.
     SeqNo(u64, u64),
+    /// A value at a path of the source.
+    InSource(String),
 }
 
 /// Finds the rows, of those that matter.
@@ -30,7 +34,10 @@ pub(super) fn rows(
         Some(among) => among.iter().collect(),
         None => (0..source.reader.rows()).collect(),
     };
-    let parts = RowParts { source: false, versions: matches!(metadata, Metadata::SeqNo(..)) };
+    let parts = RowParts {
+        source: matches!(metadata, Metadata::InSource(_)),
+        versions: matches!(metadata, Metadata::SeqNo(..)),
+    };
     let mut found = RoaringBitmap::new();
     for batch in all.chunks(BATCH) {
         for stored in source.reader.fetch(batch, parts)? {
@@ -41,6 +48,12 @@ pub(super) fn rows(
                 Metadata::Ignored(None) => !stored.ignored.is_empty(),
                 Metadata::Ignored(Some(wanted)) => stored.ignored.iter().any(|own| wanted.contains(own)),
                 Metadata::SeqNo(from, to) => (*from..=*to).contains(&stored.seq_no),
+                Metadata::InSource(path) => {
+                    let source = serde_json::from_slice(&stored.source).map_err(|error| {
+                        Error::Execution(format!("the source of [{}] is not JSON: {error}", stored.id))
+                    })?;
+                    !values_at(&source, path).is_empty()
+                }
             };
             if fits {
                 found.insert(stored.row);

@@ -87,8 +87,9 @@ pub(crate) const MAX_CLAUSES: usize = 1_024;
 /// Most clauses that are parsed at all. What they may be in one `bool`, and how many leaves there may
 /// be in all, is decided where they meet a mapping, as in OpenSearch.
 const MAX_PARSED: usize = 4 * MAX_CLAUSES;
-/// Deepest nesting of clauses, as `indices.query.max_nested_depth` has it by default.
-pub(crate) const MAX_DEPTH: usize = 20;
+/// Deepest nesting of clauses: about what a body may hold, whose values nest 128 deep. The threads that plan
+/// and evaluate have stacks for it.
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Names of the queries that exist.
 const KNOWN: &[&str] = &[

@@ -141,24 +141,15 @@ fn next_ordered(cursors: &mut [Cursor<'_>]) -> Option<Interval> {
     let count = cursors.len();
     let (mut best, mut last_start) = (None, END);
     loop {
-        let minimizing = best.is_some();
-        let mut at = 1;
-        loop {
+        for at in 1..count {
             if cursors[at - 1].end() >= last_start {
                 return best;
             }
-            if at == count || (minimizing && cursors[at].start() > cursors[at - 1].end()) {
-                break;
-            }
-            loop {
+            while cursors[at].start() <= cursors[at - 1].end() {
                 if cursors[at].end() >= last_start || !cursors[at].next() {
                     return best;
                 }
-                if cursors[at].start() > cursors[at - 1].end() {
-                    break;
-                }
             }
-            at += 1;
         }
         let (start, end) = (cursors[0].start(), cursors[count - 1].end());
         if start == END {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_storage::mapping::{FieldType, PathId};
 
 use super::{PRESENT, Resolver, metadata, searchable};
 use crate::automaton::Pattern;
@@ -38,6 +38,9 @@ impl Resolver<'_> {
         }
         let mapping = self.index.mapping;
         if let Some(field) = mapping.field(name) {
+            if field.field_type == FieldType::Binary && !field.doc_values {
+                return Ok(metadata(Metadata::InSource(field.path.to_string()), weight));
+            }
             return Ok(Node::Exists { paths: vec![field.id], weight });
         }
         if let Some((field, below)) = mapping.flat_object(name) {
