@@ -59,6 +59,11 @@ impl Operation {
         Self { name: name.to_owned(), path: format!("/{index}/_search"), body }
     }
 
+    /// Makes a search whose body is sent as it is.
+    pub(crate) fn plain(name: &str, index: &str, body: Value) -> Self {
+        Self { name: name.to_owned(), path: format!("/{index}/_search"), body }
+    }
+
     /// Makes a count.
     pub(crate) fn count(name: &str, index: &str, body: Value) -> Self {
         Self { name: name.to_owned(), path: format!("/{index}/_count"), body }
@@ -98,6 +103,36 @@ pub(crate) async fn run(target: &Target, operations: &[Operation], effort: Effor
         }));
     }
     all
+}
+
+/// What a mix of operations cost, alone and while documents are taken in.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Mix {
+    /// Latencies with nothing else to do.
+    pub(crate) idle: Summary,
+    /// Latencies during an ingest at full speed.
+    pub(crate) under_ingest: Summary,
+}
+
+/// Runs operations in turn, again and again, until `done` says so after a round; one client.
+pub(crate) async fn mix(
+    target: &Target,
+    operations: &[Operation],
+    mut done: impl FnMut(u32) -> bool,
+) -> Result<Summary> {
+    let mut latencies = Histogram::default();
+    let mut rounds = 0;
+    loop {
+        for operation in operations {
+            let start = Instant::now();
+            hits(&operation.run(target).await?)?;
+            latencies.record(start.elapsed());
+        }
+        rounds += 1;
+        if done(rounds) {
+            return Ok(latencies.summary());
+        }
+    }
 }
 
 async fn time(target: &Target, operation: &Operation, effort: Effort) -> Result<Timed> {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use crate::latency::Summary;
 use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
-use crate::query::Timed;
-use crate::suite::{Mappings, Outcome, Report, ShapeReport, ShapeRun};
+use crate::query::{Mix, Timed};
+use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun};
 
 /// Writes the report.
 pub(crate) fn markdown(report: &Report) -> String {
@@ -101,7 +101,30 @@ fn shape_section(out: &mut String, shape: &ShapeReport) {
     table_head(out, "ingest", &runs);
     ingest_rows(out, &runs.iter().map(|run| &run.ingest).collect::<Vec<_>>());
     out.push('\n');
-    query_table(out, &runs);
+    query_table(out, &runs, "p50 in ms (p99)", |run| &run.queries);
+    query_table(out, &runs, &format!("{CROWD} clients, p50 in ms (p99)"), |run| &run.crowded);
+    mix_table(out, &runs);
+}
+
+/// The searches in turn, alone and during an ingest.
+fn mix_table(out: &mut String, runs: &[&ShapeRun]) {
+    table_head(out, "all searches in turn, ms", runs);
+    let mut line = |title: &str, figure: &dyn Fn(&Mix) -> f64| {
+        let figures: Vec<Option<f64>> = runs
+            .iter()
+            .map(|run| match &run.mix {
+                Outcome::Measured(mix) => Some(figure(mix)),
+                Outcome::Failed(_) => None,
+            })
+            .collect();
+        row(out, title, &figures, 2);
+    };
+    line("p50, alone", &|mix| mix.idle.p50_ms);
+    line("p99, alone", &|mix| mix.idle.p99_ms);
+    line("p50, during an ingest at full speed", &|mix| mix.under_ingest.p50_ms);
+    line("p99, during an ingest at full speed", &|mix| mix.under_ingest.p99_ms);
+    line("times the p99 alone", &|mix| mix.under_ingest.p99_ms / mix.idle.p99_ms);
+    out.push('\n');
 }
 
 fn table_head(out: &mut String, title: &str, runs: &[&ShapeRun]) {
@@ -169,11 +192,12 @@ fn ingest_rows(out: &mut String, runs: &[&Ingest]) {
     line("GET by id during ingest p99, ms", 2, &|run| gets(run, |gets| gets.p99_ms));
 }
 
-fn query_table(out: &mut String, runs: &[&ShapeRun]) {
+fn query_table(out: &mut String, runs: &[&ShapeRun], title: &str, of: fn(&ShapeRun) -> &[Timed]) {
     let Some(first) = runs.first() else { return };
-    table_head(out, "p50 in ms (p99)", runs);
-    for (position, operation) in first.queries.iter().enumerate() {
-        let timed: Vec<&Timed> = runs.iter().filter_map(|run| run.queries.get(position)).collect();
+    table_head(out, title, runs);
+    let mut ratios: Vec<f64> = Vec::new();
+    for (position, operation) in of(first).iter().enumerate() {
+        let timed: Vec<&Timed> = runs.iter().filter_map(|run| of(run).get(position)).collect();
         let _ = write!(out, "| {} |", operation.name.replace('|', "\\|"));
         for timed in &timed {
             match &timed.error {
@@ -191,11 +215,18 @@ fn query_table(out: &mut String, runs: &[&ShapeRun]) {
                 (None, None) if ours.hits != peer.hits => {
                     write!(out, " hits differ: {} and {} |", hits(ours), hits(peer))
                 }
-                (None, None) if ratio.is_finite() => write!(out, " {ratio:.2} |"),
+                (None, None) if ratio.is_finite() && ratio > 0.0 => {
+                    ratios.push(ratio);
+                    write!(out, " {ratio:.2} |")
+                }
                 _ => write!(out, " - |"),
             };
         }
         out.push('\n');
+    }
+    if !ratios.is_empty() {
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let _ = writeln!(out, "| geometric mean of {} | | | {mean:.2} |", ratios.len());
     }
     out.push('\n');
 }

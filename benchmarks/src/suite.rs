@@ -15,10 +15,15 @@ use crate::corpus::Ids;
 use crate::hardware::Hardware;
 use crate::measure::{self, Drive, Ingest, Recovery, Updates};
 use crate::process::Memory;
-use crate::query::{self, Effort, Timed};
+use crate::query::{self, Effort, Mix, Timed};
 use crate::server::{Launch, Server};
 use crate::shape::Shape;
 use crate::target::Target;
+
+/// Clients that search at once.
+pub(crate) const CROWD: usize = 8;
+/// Rounds of the mix of searches without an ingest.
+const MIX_ROUNDS: u32 = 20;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -78,6 +83,10 @@ pub(crate) struct ShapeRun {
     pub(crate) ingest: Ingest,
     /// The searches.
     pub(crate) queries: Vec<Timed>,
+    /// The searches with several clients at once.
+    pub(crate) crowded: Vec<Timed>,
+    /// All searches in turn, alone and during an ingest.
+    pub(crate) mix: Outcome<Mix>,
 }
 
 /// One shape on all servers.
@@ -261,7 +270,35 @@ impl Plan {
         say("searches");
         let operations = shape.operations(&index, corpus.spec.docs);
         let queries = query::run(target, &operations, self.effort).await;
-        Ok(ShapeRun { server: target.name.clone(), ingest, queries })
+        say(&format!("searches of {CROWD} clients"));
+        let crowd = Effort { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
+        let crowded = query::run(target, &operations, crowd).await;
+        say("searches during an ingest");
+        let mix = Outcome::from(self.mix_on(target, shape, corpus, &operations).await);
+        Ok(ShapeRun { server: target.name.clone(), ingest, queries, crowded, mix })
+    }
+
+    /// Times the searches in turn, alone and while the corpus is taken in a second time.
+    async fn mix_on(
+        &self,
+        target: &Target,
+        shape: Shape,
+        corpus: &std::sync::Arc<crate::corpus::Corpus>,
+        operations: &[query::Operation],
+    ) -> Result<Mix> {
+        let rounds = self.effort.iterations.min(MIX_ROUNDS);
+        let idle = query::mix(target, operations, |round| round >= rounds).await?;
+        let index = format!("bench-{}-meanwhile", shape.name());
+        target.recreate(&index, &shape.index_body()).await?;
+        let (sender, corpus, clients) = (target.clone(), std::sync::Arc::clone(corpus), self.clients);
+        let ingest = tokio::spawn({
+            let index = index.clone();
+            async move { crate::load::run(&sender, &index, &corpus, clients, None).await }
+        });
+        let under_ingest = query::mix(target, operations, |_| ingest.is_finished()).await;
+        ingest.await??;
+        target.delete(&index).await?;
+        Ok(Mix { idle, under_ingest: under_ingest? })
     }
 
     async fn own_updates(&self) -> Result<Updates> {

@@ -100,12 +100,18 @@ impl Target {
         Ok(format!("{} {}", text(&root["version"]["distribution"]), text(&root["version"]["number"])))
     }
 
-    /// Makes the index anew, empty.
-    pub(crate) async fn recreate(&self, index: &str, body: &Value) -> Result<()> {
+    /// Deletes an index, if it is there.
+    pub(crate) async fn delete(&self, index: &str) -> Result<()> {
         let (status, answer) = self.json(Method::DELETE, &format!("/{index}"), &Value::Null).await?;
         if !status.is_success() && status != StatusCode::NOT_FOUND {
             bail!("cannot delete {index} of {}: {}", self.name, reason(&answer));
         }
+        Ok(())
+    }
+
+    /// Makes the index anew, empty.
+    pub(crate) async fn recreate(&self, index: &str, body: &Value) -> Result<()> {
+        self.delete(index).await?;
         let mut body = body.clone();
         if self.is_peer {
             // Answers out of a cache are not searches.

@@ -99,6 +99,7 @@ impl GroupBy {
             grouping.single = column == ColumnKind::F32;
             grouping.sources.push(Some(KeySource {
                 column: field.column,
+                terms: None,
                 kind: column,
                 ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
                 rescale: Rescale::None,

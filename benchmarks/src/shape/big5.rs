@@ -160,7 +160,7 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
     let search = |name: &str, body: Value| Operation::search(name, index, body);
     let day = json!({"range": {"@timestamp": {"gte": "2023-01-05T00:00:00Z", "lt": "2023-01-06T00:00:00Z"}}});
     let stream = "dagger-003";
-    vec![
+    let mut operations = vec![
         search("match_all", json!({"query": {"match_all": {}}})),
         search("newest 10", json!({"query": {"match_all": {}}, "sort": [{"@timestamp": "desc"}]})),
         search("oldest 10", json!({"query": {"match_all": {}}, "sort": [{"@timestamp": "asc"}]})),
@@ -181,5 +181,70 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
             }),
         ),
         Operation::count("count one day", index, json!({"query": day})),
+    ];
+    operations.extend(workload(index));
+    operations
+}
+
+/// The searches of the workload, without aggregations; names of values are those of this generator.
+fn workload(index: &str) -> Vec<Operation> {
+    let range = |from: &str, to: &str| json!({"range": {"@timestamp": {"gte": from, "lt": to}}});
+    let two_days = range("2023-01-01T00:00:00", "2023-01-03T00:00:00");
+    let all_days = range("2023-01-01T00:00:00", "2023-01-13T00:00:00");
+    let size = |most: u32| json!({"range": {"metrics.size": {"gte": 1, "lte": most}}});
+    let kernel = json!({"match": {"process.name": "kernel"}});
+    let path = json!({"match": {"log.file.path": "/var/log/dagger-101"}});
+    let stream = json!({"term": {"aws.cloudwatch.log_stream": "dagger-101"}});
+    let words = format!("message: {} AND {} AND {}", WORDS[10], WORDS[30], WORDS[60]);
+    let message = json!({"query_string": {"query": words}});
+    let all = json!({"match_all": {}});
+    let sorted = |query: &Value, sort: Value| json!({"query": query, "sort": [sort]});
+    let uncounted = |query: &Value, sort: Value| {
+        json!({"track_total_hits": false, "query": query, "sort": [sort]})
+    };
+    let behind = |sort: Value| {
+        let after = ["2023-01-01T23:59:58.000Z"];
+        json!({"track_total_hits": false, "query": all, "sort": [sort], "search_after": after})
+    };
+    let must = |clauses: [&Value; 2]| json!({"query": {"bool": {"must": clauses}}});
+    let should = |clauses: [&Value; 2]| json!({"query": {"bool": {"should": clauses}}});
+    let (newest, oldest) = (json!({"@timestamp": "desc"}), json!({"@timestamp": "asc"}));
+    [
+        ("default", json!({"query": all})),
+        ("desc_sort_timestamp", sorted(&all, newest.clone())),
+        ("asc_sort_timestamp", sorted(&all, oldest.clone())),
+        ("desc_sort_with_after_timestamp", behind(newest.clone())),
+        ("asc_sort_with_after_timestamp", behind(oldest.clone())),
+        ("desc_sort_timestamp_can_match_shortcut", uncounted(&kernel, newest.clone())),
+        ("asc_sort_timestamp_can_match_shortcut", uncounted(&kernel, oldest.clone())),
+        ("term", json!({"query": {"term": {"log.file.path": {"value": "/var/log/dagger-202"}}}})),
+        ("keyword-in-range", must([&two_days, &kernel])),
+        ("query-string-on-message", json!({"query": message})),
+        ("query-string-on-message-filtered", must([&two_days, &message])),
+        ("query-string-on-message-filtered-sorted-num", {
+            let query = json!({"bool": {"must": [two_days, message]}});
+            sorted(&query, json!({"metrics.size": {"order": "desc"}}))
+        }),
+        ("range", json!({"query": two_days})),
+        ("range-numeric", json!({"query": size(1_000)})),
+        ("range_field_conjunction_big_range_big_term_query", {
+            must([&json!({"term": {"process.name": "systemd"}}), &size(1_000)])
+        }),
+        ("range_field_conjunction_small_range_big_term_query", must([&size(42), &all])),
+        ("range_field_conjunction_small_range_small_term_query", should([&stream, &size(30)])),
+        ("range_field_disjunction_big_range_small_term_query", should([&stream, &size(1_000)])),
+        ("range_with_desc_sort", sorted(&all_days, newest)),
+        ("range_with_asc_sort", sorted(&all_days, oldest)),
+        ("sort_keyword_can_match_shortcut", uncounted(&kernel, json!({"meta.file": "asc"}))),
+        ("sort_numeric_desc", uncounted(&all, json!({"metrics.size": "desc"}))),
+        ("sort_numeric_asc", uncounted(&all, json!({"metrics.size": "asc"}))),
+        ("sort_numeric_desc_with_match", uncounted(&path, json!({"metrics.size": "desc"}))),
+        ("sort_numeric_asc_with_match", uncounted(&path, json!({"metrics.size": "asc"}))),
+        ("field-collapsing-low-cardinality", {
+            json!({"query": {"match": {"message": WORDS[200]}}, "collapse": {"field": "process.name"}})
+        }),
     ]
+    .into_iter()
+    .map(|(name, body)| Operation::plain(&format!("workload: {name}"), index, body))
+    .collect()
 }

@@ -135,7 +135,13 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
     let newest = json!([{"@timestamp": "desc"}]);
     let day = START + 5 * 86_400;
     let search = |name: &str, body: Value| Operation::search(name, index, body);
+    let plain = |name: &str, body: Value| Operation::plain(name, index, body);
     let newest_of = |query: Value| json!({"query": query, "sort": newest});
+    let of_day = |day: i64| {
+        let from = START + day * 86_400;
+        json!({"range": {"@timestamp": {"gte": from, "lt": from + 86_400, "format": "epoch_second"}}})
+    };
+    let behind = START + 6 * 86_400;
     // The most frequent client: rank 0.
     vec![
         search("match_all", json!({"query": {"match_all": {}}})),
@@ -170,6 +176,60 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
                 "must": [{"match": {"request": {"query": "french html", "operator": "and"}}}],
                 "filter": [{"range": {"status": {"gte": 400, "lt": 600}}}],
             }}}),
+        ),
+        search("phrase \"english images\"", json!({"query": {"match_phrase": {"request": "english images"}}})),
+        search(
+            "query_string of text and range",
+            json!({"query": {"query_string": {"query": "request:(french AND html) AND status:[400 TO 599]"}}}),
+        ),
+        search("wildcard request.raw", json!({"query": {"wildcard": {"request.raw": "*/images/*.gif*"}}})),
+        plain("workload: match-all", json!({"query": {"match_all": {}}})),
+        plain("workload: term", json!({"query": {"term": {"request.raw": {"value": "GET / HTTP/1.0"}}}})),
+        plain(
+            "workload: multi-term-filter",
+            json!({"query": {"bool": {
+                "must": [{"term": {"request.raw": {"value": "GET / HTTP/1.0"}}}],
+                "filter": [{"term": {"status": 200}}],
+            }}}),
+        ),
+        plain(
+            "workload: range",
+            json!({"query": {"range": {"@timestamp": {"gte": START + 86_400, "format": "epoch_second"}}}}),
+        ),
+        plain(
+            "workload: 200s-in-range",
+            json!({"query": {"bool": {"must": [of_day(1), {"match": {"status": "200"}}]}}}),
+        ),
+        plain(
+            "workload: 400s-in-range",
+            json!({"query": {"bool": {"must": [of_day(1), {"match": {"status": "400"}}]}}}),
+        ),
+        plain("workload: range_size", json!({"query": {"range": {"size": {"gte": 20, "lte": 200}}}})),
+        plain("workload: desc_sort_size", json!({"query": {"match_all": {}}, "sort": [{"size": "desc"}]})),
+        plain("workload: asc_sort_size", json!({"query": {"match_all": {}}, "sort": [{"size": "asc"}]})),
+        plain("workload: desc_sort_timestamp", newest_of(json!({"match_all": {}}))),
+        plain(
+            "workload: asc_sort_timestamp",
+            json!({"query": {"match_all": {}}, "sort": [{"@timestamp": "asc"}]}),
+        ),
+        plain(
+            "workload: desc_sort_with_after_timestamp",
+            json!({
+                "track_total_hits": false, "query": {"match_all": {}}, "sort": newest,
+                "search_after": [behind * 1_000],
+            }),
+        ),
+        plain(
+            "workload: asc_sort_with_after_timestamp",
+            json!({
+                "track_total_hits": false, "query": {"match_all": {}}, "sort": [{"@timestamp": "asc"}],
+                "search_after": [behind * 1_000],
+            }),
+        ),
+        plain("workload: range_with_desc_sort", json!({"query": of_day(3), "sort": newest})),
+        plain(
+            "workload: range_with_asc_sort",
+            json!({"query": of_day(3), "sort": [{"@timestamp": "asc"}]}),
         ),
         Operation::count("count match pdf", index, json!({"query": {"match": {"request": "pdf"}}})),
         Operation::count("count size > 50000", index, json!({"query": {"range": {"size": {"gt": 50_000}}}})),

@@ -222,6 +222,7 @@ fn distance_source(
     let distance = Distance { origins, unit: sort.unit, plane: sort.plane };
     Ok(Some(KeySource {
         column: field.column,
+        terms: None,
         kind: ColumnKind::GeoPoint,
         ignore_above: None,
         rescale: Rescale::None,
@@ -356,8 +357,11 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
         (Some(NumericType::DateNanos), _, ColumnKind::DateMs) => (KeyKind::I64, Rescale::MillisToNanos),
         (Some(_), _, _) => (KeyKind::I64, Rescale::None),
     };
+    // Terms are the values themselves only where nothing changes these.
+    let plain = field.index && field.normalizer.is_none() && !field.params.contains_key("null_value");
     let source = KeySource {
         column: field.column,
+        terms: (field.field_type == FieldType::Keyword && plain).then_some(field.id),
         kind: column,
         ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
         rescale,

@@ -1,10 +1,20 @@
 //! Bounds of a term's scores over runs of rows.
 
-use millrace_storage::bundle::Impact;
+use std::collections::HashMap;
+
+use millrace_storage::bundle::{Impact, TextIndex};
 
 use super::END;
 use super::bm25::Bm25;
 use super::reader::TextReader;
+
+/// Pairs of a frequency and a length whose exact bounds are worth computing.
+const MAX_EXACT: usize = 64;
+
+/// Lists the lengths that rows may have, as norms tell them.
+fn lengths() -> Vec<u32> {
+    (0..=u8::MAX).map(TextIndex::decode_norm).collect()
+}
 
 /// The runs of a term with the bounds of its scores.
 #[derive(Debug)]
@@ -20,10 +30,22 @@ impl Blocks {
         // Without bounds all rows are visited: what cannot be read is found there.
         let impacts = text.impacts(term).ok().flatten()?;
         let average = text.impact_average();
-        let bound = |impact: &Impact| function.bound(impact.freq, impact.length, average);
+        // The two are the same but for rounding, or of different rows.
+        let own = function.average_length();
+        let exact = ((average - own).abs() <= own * 1e-6).then(lengths);
+        let mut known: HashMap<(u32, u32), f32> = HashMap::new();
+        let mut bound = |impact: &Impact| match &exact {
+            // Many rows score alike, so that much is left out only where bounds are exact.
+            Some(lengths) if known.len() < MAX_EXACT || known.contains_key(&(impact.freq, impact.length)) => {
+                *known
+                    .entry((impact.freq, impact.length))
+                    .or_insert_with(|| function.exact_bound(impact.freq, impact.length, lengths))
+            }
+            _ => function.bound(impact.freq, impact.length, average),
+        };
         Some(Self {
             lasts: impacts.iter().map(|impact| impact.last.min(END)).collect(),
-            bounds: impacts.iter().map(bound).collect(),
+            bounds: impacts.iter().map(&mut bound).collect(),
             at: 0,
         })
     }

@@ -113,6 +113,32 @@ impl Bm25 {
         ((self.weight - self.weight / (1.0 + ratio)) * 1.000_01).min(self.weight)
     }
 
+    /// Returns the greatest score in a run of rows of which the one that scores best has this frequency
+    /// and length; `lengths` are all that rows may have.
+    ///
+    /// The best was chosen in other arithmetic, so that a row that scores the same but for rounding may
+    /// score a little more: the bound is the greatest score so near to that of the best that any
+    /// frequency and length have.
+    pub(crate) fn exact_bound(&self, freq: u32, length: u32, lengths: &[u32]) -> f32 {
+        if freq == u32::MAX {
+            return self.weight;
+        }
+        let best = self.score(freq, length);
+        let ratio = freq as f32 * self.inverse_of(length);
+        let near = best * 1.000_01;
+        let mut bound = best;
+        for length in lengths {
+            let about = ratio / self.inverse_of(*length);
+            for freq in [about.floor(), about.ceil()] {
+                let score = self.score_of(freq.max(1.0), *length);
+                if score > bound && score <= near {
+                    bound = score;
+                }
+            }
+        }
+        bound
+    }
+
     /// Returns what no score exceeds.
     pub(crate) fn max_score(&self) -> f32 {
         self.weight
@@ -142,6 +168,23 @@ mod tests {
         let three = Bm25::new(1.0, Statistics { docs: 3, doc_freq: 1, tokens: 9 });
         close(three.score(2, 4), 2.2 * 0.980_829_24 * 2.0 / 3.5);
         close(Bm25::new(2.0, Statistics { docs: 3, doc_freq: 1, tokens: 9 }).score(2, 4), 2.466_085);
+    }
+
+    #[test]
+    fn exact_bounds_are_scores_or_next_to_them() {
+        let lengths: Vec<u32> = (0..40).collect();
+        let function = Bm25::new(1.0, Statistics { docs: 1_000, doc_freq: 300, tokens: 7_770 });
+        for freq in 1..30 {
+            for length in 1..40 {
+                let (score, bound) = (function.score(freq, length), function.exact_bound(freq, length, &lengths));
+                assert!(score <= bound && bound <= score * 1.000_01);
+                // No pair of a frequency and a length scores between the bound and what is near.
+                for (other, of) in (1..90).flat_map(|other| lengths.iter().map(move |of| (other, *of))) {
+                    let other = function.score(other, of);
+                    assert!(other <= bound || other > score * 1.000_009, "{freq} in {length}");
+                }
+            }
+        }
     }
 
     #[test]

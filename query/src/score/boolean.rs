@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{BoxScorer, END, Scorer};
+use super::{BoxScorer, END, Scorer, bound_of};
 
 /// Rows that every part matches; the part with the fewest rows leads, the others seek.
 pub(crate) struct Conjunction<'a> {
@@ -79,7 +79,7 @@ impl Scorer for Conjunction<'_> {
             sum += f64::from(bound);
             last = last.min(end);
         }
-        ((sum * 1.000_001) as f32, last)
+        (bound_of(sum), last)
     }
     fn raise_bar(&mut self, bar: f32) {
         if bar > self.bar {

@@ -6,6 +6,7 @@ use roaring::RoaringBitmap;
 use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
 
+use super::bits::SetBuilder;
 use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional, Scaled};
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
@@ -16,8 +17,9 @@ use super::max_score::MaxScore;
 use super::nested;
 use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
+use super::ranges::RangeScorer;
 use super::reader::{Inverted, TextReader};
-use super::windows::{RangeScorer, SetBuilder, Windows};
+use super::windows::Windows;
 use super::{BoxScorer, END};
 use crate::error::Result;
 

@@ -9,13 +9,15 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
+use millrace_storage::segment::WINDOW_ROWS;
 use roaring::RoaringBitmap;
 
+use super::bits::{self, SetBuilder};
 use super::build::{known_count, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
-use super::windows::{self, SetBuilder, Windows};
 use super::END;
+use super::windows::Windows;
 use crate::compute::Stop;
 use crate::error::Result;
 
@@ -111,6 +113,11 @@ impl Totals {
     /// Whether a segment that only adds to the count is still worth visiting.
     pub(crate) fn wants_more(&self) -> bool {
         !self.satisfied()
+    }
+
+    /// Whether every match is counted, however many there are.
+    fn counts_all(&self) -> bool {
+        self.tracked && self.limit == u64::MAX
     }
 
     /// Returns the matches counted, and whether there are more than that.
@@ -316,10 +323,10 @@ fn count_windows(pass: Pass<'_>, mut windows: Windows<'_>) -> Result<u64> {
     let mut sum = 0;
     while !pass.stop.requested()
         && !pass.totals.satisfied()
-        && let Some((first, mut bits)) = windows.next()?
+        && let Some((first, mut found)) = windows.next()?
     {
-        windows::clear(first, &mut bits, pass.deleted);
-        let counted = windows::count(&bits).into();
+        bits::clear(first, &mut found, pass.deleted);
+        let counted = bits::count(&found).into();
         pass.totals.add(counted);
         sum += counted;
     }
@@ -363,17 +370,83 @@ pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap
     Ok((found, scored))
 }
 
+/// The matches of a segment, for who wants those of some rows only.
+pub(crate) enum Matches<'a> {
+    /// All of them.
+    Known(RoaringBitmap),
+    /// They are looked for where they are asked for.
+    Sought(Pass<'a>),
+}
+
+impl<'a> Matches<'a> {
+    /// Counts the matches as far as the number matters.
+    pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
+        let windows = match pass.budget {
+            Some(_) => None,
+            None => Windows::open(pass.prepared, pass.inverted, pass.rows)?,
+        };
+        let Some(windows) = windows else { return Ok(Self::Known(collect_all(pass, false)?.0)) };
+        if !pass.totals.satisfied() {
+            match known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)? {
+                Some(known) => pass.totals.add(known),
+                // All are visited, and may as well be kept.
+                None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(pass, false)?.0)),
+                None => drop(count_windows(pass, windows)?),
+            }
+        }
+        Ok(Self::Sought(pass))
+    }
+
+    /// Whether there may be one in a run of rows.
+    pub(crate) fn may_have(&self, rows: std::ops::Range<u32>) -> bool {
+        match self {
+            Self::Known(known) => known.range_cardinality(rows) > 0,
+            Self::Sought(_) => !rows.is_empty(),
+        }
+    }
+
+    /// Finds those among some rows.
+    pub(crate) fn among(&self, rows: &RoaringBitmap) -> Result<RoaringBitmap> {
+        let pass = match self {
+            Self::Known(known) => return Ok(known & rows),
+            Self::Sought(pass) => pass,
+        };
+        let mut set = SetBuilder::default();
+        let Some(mut windows) = Windows::open(pass.prepared, pass.inverted, pass.rows)? else {
+            return Ok(&collect_all(*pass, false)?.0 & rows);
+        };
+        let mut at = 0;
+        while !pass.stop.requested()
+            && let Some(row) = rows.range(at..).next()
+        {
+            windows.skip_to(row);
+            let Some((first, mut found)) = windows.next()? else { break };
+            bits::restrict(first, &mut found, rows);
+            bits::clear(first, &mut found, pass.deleted);
+            set.add(first, &found);
+            at = first.saturating_add(WINDOW_ROWS);
+        }
+        Ok(set.finish())
+    }
+}
+
 /// Collects matches window by window.
 fn collect_windows(pass: Pass<'_>, mut windows: Windows<'_>) -> Result<RoaringBitmap> {
-    if let Prepared::Rows(rows, _) = pass.prepared {
-        return Ok(rows.as_ref() - pass.deleted);
+    match pass.prepared {
+        Prepared::Rows(rows, _) => return Ok(rows.as_ref() - pass.deleted),
+        Prepared::All(_) => {
+            let mut all = RoaringBitmap::new();
+            all.insert_range(0..pass.rows);
+            return Ok(all - pass.deleted);
+        }
+        _ => {}
     }
     let mut rows = SetBuilder::default();
     while !pass.stop.requested()
-        && let Some((first, mut bits)) = windows.next()?
+        && let Some((first, mut found)) = windows.next()?
     {
-        windows::clear(first, &mut bits, pass.deleted);
-        rows.add(first, &bits);
+        bits::clear(first, &mut found, pass.deleted);
+        rows.add(first, &found);
     }
     Ok(rows.finish())
 }

@@ -16,7 +16,8 @@ use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
-use super::reader::{Inverted, SegmentReader, TextReader};
+use super::reader::{Inverted, RowPostings, SegmentReader, TextReader};
+use super::windows::RowsOf;
 use crate::automaton::Pattern;
 use crate::table::node::{RawBound, TextBound};
 
@@ -192,6 +193,23 @@ impl Inverted for Fixture {
     }
     fn range_rows(&self, _path: PathId, _from: &RawBound, _to: &RawBound) -> Result<RoaringBitmap> {
         Ok(RoaringBitmap::new())
+    }
+    fn for_each_rows(
+        &self,
+        _path: PathId,
+        descending: bool,
+        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut keywords: Vec<&String> = self.keywords.iter().collect();
+        keywords.sort();
+        keywords.dedup();
+        if descending {
+            keywords.reverse();
+        }
+        let _ = keywords.into_iter().try_for_each(|wanted| {
+            each(&mut RowsOf(List(self.keyword_rows(|keyword| keyword == wanted), 0, Vec::new())))
+        });
+        Ok(())
     }
     fn exists(&self, _path: PathId) -> Result<Option<Box<dyn Postings>>> {
         Ok(list(self.keyword_rows(|_| true)))

@@ -5,7 +5,7 @@
 //! from the others alone, and are dropped as soon as what is still missing cannot lift them over the
 //! bar. This is the MaxScore algorithm with the bounds of blocks.
 
-use super::{BoxScorer, END, Scorer};
+use super::{BoxScorer, END, Scorer, bound_of, may_exceed};
 
 /// Least number of rows for which it is worth to leave a part out.
 const LEAST_GAP: u32 = 4_096;
@@ -64,8 +64,8 @@ impl<'a> MaxScore<'a> {
             sum += part.bound;
             part.sum = sum;
         }
-        let bar = f64::from(self.bar);
-        self.first = self.parts.iter().take_while(|part| part.sum * 1.000_001 <= bar).count();
+        let bar = self.bar;
+        self.first = self.parts.iter().take_while(|part| !may_exceed(part.sum, bar)).count();
         self.first < self.parts.len()
     }
 
@@ -117,7 +117,7 @@ impl<'a> MaxScore<'a> {
         }
         optional.iter_mut().for_each(|part| part.score = 0.0);
         for part in optional.iter_mut().rev() {
-            if (sum + part.sum) * 1.000_001 <= f64::from(self.bar) {
+            if !may_exceed(sum + part.sum, self.bar) {
                 return false;
             }
             if part.scorer.seek(doc) == doc {
@@ -164,7 +164,7 @@ impl Scorer for MaxScore<'_> {
             sum += f64::from(bound);
             last = last.min(end);
         }
-        ((sum * 1.000_001) as f32, last)
+        (bound_of(sum), last)
     }
     fn raise_bar(&mut self, bar: f32) {
         if bar > self.bar {

@@ -5,6 +5,7 @@
 //! and [`collect`] drives the scorer. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 
+mod bits;
 mod blocks;
 pub(crate) mod bm25;
 pub(crate) mod boolean;
@@ -23,6 +24,7 @@ pub(crate) mod nested;
 pub(crate) mod phrase;
 mod phrase_values;
 pub(crate) mod prepare;
+mod ranges;
 pub(crate) mod reader;
 mod sloppy;
 pub(crate) mod union;
@@ -54,6 +56,17 @@ pub(crate) trait Scorer: Send {
     fn raise_bar(&mut self, _bar: f32) {}
     /// Estimates how many rows it would visit.
     fn cost(&self) -> u64;
+}
+
+/// Whether scores that no more than add up to `sum` may exceed a bar. Sums of a few scores are exact but
+/// for the last bits of a double.
+fn may_exceed(sum: f64, bar: f32) -> bool {
+    bound_of(sum) > bar
+}
+
+/// Returns what a score does not exceed that adds up to at most `sum`.
+fn bound_of(sum: f64) -> f32 {
+    (sum * (1.0 + 1e-12)) as f32
 }
 
 /// A scorer that may borrow from the segment.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, Impact, TextIndex};
@@ -36,6 +37,11 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     /// Opens a range over a column that is evaluated where its rows are asked for; `None` where
     /// [`SegmentReader::range_rows`] must find them.
     fn paged_range(&self, _column: PathId, _range: &ValueRange) -> Result<Option<PagedRange>> {
+        Ok(None)
+    }
+    /// Returns the numbers of a column in some rows, null where a row has none; `None` where they must
+    /// be read.
+    fn numbers(&self, _column: PathId, _rows: &RoaringBitmap) -> Result<Option<ArrayRef>> {
         Ok(None)
     }
     /// Finds the rows of document ids.
@@ -96,6 +102,14 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     ) -> Result<()>;
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
+    /// Calls `each` with the rows of the exact values of a path, in the order of the values, until it
+    /// breaks.
+    fn for_each_rows(
+        &self,
+        path: PathId,
+        descending: bool,
+        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+    ) -> Result<()>;
     /// Opens the postings of the rows that have a path.
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
     /// Opens the rows that have a path.
@@ -119,7 +133,7 @@ pub(crate) trait TextReader: Send + Sync {
     /// Opens the postings of a term.
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
     /// Opens the rows of a term.
-    fn rows(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+    fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
         Ok(self.postings(term)?.map(rows_of))
     }
     /// Returns the runs of a term's rows with what scores best in each, where they are kept.
@@ -178,6 +192,10 @@ impl SegmentReader for Segment {
 
     fn paged_range(&self, column: PathId, range: &ValueRange) -> Result<Option<PagedRange>> {
         self.paged_range_blocking(column, range)
+    }
+
+    fn numbers(&self, column: PathId, rows: &RoaringBitmap) -> Result<Option<ArrayRef>> {
+        self.numbers_blocking(column, rows)
     }
 
     fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
@@ -270,6 +288,15 @@ impl Inverted for Bundle {
         )
     }
 
+    fn for_each_rows(
+        &self,
+        path: PathId,
+        descending: bool,
+        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.for_each_postings(path, descending, &mut |postings| each(&mut RowsOf(postings)))
+    }
+
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>> {
         Ok(Bundle::exists(self, path)?.map(boxed))
     }
@@ -304,7 +331,7 @@ impl TextReader for TextIndex {
         Ok(TextIndex::postings(self, term)?.map(boxed))
     }
 
-    fn rows(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+    fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
         Ok(TextIndex::row_postings(self, term)?.map(rows_of))
     }
 

@@ -6,24 +6,19 @@
 //! nothing where other clauses leave nothing. Predicates with a part that has no such form (phrases,
 //! nested clauses, least scores) are left to their scorers.
 
-use std::sync::Arc;
-
 use millrace_storage::segment::{PagedRange, WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;
 use tantivy::postings::Postings;
 
-use super::function_score::Failure;
+use super::END;
+use super::bits::{NO_ROWS, count, intersect, is_empty, retain, set, subtract, unite, up_to};
 use super::prepare::Prepared;
 use super::reader::{Inverted, RowPostings};
-use super::{END, Scorer};
 use crate::error::Result;
 
 /// Up to so many candidates of a window are looked up one by one.
 const FEW: u32 = 24;
-
-/// No row of a window.
-pub(crate) const NO_ROWS: WindowBits = [0; WINDOW_ROWS as usize / 64];
 
 /// Rows of a segment, window by window. Targets and windows do not descend.
 pub(crate) trait RowFilter: Send {
@@ -58,6 +53,11 @@ impl<'a> Windows<'a> {
     /// Estimates how many rows match.
     pub(crate) fn cost(&self) -> u64 {
         self.filter.cost()
+    }
+
+    /// Passes over the windows before that of a row.
+    pub(crate) fn skip_to(&mut self, row: u32) {
+        self.at = self.at.max(row - row % WINDOW_ROWS);
     }
 
     /// Goes to the first window at or behind the current one that has matches, and returns its first
@@ -100,14 +100,14 @@ fn filter<'a>(
         Prepared::Exact { path, value, .. } => of(inverted.exact_rows(*path, value)?),
         Prepared::Exists { path, .. } => of(inverted.exists_rows(*path)?),
         Prepared::Text { path, term, .. } => match inverted.text(*path) {
-            Some(text) => of(text.rows(term)?),
+            Some(text) => of(text.row_postings(term)?),
             None => Box::new(Nothing),
         },
         Prepared::Synonyms { path, terms, .. } => {
             let mut parts: Vec<BoxFilter<'a>> = Vec::with_capacity(terms.len());
             if let Some(text) = inverted.text(*path) {
                 for term in terms.iter() {
-                    parts.push(of(text.rows(term)?));
+                    parts.push(of(text.row_postings(term)?));
                 }
             }
             Box::new(Any(parts))
@@ -287,7 +287,7 @@ impl RowFilter for Set<'_> {
 }
 
 /// The rows of a range over pages.
-struct InRange<'a>(&'a Arc<PagedRange>);
+struct InRange<'a>(&'a PagedRange);
 
 impl RowFilter for InRange<'_> {
     fn next(&mut self, target: u32) -> u32 {
@@ -415,69 +415,6 @@ impl RowFilter for Several<'_> {
     }
 }
 
-/// The rows of a range, for where rows are taken one by one.
-pub(crate) struct RangeScorer {
-    range: Arc<PagedRange>,
-    rows: u32,
-    score: f32,
-    doc: u32,
-    window: Option<(u32, WindowBits)>,
-    failure: Failure,
-}
-
-impl RangeScorer {
-    /// Starts at the first row.
-    pub(crate) fn new(range: Arc<PagedRange>, rows: u32, score: f32, failure: Failure) -> Self {
-        let mut scorer = Self { range, rows, score, doc: 0, window: None, failure };
-        scorer.settle(0);
-        scorer
-    }
-
-    fn settle(&mut self, mut target: u32) -> u32 {
-        self.doc = loop {
-            let Some(next) = self.range.next(target).filter(|next| *next < self.rows) else { break END };
-            let first = next - next % WINDOW_ROWS;
-            let bits = match &self.window {
-                Some((at, bits)) if *at == first => bits,
-                _ => {
-                    let mut bits = up_to(self.rows - first);
-                    if let Err(error) = self.range.keep(first, &mut bits) {
-                        self.failure.put(error.into());
-                        break END;
-                    }
-                    &self.window.insert((first, bits)).1
-                }
-            };
-            if let Some(found) = first_from(bits, next - first) {
-                break first + found;
-            }
-            target = first.saturating_add(WINDOW_ROWS);
-        };
-        self.doc
-    }
-}
-
-impl Scorer for RangeScorer {
-    fn doc(&self) -> u32 {
-        self.doc
-    }
-    fn advance(&mut self) -> u32 {
-        if self.doc == END { END } else { self.settle(self.doc + 1) }
-    }
-    fn seek(&mut self, target: u32) -> u32 {
-        if self.doc >= target { self.doc } else { self.settle(target) }
-    }
-    fn score(&mut self) -> f32 {
-        self.score
-    }
-    fn max_score(&self) -> f32 {
-        self.score
-    }
-    fn cost(&self) -> u64 {
-        self.range.most_rows()
-    }
-}
-
 /// Rows of postings, without frequencies.
 pub(crate) struct RowsOf<P>(pub P);
 
@@ -502,142 +439,5 @@ impl<P: Postings> RowPostings for RowsOf<P> {
     }
 }
 
-/// The bits of so many first rows.
-fn up_to(rows: u32) -> WindowBits {
-    let mut bits = [u64::MAX; WINDOW_ROWS as usize / 64];
-    for (at, word) in bits.iter_mut().enumerate() {
-        let own = rows.saturating_sub(at as u32 * 64).min(64);
-        *word = if own == 0 { 0 } else { u64::MAX >> (64 - own) };
-    }
-    bits
-}
-
-/// Counts bits.
-pub(crate) fn count(bits: &WindowBits) -> u32 {
-    bits.iter().map(|word| word.count_ones()).sum()
-}
-
-/// Whether no bit is set.
-pub(crate) fn is_empty(bits: &WindowBits) -> bool {
-    bits.iter().fold(0, |any, word| any | word) == 0
-}
-
-/// Calls `each` with the rows of a window whose first row is `first`, ascending.
-pub(crate) fn for_each_row(first: u32, bits: &WindowBits, mut each: impl FnMut(u32)) {
-    for (at, word) in bits.iter().enumerate() {
-        let mut word = *word;
-        while word != 0 {
-            each(first + at as u32 * 64 + word.trailing_zeros());
-            word &= word - 1;
-        }
-    }
-}
-
-/// Clears the bits of the given rows.
-pub(crate) fn clear(first: u32, bits: &mut WindowBits, rows: &RoaringBitmap) {
-    for row in rows.range(first..first.saturating_add(WINDOW_ROWS)) {
-        let at = row - first;
-        if let Some(word) = bits.get_mut(at as usize / 64) {
-            *word &= !(1 << (at % 64));
-        }
-    }
-}
-
-fn retain(first: u32, bits: &mut WindowBits, mut keeps: impl FnMut(u32) -> bool) {
-    for (at, word) in bits.iter_mut().enumerate() {
-        let mut left = *word;
-        while left != 0 {
-            let bit = left.trailing_zeros();
-            if !keeps(first + at as u32 * 64 + bit) {
-                *word &= !(1 << bit);
-            }
-            left &= left - 1;
-        }
-    }
-}
-
-fn set(bits: &mut WindowBits, at: u32) {
-    if let Some(word) = bits.get_mut(at as usize / 64) {
-        *word |= 1 << (at % 64);
-    }
-}
-
-fn intersect(bits: &mut WindowBits, with: &WindowBits) {
-    bits.iter_mut().zip(with).for_each(|(word, with)| *word &= with);
-}
-
-fn subtract(bits: &mut WindowBits, without: &WindowBits) {
-    bits.iter_mut().zip(without).for_each(|(word, without)| *word &= !without);
-}
-
-fn unite(bits: &mut WindowBits, with: &WindowBits) {
-    bits.iter_mut().zip(with).for_each(|(word, with)| *word |= with);
-}
-
-/// Returns the first set bit at or behind one.
-fn first_from(bits: &WindowBits, from: u32) -> Option<u32> {
-    let start = from as usize / 64;
-    bits.iter().enumerate().skip(start).find_map(|(at, word)| {
-        let word = if at == start { word & (u64::MAX << (from % 64)) } else { *word };
-        (word != 0).then(|| at as u32 * 64 + word.trailing_zeros())
-    })
-}
-
-/// Makes a row set of windows that come in order.
-#[derive(Default)]
-pub(crate) struct SetBuilder {
-    found: RoaringBitmap,
-    len: u64,
-    /// Windows of one container, and its number.
-    container: u32,
-    words: Vec<u64>,
-}
-
-/// Rows of a container of a row set.
-const CONTAINER: u32 = 1 << 16;
-
-impl SetBuilder {
-    /// Adds a window.
-    pub(crate) fn add(&mut self, first: u32, bits: &WindowBits) {
-        self.len += u64::from(count(bits));
-        if first / CONTAINER != self.container {
-            self.flush();
-            self.container = first / CONTAINER;
-        }
-        let at = (first % CONTAINER / 64) as usize;
-        if self.words.len() < at {
-            self.words.resize(at, 0);
-        }
-        self.words.extend_from_slice(bits);
-    }
-
-    /// Counts the rows so far.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn flush(&mut self) {
-        let first = self.container * CONTAINER;
-        let rows: u32 = self.words.iter().map(|word| word.count_ones()).sum();
-        if rows > CONTAINER / 32 {
-            let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            self.found |= RoaringBitmap::from_lsb0_bytes(first, &bytes);
-        } else {
-            for (at, word) in self.words.iter().enumerate() {
-                let mut word = *word;
-                while word != 0 {
-                    // Rows ascend, so each goes behind the last.
-                    let _ = self.found.try_push(first + at as u32 * 64 + word.trailing_zeros());
-                    word &= word - 1;
-                }
-            }
-        }
-        self.words.clear();
-    }
-
-    /// Returns the rows.
-    pub(crate) fn finish(mut self) -> RoaringBitmap {
-        self.flush();
-        self.found
-    }
-}
+#[cfg(test)]
+mod tests;

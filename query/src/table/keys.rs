@@ -80,6 +80,8 @@ pub(crate) enum Rescale {
 pub(crate) struct KeySource {
     /// Column.
     pub column: PathId,
+    /// Field whose terms are the column's values, where one is.
+    pub terms: Option<PathId>,
     /// How the column holds values.
     pub kind: ColumnKind,
     /// Longest string that counts.
@@ -385,6 +387,7 @@ mod tests {
     fn key(kind: KeyKind, mode: Mode, fill: Fill, column: ColumnKind) -> Key {
         let source = KeySource {
             column: PathId(1),
+            terms: None,
             kind: column,
             ignore_above: None,
             rescale: Rescale::None,

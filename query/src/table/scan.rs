@@ -8,12 +8,15 @@
 mod bar;
 mod derived_keys;
 mod partition;
+mod terms;
 
 use std::fmt;
 use std::sync::Arc;
 
 use self::bar::Bar;
 use self::partition::PartitionTask;
+use self::terms::TermOrder;
+use super::keys::KeyKind;
 use super::node::Resolved;
 use super::predicate::Predicate;
 use super::statistics::Functions;
@@ -39,6 +42,8 @@ enum Top {
     Rows { limit: usize, by_score: bool },
     /// Those that can be among the first by a key, over all partitions.
     Key { key: usize, bar: Arc<Bar> },
+    /// Those that can be among the first of each segment by a string.
+    Term { key: usize, order: TermOrder },
 }
 
 /// An output column.
@@ -116,18 +121,24 @@ impl IndexScanExec {
         keyless.then(|| Self { top: Some(Top::Rows { limit, by_score }), ..self.clone() })
     }
 
-    /// Leaves out rows that cannot be among the first `limit` by a key, of those behind the point
-    /// where the search goes on if `continued`. `None` where the scan cannot tell.
+    /// Leaves out rows that cannot be among the first `limit` by a key, and then by address alone if
+    /// `by_address`, of those behind the point where the search goes on if `continued`. `None` where
+    /// the scan cannot tell.
     pub(crate) fn with_first(
         &self,
         name: &str,
         descending: bool,
         limit: usize,
+        by_address: bool,
         continued: bool,
     ) -> Option<Self> {
         let table = &self.shared.table;
         let number = table.keys.iter().position(|key| key.name == name)?;
         let key = &table.keys[number];
+        if key.kind == KeyKind::Str && !continued && !self.shared.columns.contains(&Column::Score) {
+            let order = TermOrder { limit, descending, by_address };
+            return Some(Self { top: Some(Top::Term { key: number, order }), ..self.clone() });
+        }
         let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
         let mut sources = table.keys.iter().flat_map(|key| key.sources.iter().flatten());
         let measured = measured || sources.any(|source| source.derived.is_some());
@@ -139,7 +150,7 @@ impl IndexScanExec {
             (true, Some(value)) => Some(bar::code_of_scalar(value)?),
             _ => return None,
         };
-        let bar = Arc::new(Bar::new(limit, descending, after));
+        let bar = Arc::new(Bar::new(limit, descending, by_address, after));
         Some(Self { top: Some(Top::Key { key: number, bar }), ..self.clone() })
     }
 }
@@ -186,6 +197,9 @@ impl DisplayAs for IndexScanExec {
             }
             Some(Top::Key { key, bar }) => {
                 write!(f, ", first={} by {}", bar.limit(), shared.table.keys[*key].name)
+            }
+            Some(Top::Term { key, order }) => {
+                write!(f, ", first={} by terms of {}", order.limit, shared.table.keys[*key].name)
             }
         }
     }

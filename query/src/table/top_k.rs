@@ -75,8 +75,15 @@ fn by_key(
     continued: bool,
 ) -> Option<IndexScanExec> {
     let first = expressions.first();
+    let mut rest = expressions.iter().skip(1).map(|key| {
+        let column = key.expr.downcast_ref::<Column>().map(Column::name);
+        (column, key.options.descending)
+    });
+    let by_address = rest.next() == Some((Some(SEGMENT), false))
+        && rest.next() == Some((Some(ROW), false))
+        && rest.next().is_none();
     let column = first.expr.downcast_ref::<Column>()?;
-    scan.with_first(column.name(), first.options.descending, limit, continued)
+    scan.with_first(column.name(), first.options.descending, limit, by_address, continued)
 }
 
 /// Whether an order is by score (`true`) or by address alone (`false`).

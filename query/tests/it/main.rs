@@ -9,6 +9,7 @@ mod endpoints;
 mod fields;
 mod fixture;
 mod highlight;
+mod many_rows;
 mod nested;
 mod property;
 mod query_strings;

@@ -284,6 +284,39 @@ impl Bundle {
         Ok(joined.finish())
     }
 
+    /// Calls `each` with the postings of the exact values of a path, in the order of the values as
+    /// terms write them or against it, until it breaks.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn for_each_postings(
+        &self,
+        path: PathId,
+        descending: bool,
+        each: &mut dyn FnMut(SegmentPostings) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !self.has_exact(path) {
+            return Ok(());
+        }
+        let start = path.0.to_be_bytes();
+        let after = rows::after_prefix(&start).unwrap_or_default();
+        let mut visit = || -> std::io::Result<()> {
+            let mut range = self.reader().terms().range().ge(start).lt(&after);
+            if descending {
+                range = range.backward();
+            }
+            let mut terms = range.into_stream()?;
+            while terms.advance() {
+                let option = Record::Rows.option();
+                if each(self.reader().read_postings_from_terminfo(terms.value(), option)?).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        visit().map_err(|error| unreadable(&self.name, &error))
+    }
+
     /// Finds the rows that have any indexed value of the path.
     ///
     /// # Errors

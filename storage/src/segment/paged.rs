@@ -14,7 +14,7 @@ use roaring::RoaringBitmap;
 
 use super::range::{Relation, ValueRange};
 use super::stored::Stored;
-use super::values::PageValues;
+use super::values::{Gathered, PageValues};
 use super::{Kind, Segment};
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -91,6 +91,46 @@ impl Segment {
             step: AtomicUsize::new(1),
         }))
     }
+
+    /// Returns the numbers of a column in some rows, in row order, null where a row has none, on the
+    /// calling thread; `None` where they are not kept decoded: in memory, of lists, of other values.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn numbers_blocking(&self, column: PathId, rows: &RoaringBitmap) -> Result<Option<ArrayRef>> {
+        let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
+        let Some(record) = stored.column_record(column) else { return Ok(None) };
+        let Some(&root) = stored.roots()?.get(&column.0) else { return Ok(None) };
+        if record.list || !stored.is_cacheable(root)? {
+            return Ok(None);
+        }
+        let (mut number, mut pages) = (0, Vec::new());
+        stored.for_each_page(root, |page, _, _| {
+            if rows.range(page.clone()).next().is_some() {
+                pages.push((number, page));
+            }
+            number += 1;
+        })?;
+        let mut numbers = Gathered::new(stored.root_type(root)?);
+        for pages in pages.chunks(MAX_AHEAD) {
+            let missing: Vec<(u32, Range<u32>)> =
+                pages.iter().filter(|(number, _)| !stored.keeps_values(root, *number)).cloned().collect();
+            let mut decoded = stored.decode_values(root, &missing)?.into_iter();
+            for page in pages {
+                let values = match missing.contains(page) {
+                    true => decoded.next(),
+                    false => stored.kept_values(root, page.0),
+                };
+                // What was kept a moment ago may be gone by now.
+                let values = match values {
+                    Some(values) => values,
+                    None => stored.decode_one(root, page)?,
+                };
+                numbers.extend(&values, rows.range(page.1.clone()).map(|row| (row - page.1.start) as usize));
+            }
+        }
+        Ok(Some(numbers.finish()))
+    }
 }
 
 impl PagedRange {
@@ -156,18 +196,18 @@ impl PagedRange {
             true => (self.step.load(Ordering::Relaxed) * 2).min(MAX_AHEAD),
             false => 1,
         };
-        let wanted = self.pages[at..].iter().filter(|page| !page.whole).take(step);
-        let wanted: Vec<(u32, Range<u32>)> = wanted
-            .filter(|page| !stored.keeps_values(self.root, page.number))
-            .map(|page| (page.number, page.rows.clone()))
-            .collect();
+        let behind = self.pages.iter().skip(at + 1).filter(|page| !page.whole).take(step - 1);
+        let behind = behind.filter(|page| !stored.keeps_values(self.root, page.number));
+        let wanted: Vec<(u32, Range<u32>)> =
+            std::iter::once(page).chain(behind).map(|page| (page.number, page.rows.clone())).collect();
         let last = wanted.last().map_or(page.number, |(number, _)| *number);
         let behind = self.pages.iter().position(|page| !page.whole && page.number > last);
         self.ahead.store(behind.unwrap_or(usize::MAX), Ordering::Relaxed);
         self.step.store(step, Ordering::Relaxed);
-        stored.decode_values(self.root, &wanted)?.ok_or_else(|| {
-            Error::Internal(format!("page {} of a column was decoded to nothing", page.number))
-        })
+        match stored.decode_values(self.root, &wanted)?.into_iter().next() {
+            Some(values) => Ok(values),
+            None => stored.decode_one(self.root, &(page.number, page.rows.clone())),
+        }
     }
 }
 
@@ -184,13 +224,22 @@ impl Stored {
         self.values().has((self.record.id, root as u32, page))
     }
 
-    /// Decodes pages, ascending, into the cache, and returns the first.
-    fn decode_values(&self, root: usize, pages: &[(u32, Range<u32>)]) -> Result<Option<Arc<PageValues>>> {
+    fn decode_one(&self, root: usize, page: &(u32, Range<u32>)) -> Result<Arc<PageValues>> {
+        self.decode_values(root, std::slice::from_ref(page))?.pop().ok_or_else(|| {
+            Error::Internal(format!("page {} of a column was decoded to nothing", page.0))
+        })
+    }
+
+    /// Decodes pages, ascending, into the cache, and returns them.
+    fn decode_values(&self, root: usize, pages: &[(u32, Range<u32>)]) -> Result<Vec<Arc<PageValues>>> {
+        if pages.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut rows = RoaringBitmap::new();
         for (_, page) in pages {
             rows.insert_range(page.clone());
         }
-        let mut first = None;
+        let mut decoded = Vec::with_capacity(pages.len());
         let mut pages = pages.iter();
         let mut parts: Vec<ArrayRef> = Vec::new();
         let mut current = pages.next();
@@ -219,11 +268,11 @@ impl Stored {
                 parts.clear();
                 let values = Arc::new(PageValues::new(&whole)?);
                 self.values().put((self.record.id, root as u32, *number), Arc::clone(&values));
-                first.get_or_insert(values);
+                decoded.push(values);
                 current = pages.next();
             }
         }
-        Ok(first)
+        Ok(decoded)
     }
 }
 

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float32Builder, Float64Builder, Int64Builder, PrimitiveArray, PrimitiveBuilder,
+    UInt64Builder,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int64Type, UInt64Type};
 use lru::LruCache;
@@ -166,6 +169,70 @@ impl PageValues {
     }
 }
 
+/// Numbers of rows of several pages.
+pub(super) enum Gathered {
+    I64(Int64Builder),
+    U64(UInt64Builder),
+    F32(Float32Builder),
+    F64(Float64Builder),
+}
+
+impl Gathered {
+    /// Starts with the numbers of a column of a type that is supported.
+    pub(super) fn new(kind: &DataType) -> Self {
+        match kind {
+            DataType::UInt64 => Self::U64(UInt64Builder::new()),
+            DataType::Float32 => Self::F32(Float32Builder::new()),
+            DataType::Float64 => Self::F64(Float64Builder::new()),
+            _ => Self::I64(Int64Builder::new()),
+        }
+    }
+
+    /// Adds the numbers of rows of a page.
+    pub(super) fn extend(&mut self, page: &PageValues, rows: impl Iterator<Item = usize>) {
+        fn all<T: Copy, B: ArrowPrimitiveType>(
+            builder: &mut PrimitiveBuilder<B>,
+            page: &PageValues,
+            values: &[T],
+            rows: impl Iterator<Item = usize>,
+            number: impl Fn(T) -> B::Native,
+        ) {
+            for row in rows {
+                let valid = page.valid.as_deref().is_none_or(|valid| is_set(valid, row));
+                builder.append_option(values.get(row).filter(|_| valid).map(|value| number(*value)));
+            }
+        }
+        match (self, &page.numbers) {
+            (Self::I64(to), Numbers::Small(base, values)) => {
+                all(to, page, values, rows, |value| base.wrapping_add(value.into()));
+            }
+            (Self::I64(to), Numbers::Medium(base, values)) => {
+                all(to, page, values, rows, |value| base.wrapping_add(value.into()));
+            }
+            (Self::I64(to), Numbers::I64(values)) => all(to, page, values, rows, |value| value),
+            (Self::U64(to), Numbers::U64(values)) => all(to, page, values, rows, |value| value),
+            (Self::F32(to), Numbers::F32(values)) => all(to, page, values, rows, |value| value),
+            (Self::F64(to), Numbers::F64(values)) => all(to, page, values, rows, |value| value),
+            // Pages of a column have its type.
+            _ => {}
+        }
+    }
+
+    /// Returns the numbers as an array.
+    pub(super) fn finish(self) -> ArrayRef {
+        match self {
+            Self::I64(mut numbers) => Arc::new(numbers.finish()),
+            Self::U64(mut numbers) => Arc::new(numbers.finish()),
+            Self::F32(mut numbers) => Arc::new(numbers.finish()),
+            Self::F64(mut numbers) => Arc::new(numbers.finish()),
+        }
+    }
+}
+
+fn is_set(words: &[u64], at: usize) -> bool {
+    words.get(at / WORD).is_some_and(|word| word >> (at % WORD) & 1 == 1)
+}
+
 fn copied<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Box<[T::Native]> {
     array.values().iter().copied().collect()
 }
@@ -229,7 +296,7 @@ impl Run<'_> {
             at += WORD;
         }
         for (row, value) in values.iter().enumerate().take(to).skip(row) {
-            let valid = self.valid.is_none_or(|valid| valid[row / WORD] >> (row % WORD) & 1 == 1);
+            let valid = self.valid.is_none_or(|valid| is_set(valid, row));
             if valid
                 && matches(*value)
                 && let Some(word) = self.bits.get_mut(at / WORD)
@@ -310,6 +377,21 @@ mod tests {
                 numbers.iter().map(|n| n.map(|n| if n % 5 == 0 { f32::NAN } else { n as f32 })),
             ));
             check(&floats, &ValueRange::F64(low as f64, high as f64), &mut random);
+        }
+    }
+
+    #[test]
+    fn numbers_come_back_as_they_were() {
+        for base in [i64::MIN, -7, 1 << 50] {
+            for step in [1i64, 50, 1 << 33] {
+                let numbers: Int64Array =
+                    (0..100).map(|n| (n % 7 != 3).then(|| base.wrapping_add(n * step))).collect();
+                let array: ArrayRef = Arc::new(numbers.clone());
+                let page = PageValues::new(&array).unwrap();
+                let mut gathered = Gathered::new(&DataType::Int64);
+                gathered.extend(&page, 10..100);
+                assert_eq!(gathered.finish().as_primitive::<Int64Type>(), &numbers.slice(10, 90));
+            }
         }
     }
 

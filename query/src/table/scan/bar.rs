@@ -2,11 +2,10 @@
 //!
 //! A number becomes a *code*: an unsigned integer whose order is the order of the search, least
 //! first. The bar is the greatest code of the best rows met so far, once there are enough of them:
-//! what is greater need not be read, page or segment. Rows with the bar's own code stay in, because
-//! later keys decide among them.
+//! what is greater need not be read, page or segment. Rows with the bar's own code stay in where later
+//! keys decide among them; where addresses do, those behind the bar's row are left out too.
 
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
@@ -25,16 +24,26 @@ pub(super) struct Bar {
     descending: bool,
     /// Code of the point where the search goes on; rows before it are of no interest.
     after: Option<u64>,
-    best: Mutex<BinaryHeap<u64>>,
-    /// The greatest of `best` once it is full.
-    height: AtomicU64,
+    /// Whether rows of one code are ordered by their addresses alone.
+    by_address: bool,
+    /// The best places, the worst of them first.
+    best: Mutex<BinaryHeap<Place>>,
+}
+
+/// Code and address of a row; the address is 0 where it does not decide.
+type Place = (u64, u64);
+
+/// Returns the address of a row as one number.
+pub(super) fn address(segment: u32, row: u32) -> u64 {
+    u64::from(segment) << 32 | u64::from(row)
 }
 
 impl Bar {
-    /// Makes a bar that nothing has met yet. `after` is an ascending code.
-    pub(super) fn new(limit: usize, descending: bool, after: Option<u64>) -> Self {
+    /// Makes a bar that nothing has met yet. `after` is an ascending code; `by_address` tells that
+    /// addresses decide among rows of one code.
+    pub(super) fn new(limit: usize, descending: bool, by_address: bool, after: Option<u64>) -> Self {
         let after = after.map(|code| if descending { !code } else { code });
-        Self { limit, descending, after, best: Mutex::default(), height: AtomicU64::new(u64::MAX) }
+        Self { limit, descending, after, by_address, best: Mutex::default() }
     }
 
     /// Whether keys of a kind have codes.
@@ -47,36 +56,51 @@ impl Bar {
         self.limit
     }
 
-    /// Whether a row of this code may be wanted.
-    pub(super) fn admits(&self, code: u64) -> bool {
-        code <= self.height.load(Ordering::Relaxed) && self.after.is_none_or(|after| code >= after)
+    /// The greatest place that may still be wanted.
+    fn height(&self) -> Place {
+        let best = self.best.lock();
+        match best.peek() {
+            Some(worst) if best.len() == self.limit => *worst,
+            _ => (u64::MAX, u64::MAX),
+        }
     }
 
-    /// Whether a run of rows may have one that is wanted, by its least and greatest code.
-    pub(super) fn admits_any(&self, codes: (u64, u64)) -> bool {
-        codes.0 <= self.height.load(Ordering::Relaxed) && self.after.is_none_or(|after| codes.1 >= after)
+    fn place(&self, code: u64, address: u64) -> Place {
+        (code, if self.by_address { address } else { 0 })
     }
 
-    /// Takes codes of rows into account.
-    pub(super) fn meet(&self, codes: &[u64]) {
+    /// Tells which rows of a segment may be wanted, by their codes.
+    pub(super) fn admits(&self, segment: u32, rows: &[u32], codes: &[u64]) -> Vec<bool> {
+        let height = self.height();
+        let admits = |(row, code): (&u32, &u64)| {
+            self.place(*code, address(segment, *row)) <= height
+                && self.after.is_none_or(|after| *code >= after)
+        };
+        rows.iter().zip(codes).map(admits).collect()
+    }
+
+    /// Whether a run of rows may have one that is wanted, by the address of the first, and their least
+    /// and greatest code.
+    pub(super) fn admits_any(&self, first: u64, codes: (u64, u64)) -> bool {
+        self.place(codes.0, first) <= self.height() && self.after.is_none_or(|after| codes.1 >= after)
+    }
+
+    /// Takes rows of a segment into account, by their codes.
+    pub(super) fn meet(&self, segment: u32, rows: &[u32], codes: &[u64]) {
         let mut best = self.best.lock();
-        for code in codes {
+        for (row, code) in rows.iter().zip(codes) {
             // Whether rows of the point's own code are behind it is not known here.
             if self.after.is_some_and(|after| *code <= after) {
                 continue;
             }
+            let place = self.place(*code, address(segment, *row));
             if best.len() < self.limit {
-                best.push(*code);
+                best.push(place);
             } else if let Some(mut worst) = best.peek_mut()
-                && *code < *worst
+                && place < *worst
             {
-                *worst = *code;
+                *worst = place;
             }
-        }
-        if best.len() == self.limit
-            && let Some(worst) = best.peek()
-        {
-            self.height.store(*worst, Ordering::Relaxed);
         }
     }
 
@@ -198,25 +222,34 @@ mod tests {
 
     #[test]
     fn the_bar_falls_as_better_rows_come() {
-        let bar = Bar::new(2, false, None);
-        bar.meet(&[9]);
-        assert!(bar.admits(1_000));
-        bar.meet(&[5, 7]);
-        assert!(bar.admits(7) && !bar.admits(8));
-        assert!(bar.admits_any((7, 20)) && !bar.admits_any((8, 20)));
+        let bar = Bar::new(2, false, false, None);
+        bar.meet(0, &[0], &[9]);
+        assert_eq!(bar.admits(0, &[1], &[1_000]), [true]);
+        bar.meet(0, &[1, 2], &[5, 7]);
+        assert_eq!(bar.admits(0, &[3, 4], &[7, 8]), [true, false]);
+        assert!(bar.admits_any(9, (7, 20)) && !bar.admits_any(9, (8, 20)));
+    }
+
+    #[test]
+    fn among_rows_of_one_code_the_first_are_wanted() {
+        let bar = Bar::new(2, false, true, None);
+        bar.meet(1, &[4, 6, 7], &[5, 5, 5]);
+        assert_eq!(bar.admits(1, &[3, 6, 7], &[5, 5, 5]), [true, true, false]);
+        assert!(bar.admits_any(address(1, 5), (5, 5)) && !bar.admits_any(address(1, 7), (5, 5)));
+        assert!(bar.admits_any(address(0, 9), (5, 5)) && bar.admits_any(address(2, 0), (4, 5)));
     }
 
     #[test]
     fn rows_before_the_point_are_left_out_and_its_own_do_not_count() {
-        let bar = Bar::new(1, true, Some(of_i64(10)));
+        let bar = Bar::new(1, true, false, Some(of_i64(10)));
         let codes = bar
             .codes(
                 &(std::sync::Arc::new(datafusion::arrow::array::Int64Array::from(vec![11, 10, 9, 8]))
                     as ArrayRef),
             )
             .unwrap();
-        bar.meet(&codes);
-        let admitted: Vec<bool> = codes.iter().map(|code| bar.admits(*code)).collect();
-        assert_eq!(admitted, [false, true, true, false]);
+        let rows = [0, 1, 2, 3];
+        bar.meet(0, &rows, &codes);
+        assert_eq!(bar.admits(0, &rows, &codes), [false, true, true, false]);
     }
 }

@@ -11,6 +11,7 @@ use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array,
 };
 use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -22,10 +23,11 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
-use super::bar::Bar;
+use super::bar::{self, Bar};
+use super::terms::{self, TermOrder};
 use super::{Column, Shared, Top};
 use crate::error::{Error, Result};
-use crate::score::collect::{self, Pass};
+use crate::score::collect::{self, Matches, Pass};
 use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::{SEGMENT, SHARD};
 
@@ -211,7 +213,7 @@ impl Shared {
     /// are read first, those that cannot meet the bar are not read.
     fn first_by_key(&self, number: u32, key: usize, bar: &Bar) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        if !bar.admits_any(self.key_bounds(number, key, bar)) {
+        if !bar.admits_any(bar::address(number, 0), self.key_bounds(number, key, bar)) {
             let totals = &self.table.handle.totals;
             if totals.wants_more() || !self.table.handle.budgets.is_empty() {
                 self.visit(number, false, |_, pass| collect::count(pass))?;
@@ -229,8 +231,8 @@ impl Shared {
             let Some(codes) = keys.get(place).and_then(|keys| bar.codes(keys)) else {
                 return Err(Error::Execution("a sort key has no number".to_owned()));
             };
-            bar.meet(&codes);
-            let admitted: BooleanArray = codes.iter().map(|code| Some(bar.admits(*code))).collect();
+            bar.meet(number, &rows, &codes);
+            let admitted = BooleanArray::from(bar.admits(number, &rows, &codes));
             let batch = self.batch(&keys, vec![0.0; rows.len()], vec![number; rows.len()], rows)?;
             let batch = filter_record_batch(&batch, &admitted)?;
             if batch.num_rows() > 0 {
@@ -239,11 +241,11 @@ impl Shared {
             Ok(())
         };
         self.visit(number, false, |source, pass| {
-            let (rows, _) = collect::collect_all(pass, false)?;
-            if rows.is_empty() {
-                return Ok(());
-            }
             let Some(key_source) = source_of else {
+                let (rows, _) = collect::collect_all(pass, false)?;
+                if rows.is_empty() {
+                    return Ok(());
+                }
                 // All rows have the same key here, so later keys and addresses decide.
                 return if columns.is_empty() {
                     // The first rows are the best: as many as are wanted will do.
@@ -257,11 +259,12 @@ impl Shared {
                     read(source, &columns, rows, &mut take)
                 };
             };
+            let matches = Matches::count(pass)?;
             let table_key = &self.table.keys[key];
             let pages = source.reader.pages(key_source.column)?;
             let mut ordered: Vec<((u64, u64), &PageBounds)> = pages
                 .iter()
-                .filter(|page| rows.range_cardinality(page.rows.clone()) > 0)
+                .filter(|page| matches.may_have(page.rows.clone()))
                 .map(|page| (bar.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
@@ -269,13 +272,16 @@ impl Shared {
             while at < ordered.len() && !self.stopped() {
                 let mut selected = RoaringBitmap::new();
                 for (bounds, page) in ordered.iter().skip(at).take(step) {
-                    if bar.admits_any(*bounds) {
+                    if bar.admits_any(bar::address(number, page.rows.start), *bounds) {
                         selected.insert_range(page.rows.clone());
                     }
                 }
                 at += step;
                 step = (step * 2).min(MAX_PAGES);
-                selected &= &rows;
+                let selected = match selected.is_empty() {
+                    true => selected,
+                    false => matches.among(&selected)?,
+                };
                 if !selected.is_empty() {
                     read(source, &columns, selected, &mut take)?;
                 }
@@ -289,8 +295,18 @@ impl Shared {
 /// Takes row numbers and the arrays of the columns read for them.
 type TakeRows<'a> = dyn FnMut(Vec<u32>, &[ArrayRef]) -> Result<()> + 'a;
 
-/// Reads columns of rows batch by batch.
+/// Reads columns of rows batch by batch, from values that are kept where all are numbers.
 fn read(source: &Source, columns: &[PathId], rows: RoaringBitmap, take: &mut TakeRows<'_>) -> Result<()> {
+    let mut kept = Vec::with_capacity(columns.len());
+    for column in columns {
+        kept.extend(source.reader.numbers(*column, &rows)?);
+        if kept.is_empty() {
+            break;
+        }
+    }
+    if kept.len() == columns.len() && !kept.is_empty() {
+        return take(rows.iter().collect(), &kept);
+    }
     let mut done = Ok(());
     source.reader.read(columns, Some(rows), &mut |batch| {
         done = take(batch.rows, &batch.columns);
@@ -338,18 +354,21 @@ impl PartitionTask {
             }
             Some(Top::Key { key, bar }) => self.first_rows(key, bar),
             None if self.shared.columns.is_empty() => self.counts(),
-            None => {
-                let mut stream = RecordBatchReceiverStream::builder(schema, 2);
-                let out = stream.tx();
-                stream.spawn(async move { self.all_rows(out).await.map_err(Into::into) });
-                return stream.build();
-            }
+            None => return self.streamed(schema, None),
+            Some(Top::Term { key, order }) => return self.streamed(schema, Some((key, order))),
         };
         let batches = found
             .map_ok(|batches| stream::iter(batches.into_iter().map(PlanResult::Ok)))
             .map_err(DataFusionError::from)
             .try_flatten();
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+
+    fn streamed(self, schema: SchemaRef, first: Option<(usize, TermOrder)>) -> SendableRecordBatchStream {
+        let mut stream = RecordBatchReceiverStream::builder(schema, 2);
+        let out = stream.tx();
+        stream.spawn(async move { self.all_rows(first, out).await.map_err(Into::into) });
+        stream.build()
     }
 
     /// Cuts the partition's segments into jobs.
@@ -425,7 +444,12 @@ impl PartitionTask {
             .boxed()
     }
 
-    async fn all_rows(self, out: Sender<PlanResult<RecordBatch>>) -> Result<()> {
+    /// Sends the rows of all segments with their keys; those that can be among the `first`, if given.
+    async fn all_rows(
+        self,
+        first: Option<(usize, TermOrder)>,
+        out: Sender<PlanResult<RecordBatch>>,
+    ) -> Result<()> {
         for number in &self.group {
             if self.shared.stopped() {
                 break;
@@ -433,9 +457,15 @@ impl PartitionTask {
             let (shared, number) = (Arc::clone(&self.shared), *number);
             let compute = shared.table.compute.clone();
             let scores = shared.needs_scores();
-            let found = compute
-                .run(move || shared.visit(number, scores, |_, pass| collect::collect_all(pass, scores)))
-                .await?;
+            let collect = move |source: &Source, pass: Pass<'_>, shared: &Shared| -> Result<_> {
+                let (rows, scored) = collect::collect_all(pass, scores)?;
+                let Some((key, order)) = first else { return Ok((rows, scored)) };
+                let index = shared.table.snapshot.segments[number as usize].index;
+                let first = terms::first_rows(source, &shared.table.keys[key], index, order, &rows)?;
+                Ok((first.unwrap_or(rows), scored))
+            };
+            let visit = move || shared.visit(number, scores, |source, pass| collect(source, pass, &shared));
+            let found = compute.run(visit).await?;
             let Some((rows, scored)) = found else { continue };
             if let Some(best) = scored.iter().copied().max_by(f32::total_cmp) {
                 self.shared.table.handle.saw_score(best);

@@ -42,6 +42,7 @@ fn snapshot() -> TableSnapshot {
 fn number_key() -> Key {
     let source = KeySource {
         column: NUMBER,
+        terms: None,
         kind: ColumnKind::Int(64),
         ignore_above: None,
         rescale: Rescale::None,

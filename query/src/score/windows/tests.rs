@@ -1,0 +1,88 @@
+use std::sync::Arc;
+
+use millrace_storage::mapping::Scalar;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use roaring::RoaringBitmap;
+
+use super::super::bits::SetBuilder;
+use super::super::build;
+use super::super::fixture::{Fixture, KEYWORD, TEXT};
+use super::super::prepare::{LeafScore, Prepared};
+use super::super::reader::SegmentReader;
+use super::*;
+
+const WORDS: [&str; 4] = ["disk", "full", "node", "rare"];
+
+fn fixture(rows: usize, rng: &mut StdRng) -> Arc<Fixture> {
+    let texts: Vec<String> = (0..rows)
+        .map(|_| {
+            let of = |(at, word): (usize, &&str)| rng.random_bool([0.6, 0.2, 0.03, 0.001][at]).then_some(*word);
+            WORDS.iter().enumerate().filter_map(of).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let rows: Vec<(&str, &str, i64)> =
+        texts.iter().enumerate().map(|(at, text)| (text.as_str(), ["a", "b"][at / 3 % 2], 0)).collect();
+    Fixture::new(&rows)
+}
+
+fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
+    let parts = |rng: &mut StdRng| -> Vec<Prepared> {
+        (0..rng.random_range(1..5)).map(|_| random(rows, depth - 1, rng)).collect()
+    };
+    match rng.random_range(0..if depth == 0 { 6 } else { 12 }) {
+        0 => Prepared::All(1.0),
+        1 => Prepared::Exact { path: KEYWORD, value: Scalar::Str("b".into()), score: 1.0 },
+        2 => {
+            let from = rng.random_range(0..rows);
+            let mut set = RoaringBitmap::new();
+            set.insert_range(from..rng.random_range(from..=rows));
+            (0..20).for_each(|_| drop(set.insert(rng.random_range(0..rows))));
+            Prepared::Rows(Arc::new(set), 1.0)
+        }
+        3..6 => Prepared::Text {
+            path: TEXT,
+            term: WORDS[rng.random_range(0..4)].into(),
+            score: LeafScore::Flat(1.0),
+        },
+        6 | 7 => Prepared::And(parts(rng)),
+        8 => Prepared::AtLeast(1, parts(rng)),
+        9 => Prepared::AtLeast(rng.random_range(0..5), parts(rng)),
+        10 => Prepared::Not(Box::new(random(rows, depth - 1, rng))),
+        _ => Prepared::DisMax(0.5, parts(rng)),
+    }
+}
+
+#[test]
+fn windows_find_what_scorers_find() {
+    let mut rng = StdRng::seed_from_u64(3);
+    for rows in [1, 63, 4_095, 4_096, 4_097, 9_000] {
+        let reader = fixture(rows as usize, &mut rng);
+        let inverted = reader.inverted().unwrap();
+        for _ in 0..60 {
+            let prepared = random(rows, 3, &mut rng);
+            let mut scorer = build::scorer(&prepared, inverted.as_ref(), rows).unwrap();
+            let mut expected = RoaringBitmap::new();
+            while scorer.doc() != END {
+                expected.insert(scorer.doc());
+                scorer.advance();
+            }
+            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap().unwrap();
+            let mut found = SetBuilder::default();
+            while let Some((first, bits)) = windows.next().unwrap() {
+                found.add(first, &bits);
+            }
+            assert_eq!(found.len(), expected.len(), "{prepared:?}");
+            assert_eq!(found.finish(), expected, "{prepared:?}");
+
+            // From any row on as from the start.
+            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap().unwrap();
+            let from = rng.random_range(0..rows);
+            windows.skip_to(from);
+            let next = windows.next().unwrap().map(|(first, _)| first);
+            let start = from - from % WINDOW_ROWS;
+            let first = expected.range(start..).next().map(|row| row - row % WINDOW_ROWS);
+            assert_eq!(next, first, "{prepared:?} from {from}");
+        }
+    }
+}

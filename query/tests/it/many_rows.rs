@@ -1,0 +1,208 @@
+//! More rows than a page or a window has, in several segments, some deleted: what is found by bits,
+//! pages and terms must be what a look at every document finds.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::fixture::{Store, ids};
+
+const WORDS: &[&str] = &["alpha", "beta", "gamma", "delta", "rare"];
+
+#[derive(Clone, Debug)]
+struct Row {
+    /// Its place in the order of addresses: documents are written once and in this order.
+    place: usize,
+    at: i64,
+    number: Option<i64>,
+    key: Option<String>,
+    tags: Vec<String>,
+    words: Vec<&'static str>,
+}
+
+impl Row {
+    fn random(place: usize, rng: &mut StdRng) -> Self {
+        let words = WORDS.iter().enumerate().filter(|(at, _)| rng.random_range(0..(1 << (at + 1))) == 0);
+        let words: Vec<&'static str> = words.map(|(_, word)| *word).collect();
+        Self {
+            place,
+            at: 1_700_000_000_000 + place as i64 * 500 + rng.random_range(0..2_000),
+            words,
+            number: rng.random_bool(0.9).then(|| rng.random_range(0..3_000)),
+            key: rng.random_bool(0.95).then(|| format!("k{:04}", rng.random_range(0..2_500))),
+            tags: (0..rng.random_range(0..3)).map(|_| format!("t{}", rng.random_range(0..400))).collect(),
+        }
+    }
+
+    fn document(&self) -> Value {
+        let mut document = json!({"at": self.at, "msg": self.words.join(" "), "tags": self.tags});
+        if let Some(number) = self.number {
+            document["number"] = json!(number);
+        }
+        if let Some(key) = &self.key {
+            document["key"] = json!(key);
+        }
+        document
+    }
+}
+
+type Check = Box<dyn Fn(&Row) -> bool>;
+
+fn leaf(rng: &mut StdRng) -> (Value, Check) {
+    match rng.random_range(0..6) {
+        0 => {
+            let word = WORDS[rng.random_range(0..WORDS.len())];
+            (json!({"term": {"msg": word}}), Box::new(move |row| row.words.contains(&word)))
+        }
+        1 => {
+            let from = rng.random_range(-10..3_000);
+            let to = from + [5, 300, 5_000][rng.random_range(0..3)];
+            (
+                json!({"range": {"number": {"gte": from, "lt": to}}}),
+                Box::new(move |row| row.number.is_some_and(|number| (from..to).contains(&number))),
+            )
+        }
+        2 | 3 => {
+            let from = 1_700_000_000_000 + rng.random_range(0..6_000_000);
+            let to = from + [700, 400_000, 9_000_000][rng.random_range(0..3)];
+            (
+                json!({"range": {"at": {"gt": from, "lte": to}}}),
+                Box::new(move |row| row.at > from && row.at <= to),
+            )
+        }
+        4 => {
+            let key = format!("k{:02}", rng.random_range(0..25));
+            (
+                json!({"prefix": {"key": key}}),
+                Box::new(move |row| row.key.as_ref().is_some_and(|own| own.starts_with(&key))),
+            )
+        }
+        _ => (json!({"exists": {"field": "tags"}}), Box::new(|row| !row.tags.is_empty())),
+    }
+}
+
+fn clause(rng: &mut StdRng) -> (Value, Check) {
+    let ((a, is_a), (b, is_b), (c, is_c)) = (leaf(rng), leaf(rng), leaf(rng));
+    match rng.random_range(0..6) {
+        0 => (json!({"match_all": {}}), Box::new(|_| true)),
+        1 => (a, is_a),
+        2 => (json!({"bool": {"must": [a, b]}}), Box::new(move |row| is_a(row) && is_b(row))),
+        3 => (
+            json!({"bool": {"filter": [a], "must_not": [b], "should": [c]}}),
+            Box::new(move |row| is_a(row) && !is_b(row)),
+        ),
+        4 => (
+            json!({"bool": {"should": [a, b, c], "minimum_should_match": 2}}),
+            Box::new(move |row| u8::from(is_a(row)) + u8::from(is_b(row)) + u8::from(is_c(row)) >= 2),
+        ),
+        _ => (
+            json!({"bool": {"should": [a, b], "filter": [c]}}),
+            // Beside a filter no optional clause must match.
+            Box::new(move |row| is_c(row)),
+        ),
+    }
+}
+
+/// Compares what a field has in two rows.
+fn compared(a: &Row, b: &Row, field: &str, descending: bool, missing_first: bool) -> Ordering {
+    fn of<T: Ord>(a: Option<T>, b: Option<T>, descending: bool, missing_first: bool) -> Ordering {
+        match (a, b) {
+            (Some(a), Some(b)) if descending => b.cmp(&a),
+            (Some(a), Some(b)) => a.cmp(&b),
+            (None, None) => Ordering::Equal,
+            (None, _) if missing_first => Ordering::Less,
+            (None, _) => Ordering::Greater,
+            (_, None) if missing_first => Ordering::Greater,
+            (_, None) => Ordering::Less,
+        }
+    }
+    let first = |row: &Row| match descending {
+        true => row.tags.iter().max().cloned(),
+        false => row.tags.iter().min().cloned(),
+    };
+    match field {
+        "at" => of(Some(a.at), Some(b.at), descending, missing_first),
+        "number" => of(a.number, b.number, descending, missing_first),
+        "key" => of(a.key.as_ref(), b.key.as_ref(), descending, missing_first),
+        _ => of(first(a), first(b), descending, missing_first),
+    }
+}
+
+async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, state: &str) {
+    for _ in 0..40 {
+        let (query, matches) = clause(rng);
+        let mut expected: Vec<&Row> = rows.values().filter(|row| matches(row)).collect();
+        let count = expected.len();
+        let field = ["at", "number", "key", "tags"][rng.random_range(0..4)];
+        let (descending, missing_first) = (rng.random_bool(0.5), rng.random_bool(0.3));
+        let missing = if missing_first { "_first" } else { "_last" };
+        let mut sort = vec![json!({field: {
+            "order": if descending { "desc" } else { "asc" }, "missing": missing,
+        }})];
+        let then = rng.random_bool(0.3);
+        if then {
+            sort.push(json!({"at": "desc"}));
+        }
+        expected.sort_by(|a, b| {
+            let second = if then { b.at.cmp(&a.at) } else { Ordering::Equal };
+            compared(a, b, field, descending, missing_first).then(second).then(a.place.cmp(&b.place))
+        });
+        let size = [1, 10, 60][rng.random_range(0..3)];
+        let tracked = [json!(true), json!(false), json!(50)][rng.random_range(0..3)].clone();
+        let body = json!({
+            "query": query, "sort": sort, "size": size, "_source": false, "track_total_hits": tracked,
+        });
+        let answer = store.search("many", &[], body.clone()).await.unwrap_or_else(|e| panic!("{body}: {e}"));
+        let wanted: Vec<String> = expected.iter().take(size).map(|row| row.place.to_string()).collect();
+        assert_eq!(ids(&answer), wanted, "{state}: {body}");
+        if tracked == json!(true) {
+            assert_eq!(answer["hits"]["total"]["value"], count, "{state}: {body}");
+        }
+        // By score the count is the same, and the best are, whether or not all are counted.
+        let by_score = |tracked: Value| json!({"query": query, "size": 5, "track_total_hits": tracked});
+        let counted = store.search("many", &[], by_score(json!(true))).await.unwrap();
+        assert_eq!(counted["hits"]["total"]["value"], count, "{state}: {query}");
+        let uncounted = store.search("many", &[], by_score(json!(false))).await.unwrap();
+        assert_eq!(ids(&counted), ids(&uncounted), "{state}: {query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_are_found_as_one_by_one() {
+    let mut rng = StdRng::seed_from_u64(11);
+    let store = Store::open().await;
+    let mapping = json!({
+        "settings": {"number_of_shards": 1},
+        "mappings": {"properties": {
+            "msg": {"type": "text"},
+            "at": {"type": "date"},
+            "number": {"type": "integer"},
+            "key": {"type": "keyword"},
+            "tags": {"type": "keyword"},
+        }},
+    });
+    store.create("many", &mapping).await;
+    let mut rows: BTreeMap<usize, Row> = BTreeMap::new();
+    for (batch, size) in [9_500, 700, 2_500].into_iter().enumerate() {
+        let first = rows.keys().next_back().map_or(0, |last| last + 1).max(batch * 10_000);
+        for chunk in (first..first + size).collect::<Vec<_>>().chunks(2_000) {
+            let made: Vec<Row> = chunk.iter().map(|place| Row::random(*place, &mut rng)).collect();
+            let writes = made.iter().map(|row| (row.place.to_string(), Some(row.document())));
+            store.write_unseen("many", writes.collect()).await;
+            rows.extend(made.into_iter().map(|row| (row.place, row)));
+        }
+        let gone: Vec<usize> = rows.keys().copied().filter(|_| rng.random_bool(0.03)).collect();
+        store.write("many", gone.iter().map(|place| (place.to_string(), None)).collect()).await;
+        gone.iter().for_each(|place| drop(rows.remove(place)));
+        check(&store, &rows, &mut rng, &format!("refreshed {batch}")).await;
+        let index = store.engine.index("many").unwrap();
+        store.engine.flush(&[index]).await.unwrap();
+        check(&store, &rows, &mut rng, &format!("flushed {batch}")).await;
+    }
+    let index = store.engine.index("many").unwrap();
+    store.engine.force_merge(&[index], 1).await.unwrap();
+    check(&store, &rows, &mut rng, "merged").await;
+}
