@@ -205,7 +205,7 @@ impl Values {
                 Some((field, below)) => (field, Some(format!("{below}="))),
                 None if path == "_index" => {
                     self.kind.get_or_insert(ValueKind::Text);
-                    return Ok(Some(Source::Constant(index.meta.name.as_str().into())));
+                    return Ok(Some(Source::Constant(index.meta.name.to_string().into())));
                 }
                 None => return Ok(None),
             },
@@ -290,11 +290,6 @@ impl Values {
         Ok(())
     }
 
-    /// Whether the format is that of dates.
-    pub(crate) fn is_date(&self) -> bool {
-        matches!(self.field_type, Some(FieldType::Date | FieldType::DateNanos))
-    }
-
     /// Returns the value that documents without one are taken to have.
     pub(crate) fn missing(&self) -> Option<&Filled> {
         self.missing.as_ref()
@@ -331,9 +326,9 @@ impl Place {
         if self.nanos { value.div_euclid(1_000_000) } else { value }
     }
 
-    /// Whether numbers of the column are not what they are kept as.
-    pub(crate) fn is_nanos(&self) -> bool {
-        self.nanos
+    /// Whether values are those at a place inside of a flat_object.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.is_some()
     }
 
     /// Whether every string of the column counts as it is.

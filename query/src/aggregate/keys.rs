@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
@@ -369,6 +369,11 @@ impl KeyReader {
         u64::from(self.strings.id(text))
     }
 
+    /// Returns the key that an address has, and makes it where it has none.
+    pub(crate) fn address_key(&mut self, address: [u8; 16]) -> u64 {
+        u64::from(self.addresses.id(address))
+    }
+
     /// Whether a key is wanted.
     pub(crate) fn wants(&mut self, key: u64) -> bool {
         let rule = Arc::clone(&self.rule);
@@ -453,7 +458,8 @@ fn double_key(value: f64) -> u64 {
     if value == 0.0 { 0 } else { value.to_bits() }
 }
 
-fn interval_key(value: f64, interval: f64, offset: f64, bounds: Option<(f64, f64)>) -> Option<u64> {
+/// The key of a number's multiple of an interval, where it is within bounds.
+pub(crate) fn interval_key(value: f64, interval: f64, offset: f64, bounds: Option<(f64, f64)>) -> Option<u64> {
     let number = ((value - offset) / interval).floor();
     let key = number * interval + offset;
     bounds.is_none_or(|(least, most)| least <= key && key <= most).then(|| double_key(key))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Float64Array};
+use arrow::array::{AsArray, Float64Array};
 use arrow::datatypes::Float64Type;
 
 use super::batch::{Batch, Column, Positions, Selection};
@@ -10,7 +10,9 @@ use super::collector::{Collector, Reduction, same};
 use super::field::{Filled, ValueKind, Values};
 use super::metric::{self, Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
 use super::result::Outcome;
-use crate::dsl::aggs::{MatrixMode, Metric};
+use super::segment::{Rows, SegmentContext};
+use super::shortcut;
+use crate::dsl::aggs::{MatrixMode, Metric, Simple};
 use crate::error::{Error, Result};
 
 /// A metric over the indices of a table.
@@ -280,6 +282,44 @@ impl Collector for MetricCollector {
             Input::Weighted => self.weighted(batch, selection),
             Input::Points => self.points(batch, selection),
             Input::Rows(fields) => self.rows(batch, selection, fields),
+        }
+    }
+
+    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+        let measure = Arc::clone(&self.measure);
+        let Some(values) = measure.fields.first() else { return Ok(false) };
+        match measure.metric.as_ref() {
+            Metric::Simple(Simple::Min | Simple::Max, _) => {
+                let numbers = match shortcut::known_ends(values, segment, rows) {
+                    None => return Ok(false),
+                    Some(shortcut::Known::Nothing) => return Ok(true),
+                    Some(shortcut::Known::Ends(min, max)) => [min, max],
+                };
+                self.state.collect(Ordinals::One(0), metric::Values::Numbers(&numbers))?;
+                Ok(true)
+            }
+            Metric::Simple(Simple::ValueCount, _) => {
+                let Some(count) = shortcut::known_values(values, segment, rows) else { return Ok(false) };
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                self.state.collect(Ordinals::One(0), metric::Values::Count(count))?;
+                Ok(true)
+            }
+            Metric::Cardinality(_) => {
+                let Some(place) = shortcut::listed(values, segment) else { return Ok(false) };
+                if !matches!((rows, place.kind), (Rows::All(_), ValueKind::Text | ValueKind::Ip)) {
+                    return Ok(false);
+                }
+                self.hashes.clear();
+                let hashes = &mut self.hashes;
+                let listed = segment.source.inverted.for_each_value(place.field.id, &mut |term, _| {
+                    hashes.push(hash_bytes(term));
+                })?;
+                if listed {
+                    self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes))?;
+                }
+                Ok(listed)
+            }
+            _ => Ok(false),
         }
     }
 

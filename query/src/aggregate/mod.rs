@@ -16,6 +16,7 @@ mod compile;
 mod field;
 mod keys;
 mod measured;
+pub(crate) mod metric;
 mod operator;
 mod ordinals;
 pub(crate) mod pipeline;
@@ -24,3 +25,5 @@ mod rounding;
 mod run;
 mod segment;
 mod shortcut;
+
+pub(crate) use run::{Aggregation, Request};

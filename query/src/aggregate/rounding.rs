@@ -1,7 +1,7 @@
 //! Rounding of instants down to the beginning of a span of time: of fixed length, or a unit of the
 //! calendar in a time zone.
 
-use chrono::{DateTime, Datelike, Days, LocalResult, Months, NaiveDate, NaiveDateTime, TimeZone, Timelike};
+use chrono::{DateTime, Datelike, LocalResult, Months, NaiveDate, NaiveDateTime, TimeZone};
 
 use crate::dsl::aggs::{CalendarUnit, Interval, Zone};
 

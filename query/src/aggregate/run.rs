@@ -8,16 +8,18 @@ use serde_json::Value;
 
 use super::bucket::top_hits::Wanted;
 use super::collector::{Reduction, Subs};
-use super::compile::{Root, Tree};
+use super::compile::{ALL, Root, Tree};
 use super::operator::{AggregateExec, Gathered, Shared, States};
+use super::pipeline;
 use super::result::{Entry, Outcome, Results};
 use crate::compute::StopOnDrop;
+use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ShardFailure};
 use crate::order::Order;
 use crate::plan::FoundRows;
-use crate::search::{Found, Searcher};
+use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
 use crate::table::predicate::Predicate;
 use crate::table::statistics::Functions;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
@@ -34,6 +36,54 @@ pub(crate) struct Request<'a> {
     pub timeout_ms: Option<u64>,
     /// Most buckets of the answer.
     pub max_buckets: u64,
+}
+
+/// The aggregations of a search, ready to run.
+pub(crate) struct Aggregation<'a> {
+    aggregations: &'a Aggregations,
+    tree: Arc<Tree>,
+    /// Shards whose index refuses an aggregation.
+    pub failures: Vec<ShardFailure>,
+}
+
+impl<'a> Aggregation<'a> {
+    /// Lets aggregations meet the mappings of a snapshot. Indices that refuse one are left out of it.
+    ///
+    /// # Errors
+    /// What every index refuses.
+    pub(crate) fn new(
+        aggregations: &'a Aggregations,
+        snapshot: &mut Arc<TableSnapshot>,
+        now_ms: i64,
+    ) -> Result<Self> {
+        pipeline::validate(aggregations)?;
+        let mut tree = Tree::compile(aggregations, snapshot, now_ms)?;
+        let mut failures = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
+        for (place, error) in std::mem::take(&mut tree.failed) {
+            if place == ALL {
+                return Err(refused_by_all(snapshot, error));
+            }
+            if !places.contains(&place) {
+                places.push(place);
+                failures.extend(index_failures(snapshot, place, error));
+            }
+        }
+        if !places.is_empty() {
+            if places.len() == snapshot.indices.len() {
+                return Err(Error::SearchPhase { failures });
+            }
+            *snapshot = Arc::new(silenced(snapshot, &places));
+        }
+        Ok(Self { aggregations, tree: Arc::new(tree), failures })
+    }
+
+    /// Runs them; with whether time was over.
+    pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<(Results, bool)> {
+        let (mut results, timed_out) = searcher.aggregate(Arc::clone(&self.tree), request).await?;
+        pipeline::apply(self.aggregations, &mut results)?;
+        Ok((results, timed_out))
+    }
 }
 
 impl Searcher {

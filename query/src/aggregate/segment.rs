@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::score::build;
 use crate::score::nested::{Elements, NestedNode};
 use crate::score::prepare::{Source, prepare};
-use crate::score::{END, Scorer};
+use crate::score::END;
 use crate::table::node::Node;
 use crate::table::{TableSegment, TableState};
 
@@ -133,6 +133,20 @@ impl<'a> SegmentContext<'a> {
             _ => RowBits::new(0),
         };
         Ok(Some(cell.get_or_init(|| bits)))
+    }
+
+    /// Counts the documents of a filter, where nothing is deleted and the index knows the number.
+    pub(crate) fn known_count(&self, filter: usize) -> Result<Option<u64>> {
+        let Some(known) = self.tree.filters.get(filter).filter(|known| known.scope == 0) else {
+            return Ok(None);
+        };
+        let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(Some(0)) };
+        if !resolved.expansions.is_empty() || resolved.node.scores_decide() {
+            return Ok(None);
+        }
+        let prepared = prepare(&resolved.node, &self.source, None)?;
+        let rows = self.source.reader.rows();
+        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new())
     }
 
     /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.

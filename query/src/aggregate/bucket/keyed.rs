@@ -98,7 +98,13 @@ impl KeyedCollector {
         self.rows.get(parent as usize).copied().unwrap_or(0)
     }
 
-    fn add_rows(&mut self, parent: u32, rows: u64) {
+    /// Whether rows are counted by the bucket of the level above.
+    pub(crate) fn counts_rows(&self) -> bool {
+        matches!(self.keyed.kind, Kind::SignificantTerms(_))
+    }
+
+    /// Adds rows to a bucket of the level above.
+    pub(crate) fn add_rows(&mut self, parent: u32, rows: u64) {
         let at = parent as usize;
         if self.rows.len() <= at {
             self.rows.resize(at + 1, 0);
@@ -176,7 +182,7 @@ impl KeyedCollector {
 
 impl Collector for KeyedCollector {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
-        if matches!(self.keyed.kind, Kind::SignificantTerms(_)) {
+        if self.counts_rows() {
             selection.for_each(|_, parent| self.add_rows(parent, 1));
         }
         self.keys.expand(batch, selection, &mut self.expanded)?;

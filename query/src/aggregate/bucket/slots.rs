@@ -94,11 +94,6 @@ impl SlotCollector {
         self.subs.is_empty()
     }
 
-    /// Returns the collectors below.
-    pub(crate) fn subs(&mut self) -> &mut Subs {
-        &mut self.subs
-    }
-
     /// Adds documents to a bucket.
     pub(crate) fn add(&mut self, child: u32, count: u64) {
         let at = child as usize;

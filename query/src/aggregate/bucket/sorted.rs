@@ -90,7 +90,10 @@ fn value(results: &Results, names: &[String], property: Option<&str>) -> Result<
     match &entry.outcome {
         Outcome::Single(single) if rest.is_empty() => Ok(single.doc_count as f64),
         Outcome::Single(single) => value(&single.subs, rest, property),
-        Outcome::Metric(metric) => Ok(metric.property(property).unwrap_or(f64::NAN)),
+        Outcome::Metric(metric) => match property {
+            None => Ok(metric.single().unwrap_or(f64::NAN)),
+            Some(property) => Ok(metric.value(property)?.unwrap_or(f64::NAN)),
+        },
         _ => Err(Error::Execution(format!("[{name}] has no value to order by"))),
     }
 }

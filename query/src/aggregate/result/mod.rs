@@ -5,15 +5,18 @@
 
 mod format;
 mod metric;
+mod property;
+mod render;
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-pub(crate) use format::Format;
+pub(crate) use format::{Format, ip_text, java_double};
 pub(crate) use metric::{
     ExtendedStats, GeoBox, MatrixField, MatrixStats, Metric, PercentileMethod, Percentiles, Stats,
 };
+pub(crate) use property::Property;
 
 /// Results of aggregations beside each other, in the order in which they are shown.
 #[derive(Clone, Debug, Default)]

@@ -17,10 +17,13 @@ mod include;
 mod interval;
 mod ip_range;
 mod matrix_stats;
+mod members;
 mod metric;
 mod multi_terms;
 mod nested;
 mod order;
+mod parser;
+mod path;
 mod percentiles;
 mod pipeline;
 mod range;
@@ -55,6 +58,7 @@ pub(crate) use metric::{Metric, Simple};
 pub(crate) use multi_terms::MultiTerms;
 pub(crate) use nested::{Nested, ReverseNested};
 pub(crate) use order::{BucketOrder, OrderBy, PathOrder};
+pub(crate) use path::{Element, Path};
 pub(crate) use percentiles::{PercentileMethod, PercentileRanks, Percentiles};
 pub(crate) use pipeline::{
     BucketExpression, BucketMetric, BucketSort, Derivative, GapPolicy, MovingFn, Pipeline, SerialDiff,
@@ -70,7 +74,7 @@ pub(crate) use top_hits::TopHits;
 pub(crate) use weighted_avg::WeightedAvg;
 pub(crate) use zone::Zone;
 
-/// Deepest nesting of aggregations, as `indices.query.bool`-like bounds keep recursion shallow.
+/// Deepest nesting of aggregations.
 pub(crate) const MAX_DEPTH: usize = 100;
 /// Most aggregations of one request.
 pub(crate) const MAX_COUNT: usize = 10_000;

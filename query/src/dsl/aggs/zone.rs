@@ -3,6 +3,8 @@
 use chrono::{Offset, TimeZone};
 use chrono_tz::Tz;
 
+use crate::error::Error;
+
 /// A time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
@@ -32,6 +34,36 @@ impl Zone {
             }
         }
         text.parse::<Tz>().ok().map(Self::Named)
+    }
+
+    /// Makes the error of a text that is no zone.
+    pub(crate) fn unknown(text: &str) -> Error {
+        let (kind, reason) = match text.starts_with(['+', '-']) {
+            true => ("date_time_exception", format!("Invalid ID for ZoneOffset, invalid format: {text}")),
+            false
+                if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._~+-".contains(&b))
+                    && text.len() > 1 =>
+            {
+                ("zone_rules_exception", format!("Unknown time-zone ID: {text}"))
+            }
+            false => {
+                ("date_time_exception", format!("Invalid ID for region-based ZoneId, invalid format: {text}"))
+            }
+        };
+        Error::Exception { kind, status: 500, reason }
+    }
+
+    /// Returns the zone's name, as date formats write it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Named(zone) => zone.name().to_owned(),
+            Self::Fixed(0) => "Z".to_owned(),
+            Self::Fixed(seconds) => {
+                let sign = if seconds < 0 { '-' } else { '+' };
+                let minutes = seconds.abs() / 60;
+                format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+            }
+        }
     }
 
     /// Returns the offset to UTC in seconds at an instant in milliseconds since the epoch; for instants beyond the years that

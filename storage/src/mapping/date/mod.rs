@@ -156,6 +156,12 @@ impl DateFormat {
 
     /// Writes an instant given in nanoseconds since the epoch, in UTC, by the first alternative.
     pub fn format_nanos(&self, nanos: i128) -> String {
+        self.format_nanos_at(nanos, 0, "UTC")
+    }
+
+    /// Writes an instant given in nanoseconds since the epoch by the first alternative, as clocks of a zone show it that is
+    /// `offset_seconds` ahead of UTC then.
+    pub fn format_nanos_at(&self, nanos: i128, offset_seconds: i32, zone: &str) -> String {
         let mut out = String::new();
         match self.alternatives.first() {
             Some(Alternative::EpochMillis) => return nanos.div_euclid(1_000_000).to_string(),
@@ -163,7 +169,9 @@ impl DateFormat {
             Some(Alternative::EpochMicros) => return nanos.div_euclid(1_000).to_string(),
             Some(Alternative::Items { items, .. }) => {
                 const DAY: i128 = 86_400_000_000_000;
-                pattern::write(items, nanos.div_euclid(DAY) as i64, nanos.rem_euclid(DAY) as i64, &mut out);
+                let local = nanos + i128::from(offset_seconds) * 1_000_000_000;
+                let (days, nanos_of_day) = (local.div_euclid(DAY) as i64, local.rem_euclid(DAY) as i64);
+                pattern::write(items, days, nanos_of_day, (offset_seconds, zone), &mut out);
             }
             None => {}
         }
