@@ -67,6 +67,8 @@ pub(crate) struct SearchRequest {
     pub allow_partial: bool,
     /// Shards from which those without a match are told.
     pub pre_filtered: u64,
+    /// Whether names of aggregations tell their types.
+    pub typed_keys: bool,
 }
 
 impl SearchRequest {
@@ -93,10 +95,10 @@ impl SearchRequest {
         let totals_as_int = params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
         let scroll = params.take("scroll");
         let request_cache = params.boolean("request_cache")?;
+        let typed_keys = params.boolean("typed_keys")?.unwrap_or(false);
         let allow_partial = params.boolean("allow_partial_search_results")?.unwrap_or(true);
         // How work is spread over nodes and shards; here one node has it all.
         params.boolean("ccs_minimize_roundtrips")?;
-        params.boolean("typed_keys")?;
         params.at_least("batched_reduce_size", 2, "batchedReduceSize")?;
         params.at_least("max_concurrent_shard_requests", 1, "maxConcurrentShardRequests")?;
         let pre_filtered = params.at_least("pre_filter_shard_size", 1, "preFilterShardSize")?;
@@ -130,6 +132,7 @@ impl SearchRequest {
             point_in_time_ms,
             allow_partial,
             pre_filtered,
+            typed_keys,
         })
     }
 

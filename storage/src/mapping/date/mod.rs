@@ -144,6 +144,16 @@ impl DateFormat {
         math::evaluate(self, text, now, round_up)
     }
 
+    /// Reads a date or an expression of date math as milliseconds since the epoch, rounded down; `now_ms` is what
+    /// `now` means, `round_up` fills missing parts upwards.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub fn parse_millis(&self, text: &str, now_ms: i64, round_up: bool) -> Result<i64, String> {
+        let instant = self.parse_math(text, Instant::from_millis(now_ms), round_up)?;
+        instant.millis().ok_or_else(|| format!("failed to parse date field [{text}]"))
+    }
+
     /// Writes an instant given in nanoseconds since the epoch, in UTC, by the first alternative.
     pub fn format_nanos(&self, nanos: i128) -> String {
         self.format_nanos_at(nanos, 0, "UTC")
