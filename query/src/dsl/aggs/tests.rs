@@ -34,7 +34,8 @@ fn requests_are_refused_as_opensearch_refuses_them() {
     for line in REFUSED.lines() {
         let (request, expected) = line.split_once(" => ").unwrap();
         let request: Value = serde_json::from_str(request).unwrap();
-        let found = match Aggregations::parse("aggs", &request) {
+        let parsed = Aggregations::parse("aggs", &request);
+        let found = match parsed.and_then(|parsed| crate::aggregate::pipeline::validate(&parsed)) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => chain(&error),
         };
