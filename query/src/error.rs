@@ -138,6 +138,14 @@ pub enum Error {
     /// A bound on open contexts or waiting requests is reached.
     #[error("{0}")]
     Rejected(String),
+    /// An answer would have more buckets than allowed.
+    #[error("Trying to create too many buckets. Must be less than or equal to: [{limit}] but was [{made}]. This limit can be set by changing the [search.max_buckets] cluster level setting.")]
+    TooManyBuckets {
+        /// Most buckets.
+        limit: u64,
+        /// Buckets when the limit was passed.
+        made: u64,
+    },
     /// The memory of queries is exhausted.
     #[error("[parent] Data too large, data for [query] would be larger than the limit: {0}")]
     CircuitBreaking(String),
@@ -203,6 +211,7 @@ impl Error {
             Self::SearchPhase { failures } => failures.iter().map(|f| f.status).max().unwrap_or(503),
             Self::ContextNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
+            Self::TooManyBuckets { .. } => 503,
             Self::TimedOut => 504,
             Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
@@ -229,6 +238,7 @@ impl Error {
             Self::SearchPhase { .. } | Self::ContextNotFound(_) => "search_phase_execution_exception",
             Self::Rejected(_) => "rejected_execution_exception",
             Self::CircuitBreaking(_) => "circuit_breaking_exception",
+            Self::TooManyBuckets { .. } => "too_many_buckets_exception",
             Self::TimedOut => "query_phase_execution_exception",
             Self::Execution(_) => "exception",
         }

@@ -140,6 +140,17 @@ impl Planner {
         read(&batch, shape)
     }
 
+    /// Runs a plan that has no rows but what it leaves behind.
+    pub(crate) async fn drain(&self, plan: Arc<dyn ExecutionPlan>) -> Result<()> {
+        collect(plan, self.state.task_ctx()).await?;
+        Ok(())
+    }
+
+    /// Counts the partitions of plans.
+    pub(crate) fn partitions(&self) -> usize {
+        self.state.config().target_partitions()
+    }
+
     /// Runs a plan whose rows are grouped and returns the best row of each group.
     pub(crate) async fn run_grouped(
         &self,

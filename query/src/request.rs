@@ -71,6 +71,8 @@ pub(crate) struct SearchRequest {
     pub phase_took: bool,
     /// Time after which the search is given up, in milliseconds.
     pub cancel_after_ms: Option<u64>,
+    /// Whether names of aggregations tell their types.
+    pub typed_keys: bool,
 }
 
 impl SearchRequest {
@@ -97,10 +99,10 @@ impl SearchRequest {
         let totals_as_int = params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
         let scroll = params.take("scroll");
         let request_cache = params.boolean("request_cache")?;
+        let typed_keys = params.boolean("typed_keys")?.unwrap_or(false);
         let allow_partial = params.boolean("allow_partial_search_results")?.unwrap_or(true);
         // How work is spread over nodes and shards; here one node has it all.
         params.boolean("ccs_minimize_roundtrips")?;
-        params.boolean("typed_keys")?;
         params.at_least("batched_reduce_size", 2, "batchedReduceSize")?;
         params.at_least("max_concurrent_shard_requests", 1, "maxConcurrentShardRequests")?;
         let pre_filtered = params.at_least("pre_filter_shard_size", 1, "preFilterShardSize")?;
@@ -142,6 +144,7 @@ impl SearchRequest {
             pre_filtered,
             phase_took,
             cancel_after_ms,
+            typed_keys,
         })
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Answer {
     pub profile: Option<Value>,
     /// How long each phase took, where asked for.
     pub phase_took: Option<Value>,
+    /// Results of aggregations, where asked for.
+    pub aggregations: Option<Value>,
 }
 
 impl Answer {
@@ -122,6 +124,7 @@ impl Answer {
             skipped: 0,
             profile: None,
             phase_took: None,
+            aggregations: None,
         }
     }
 
@@ -146,6 +149,9 @@ impl Answer {
         }
         member(&mut out, "_shards", &shards_json(self.shards, self.skipped, &self.failures));
         self.list.render(shown, self.total_as_int, &mut out)?;
+        if let Some(aggregations) = &self.aggregations {
+            member(&mut out, "aggregations", aggregations);
+        }
         if let Some(profile) = &self.profile {
             member(&mut out, "profile", profile);
         }
@@ -155,6 +161,16 @@ impl Answer {
 }
 
 impl HitList {
+    /// Makes a value of the hits, as `top_hits` shows them.
+    pub(crate) fn to_value(&self, shown: &Shown) -> Result<Value> {
+        let mut out = vec![b'{'];
+        self.render(shown, false, &mut out)?;
+        out.push(b'}');
+        let mut value: Value = serde_json::from_slice(&out)
+            .map_err(|error| Error::Execution(format!("hits of a bucket are not JSON: {error}")))?;
+        Ok(value["hits"].take())
+    }
+
     /// Writes the member `hits`.
     fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
         key(out, "hits");

@@ -363,14 +363,14 @@ pub(crate) fn implied(sort: &[SortKey]) -> &[SortKey] {
     }
 }
 
-fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
+pub(crate) fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
     let Some(index) = snapshot.indices.get(place) else { return Vec::new() };
     let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
     index.shards.iter().map(|shard| ShardFailure { shard: *shard, ..failure.clone() }).collect()
 }
 
 /// Leaves out the rows of some indices; numbers stay as they are.
-fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
+pub(crate) fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
     let mut silenced = snapshot.clone();
     for segment in &mut silenced.segments {
         if places.contains(&segment.index) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::aggs::Aggregations;
 use super::collapse::Collapse;
 use super::fields::{self, FieldAndFormat};
 use super::highlight::Highlight;
@@ -34,6 +35,8 @@ pub(crate) struct SearchBody {
     pub script_fields: usize,
     /// What hits show marked up.
     pub highlight: Option<Highlight>,
+    /// What is computed of all matches.
+    pub aggregations: Option<Aggregations>,
     /// Groups of hits.
     pub collapse: Option<Collapse>,
     /// How far hits are counted.
@@ -124,6 +127,7 @@ impl SearchBody {
                 "docvalue_fields" => body.docvalue_fields = fields::parse(key, value)?,
                 "script_fields" => body.script_fields = script_fields(value)?,
                 "highlight" => body.highlight = Some(Highlight::parse(value)?),
+                "aggs" | "aggregations" => body.aggregations = Some(Aggregations::parse(key, value)?),
                 "collapse" => body.collapse = Some(Collapse::parse(value)?),
                 "track_total_hits" => body.track_total_hits = Some(TrackHits::parse(value)?),
                 "track_scores" => body.track_scores = json::boolean(value)?,

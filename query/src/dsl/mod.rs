@@ -4,6 +4,7 @@
 //! whole `_search` body. Every clause refuses what it does not know, with OpenSearch's text. The
 //! service hands both to [`crate::plan`], which lowers them to a DataFusion plan.
 
+pub(crate) mod aggs;
 pub(crate) mod body;
 pub(crate) mod collapse;
 pub(crate) mod fields;

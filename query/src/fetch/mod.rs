@@ -1,7 +1,7 @@
 //! The last step of a search: ids, versions and sources of the final rows, and of no others.
 
 mod column_values;
-mod decimal;
+pub(crate) mod decimal;
 pub(crate) mod phases;
 pub(crate) mod source_values;
 

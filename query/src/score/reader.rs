@@ -100,6 +100,11 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
         pattern: &Pattern,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
+    /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row counts (deleted rows
+    /// included); whether the index can list them.
+    fn for_each_value(&self, _path: PathId, _each: &mut dyn FnMut(&[u8], u32)) -> Result<bool> {
+        Ok(false)
+    }
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
     /// Calls `each` with the rows of the exact values of a path, in the order of the values, until it
@@ -277,6 +282,17 @@ impl Inverted for Bundle {
         Bundle::for_each_match(self, path, pattern.start().as_bytes(), pattern, &mut |term, count| {
             std::str::from_utf8(term).map_or(ControlFlow::Continue(()), |term| each(term, count))
         })
+    }
+
+    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<bool> {
+        if !Bundle::has_exact(self, path) {
+            return Ok(false);
+        }
+        Bundle::for_each_value(self, path, &mut |term, count| {
+            each(term, count);
+            ControlFlow::Continue(())
+        })?;
+        Ok(true)
     }
 
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap> {

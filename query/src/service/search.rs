@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::scroll::FirstPage;
 use super::{Outcome, SearchService};
+use crate::aggregate::{self, Aggregation};
 use crate::collapse::Expansion;
 use crate::contexts::Kind;
 use crate::dsl::body::SearchBody;
@@ -23,8 +24,11 @@ use crate::request::{Lives, SearchRequest};
 use crate::response::{Answer, HitList};
 use crate::search::{Search, refused_by_all, shown, window};
 use crate::skip::skipped;
-use crate::table::TableSnapshot;
+use crate::table::{ScanOptions, TableSnapshot};
 use crate::target;
+
+/// Most buckets of an answer where the cluster's settings do not say.
+const MAX_BUCKETS: u64 = 65_535;
 
 impl SearchService {
     /// Answers `_search`.
@@ -79,6 +83,10 @@ impl SearchService {
         let timeout_ms = body.timeout_ms.or_else(|| self.default_timeout());
         let cancelled_first =
             request.cancel_after_ms.filter(|ms| timeout_ms.is_none_or(|timeout| *ms < timeout));
+        let aggregation = match body.aggregations.as_ref().filter(|aggregations| !aggregations.is_empty()) {
+            None => None,
+            Some(aggregations) => Some(Aggregation::new(aggregations, &mut snapshot, started_ms)?),
+        };
         let search = Search {
             post_filter: body.post_filter.as_ref(),
             min_score: body.min_score,
@@ -95,10 +103,27 @@ impl SearchService {
             profile: body.profile,
             ..Search::new(Arc::clone(&snapshot), query, started_ms)
         };
-        let found = match body.rescore.as_slice() {
+        let options = ScanOptions {
+            now_ms: started_ms,
+            global_statistics: request.global_statistics,
+            terminate_after: body.terminate_after,
+            min_score: body.min_score,
+            ..ScanOptions::default()
+        };
+        let timeout_ms = search.timeout_ms;
+        let mut found = match body.rescore.as_slice() {
             [] => searcher.find(search).await?,
             rescores => searcher.find_rescored(search, rescores).await?,
         };
+        let mut aggregations = None;
+        if let Some(aggregation) = aggregation {
+            let (snapshot, max_buckets) = (Arc::clone(&snapshot), self.max_buckets());
+            let wanted = aggregate::Request { snapshot, query, options, timeout_ms, max_buckets };
+            let (results, timed_out) = aggregation.run(searcher, wanted).await?;
+            aggregations = Some(Value::Object(results.render(request.typed_keys)));
+            found.timed_out |= timed_out;
+            found.failures.extend(aggregation.failures);
+        }
         if found.timed_out
             && let Some(limit_ms) = cancelled_first
         {
@@ -187,6 +212,7 @@ impl SearchService {
             terminated_early: found.terminated_early,
             skipped,
             profile,
+            aggregations,
             failures: found.failures,
             total_as_int: request.totals_as_int,
             list: HitList { total: found.total, max_score: found.max_score, hits },
@@ -222,6 +248,13 @@ impl SearchService {
             }
         }
         Ok(boosted)
+    }
+
+    /// Returns how many buckets an answer may have.
+    fn max_buckets(&self) -> u64 {
+        let setting = self.engine.metadata().cluster_setting("search.max_buckets");
+        let setting = setting.and_then(|setting| json::text(&setting)?.parse().ok());
+        setting.unwrap_or(MAX_BUCKETS)
     }
 
     /// Returns what `search.default_search_timeout` gives searches that name no timeout.

@@ -248,13 +248,18 @@ impl IndexTable {
         Self { state: Arc::new(state), schema: Arc::new(Schema::new(fields)) }
     }
 
+    /// Returns the parts that scans share.
+    pub(crate) fn state(&self) -> &Arc<TableState> {
+        &self.state
+    }
+
     /// Returns what the search learns beside the rows.
     pub(crate) fn handle(&self) -> &Arc<ScanHandle> {
         &self.state.handle
     }
 
     /// Resolves the predicate for each index; those that refuse it are reported and left out.
-    fn resolve(&self, predicate: &Predicate) -> Vec<Option<Resolved>> {
+    pub(crate) fn resolve(&self, predicate: &Predicate) -> Vec<Option<Resolved>> {
         let snapshot = &self.state.snapshot;
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for index in &snapshot.indices {

@@ -1,6 +1,7 @@
 //! Searches over a real store.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod aggregations;
 mod answers;
 mod collapse;
 mod compound;

@@ -144,8 +144,24 @@ impl DateFormat {
         math::evaluate(self, text, now, round_up)
     }
 
+    /// Reads a date or an expression of date math as milliseconds since the epoch, rounded down; `now_ms` is what
+    /// `now` means, `round_up` fills missing parts upwards.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub fn parse_millis(&self, text: &str, now_ms: i64, round_up: bool) -> Result<i64, String> {
+        let instant = self.parse_math(text, Instant::from_millis(now_ms), round_up)?;
+        instant.millis().ok_or_else(|| format!("failed to parse date field [{text}]"))
+    }
+
     /// Writes an instant given in nanoseconds since the epoch, in UTC, by the first alternative.
     pub fn format_nanos(&self, nanos: i128) -> String {
+        self.format_nanos_at(nanos, 0, "UTC")
+    }
+
+    /// Writes an instant given in nanoseconds since the epoch by the first alternative, as clocks of a zone show it that is
+    /// `offset_seconds` ahead of UTC then.
+    pub fn format_nanos_at(&self, nanos: i128, offset_seconds: i32, zone: &str) -> String {
         let mut out = String::new();
         match self.alternatives.first() {
             Some(Alternative::EpochMillis) => return nanos.div_euclid(1_000_000).to_string(),
@@ -153,7 +169,9 @@ impl DateFormat {
             Some(Alternative::EpochMicros) => return nanos.div_euclid(1_000).to_string(),
             Some(Alternative::Items { items, .. }) => {
                 const DAY: i128 = 86_400_000_000_000;
-                pattern::write(items, nanos.div_euclid(DAY) as i64, nanos.rem_euclid(DAY) as i64, &mut out);
+                let local = nanos + i128::from(offset_seconds) * 1_000_000_000;
+                let (days, nanos_of_day) = (local.div_euclid(DAY) as i64, local.rem_euclid(DAY) as i64);
+                pattern::write(items, days, nanos_of_day, (offset_seconds, zone), &mut out);
             }
             None => {}
         }

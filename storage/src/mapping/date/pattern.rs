@@ -422,7 +422,7 @@ fn read_zone<'t>(text: &'t str, parts: &mut Parts) -> Option<&'t str> {
 }
 
 /// Writes a UTC instant, given as days and nanoseconds of the day, by items.
-pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, out: &mut String) {
+pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, zone: (i32, &str), out: &mut String) {
     use std::fmt::Write;
     let (year, month, day) = calendar::civil_from_days(days);
     let seconds = nanos_of_day / 1_000_000_000;
@@ -470,11 +470,15 @@ pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, out: &mut Stri
             }
             Item::AmPm => out.write_str(if hour < 12 { "AM" } else { "PM" }),
             Item::Era => out.write_str("AD"),
-            Item::Offset { zulu: true, .. } => out.write_str("Z"),
-            Item::Offset { colon, .. } => out.write_str(if *colon { "+00:00" } else { "+0000" }),
-            Item::Zone => out.write_str("UTC"),
+            Item::Offset { zulu: true, .. } if zone.0 == 0 => out.write_str("Z"),
+            Item::Offset { colon, .. } => {
+                let (sign, minutes) = (if zone.0 < 0 { '-' } else { '+' }, zone.0.abs() / 60);
+                let between = if *colon { ":" } else { "" };
+                write!(out, "{sign}{:02}{between}{:02}", minutes / 60, minutes % 60)
+            }
+            Item::Zone => out.write_str(zone.1),
             Item::Optional(inner) => {
-                write(inner, days, nanos_of_day, out);
+                write(inner, days, nanos_of_day, zone, out);
                 Ok(())
             }
         };

@@ -1,0 +1,111 @@
+//! `histogram`: buckets of equal width.
+
+use std::sync::Arc;
+
+use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
+use super::sorted;
+use crate::aggregate::collector::Reduction;
+use crate::aggregate::compile::{Compiler, Context};
+use crate::aggregate::field::Accepts;
+use crate::aggregate::keys::{Form, KeyRule};
+use crate::aggregate::ordinals::Children;
+use crate::aggregate::result::{self, Buckets, Key, Outcome};
+use crate::dsl::aggs::{Bounds, Histogram};
+use crate::error::{Error, Result};
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    histogram: Arc<Histogram>,
+}
+
+/// Lets the aggregation meet the mappings.
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    histogram: &Arc<Histogram>,
+) -> Result<Arc<Keyed>> {
+    let values = compiler.values(context, &histogram.source, "histogram", Accepts::Numbers)?;
+    let (interval, offset) = (histogram.interval, histogram.offset);
+    let bounds = histogram.hard_bounds.map(|Bounds { min, max }| {
+        let key = |value: f64| ((value - offset) / interval).floor() * interval + offset;
+        (min.map_or(f64::NEG_INFINITY, key), max.map_or(f64::INFINITY, key))
+    });
+    let rule = KeyRule { values, form: Form::Interval { interval, offset, bounds }, null: false };
+    let kind = Kind::Histogram(Shape { histogram: Arc::clone(histogram) });
+    Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind }))
+}
+
+/// Makes the answer.
+pub(crate) fn reduce(
+    shape: &Shape,
+    level: &mut KeyedCollector,
+    children: &Children,
+    parents: &[u32],
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Outcome>> {
+    let histogram = &shape.histogram;
+    let mut chosen = Vec::with_capacity(parents.len());
+    for parent in parents {
+        let mut candidates: Vec<(f64, Candidate)> = level
+            .candidates(children, *parent)
+            .into_iter()
+            .filter(|candidate| candidate.doc_count >= histogram.min_doc_count)
+            .filter_map(|candidate| match candidate.key {
+                Key::Double(key) => Some((key, candidate)),
+                _ => None,
+            })
+            .collect();
+        candidates.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let list = match histogram.min_doc_count {
+            0 => filled(histogram, candidates, reduction)?,
+            _ => candidates.into_iter().map(|(_, candidate)| candidate).collect(),
+        };
+        chosen.push(sorted::first(level, &histogram.order, list, usize::MAX, reduction)?);
+    }
+    let lists = level.finish(chosen, reduction)?;
+    let outcome = |buckets| {
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::Histogram { dense: histogram.min_doc_count == 0 },
+            keyed: histogram.keyed,
+            buckets,
+        }))
+    };
+    Ok(lists.into_iter().map(outcome).collect())
+}
+
+/// Puts empty buckets into gaps.
+fn filled(
+    histogram: &Histogram,
+    candidates: Vec<(f64, Candidate)>,
+    reduction: &Reduction<'_>,
+) -> Result<Vec<Candidate>> {
+    let (interval, offset) = (histogram.interval, histogram.offset);
+    let number = |key: f64| ((key - offset) / interval).floor();
+    let extended = histogram.extended_bounds.unwrap_or_default();
+    let (min, max) = (extended.min.map(number), extended.max.map(number));
+    // Keys are multiples but for rounding.
+    let numbered = |key: f64| ((key - offset) / interval).round();
+    let ends = candidates.first().zip(candidates.last()).map(|(first, last)| (numbered(first.0), numbered(last.0)));
+    let (start, end) = match (ends, min, max) {
+        (Some((first, last)), min, max) => (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last))),
+        (None, Some(min), Some(max)) => (min, max),
+        (None, ..) => return Ok(Vec::new()),
+    };
+    let buckets = end - start + 1.0;
+    if buckets > reduction.max_buckets as f64 {
+        let made = reduction.made + reduction.max_buckets + 1;
+        return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
+    }
+    let mut list = Vec::with_capacity(buckets.max(0.0) as usize);
+    let mut candidates = candidates.into_iter().peekable();
+    let mut at = start;
+    while at <= end {
+        list.push(match candidates.next_if(|(key, _)| numbered(*key) <= at) {
+            Some((_, candidate)) => candidate,
+            None => Candidate::empty(Key::Double(at * interval + offset)),
+        });
+        at += 1.0;
+    }
+    Ok(list)
+}

@@ -1,0 +1,299 @@
+//! Buckets by keys that rows have: `terms` and its kin, `composite`, histograms.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
+use crate::aggregate::batch::{Batch, Positions, Selection};
+use crate::aggregate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::aggregate::keys::{Expanded, KeyRule, Keys};
+use crate::aggregate::metric::{DROPPED, Ordinals};
+use crate::aggregate::ordinals::{self, Children};
+use crate::aggregate::result::{Bucket, Detail, Key, Outcome, Results};
+use crate::aggregate::segment::{Rows, SegmentContext};
+use crate::aggregate::shortcut;
+use crate::error::Result;
+
+/// An aggregation whose buckets come of values.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    /// How rows get keys.
+    pub rules: Vec<Arc<KeyRule>>,
+    /// Whether keys are lists, though there be one rule.
+    pub list: bool,
+    /// Which aggregation it is.
+    pub kind: Kind,
+}
+
+/// Aggregations whose buckets come of values.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub(crate) enum Kind {
+    Composite(composite::Shape),
+    DateHistogram(date_histogram::Shape),
+    Histogram(histogram::Shape),
+    MultiTerms(multi_terms::Shape),
+    RareTerms(rare_terms::Shape),
+    SignificantTerms(significant_terms::Shape),
+    Terms(terms::Shape),
+}
+
+/// A bucket while an answer is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Its key.
+    pub key: Key,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// Its number; [`ordinals::NONE`] where it has no documents.
+    pub ordinal: u32,
+    /// What it shows besides.
+    pub detail: Detail,
+}
+
+impl Candidate {
+    /// Makes a bucket without documents.
+    pub(crate) fn empty(key: Key) -> Self {
+        Self { key, doc_count: 0, ordinal: ordinals::NONE, detail: Detail::None }
+    }
+}
+
+/// The state of an aggregation whose buckets come of values.
+#[derive(Debug)]
+pub(crate) struct KeyedCollector {
+    keyed: Arc<Keyed>,
+    /// Keys.
+    pub keys: Keys,
+    ordinals: ordinals::Ordinals,
+    counts: Vec<u64>,
+    /// Rows by bucket of the level above, where these are asked for.
+    rows: Vec<u64>,
+    subs: Subs,
+    expanded: Expanded,
+    children: Vec<u32>,
+}
+
+impl KeyedCollector {
+    /// Makes an empty state.
+    pub(crate) fn new(keyed: &Arc<Keyed>, subs: Subs) -> Self {
+        Self {
+            keyed: Arc::clone(keyed),
+            keys: Keys::new(&keyed.rules, keyed.list),
+            ordinals: ordinals::Ordinals::default(),
+            counts: Vec::new(),
+            rows: Vec::new(),
+            subs,
+            expanded: Expanded::default(),
+            children: Vec::new(),
+        }
+    }
+
+    /// Whether only counts are wanted.
+    pub(crate) fn only_counts(&self) -> bool {
+        self.subs.is_empty()
+    }
+
+    /// Counts the rows of a bucket of the level above, whether they have keys or not.
+    pub(crate) fn rows(&self, parent: u32) -> u64 {
+        self.rows.get(parent as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether rows are counted by the bucket of the level above.
+    pub(crate) fn counts_rows(&self) -> bool {
+        matches!(self.keyed.kind, Kind::SignificantTerms(_))
+    }
+
+    /// Adds rows to a bucket of the level above.
+    pub(crate) fn add_rows(&mut self, parent: u32, rows: u64) {
+        let at = parent as usize;
+        if self.rows.len() <= at {
+            self.rows.resize(at + 1, 0);
+        }
+        self.rows[at] += rows;
+    }
+
+    /// Adds documents to a bucket.
+    pub(crate) fn add(&mut self, parent: u32, key: u64, count: u64) -> u32 {
+        let ordinal = self.ordinals.ordinal(parent, key);
+        if self.counts.len() <= ordinal as usize {
+            self.counts.resize(ordinal as usize + 1, 0);
+        }
+        self.counts[ordinal as usize] += count;
+        ordinal
+    }
+
+    /// Lists the buckets of a bucket of the level above.
+    pub(crate) fn candidates(&self, children: &Children, parent: u32) -> Vec<Candidate> {
+        let candidate = |ordinal: &u32| Candidate {
+            key: self.keys.key(self.ordinals.key(*ordinal)),
+            doc_count: self.count(*ordinal),
+            ordinal: *ordinal,
+            detail: Detail::None,
+        };
+        children.of(parent).iter().map(candidate).collect()
+    }
+
+    /// Lists the numbers of buckets with their keys and counts.
+    pub(crate) fn counted<'a>(
+        &'a self,
+        children: &'a Children,
+        parent: u32,
+    ) -> impl Iterator<Item = (u32, u64, u64)> + 'a {
+        let all = children.of(parent).iter();
+        all.map(|ordinal| (*ordinal, self.ordinals.key(*ordinal), self.count(*ordinal)))
+    }
+
+    fn count(&self, ordinal: u32) -> u64 {
+        self.counts.get(ordinal as usize).copied().unwrap_or(0)
+    }
+
+    /// Makes the results of the sub-aggregations of buckets.
+    pub(crate) fn results(&mut self, ordinals: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+        self.subs.reduce(ordinals, reduction)
+    }
+
+    /// Gives buckets the results of their sub-aggregations: a list for each bucket of the level above.
+    pub(crate) fn finish(
+        &mut self,
+        chosen: Vec<Vec<Candidate>>,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Vec<Bucket>>> {
+        for list in &chosen {
+            reduction.made(list.len())?;
+        }
+        let ordinals: Vec<u32> = chosen.iter().flatten().map(|candidate| candidate.ordinal).collect();
+        let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
+        let bucket = |candidate: Candidate, subs: Results| Bucket {
+            key: candidate.key,
+            doc_count: candidate.doc_count,
+            detail: candidate.detail,
+            subs,
+        };
+        Ok(chosen
+            .into_iter()
+            .map(|list| {
+                list.into_iter()
+                    .map(|candidate| bucket(candidate, results.next().unwrap_or_default()))
+                    .collect()
+            })
+            .collect())
+    }
+}
+
+impl Collector for KeyedCollector {
+    fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
+        if self.counts_rows() {
+            selection.for_each(|_, parent| self.add_rows(parent, 1));
+        }
+        self.keys.expand(batch, selection, &mut self.expanded)?;
+        self.children.clear();
+        let mut last: Option<(u32, u64, u32)> = None;
+        for (parent, key) in self.expanded.parents.iter().zip(&self.expanded.keys) {
+            let ordinal = match last {
+                Some((last_parent, last_key, ordinal)) if last_parent == *parent && last_key == *key => ordinal,
+                _ => {
+                    let ordinal = self.ordinals.ordinal(*parent, *key);
+                    if self.counts.len() <= ordinal as usize {
+                        self.counts.resize(ordinal as usize + 1, 0);
+                    }
+                    last = Some((*parent, *key, ordinal));
+                    ordinal
+                }
+            };
+            self.counts[ordinal as usize] += 1;
+            self.children.push(ordinal);
+        }
+        if self.subs.is_empty() || self.children.is_empty() {
+            return Ok(());
+        }
+        let positions = match self.expanded.whole {
+            true => Positions::All(self.children.len()),
+            false => Positions::Some(&self.expanded.positions),
+        };
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&self.children) })
+    }
+
+    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+        let keyed = Arc::clone(&self.keyed);
+        shortcut::keyed(self, &keyed, segment, rows)
+    }
+
+    fn fresh(&self) -> Box<dyn Collector> {
+        Box::new(Self::new(&self.keyed, self.subs.fresh()))
+    }
+
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
+        let Some(other) = same::<Self>(other) else { return };
+        for (parent, rows) in other.rows.iter().enumerate() {
+            match map.map_or(parent as u32, |map| map.get(parent).copied().unwrap_or(DROPPED)) {
+                DROPPED => {}
+                parent => self.add_rows(parent, *rows),
+            }
+        }
+        let mut adopted: hashbrown::HashMap<u64, u64> = hashbrown::HashMap::new();
+        let mut children = Vec::with_capacity(other.ordinals.len());
+        for ordinal in 0..other.ordinals.len() as u32 {
+            let parent = other.ordinals.parent(ordinal);
+            let parent = match map {
+                Some(map) => map.get(parent as usize).copied().unwrap_or(DROPPED),
+                None => parent,
+            };
+            if parent == DROPPED {
+                children.push(DROPPED);
+                continue;
+            }
+            let theirs = other.ordinals.key(ordinal);
+            let key = *adopted.entry(theirs).or_insert_with(|| self.keys.adopt(&other.keys, theirs));
+            children.push(self.add(parent, key, other.count(ordinal)));
+        }
+        self.subs.merge(other.subs, Some(&children));
+    }
+
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
+        let children = self.ordinals.by_parent();
+        let keyed = Arc::clone(&self.keyed);
+        match &keyed.kind {
+            Kind::Composite(shape) => composite::reduce(shape, self, &children, parents, reduction),
+            Kind::DateHistogram(shape) => date_histogram::reduce(shape, self, &children, parents, reduction),
+            Kind::Histogram(shape) => histogram::reduce(shape, self, &children, parents, reduction),
+            Kind::MultiTerms(shape) => multi_terms::reduce(shape, self, &children, parents, reduction),
+            Kind::RareTerms(shape) => rare_terms::reduce(shape, self, &children, parents, reduction),
+            Kind::SignificantTerms(shape) => {
+                significant_terms::reduce(shape, self, &children, parents, reduction)
+            }
+            Kind::Terms(shape) => terms::reduce(shape, self, &children, parents, reduction),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.keys.memory()
+            + self.ordinals.memory()
+            + self.counts.capacity() * 8
+            + self.expanded.memory()
+            + self.children.capacity() * 4
+            + self.subs.memory()
+    }
+
+    fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
+        self.subs.end_shard(segments)
+    }
+}
+
+/// Compares keys: null first, numbers by value, texts and addresses by their bytes.
+pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
+    match (a, b) {
+        (Key::Long(a), Key::Long(b)) => a.cmp(b),
+        (Key::Unsigned(a), Key::Unsigned(b)) => a.cmp(b),
+        (Key::Double(a), Key::Double(b)) => a.total_cmp(b),
+        (Key::Text(a), Key::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Key::Ip(a), Key::Ip(b)) => a.cmp(b),
+        (Key::List(a), Key::List(b)) => {
+            let parts = a.iter().zip(b.iter()).map(|(a, b)| compare(a, b));
+            parts.fold(Ordering::Equal, Ordering::then)
+        }
+        (Key::Null, Key::Null) => Ordering::Equal,
+        (Key::Null, _) => Ordering::Less,
+        (_, Key::Null) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}

@@ -1,0 +1,72 @@
+//! `multi_terms`: a bucket for each combination of values of several fields.
+
+use std::sync::Arc;
+
+use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::sorted;
+use crate::aggregate::collector::Reduction;
+use crate::aggregate::compile::{Compiler, Context};
+use crate::aggregate::field::Accepts;
+use crate::aggregate::keys::{Form, KeyRule, TermFilter};
+use crate::aggregate::ordinals::Children;
+use crate::aggregate::result::{self, Buckets, Format, Outcome};
+use crate::dsl::aggs::MultiTerms;
+use crate::error::Result;
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    terms: Arc<MultiTerms>,
+    formats: Arc<[Format]>,
+}
+
+/// Lets the aggregation meet the mappings.
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    terms: &Arc<MultiTerms>,
+) -> Result<Arc<Keyed>> {
+    let (mut rules, mut formats) = (Vec::new(), Vec::new());
+    for source in &terms.terms {
+        let values = compiler.values(context, source, "multi_terms", Accepts::Keys)?;
+        formats.push(values.format.clone());
+        rules.push(Arc::new(KeyRule { values, form: Form::Terms(TermFilter::default()), null: false }));
+    }
+    let kind = Kind::MultiTerms(Shape { terms: Arc::clone(terms), formats: formats.into() });
+    Ok(Arc::new(Keyed { rules, list: true, kind }))
+}
+
+/// Makes the answer.
+pub(crate) fn reduce(
+    shape: &Shape,
+    level: &mut KeyedCollector,
+    children: &Children,
+    parents: &[u32],
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Outcome>> {
+    let thresholds = &shape.terms.thresholds;
+    let mut chosen = Vec::with_capacity(parents.len());
+    let mut others = Vec::with_capacity(parents.len());
+    for parent in parents {
+        let mut candidates = level.candidates(children, *parent);
+        candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
+        let total: u64 = candidates.iter().map(|candidate| candidate.doc_count).sum();
+        let first = sorted::first(level, &shape.terms.order, candidates, thresholds.size, reduction)?;
+        let shown: u64 = first.iter().map(|candidate| candidate.doc_count).sum();
+        others.push(total - shown);
+        chosen.push(first);
+    }
+    let lists = level.finish(chosen, reduction)?;
+    let outcome = |(buckets, other)| {
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::MultiTerms {
+                formats: Arc::clone(&shape.formats),
+                other,
+                show_error: shape.terms.show_error,
+            },
+            keyed: false,
+            buckets,
+        }))
+    };
+    Ok(lists.into_iter().zip(others).map(outcome).collect())
+}

@@ -1,0 +1,361 @@
+//! Buckets of a fixed number: ranges, filters, and aggregations with one bucket.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+
+use crate::aggregate::batch::{Batch, Selection};
+use crate::aggregate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::aggregate::field::{Filled, ValueKind, Values};
+use crate::aggregate::metric::{DROPPED, Ordinals};
+use crate::aggregate::ordinals::NONE;
+use crate::aggregate::batch::Positions;
+use crate::aggregate::result::{
+    Bucket, Buckets, Detail, Format, Key, Outcome, Results, Shape, SingleBucket, SingleKind,
+};
+use crate::aggregate::segment::{RowBits, Rows, SegmentContext};
+use crate::aggregate::shortcut;
+use crate::error::Result;
+
+/// An aggregation with so many buckets.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    /// Number of buckets.
+    pub slots: usize,
+    /// Which rows belong to which.
+    pub rule: Rule,
+    /// What the answer is made with.
+    pub answer: Answer,
+    /// How keys are written.
+    pub format: Format,
+}
+
+/// Which rows belong to which bucket.
+#[derive(Debug)]
+pub(crate) enum Rule {
+    /// All rows to the one.
+    All,
+    /// Those of a filter.
+    Filters {
+        /// Numbers of filters.
+        filters: Vec<usize>,
+        /// Whether the last bucket is of those that no filter matches.
+        other: bool,
+    },
+    /// Those of filters and of pairs of them, in the order 0, 0&1, 0&2, …, 1, 1&2, ….
+    Pairs(Vec<usize>),
+    /// Those without a value.
+    Missing(Values),
+    /// Those with a number from, and before.
+    Numbers(Values, Vec<(f64, f64)>),
+    /// Those with an address from, and before; open where absent.
+    Addresses(Values, Vec<AddressRange>),
+}
+
+/// Addresses from one, and before another.
+pub(crate) type AddressRange = (Option<[u8; 16]>, Option<[u8; 16]>);
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// One bucket.
+    Single(SingleKind),
+    /// Several.
+    Several {
+        /// Key and detail of each, in their order.
+        buckets: Vec<(Key, Detail)>,
+        /// Which aggregation it is.
+        shape: Shape,
+        /// Whether they are members of an object.
+        keyed: bool,
+        /// Whether empty ones are shown.
+        empty: bool,
+    },
+}
+
+/// The state of an aggregation with a fixed number of buckets.
+#[derive(Debug)]
+pub(crate) struct SlotCollector {
+    slots: Arc<Slots>,
+    counts: Vec<u64>,
+    subs: Subs,
+    positions: Vec<u32>,
+    children: Vec<u32>,
+}
+
+impl SlotCollector {
+    /// Makes an empty state.
+    pub(crate) fn new(slots: &Arc<Slots>, subs: Subs) -> Self {
+        Self { slots: Arc::clone(slots), counts: Vec::new(), subs, positions: Vec::new(), children: Vec::new() }
+    }
+
+    /// Whether only counts are wanted.
+    pub(crate) fn only_counts(&self) -> bool {
+        self.subs.is_empty()
+    }
+
+    /// Adds documents to a bucket.
+    pub(crate) fn add(&mut self, child: u32, count: u64) {
+        let at = child as usize;
+        if self.counts.len() <= at {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += count;
+    }
+
+    fn child(&self, parent: u32, slot: usize) -> u32 {
+        match parent {
+            NONE => NONE,
+            parent => parent.saturating_mul(self.slots.slots as u32).saturating_add(slot as u32),
+        }
+    }
+
+    fn count(&self, child: u32) -> u64 {
+        self.counts.get(child as usize).copied().unwrap_or(0)
+    }
+}
+
+impl Collector for SlotCollector {
+    fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
+        let slots = Arc::clone(&self.slots);
+        if matches!(slots.rule, Rule::All) {
+            selection.for_each(|_, parent| self.add(parent, 1));
+            return self.subs.collect(batch, selection);
+        }
+        let (mut positions, mut children) =
+            (std::mem::take(&mut self.positions), std::mem::take(&mut self.children));
+        positions.clear();
+        children.clear();
+        place(&slots, batch, selection, &mut |at, parent, slot| {
+            let child = self.child(parent, slot);
+            self.add(child, 1);
+            positions.push(at);
+            children.push(child);
+        })?;
+        let done = match positions.is_empty() {
+            true => Ok(()),
+            false => {
+                let positions = Positions::Some(&positions);
+                self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&children) })
+            }
+        };
+        (self.positions, self.children) = (positions, children);
+        done
+    }
+
+    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+        let slots = Arc::clone(&self.slots);
+        shortcut::slots(self, &slots, segment, rows)
+    }
+
+    fn fresh(&self) -> Box<dyn Collector> {
+        Box::new(Self::new(&self.slots, self.subs.fresh()))
+    }
+
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
+        let Some(other) = same::<Self>(other) else { return };
+        let slots = self.slots.slots;
+        let mut children = Vec::with_capacity(other.counts.len());
+        // Sub-aggregations may know buckets only up to the last with documents.
+        for at in 0..other.counts.len() {
+            let (parent, slot) = (at / slots, at % slots);
+            let parent = match map {
+                Some(map) => map.get(parent).copied().unwrap_or(DROPPED),
+                None => parent as u32,
+            };
+            if parent == DROPPED {
+                children.push(DROPPED);
+                continue;
+            }
+            let child = self.child(parent, slot);
+            self.add(child, other.counts[at]);
+            children.push(child);
+        }
+        self.subs.merge(other.subs, Some(&children));
+    }
+
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
+        let slots = Arc::clone(&self.slots);
+        match &slots.answer {
+            Answer::Single(kind) => {
+                let results = self.subs.reduce(parents, reduction)?;
+                let single = |(parent, subs): (&u32, Results)| {
+                    Outcome::Single(Box::new(SingleBucket { kind: *kind, doc_count: self.count(*parent), subs }))
+                };
+                Ok(parents.iter().zip(results).map(single).collect())
+            }
+            Answer::Several { buckets, shape, keyed, empty } => {
+                let mut chosen: Vec<Vec<(usize, u32)>> = Vec::with_capacity(parents.len());
+                for parent in parents {
+                    let all = (0..slots.slots).map(|slot| (slot, self.child(*parent, slot)));
+                    chosen.push(all.filter(|(_, child)| *empty || self.count(*child) > 0).collect());
+                    reduction.made(chosen.last().map_or(0, Vec::len))?;
+                }
+                let ordinals: Vec<u32> = chosen.iter().flatten().map(|(_, child)| *child).collect();
+                let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
+                let mut outcomes = Vec::with_capacity(parents.len());
+                for list in chosen {
+                    let mut shown = Vec::with_capacity(list.len());
+                    for (slot, child) in list {
+                        let subs = results.next().unwrap_or_default();
+                        let Some((key, detail)) = buckets.get(slot) else { continue };
+                        shown.push(Bucket {
+                            key: key.clone(),
+                            doc_count: self.count(child),
+                            detail: detail.clone(),
+                            subs,
+                        });
+                    }
+                    if matches!(shape, Shape::AdjacencyMatrix) {
+                        shown.sort_by(|a, b| super::keyed::compare(&a.key, &b.key));
+                    }
+                    outcomes.push(Outcome::Buckets(Box::new(Buckets {
+                        shape: shape.clone(),
+                        keyed: *keyed,
+                        buckets: shown,
+                    })));
+                }
+                Ok(outcomes)
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.counts.capacity() * 8
+            + (self.positions.capacity() + self.children.capacity()) * 4
+            + self.subs.memory()
+    }
+
+    fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
+        self.subs.end_shard(segments)
+    }
+}
+
+/// Calls `each` with rows, their bucket of the level above, and the number of each bucket here.
+fn place(
+    slots: &Slots,
+    batch: &Batch<'_>,
+    selection: Selection<'_>,
+    each: &mut dyn FnMut(u32, u32, usize),
+) -> Result<()> {
+    match &slots.rule {
+        Rule::All => selection.for_each(|at, parent| each(at, parent, 0)),
+        Rule::Filters { filters, other } => {
+            let bits = bits(batch, filters)?;
+            selection.for_each(|at, parent| {
+                let row = batch.rows[at as usize];
+                let mut any = false;
+                for (slot, _) in bits.iter().enumerate().filter(|(_, bits)| bits.contains(row)) {
+                    any = true;
+                    each(at, parent, slot);
+                }
+                if *other && !any {
+                    each(at, parent, bits.len());
+                }
+            });
+        }
+        Rule::Pairs(filters) => {
+            let bits = bits(batch, filters)?;
+            selection.for_each(|at, parent| {
+                let row = batch.rows[at as usize];
+                let mut slot = 0;
+                for (first, own) in bits.iter().enumerate() {
+                    if !own.contains(row) {
+                        slot += bits.len() - first;
+                        continue;
+                    }
+                    each(at, parent, slot);
+                    slot += 1;
+                    for other in &bits[first + 1..] {
+                        if other.contains(row) {
+                            each(at, parent, slot);
+                        }
+                        slot += 1;
+                    }
+                }
+            });
+        }
+        Rule::Missing(values) => {
+            if values.constant_in(batch.segment.index).is_some() || values.missing().is_some() {
+                return Ok(());
+            }
+            match values.column(batch) {
+                None => selection.for_each(|at, parent| each(at, parent, 0)),
+                Some((place, column)) if place.kind == ValueKind::Text && !place.is_verbatim() => {
+                    let strings = column.strings()?;
+                    selection.for_each(|at, parent| {
+                        if !column.row(at as usize).any(|at| place.string(strings.value(at)).is_some()) {
+                            each(at, parent, 0);
+                        }
+                    });
+                }
+                Some((_, column)) => selection.for_each(|at, parent| {
+                    if column.row(at as usize).is_empty() {
+                        each(at, parent, 0);
+                    }
+                }),
+            }
+        }
+        Rule::Numbers(values, ranges) => {
+            let mut one = |at: u32, parent: u32, own: &[f64]| {
+                for (slot, (from, to)) in ranges.iter().enumerate() {
+                    if own.iter().any(|value| from <= value && value < to) {
+                        each(at, parent, slot);
+                    }
+                }
+            };
+            let filled = match values.missing() {
+                Some(Filled::Long(value)) => Some(*value as f64),
+                Some(Filled::Double(value)) => Some(*value),
+                _ => None,
+            };
+            let filled = filled.as_slice();
+            match values.column(batch) {
+                None => selection.for_each(|at, parent| one(at, parent, filled)),
+                Some((_, column)) => {
+                    let numbers = column.doubles()?.values();
+                    selection.for_each(|at, parent| {
+                        let row = column.row(at as usize);
+                        one(at, parent, if row.is_empty() { filled } else { &numbers[row] });
+                    });
+                }
+            }
+        }
+        Rule::Addresses(values, ranges) => {
+            let within = |address: &[u8], (from, to): &AddressRange| {
+                from.as_ref().is_none_or(|from| address >= from.as_slice())
+                    && to.as_ref().is_none_or(|to| address < to.as_slice())
+            };
+            let filled = match values.missing() {
+                Some(Filled::Ip(address)) => Some(*address),
+                _ => None,
+            };
+            let column = values.column(batch);
+            let addresses =
+                column.and_then(|(_, column)| Some((column, column.values.as_fixed_size_binary_opt()?)));
+            selection.for_each(|at, parent| {
+                let row = addresses.map_or(0..0, |(column, _)| column.row(at as usize));
+                for (slot, range) in ranges.iter().enumerate() {
+                    let found = match (row.is_empty(), addresses) {
+                        (false, Some((_, addresses))) => {
+                            row.clone().any(|at| within(addresses.value(at), range))
+                        }
+                        _ => filled.as_ref().is_some_and(|address| within(address, range)),
+                    };
+                    if found {
+                        each(at, parent, slot);
+                    }
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+fn bits<'b>(batch: &'b Batch<'_>, filters: &[usize]) -> Result<Vec<&'b RowBits>> {
+    let mut found = Vec::with_capacity(filters.len());
+    for filter in filters {
+        found.extend(batch.segment.filter(*filter)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,100 @@
+//! The order of buckets, and the first of them.
+
+use std::cmp::Ordering;
+
+use super::keyed::{Candidate, KeyedCollector, compare};
+use crate::aggregate::collector::Reduction;
+use crate::aggregate::result::{Outcome, Results};
+use crate::dsl::aggs::{BucketOrder, OrderBy, PathOrder};
+use crate::error::{Error, Result};
+
+/// Orders candidates and keeps the first `size`.
+///
+/// # Errors
+/// A path of the order that leads nowhere.
+pub(crate) fn first(
+    level: &mut KeyedCollector,
+    order: &BucketOrder,
+    mut candidates: Vec<Candidate>,
+    size: usize,
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Candidate>> {
+    let by_results = order.0.iter().any(|criterion| matches!(criterion.by, OrderBy::Path { .. }));
+    if !by_results {
+        let less = |a: &Candidate, b: &Candidate| by_order(order, (a, &[]), (b, &[]));
+        if candidates.len() > size {
+            if size == 0 {
+                return Ok(Vec::new());
+            }
+            candidates.select_nth_unstable_by(size - 1, less);
+            candidates.truncate(size);
+        }
+        candidates.sort_unstable_by(less);
+        return Ok(candidates);
+    }
+    let ordinals: Vec<u32> = candidates.iter().map(|candidate| candidate.ordinal).collect();
+    let (made, hits) = (reduction.made, reduction.hits.len());
+    let results = level.results(&ordinals, reduction)?;
+    // What is computed for the order alone makes no buckets of the answer.
+    reduction.made = made;
+    reduction.hits.truncate(hits);
+    let mut valued = Vec::with_capacity(candidates.len());
+    for (candidate, results) in candidates.into_iter().zip(results) {
+        let mut values = Vec::new();
+        for criterion in &order.0 {
+            values.push(match &criterion.by {
+                OrderBy::Path { names, property } => value(&results, names, property.as_deref())?,
+                _ => 0.0,
+            });
+        }
+        valued.push((candidate, values));
+    }
+    valued.sort_by(|a, b| by_order(order, (&a.0, &a.1), (&b.0, &b.1)));
+    valued.truncate(size);
+    Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())
+}
+
+fn by_order(order: &BucketOrder, a: (&Candidate, &[f64]), b: (&Candidate, &[f64])) -> Ordering {
+    for (at, PathOrder { by, ascending }) in order.0.iter().enumerate() {
+        let found = match by {
+            OrderBy::Key => compare(&a.0.key, &b.0.key),
+            OrderBy::Count => a.0.doc_count.cmp(&b.0.doc_count),
+            OrderBy::Path { .. } => {
+                let value = |values: &[f64]| values.get(at).copied().unwrap_or(f64::NAN);
+                match (value(a.1), value(b.1)) {
+                    // What has no value comes last in either direction.
+                    (a, b) if a.is_nan() || b.is_nan() => match a.is_nan().cmp(&b.is_nan()) {
+                        Ordering::Equal => continue,
+                        other => return other,
+                    },
+                    (a, b) => a.total_cmp(&b),
+                }
+            }
+        };
+        let found = if *ascending { found } else { found.reverse() };
+        if found != Ordering::Equal {
+            return found;
+        }
+    }
+    Ordering::Equal
+}
+
+/// Finds the value that an order compares.
+fn value(results: &Results, names: &[String], property: Option<&str>) -> Result<f64> {
+    let Some((name, rest)) = names.split_first() else {
+        return Err(Error::Execution("an order names no aggregation".to_owned()));
+    };
+    let Some(entry) = results.get(name) else {
+        return Err(Error::Execution(format!("an order names an unknown aggregation [{name}]")));
+    };
+    match &entry.outcome {
+        Outcome::Single(single) if rest.is_empty() => Ok(single.doc_count as f64),
+        Outcome::Single(single) => value(&single.subs, rest, property),
+        Outcome::Metric(metric) => match property {
+            None => Ok(metric.single().unwrap_or(f64::NAN)),
+            Some(property) => Ok(metric.value(property)?.unwrap_or(f64::NAN)),
+        },
+        _ => Err(Error::Execution(format!("[{name}] has no value to order by"))),
+    }
+}
+

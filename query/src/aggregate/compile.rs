@@ -1,0 +1,574 @@
+//! The parsed tree meets the mappings: what each aggregation reads in each index, of which rows.
+//!
+//! A [`Tree`] is what one search collects with. Its nodes make empty states ([`Node::sub`]), as many as
+//! there are partitions. Rows are of a scope: documents, or the elements of a nested path as one `nested`
+//! aggregation reaches them; columns are listed by scope and index, filters and the counts over other
+//! documents ([`BackgroundPlan`]) are numbered for the whole tree. An index whose mapping refuses an
+//! aggregation is reported in [`Tree::failed`] and left out.
+
+use std::sync::Arc;
+
+use millrace_storage::mapping::{DateFormat, PathId, Scalar};
+use serde_json::Value;
+
+use super::bucket::{
+    auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
+    rare_terms, sampler, significant_terms, slots, terms, top_hits,
+};
+use super::backgrounds::BackgroundPlan;
+use super::collector::{Sub, Subs};
+use super::field::{Accepts, Resolving, Values};
+use super::measured::{Measure, MetricCollector};
+use super::result::{Format, Header};
+use crate::dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, Zone};
+use crate::dsl::lower;
+use crate::dsl::query::{Common, NestedQuery, NestedScore, Query};
+use crate::error::{Error, Result};
+use crate::table::TableSnapshot;
+use crate::table::node::Resolved;
+use crate::table::predicate::Predicate;
+use crate::table::resolve::{IndexContext, resolve};
+use crate::table::statistics::Functions;
+
+/// Stands for every index among those that failed.
+pub(crate) const ALL: usize = usize::MAX;
+
+/// Aggregations that have met the mappings of a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// Aggregations over what matches.
+    pub roots: Vec<Root>,
+    /// Those over all documents.
+    pub globals: Vec<Root>,
+    /// Kinds of rows; the first is documents.
+    pub scopes: Vec<Scope>,
+    /// Filters.
+    pub filters: Vec<FilterPlan>,
+    /// Counts over other documents.
+    pub backgrounds: Vec<BackgroundPlan>,
+    /// Whether scores are read.
+    pub scores: bool,
+    /// Whether something is decided shard by shard.
+    pub by_shard: bool,
+    /// Indices that refuse an aggregation.
+    pub failed: Vec<(usize, Error)>,
+}
+
+/// An aggregation of the top level.
+#[derive(Debug)]
+pub(crate) struct Root {
+    /// Its place in the request.
+    pub place: usize,
+    /// It.
+    pub node: Node,
+    /// Places of the columns of documents that it reads, by index.
+    pub slots: Vec<Vec<usize>>,
+}
+
+/// A kind of rows.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// Nested path; documents where absent.
+    pub path: Option<Arc<str>>,
+    /// Number of the scope around.
+    pub outer: usize,
+    /// Number of the nested path in each index that has it.
+    paths: Vec<Option<PathId>>,
+    /// Columns that are read, by index.
+    columns: Vec<Vec<PathId>>,
+}
+
+impl Scope {
+    /// Returns the number of the nested path in an index.
+    pub(crate) fn nested_in(&self, index: usize) -> Option<PathId> {
+        self.paths.get(index).copied().flatten()
+    }
+}
+
+/// A filter.
+#[derive(Debug)]
+pub(crate) struct FilterPlan {
+    /// Number of the scope whose rows are filtered.
+    pub scope: usize,
+    /// What it is for each index.
+    pub resolved: Vec<Option<Resolved>>,
+    /// Terms that it expands to, by shard.
+    pub functions: Functions,
+}
+
+/// One aggregation.
+#[derive(Debug)]
+pub(crate) struct Node {
+    header: Arc<Header>,
+    kind: NodeKind,
+    subs: Vec<Node>,
+}
+
+#[derive(Debug)]
+enum NodeKind {
+    AutoDateHistogram(Arc<auto_date_histogram::Shape>),
+    Keyed(Arc<keyed::Keyed>),
+    Metric(Arc<Measure>),
+    Nested(Arc<nested::Enter>),
+    ReverseNested(Arc<nested::Leave>),
+    Sampler(Arc<sampler::Shape>),
+    Slots(Arc<slots::Slots>),
+    TopHits(Arc<top_hits::Shape>),
+}
+
+impl Node {
+    /// Makes an empty state; `top` says that it is for one bucket only.
+    pub(crate) fn sub(&self, top: bool) -> Sub {
+        let single = match &self.kind {
+            NodeKind::Slots(slots) => top && slots.slots == 1,
+            NodeKind::Nested(_) | NodeKind::ReverseNested(_) | NodeKind::Sampler(_) => top,
+            _ => false,
+        };
+        let subs = || Subs(self.subs.iter().map(|node| node.sub(single)).collect());
+        let collector: Box<dyn super::collector::Collector> = match &self.kind {
+            NodeKind::AutoDateHistogram(shape) => {
+                let nodes = self.subs.iter().map(|node| node.sub(false));
+                Box::new(auto_date_histogram::AutoCollector::new(shape, Subs(nodes.collect())))
+            }
+            NodeKind::Keyed(keyed) => Box::new(keyed::KeyedCollector::new(keyed, subs())),
+            NodeKind::Metric(measure) => Box::new(MetricCollector::new(measure, top)),
+            NodeKind::Nested(enter) => Box::new(nested::EnterCollector::new(enter, subs())),
+            NodeKind::ReverseNested(leave) => Box::new(nested::LeaveCollector::new(leave, subs())),
+            NodeKind::Sampler(shape) => Box::new(sampler::SamplerCollector::new(shape, subs())),
+            NodeKind::Slots(slots) => Box::new(slots::SlotCollector::new(slots, subs())),
+            NodeKind::TopHits(shape) => Box::new(top_hits::TopHitsCollector::new(shape)),
+        };
+        Sub { header: Arc::clone(&self.header), collector }
+    }
+}
+
+impl Tree {
+    /// Lets aggregations meet the mappings of a snapshot.
+    ///
+    /// # Errors
+    /// What the request gets wrong whatever the mappings are.
+    pub(crate) fn compile(
+        aggregations: &Aggregations,
+        snapshot: &Arc<TableSnapshot>,
+        now_ms: i64,
+    ) -> Result<Self> {
+        let documents = Scope {
+            paths: vec![None; snapshot.indices.len()],
+            columns: vec![Vec::new(); snapshot.indices.len()],
+            ..Scope::default()
+        };
+        let tree = Self { scopes: vec![documents], ..Self::default() };
+        let mut compiler =
+            Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into() };
+        for (place, aggregation) in aggregations.collected().enumerate() {
+            compiler.touched = vec![Vec::new(); snapshot.indices.len()];
+            let context = Context { scope: 0, below: Below::Top };
+            let node = compiler.node(aggregation, context)?;
+            let slots = std::mem::take(&mut compiler.touched);
+            let root = Root { place, node, slots };
+            match aggregation.kind {
+                Kind::Global => compiler.tree.globals.push(root),
+                _ => compiler.tree.roots.push(root),
+            }
+        }
+        Ok(compiler.tree)
+    }
+
+    /// Lists the columns that are read of a scope in an index.
+    pub(crate) fn columns(&self, scope: usize, index: usize) -> &[PathId] {
+        self.scopes.get(scope).and_then(|scope| scope.columns.get(index)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Where an aggregation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Context {
+    /// Number of the scope.
+    pub scope: usize,
+    /// What is around.
+    pub below: Below,
+}
+
+/// What is around an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// Nothing.
+    Top,
+    /// Single buckets only, of which each has all rows of the same scope or filters them.
+    Single,
+    /// Something else, by the name of its factory.
+    Other(&'static str),
+}
+
+/// Lets aggregations meet the mappings.
+pub(crate) struct Compiler<'a> {
+    /// The indices.
+    pub snapshot: &'a Arc<TableSnapshot>,
+    /// What `now` means.
+    pub now_ms: i64,
+    tree: Tree,
+    touched: Vec<Vec<usize>>,
+    name: Arc<str>,
+}
+
+impl Compiler<'_> {
+    fn node(&mut self, aggregation: &Aggregation, context: Context) -> Result<Node> {
+        self.name = Arc::clone(&aggregation.name);
+        let mut format = Format::Raw;
+        let mut below = Below::Other("MultiBucketAggregatorFactory");
+        let mut scope = context.scope;
+        let single = match context.below {
+            Below::Top | Below::Single => Below::Single,
+            other => other,
+        };
+        let kind = match &aggregation.kind {
+            Kind::AdjacencyMatrix(matrix) => {
+                below = Below::Other("AdjacencyMatrixAggregatorFactory");
+                NodeKind::Slots(filters::adjacency_matrix(self, context, matrix)?)
+            }
+            Kind::AutoDateHistogram(auto) => {
+                below = Below::Other("AutoDateHistogramAggregatorFactory");
+                let shape = auto_date_histogram::compile(self, context, auto)?;
+                format = shape.rule.values.format.clone();
+                NodeKind::AutoDateHistogram(shape)
+            }
+            Kind::Composite(composite) => {
+                below = Below::Other("CompositeAggregationFactory");
+                NodeKind::Keyed(composite::compile(self, context, composite)?)
+            }
+            Kind::DateHistogram(histogram) => {
+                below = Below::Other("DateHistogramAggregatorFactory");
+                keyed_kind(date_histogram::compile(self, context, histogram)?, &mut format)
+            }
+            Kind::DateRange(ranges) => {
+                below = Below::Other("DateRangeAggregatorFactory");
+                slots_kind(range::date_range(self, context, ranges)?, &mut format)
+            }
+            Kind::Filter(query) => {
+                below = single;
+                NodeKind::Slots(filters::filter(self, context, query)?)
+            }
+            Kind::Filters(list) => {
+                below = Below::Other("FiltersAggregatorFactory");
+                NodeKind::Slots(filters::filters(self, context, list)?)
+            }
+            Kind::Global => {
+                if context.below != Below::Top {
+                    return Err(Error::Exception {
+                        kind: "aggregation_execution_exception",
+                        status: 500,
+                        reason: format!(
+                            "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
+                            "parent", aggregation.name
+                        ),
+                    });
+                }
+                below = Below::Single;
+                NodeKind::Slots(filters::global())
+            }
+            Kind::Histogram(histogram) => {
+                below = Below::Other("HistogramAggregatorFactory");
+                keyed_kind(histogram::compile(self, context, histogram)?, &mut format)
+            }
+            Kind::IpRange(ranges) => {
+                below = Below::Other("BinaryRangeAggregatorFactory");
+                slots_kind(range::ip_range(self, context, ranges)?, &mut format)
+            }
+            Kind::Metric(metric) => {
+                let measure = self.measure(context, metric)?;
+                if let [only] = measure.fields.as_slice() {
+                    format = metric_format(metric, &only.format);
+                }
+                NodeKind::Metric(measure)
+            }
+            Kind::Missing(source) => {
+                below = single;
+                NodeKind::Slots(filters::missing(self, context, source)?)
+            }
+            Kind::MultiTerms(multi) => {
+                below = Below::Other("MultiTermsAggregationFactory");
+                NodeKind::Keyed(multi_terms::compile(self, context, multi)?)
+            }
+            Kind::Nested(enter) => {
+                below = single;
+                let enter = nested::enter(self, context, enter)?;
+                scope = enter.scope;
+                NodeKind::Nested(enter)
+            }
+            Kind::Pipeline(_) => return Err(Error::Execution("a pipeline is not collected".to_owned())),
+            Kind::Range(ranges) => {
+                below = Below::Other("RangeAggregatorFactory");
+                slots_kind(range::range(self, context, ranges)?, &mut format)
+            }
+            Kind::RareTerms(rare) => {
+                below = Below::Other("RareTermsAggregatorFactory");
+                keyed_kind(rare_terms::compile(self, context, rare)?, &mut format)
+            }
+            Kind::ReverseNested(leave) => {
+                below = single;
+                let leave = nested::leave(self, context, leave)?;
+                scope = leave.scope;
+                NodeKind::ReverseNested(leave)
+            }
+            Kind::Sampler(sampler) => {
+                below = Below::Other("SamplerAggregatorFactory");
+                self.tree.scores = true;
+                self.tree.by_shard = true;
+                NodeKind::Sampler(sampler::compile(sampler))
+            }
+            Kind::SignificantTerms(significant) => {
+                below = Below::Other("SignificantTermsAggregatorFactory");
+                keyed_kind(significant_terms::compile(self, context, significant)?, &mut format)
+            }
+            Kind::Terms(terms) => {
+                below = Below::Other("TermsAggregatorFactory");
+                keyed_kind(terms::compile(self, context, terms)?, &mut format)
+            }
+            Kind::TopHits(hits) => {
+                let shape = top_hits::compile(self, context, hits)?;
+                self.tree.scores |= shape.by_score();
+                NodeKind::TopHits(shape)
+            }
+        };
+        let inner = Context { scope, below };
+        let subs = aggregation.subs.collected().map(|sub| self.node(sub, inner)).collect::<Result<_>>()?;
+        let header = Header { name: Arc::clone(&aggregation.name), meta: aggregation.meta.clone(), format };
+        Ok(Node { header: Arc::new(header), kind, subs })
+    }
+
+    /// Returns the name of the aggregation at hand.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reports an error of every index.
+    pub(crate) fn fail_all(&mut self, error: Error) {
+        self.tree.failed.push((ALL, error));
+    }
+
+    /// Reports an error of an index.
+    pub(crate) fn fail(&mut self, index: usize, error: Error) {
+        self.tree.failed.push((index, error));
+    }
+
+    /// Resolves a field.
+    pub(crate) fn values(
+        &mut self,
+        context: Context,
+        source: &ValuesSource,
+        aggregation: &str,
+        accepts: Accepts,
+    ) -> Result<Values> {
+        let Some(scope) = self.tree.scopes.get_mut(context.scope) else {
+            return Err(Error::Execution("an aggregation is in no scope".to_owned()));
+        };
+        let (columns, touched) = (&mut scope.columns, &mut self.touched);
+        let mut slot = |index: usize, column: PathId| {
+            let Some(columns) = columns.get_mut(index) else { return 0 };
+            let slot = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+                columns.push(column);
+                columns.len() - 1
+            });
+            if context.scope == 0
+                && let Some(touched) = touched.get_mut(index)
+                && !touched.contains(&slot)
+            {
+                touched.push(slot);
+            }
+            slot
+        };
+        let resolving = Resolving {
+            indices: &self.snapshot.indices,
+            aggregation,
+            accepts,
+            now_ms: self.now_ms,
+            failed: &mut self.tree.failed,
+            slot: &mut slot,
+        };
+        let values = Values::resolve(source, resolving)?;
+        if values.mixed {
+            return Err(Error::Exception {
+                kind: "aggregation_execution_exception",
+                status: 500,
+                reason: format!(
+                    "Merging/Reducing the aggregations failed when computing the aggregation [{}] because the field you gave in the aggregation query existed as two different types in two different indices",
+                    self.name
+                ),
+            });
+        }
+        Ok(values)
+    }
+
+    /// Gives a column its place among those of a scope.
+    pub(crate) fn slot(&mut self, context: Context, index: usize, column: PathId) -> usize {
+        let columns = self.tree.scopes.get_mut(context.scope).and_then(|scope| scope.columns.get_mut(index));
+        let Some(columns) = columns else { return 0 };
+        let slot = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+            columns.push(column);
+            columns.len() - 1
+        });
+        if context.scope == 0
+            && let Some(touched) = self.touched.get_mut(index)
+            && !touched.contains(&slot)
+        {
+            touched.push(slot);
+        }
+        slot
+    }
+
+    /// Adds a scope.
+    pub(crate) fn scope(&mut self, outer: usize, path: Option<Arc<str>>) -> usize {
+        let indices = &self.snapshot.indices;
+        let paths = indices.iter().map(|index| index.mapping.nested_id(path.as_deref()?)).collect();
+        self.tree.scopes.push(Scope { path, outer, paths, columns: vec![Vec::new(); indices.len()] });
+        self.tree.scopes.len() - 1
+    }
+
+    /// Returns a scope.
+    pub(crate) fn scope_at(&self, scope: usize) -> Option<&Scope> {
+        self.tree.scopes.get(scope)
+    }
+
+    /// Adds a filter; returns its number.
+    pub(crate) fn filter(&mut self, context: Context, query: &Query) -> Result<usize> {
+        let path = self.tree.scopes.get(context.scope).and_then(|scope| scope.path.clone());
+        let expression = match &path {
+            None => lower::lower_filter(query),
+            Some(path) => {
+                let nested = NestedQuery {
+                    path: path.to_string(),
+                    query: query.clone(),
+                    score_mode: NestedScore::None,
+                    ignore_unmapped: true,
+                    inner_hits: None,
+                    common: Common::default(),
+                };
+                lower::lower_filter(&Query::Nested(Arc::new(nested)))
+            }
+        };
+        let predicate = Predicate::from_expr(&expression)
+            .ok_or_else(|| Error::Execution("a filter is no predicate".to_owned()))?;
+        let mut resolved = Vec::with_capacity(self.snapshot.indices.len());
+        for (at, index) in self.snapshot.indices.iter().enumerate() {
+            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms: self.now_ms };
+            resolved.push(match resolve(&predicate, context) {
+                Ok(found) => Some(found),
+                Err(error) => {
+                    self.tree.failed.push((at, error));
+                    None
+                }
+            });
+        }
+        let functions = Functions::new(self.snapshot.shards, false);
+        self.tree.filters.push(FilterPlan { scope: context.scope, resolved, functions });
+        Ok(self.tree.filters.len() - 1)
+    }
+
+    /// Adds counts of all values of a field, or of those in documents that a filter matches.
+    pub(crate) fn background(
+        &mut self,
+        context: Context,
+        source: &ValuesSource,
+        filter: Option<&Query>,
+    ) -> Result<usize> {
+        let filter = filter.map(|filter| self.filter(context, filter)).transpose()?;
+        let source = ValuesSource { missing: None, ..source.clone() };
+        let values = self.values(context, &source, "terms", Accepts::Keys)?;
+        self.tree.backgrounds.push(BackgroundPlan::new(context.scope, values, filter));
+        Ok(self.tree.backgrounds.len() - 1)
+    }
+
+    /// Reads a value as the field has it in the first index that has it.
+    pub(crate) fn parse(&self, values: &Values, value: &Value) -> Result<Option<Scalar>> {
+        let indices = self.snapshot.indices.iter().enumerate();
+        let found = indices.filter_map(|(at, index)| Some((values.place_in(at)?, index))).next();
+        let Some((place, index)) = found else { return Ok(None) };
+        match index.mapping.parse_value(&place.field, value, self.now_ms, false)? {
+            Scalar::I64(value) => Ok(Some(Scalar::I64(place.long(value)))),
+            other => Ok(Some(other)),
+        }
+    }
+
+    /// Reads a date of a format in a zone.
+    pub(crate) fn date(&self, format: &DateFormat, zone: Zone, text: &str, round_up: bool) -> Result<i64> {
+        let offset = i64::from(zone.offset_seconds(self.now_ms)) * 1000;
+        // Expressions are read as local time, unless they name their zone.
+        let zoned = offset == 0 || has_zone(text);
+        let now = if zoned { self.now_ms } else { self.now_ms + offset };
+        let local = format.parse_millis(text, now, round_up).map_err(|reason| Error::Exception {
+            kind: "parse_exception",
+            status: 400,
+            reason,
+        })?;
+        if zoned {
+            return Ok(local);
+        }
+        Ok(local - i64::from(zone.offset_seconds(local - offset)) * 1000)
+    }
+
+    fn measure(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Arc<Measure>> {
+        let name = metric.name();
+        let accepts = match metric.as_ref() {
+            Metric::Cardinality(_) => Accepts::Any,
+            Metric::Simple(crate::dsl::aggs::Simple::ValueCount, _) => Accepts::Any,
+            Metric::GeoBounds { .. } => Accepts::Points,
+            _ => Accepts::Numbers,
+        };
+        let named = |field: &str, missing: Option<Value>| ValuesSource {
+            field: Some(field.to_owned()),
+            missing,
+            ..ValuesSource::default()
+        };
+        let sources: Vec<ValuesSource> = match metric.as_ref() {
+            Metric::WeightedAvg(options) => vec![
+                named(&options.value, options.value_missing.clone()),
+                named(&options.weight, options.weight_missing.clone()),
+            ],
+            Metric::MatrixStats(options) => options
+                .fields
+                .iter()
+                .map(|field| named(field, options.missing.get(field).map(|value| Value::from(*value))))
+                .collect(),
+            other => other.source().cloned().into_iter().collect(),
+        };
+        let mut fields = Vec::with_capacity(sources.len());
+        for source in &sources {
+            fields.push(self.values(context, source, name, accepts)?);
+        }
+        Ok(Arc::new(Measure { metric: Arc::clone(metric), fields }))
+    }
+}
+
+fn keyed_kind(keyed: Arc<keyed::Keyed>, format: &mut Format) -> NodeKind {
+    if let Some(rule) = keyed.rules.first() {
+        *format = rule.values.format.clone();
+    }
+    NodeKind::Keyed(keyed)
+}
+
+fn slots_kind(slots: Arc<slots::Slots>, format: &mut Format) -> NodeKind {
+    *format = slots.format.clone();
+    NodeKind::Slots(slots)
+}
+
+/// Counts are numbers whatever the field is.
+fn metric_format(metric: &Metric, format: &Format) -> Format {
+    match metric {
+        Metric::Cardinality(_) | Metric::GeoBounds { .. } | Metric::MatrixStats(_) => Format::Raw,
+        Metric::Simple(crate::dsl::aggs::Simple::ValueCount, _) => match format {
+            Format::Decimal(_) => format.clone(),
+            _ => Format::Raw,
+        },
+        _ => match format {
+            Format::Ip => Format::Raw,
+            other => other.clone(),
+        },
+    }
+}
+
+/// Whether a date names its zone.
+fn has_zone(text: &str) -> bool {
+    let date = text.split("||").next().unwrap_or_default();
+    let Some((_, time)) = date.split_once('T') else { return false };
+    time.ends_with('Z') || time.contains(['+', '-'])
+}

@@ -1,0 +1,636 @@
+//! From values to keys of buckets: as they are, rounded to an interval, or several together.
+//!
+//! A key is 64 bits: a number, or the number of a string, an address or a list of keys that a
+//! [`KeyReader`] has given it. Equal values of a row make one key.
+
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::batch::{Batch, Column, Positions, Selection};
+use super::field::{Filled, ValueKind, Values};
+use super::metric::Ordinals;
+use super::ordinals::{Interner, Views};
+use super::result::Key;
+use super::rounding::Rounding;
+use crate::automaton::Pattern;
+use crate::error::Result;
+
+/// How rows get keys.
+#[derive(Debug)]
+pub(crate) struct KeyRule {
+    /// The field.
+    pub values: Values,
+    /// What is made of values.
+    pub form: Form,
+    /// Whether rows without a value have the key null.
+    pub null: bool,
+}
+
+/// What is made of values.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// Keys, where they are wanted.
+    Terms(TermFilter),
+    /// Multiples of an interval (and an offset), within bounds.
+    Interval {
+        /// Width.
+        interval: f64,
+        /// Where boundaries begin.
+        offset: f64,
+        /// Least and greatest key.
+        bounds: Option<(f64, f64)>,
+    },
+    /// Beginnings of spans of time, within bounds.
+    Dates {
+        /// The spans.
+        rounding: Rounding,
+        /// Least and greatest key.
+        bounds: Option<(i64, i64)>,
+    },
+}
+
+/// Which terms are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct TermFilter {
+    /// Those that do.
+    pub include: Option<TermSet>,
+    /// Those that do not, of these.
+    pub exclude: Option<TermSet>,
+    /// Those of a partition of so many.
+    pub partition: Option<(u32, u32)>,
+}
+
+/// Terms.
+#[derive(Debug)]
+pub(crate) enum TermSet {
+    /// By a pattern.
+    Pattern(Pattern),
+    /// By name.
+    Texts(HashSet<String>),
+    /// Addresses.
+    Addresses(HashSet<[u8; 16]>),
+    /// Numbers, as keys.
+    Numbers(HashSet<u64>),
+}
+
+impl TermFilter {
+    /// Whether all are wanted.
+    pub(crate) fn is_open(&self) -> bool {
+        self.include.is_none() && self.exclude.is_none() && self.partition.is_none()
+    }
+
+    fn text(&self, text: &str) -> bool {
+        let has = |set: &TermSet| match set {
+            TermSet::Pattern(pattern) => pattern.matches(text),
+            TermSet::Texts(texts) => texts.contains(text),
+            _ => false,
+        };
+        self.include.as_ref().is_none_or(has)
+            && !self.exclude.as_ref().is_some_and(has)
+            && self.partition.is_none_or(|(partition, of)| {
+                (murmur3(text.as_bytes(), 31) as i32).rem_euclid(of.max(1) as i32) == partition as i32
+            })
+    }
+
+    fn address(&self, address: &[u8; 16]) -> bool {
+        let has = |set: &TermSet| matches!(set, TermSet::Addresses(set) if set.contains(address));
+        self.include.as_ref().is_none_or(has) && !self.exclude.as_ref().is_some_and(has)
+    }
+
+    fn number(&self, key: u64) -> bool {
+        let has = |set: &TermSet| matches!(set, TermSet::Numbers(set) if set.contains(&key));
+        self.include.as_ref().is_none_or(has)
+            && !self.exclude.as_ref().is_some_and(has)
+            && self
+                .partition
+                .is_none_or(|(partition, of)| (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition))
+    }
+}
+
+/// Spreads the bits of a number, as HPPC's `BitMixer.mix64` does.
+fn mixed(mut key: u64) -> u64 {
+    key = (key ^ (key >> 32)).wrapping_mul(0x4cd6_944c_5cc2_0b6d);
+    key = (key ^ (key >> 29)).wrapping_mul(0xfc12_c5b1_9d32_59e9);
+    key ^ (key >> 32)
+}
+
+/// Murmur3, x86, 32 bits.
+fn murmur3(bytes: &[u8], seed: u32) -> u32 {
+    let mut hash = seed;
+    let scramble = |k: u32| k.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    let mut blocks = bytes.chunks_exact(4);
+    for block in &mut blocks {
+        let mut k = [0; 4];
+        k.copy_from_slice(block);
+        hash ^= scramble(u32::from_le_bytes(k));
+        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+    }
+    let mut k = 0;
+    for (at, byte) in blocks.remainder().iter().enumerate() {
+        k |= u32::from(*byte) << (8 * at);
+    }
+    if !blocks.remainder().is_empty() {
+        hash ^= scramble(k);
+    }
+    hash ^= bytes.len() as u32;
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}
+
+/// Rows with their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Expanded {
+    /// Places of rows.
+    pub positions: Vec<u32>,
+    /// What was selected with each: its bucket.
+    pub parents: Vec<u32>,
+    /// Keys.
+    pub keys: Vec<u64>,
+    /// Whether these are all rows of the batch in order, each once.
+    pub whole: bool,
+}
+
+impl Expanded {
+    fn clear(&mut self) {
+        self.positions.clear();
+        self.parents.clear();
+        self.keys.clear();
+        self.whole = false;
+    }
+
+    #[inline]
+    fn push(&mut self, position: u32, parent: u32, key: u64) {
+        self.positions.push(position);
+        self.parents.push(parent);
+        self.keys.push(key);
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.keys.capacity() * 16
+    }
+}
+
+/// Numbers of addresses.
+#[derive(Debug, Default)]
+struct Addresses {
+    list: Vec<[u8; 16]>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl Addresses {
+    fn id(&mut self, address: [u8; 16]) -> u32 {
+        let hash = self.hasher.hash_one(address);
+        let list = &self.list;
+        if let Some(id) = self.table.find(hash, |id| list[*id as usize] == address) {
+            return *id;
+        }
+        let id = self.list.len() as u32;
+        self.list.push(address);
+        let (list, hasher) = (&self.list, &self.hasher);
+        self.table.insert_unique(hash, id, |id| hasher.hash_one(list[*id as usize]));
+        id
+    }
+}
+
+/// The key of rows without a value, where that is one.
+const NULL: u64 = u64::MAX;
+
+/// Gives rows keys.
+#[derive(Debug)]
+pub(crate) struct KeyReader {
+    rule: Arc<KeyRule>,
+    strings: Interner,
+    addresses: Addresses,
+    /// Whether a string or an address is wanted, by its number: unknown, yes, no.
+    wanted: Vec<u8>,
+}
+
+impl KeyReader {
+    /// Makes a reader that has seen nothing.
+    pub(crate) fn new(rule: &Arc<KeyRule>) -> Self {
+        Self {
+            rule: Arc::clone(rule),
+            strings: Interner::default(),
+            addresses: Addresses::default(),
+            wanted: Vec::new(),
+        }
+    }
+
+    /// Finds the keys of selected rows.
+    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+        out.clear();
+        let rule = Arc::clone(&self.rule);
+        let missing = self.missing(&rule);
+        let Some((place, column)) = rule.values.column(batch) else {
+            let constant = rule.values.constant_in(batch.segment.index);
+            let constant = constant.map(|text| u64::from(self.strings.id(text)));
+            if let Some(key) = constant.or(missing).filter(|key| *key == NULL || self.is_wanted(&rule, *key)) {
+                selection.for_each(|at, parent| out.push(at, parent, key));
+                out.whole = matches!(selection.positions, Positions::All(_));
+            }
+            return Ok(());
+        };
+        match (&rule.form, place.kind) {
+            (Form::Dates { rounding, bounds }, ValueKind::Double) => {
+                let values = column.doubles()?.values();
+                let mut spans = rounding.cached();
+                fill(column, selection, missing, out, |at| {
+                    let key = spans.round(values[at] as i64);
+                    bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
+                });
+            }
+            (Form::Dates { rounding, bounds }, _) => {
+                let values = column.longs()?.values();
+                let mut spans = rounding.cached();
+                fill(column, selection, missing, out, |at| {
+                    let key = spans.round(place.long(values[at]));
+                    bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
+                });
+            }
+            (Form::Interval { interval, offset, bounds }, _) => {
+                let values = column.doubles()?.values();
+                fill(column, selection, missing, out, |at| {
+                    interval_key(values[at], *interval, *offset, *bounds)
+                });
+            }
+            (Form::Terms(filter), ValueKind::Text) => {
+                let strings = column.strings()?;
+                let mut views = Views::new(strings);
+                if filter.is_open() && place.is_verbatim() {
+                    let own = &mut self.strings;
+                    fill(column, selection, missing, out, |at| Some(u64::from(views.id(at, own))));
+                } else {
+                    fill(column, selection, missing, out, |at| {
+                        let id = match place.is_verbatim() {
+                            true => views.id(at, &mut self.strings),
+                            false => self.strings.id(place.string(strings.value(at))?),
+                        };
+                        self.is_wanted(&rule, u64::from(id)).then_some(u64::from(id))
+                    });
+                }
+            }
+            (Form::Terms(_), ValueKind::Ip) => {
+                let Some(addresses) = column.values.as_fixed_size_binary_opt() else { return Ok(()) };
+                fill(column, selection, missing, out, |at| {
+                    let id = u64::from(self.addresses.id(addresses.value(at).try_into().ok()?));
+                    self.is_wanted(&rule, id).then_some(id)
+                });
+            }
+            (Form::Terms(filter), _) if rule.values.kind == Some(ValueKind::Double) => {
+                let values = column.doubles()?.values();
+                fill(column, selection, missing, out, |at| {
+                    let key = double_key(values[at]);
+                    (filter.is_open() || filter.number(key)).then_some(key)
+                });
+            }
+            (Form::Terms(filter), _) => {
+                let values = column.longs()?.values();
+                fill(column, selection, missing, out, |at| {
+                    let key = place.long(values[at]) as u64;
+                    (filter.is_open() || filter.number(key)).then_some(key)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of rows without a value.
+    fn missing(&mut self, rule: &KeyRule) -> Option<u64> {
+        let Some(filled) = rule.values.missing() else { return rule.null.then_some(NULL) };
+        match (&rule.form, filled) {
+            (Form::Dates { rounding, bounds }, Filled::Long(value)) => {
+                let key = rounding.round(*value);
+                bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
+            }
+            (Form::Dates { rounding, .. }, Filled::Double(value)) => Some(rounding.round(*value as i64) as u64),
+            (Form::Interval { interval, offset, bounds }, Filled::Long(value)) => {
+                interval_key(*value as f64, *interval, *offset, *bounds)
+            }
+            (Form::Interval { interval, offset, bounds }, Filled::Double(value)) => {
+                interval_key(*value, *interval, *offset, *bounds)
+            }
+            (_, Filled::Long(value)) => Some(*value as u64),
+            (_, Filled::Double(value)) => Some(double_key(*value)),
+            (_, Filled::Text(text)) => Some(u64::from(self.strings.id(text))),
+            (_, Filled::Ip(address)) => Some(u64::from(self.addresses.id(*address))),
+            (_, Filled::Point(..)) => None,
+        }
+    }
+
+    fn is_wanted(&mut self, rule: &KeyRule, key: u64) -> bool {
+        let Form::Terms(filter) = &rule.form else { return true };
+        if filter.is_open() {
+            return true;
+        }
+        let of_text = match rule.values.kind {
+            Some(ValueKind::Text) => true,
+            Some(ValueKind::Ip) => false,
+            _ => return filter.number(key),
+        };
+        let at = key as usize;
+        if self.wanted.len() <= at {
+            self.wanted.resize(at + 1, 0);
+        }
+        if self.wanted[at] == 0 {
+            let wanted = match of_text {
+                true => filter.text(self.strings.text(at as u32)),
+                false => self.addresses.list.get(at).is_some_and(|address| filter.address(address)),
+            };
+            self.wanted[at] = if wanted { 1 } else { 2 };
+        }
+        self.wanted[at] == 1
+    }
+
+    /// Takes over a key of another reader of the same rule.
+    pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
+        if key == NULL && self.rule.null {
+            return key;
+        }
+        match self.key_kind() {
+            Some(ValueKind::Text) => u64::from(self.strings.id(other.strings.text(key as u32))),
+            Some(ValueKind::Ip) => match other.addresses.list.get(key as usize) {
+                Some(address) => u64::from(self.addresses.id(*address)),
+                None => key,
+            },
+            _ => key,
+        }
+    }
+
+    /// Returns the key that a text has, and makes it where it has none.
+    pub(crate) fn text_key(&mut self, text: &str) -> u64 {
+        u64::from(self.strings.id(text))
+    }
+
+    /// Returns the key that an address has, and makes it where it has none.
+    pub(crate) fn address_key(&mut self, address: [u8; 16]) -> u64 {
+        u64::from(self.addresses.id(address))
+    }
+
+    /// Whether a key is wanted.
+    pub(crate) fn wants(&mut self, key: u64) -> bool {
+        let rule = Arc::clone(&self.rule);
+        self.is_wanted(&rule, key)
+    }
+
+    fn key_kind(&self) -> Option<ValueKind> {
+        match &self.rule.form {
+            Form::Terms(_) => self.rule.values.kind,
+            Form::Interval { .. } => Some(ValueKind::Double),
+            Form::Dates { .. } => Some(ValueKind::Long),
+        }
+    }
+
+    /// Shows a key.
+    pub(crate) fn key(&self, key: u64) -> Key {
+        if key == NULL && self.rule.null && self.rule.values.missing().is_none() {
+            return Key::Null;
+        }
+        match self.key_kind() {
+            Some(ValueKind::Text) => Key::Text(self.strings.text(key as u32).into()),
+            Some(ValueKind::Ip) => {
+                self.addresses.list.get(key as usize).map_or(Key::Null, |address| Key::Ip(*address))
+            }
+            Some(ValueKind::Double) => Key::Double(f64::from_bits(key)),
+            Some(ValueKind::Unsigned) => Key::Unsigned(key),
+            _ => Key::Long(key as i64),
+        }
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.strings.memory() + self.addresses.list.capacity() * 21 + self.wanted.capacity()
+    }
+}
+
+/// Calls `key` with the places of the values of selected rows, and keeps what it returns, each once a row.
+#[inline]
+fn fill(
+    column: &Column,
+    selection: Selection<'_>,
+    missing: Option<u64>,
+    out: &mut Expanded,
+    mut key: impl FnMut(usize) -> Option<u64>,
+) {
+    if column.is_plain() {
+        selection.for_each(|at, parent| {
+            if let Some(key) = key(at as usize) {
+                out.push(at, parent, key);
+            }
+        });
+        out.whole = matches!(selection.positions, Positions::All(len) if len == out.keys.len());
+        return;
+    }
+    let mut own: Vec<u64> = Vec::new();
+    selection.for_each(|at, parent| {
+        let row = column.row(at as usize);
+        match row.len() {
+            0 => {
+                if let Some(missing) = missing {
+                    out.push(at, parent, missing);
+                }
+            }
+            1 => {
+                if let Some(key) = key(row.start) {
+                    out.push(at, parent, key);
+                }
+            }
+            _ => {
+                own.clear();
+                own.extend(row.filter_map(&mut key));
+                own.sort_unstable();
+                own.dedup();
+                own.iter().for_each(|key| out.push(at, parent, *key));
+            }
+        }
+    });
+}
+
+/// The bits of a number, one form for both zeros.
+fn double_key(value: f64) -> u64 {
+    if value == 0.0 { 0 } else { value.to_bits() }
+}
+
+/// The key of a number's multiple of an interval, where it is within bounds.
+pub(crate) fn interval_key(value: f64, interval: f64, offset: f64, bounds: Option<(f64, f64)>) -> Option<u64> {
+    let number = ((value - offset) / interval).floor();
+    let key = number * interval + offset;
+    bounds.is_none_or(|(least, most)| least <= key && key <= most).then(|| double_key(key))
+}
+
+/// Numbers of lists of keys.
+#[derive(Debug, Default)]
+struct Tuples {
+    width: usize,
+    keys: Vec<u64>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl Tuples {
+    fn id(&mut self, tuple: &[u64]) -> u32 {
+        let (keys, width) = (&self.keys, self.width);
+        let of = |id: u32| &keys[id as usize * width..(id as usize + 1) * width];
+        let hash = self.hasher.hash_one(tuple);
+        if let Some(id) = self.table.find(hash, |id| of(*id) == tuple) {
+            return *id;
+        }
+        let id = (self.keys.len() / self.width.max(1)) as u32;
+        self.keys.extend_from_slice(tuple);
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        self.table.insert_unique(hash, id, |id| {
+            hasher.hash_one(&keys[*id as usize * width..(*id as usize + 1) * width])
+        });
+        id
+    }
+
+    fn tuple(&self, id: u64) -> &[u64] {
+        let start = id as usize * self.width;
+        self.keys.get(start..start + self.width).unwrap_or_default()
+    }
+}
+
+/// Gives rows keys of one or several sources.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    /// Of one.
+    One(KeyReader),
+    /// Of several: every combination of a row's keys.
+    Several(SeveralKeys),
+}
+
+/// Keys of several sources.
+#[derive(Debug)]
+pub(crate) struct SeveralKeys {
+    readers: Vec<KeyReader>,
+    tuples: Tuples,
+    parts: Vec<Expanded>,
+}
+
+impl Keys {
+    /// Makes readers of rules.
+    pub(crate) fn new(rules: &[Arc<KeyRule>], list: bool) -> Self {
+        let mut readers: Vec<KeyReader> = rules.iter().map(KeyReader::new).collect();
+        match (list, readers.len(), readers.pop()) {
+            (false, 1, Some(only)) => Self::One(only),
+            (_, width, last) => {
+                readers.extend(last);
+                let parts = readers.iter().map(|_| Expanded::default()).collect();
+                Self::Several(SeveralKeys { readers, tuples: Tuples { width, ..Tuples::default() }, parts })
+            }
+        }
+    }
+
+    /// Finds the keys of selected rows.
+    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+        match self {
+            Self::One(reader) => reader.expand(batch, selection, out),
+            Self::Several(several) => several.expand(batch, selection, out),
+        }
+    }
+
+    /// Takes over a key of another.
+    pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
+        match (self, other) {
+            (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
+            (Self::Several(several), Self::Several(other)) => {
+                let tuple: Vec<u64> = several
+                    .readers
+                    .iter_mut()
+                    .zip(&other.readers)
+                    .zip(other.tuples.tuple(key))
+                    .map(|((reader, other), key)| reader.adopt(other, *key))
+                    .collect();
+                u64::from(several.tuples.id(&tuple))
+            }
+            _ => key,
+        }
+    }
+
+    /// Shows a key.
+    pub(crate) fn key(&self, key: u64) -> Key {
+        match self {
+            Self::One(reader) => reader.key(key),
+            Self::Several(several) => {
+                let parts = several.readers.iter().zip(several.tuples.tuple(key));
+                Key::List(parts.map(|(reader, key)| reader.key(*key)).collect())
+            }
+        }
+    }
+
+    /// Returns the reader of one source.
+    pub(crate) fn one(&mut self) -> Option<&mut KeyReader> {
+        match self {
+            Self::One(reader) => Some(reader),
+            Self::Several(_) => None,
+        }
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Self::One(reader) => reader.memory(),
+            Self::Several(several) => {
+                several.readers.iter().map(KeyReader::memory).sum::<usize>()
+                    + several.tuples.keys.capacity() * 8
+                    + several.tuples.table.capacity() * 5
+                    + several.parts.iter().map(Expanded::memory).sum::<usize>()
+            }
+        }
+    }
+}
+
+impl SeveralKeys {
+    fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+        out.clear();
+        // Each pair of row and bucket is a bucket of its own to the parts, so that they can be joined.
+        let numbers: Vec<u32> = (0..selection.len() as u32).collect();
+        let numbered = Selection { positions: selection.positions, ordinals: Ordinals::Each(&numbers) };
+        for (reader, part) in self.readers.iter_mut().zip(&mut self.parts) {
+            reader.expand(batch, numbered, part)?;
+        }
+        let mut at = vec![0; self.parts.len()];
+        let mut tuple = vec![0; self.parts.len()];
+        let mut ends = at.clone();
+        let (parts, tuples) = (&self.parts, &mut self.tuples);
+        let mut number = 0;
+        selection.for_each(|position, parent| {
+            for (place, part) in parts.iter().enumerate() {
+                at[place] = ends[place];
+                while part.parents.get(ends[place]) == Some(&number) {
+                    ends[place] += 1;
+                }
+            }
+            number += 1;
+            let starts = at.clone();
+            if starts.iter().zip(&ends).any(|(start, end)| start == end) {
+                return;
+            }
+            loop {
+                for (place, part) in parts.iter().enumerate() {
+                    tuple[place] = part.keys[at[place]];
+                }
+                out.push(position, parent, u64::from(tuples.id(&tuple)));
+                // The last source turns fastest.
+                let mut place = parts.len();
+                loop {
+                    let Some(before) = place.checked_sub(1) else { return };
+                    place = before;
+                    at[place] += 1;
+                    if at[place] < ends[place] {
+                        break;
+                    }
+                    at[place] = starts[place];
+                }
+            }
+        });
+        Ok(())
+    }
+}

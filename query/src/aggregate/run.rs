@@ -1,0 +1,236 @@
+//! Aggregations of one search: from the compiled tree to results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::physical_plan::displayable;
+use serde_json::Value;
+
+use super::bucket::top_hits::Wanted;
+use super::collector::{Reduction, Subs};
+use super::compile::{ALL, Root, Tree};
+use super::operator::{AggregateExec, Gathered, Shared, States};
+use super::pipeline;
+use super::result::{Entry, Outcome, Results};
+use crate::compute::StopOnDrop;
+use crate::dsl::aggs::Aggregations;
+use crate::dsl::lower;
+use crate::dsl::query::Query;
+use crate::error::{Error, Result, ShardFailure};
+use crate::order::Order;
+use crate::plan::FoundRows;
+use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
+use crate::table::predicate::Predicate;
+use crate::table::statistics::Functions;
+use crate::table::{IndexTable, ScanOptions, TableSnapshot};
+
+/// What is aggregated.
+pub(crate) struct Request<'a> {
+    /// What is searched.
+    pub snapshot: Arc<TableSnapshot>,
+    /// What matches.
+    pub query: &'a Query,
+    /// How rows are found.
+    pub options: ScanOptions,
+    /// Milliseconds after which what was collected so far is the result.
+    pub timeout_ms: Option<u64>,
+    /// Most buckets of the answer.
+    pub max_buckets: u64,
+}
+
+/// The aggregations of a search, ready to run.
+pub(crate) struct Aggregation<'a> {
+    aggregations: &'a Aggregations,
+    tree: Arc<Tree>,
+    /// Shards whose index refuses an aggregation.
+    pub failures: Vec<ShardFailure>,
+}
+
+impl<'a> Aggregation<'a> {
+    /// Lets aggregations meet the mappings of a snapshot. Indices that refuse one are left out of it.
+    ///
+    /// # Errors
+    /// What every index refuses.
+    pub(crate) fn new(
+        aggregations: &'a Aggregations,
+        snapshot: &mut Arc<TableSnapshot>,
+        now_ms: i64,
+    ) -> Result<Self> {
+        pipeline::validate(aggregations)?;
+        let mut tree = Tree::compile(aggregations, snapshot, now_ms)?;
+        let mut failures = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
+        for (place, error) in std::mem::take(&mut tree.failed) {
+            if place == ALL {
+                return Err(refused_by_all(snapshot, error));
+            }
+            if !places.contains(&place) {
+                places.push(place);
+                failures.extend(index_failures(snapshot, place, error));
+            }
+        }
+        if !places.is_empty() {
+            if places.len() == snapshot.indices.len() {
+                return Err(Error::SearchPhase { failures });
+            }
+            *snapshot = Arc::new(silenced(snapshot, &places));
+        }
+        Ok(Self { aggregations, tree: Arc::new(tree), failures })
+    }
+
+    /// Runs them; with whether time was over.
+    pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<(Results, bool)> {
+        let (mut results, timed_out) = searcher.aggregate(Arc::clone(&self.tree), request).await?;
+        pipeline::apply(self.aggregations, &mut results)?;
+        Ok((results, timed_out))
+    }
+}
+
+impl Searcher {
+    /// Runs the aggregations of a search; with whether time was over.
+    pub(crate) async fn aggregate(&self, tree: Arc<Tree>, request: Request<'_>) -> Result<(Results, bool)> {
+        let predicate = match (lower::is_everything(request.query), tree.scores) {
+            (true, _) => Predicate::All,
+            (false, true) => read(&lower::lower(request.query))?,
+            (false, false) => read(&lower::lower_filter(request.query))?,
+        };
+        let now_ms = request.options.now_ms;
+        let global = request.options.global_statistics;
+        let options = ScanOptions { track: None, profile: false, ..request.options };
+        let table = IndexTable::new(Arc::clone(&request.snapshot), Vec::new(), options, self.compute.clone());
+        let state = Arc::clone(table.state());
+        let handle = Arc::clone(table.handle());
+        let _guard = StopOnDrop(Arc::clone(&handle.stop));
+        let shared = Shared {
+            resolved: table.resolve(&predicate),
+            everything: table.resolve(&Predicate::All),
+            functions: Functions::new(request.snapshot.shards, global),
+            table: state,
+            tree: Arc::clone(&tree),
+            predicate,
+            gathered: Gathered::default(),
+        };
+        let operator = Arc::new(AggregateExec::new(shared, self.planner.partitions()));
+        tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
+        let run = self.planner.drain(Arc::clone(&operator) as Arc<_>);
+        match request.timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
+            None => run.await?,
+            Some(timeout_ms) => {
+                tokio::pin!(run);
+                tokio::select! {
+                    done = &mut run => done?,
+                    () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
+                        handle.stop.time_out();
+                        run.await?
+                    }
+                }
+            }
+        }
+        let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
+        let max_buckets = request.max_buckets;
+        let reduced = self.compute.run(move || {
+            let mut parts = gathered.into_iter().flatten();
+            let (mut states, reservation) = match parts.next() {
+                Some(first) => first,
+                None => return Ok((States::new(&tree), None)),
+            };
+            // What is merged is accounted for until its own memory is known again.
+            let mut held = vec![reservation];
+            for (other, reservation) in parts {
+                states.merge(other);
+                held.push(reservation);
+            }
+            Ok((states, Some((held, tree))))
+        });
+        let (states, held) = reduced.await?;
+        let tree = Arc::clone(&operator.shared().tree);
+        let (mut results, wanted) =
+            self.compute.run(move || reduce(states, &tree, max_buckets)).await?;
+        drop(held);
+        if !wanted.is_empty() {
+            let mut hits = Vec::with_capacity(wanted.len());
+            for wanted in &wanted {
+                hits.push(self.top_hits(&request.snapshot, request.query, wanted, now_ms).await?);
+            }
+            place_hits(&mut results, &mut hits);
+        }
+        Ok((results, handle.stop.timed_out()))
+    }
+
+    /// Fetches the hits of one bucket.
+    async fn top_hits(
+        &self,
+        snapshot: &Arc<TableSnapshot>,
+        query: &Query,
+        wanted: &Wanted,
+        now_ms: i64,
+    ) -> Result<Value> {
+        let shape = &wanted.shape;
+        let (order, _) = Order::new(&[], snapshot, now_ms)?;
+        let found = Found {
+            rows: FoundRows {
+                keys: Vec::new(),
+                scores: wanted.rows.iter().map(|row| row.score).collect(),
+                addresses: wanted.rows.iter().map(|row| row.address).collect(),
+                groups: Vec::new(),
+            },
+            order,
+            scored: shape.scored,
+            total: Some((wanted.total, false)),
+            max_score: wanted.max_score,
+            timed_out: false,
+            terminated_early: None,
+            failures: Vec::new(),
+            profile: None,
+        };
+        let mut hits = self.hits(snapshot, query, &found, &shape.shown, now_ms).await?;
+        for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
+            hit.sort.clone_from(&row.sort);
+        }
+        let list = crate::response::HitList { total: found.total, max_score: found.max_score, hits };
+        list.to_value(&shape.shown)
+    }
+}
+
+fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {
+    Predicate::from_expr(expression).ok_or_else(|| Error::Execution("a query is no predicate".to_owned()))
+}
+
+/// Makes results of merged states, in the order of the request.
+fn reduce(mut states: States, tree: &Tree, max_buckets: u64) -> Result<(Results, Vec<Wanted>)> {
+    let mut reduction =
+        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new() };
+    let mut entries: Vec<(usize, Entry)> = Vec::new();
+    let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
+        for (sub, root) in subs.0.iter_mut().zip(roots) {
+            for outcome in sub.collector.reduce(&[0], &mut reduction)? {
+                entries.push((root.place, Entry { header: Arc::clone(&sub.header), outcome }));
+            }
+        }
+        Ok(())
+    };
+    add(&mut states.roots, &tree.roots)?;
+    add(&mut states.globals, &tree.globals)?;
+    entries.sort_by_key(|(place, _)| *place);
+    let hits = reduction.hits;
+    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits))
+}
+
+/// Puts fetched hits where their numbers stand.
+fn place_hits(results: &mut Results, hits: &mut [Value]) {
+    for entry in &mut results.0 {
+        match &mut entry.outcome {
+            Outcome::TopHits(place) => {
+                let number = place.as_u64().and_then(|number| usize::try_from(number).ok());
+                if let Some(hits) = number.and_then(|number| hits.get_mut(number)) {
+                    **place = hits.take();
+                }
+            }
+            Outcome::Single(single) => place_hits(&mut single.subs, hits),
+            Outcome::Buckets(buckets) => {
+                buckets.buckets.iter_mut().for_each(|bucket| place_hits(&mut bucket.subs, hits));
+            }
+            Outcome::Metric(_) => {}
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! One segment under aggregation: its rows, the rows of filters, the elements of nested paths.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::Nested;
+use roaring::RoaringBitmap;
+
+use super::batch::{Batch, Column};
+use super::compile::Tree;
+use crate::error::{Error, Result};
+use crate::score::build;
+use crate::score::nested::{Elements, NestedNode};
+use crate::score::prepare::{Source, prepare};
+use crate::score::END;
+use crate::table::node::Node;
+use crate::table::{TableSegment, TableState};
+
+/// Rows of a segment.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// All, none of which is deleted.
+    All(u32),
+    /// These.
+    Some(RoaringBitmap),
+}
+
+impl Rows {
+    /// Counts them.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::All(rows) => u64::from(*rows),
+            Self::Some(rows) => rows.len(),
+        }
+    }
+}
+
+/// A set of rows that is asked for single ones.
+#[derive(Debug)]
+pub(crate) struct RowBits(Vec<u64>);
+
+impl RowBits {
+    fn new(rows: u32) -> Self {
+        Self(vec![0; rows as usize / 64 + 1])
+    }
+
+    fn insert(&mut self, row: u32) {
+        if let Some(word) = self.0.get_mut(row as usize / 64) {
+            *word |= 1 << (row % 64);
+        }
+    }
+
+    /// Whether a row is among them.
+    #[inline]
+    pub(crate) fn contains(&self, row: u32) -> bool {
+        self.0.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
+    }
+}
+
+/// A segment while it is collected.
+pub(crate) struct SegmentContext<'a> {
+    /// The compiled tree.
+    pub tree: &'a Tree,
+    /// The table.
+    pub table: &'a TableState,
+    /// Number of the segment in the table.
+    pub number: u32,
+    /// Place of its index in the table.
+    pub index: usize,
+    /// Its documents.
+    pub source: Source,
+    filters: Vec<OnceCell<RowBits>>,
+    scopes: Vec<OnceCell<Option<(Source, Arc<Nested>)>>>,
+}
+
+impl<'a> SegmentContext<'a> {
+    /// Opens a segment.
+    pub(crate) fn new(tree: &'a Tree, table: &'a TableState, number: u32, segment: &TableSegment) -> Result<Self> {
+        let source = Source {
+            number,
+            shard: table.snapshot.shard_number(segment),
+            reader: Arc::clone(&segment.reader),
+            inverted: segment.reader.inverted()?,
+            functions: Arc::default(),
+        };
+        Ok(Self {
+            tree,
+            table,
+            number,
+            index: segment.index,
+            source,
+            filters: tree.filters.iter().map(|_| OnceCell::new()).collect(),
+            scopes: tree.scopes.iter().map(|_| OnceCell::new()).collect(),
+        })
+    }
+
+    /// Returns the rows of a scope.
+    pub(crate) fn scope(&self, scope: usize) -> Result<Option<&(Source, Arc<Nested>)>> {
+        let (Some(cell), Some(known)) = (self.scopes.get(scope), self.tree.scopes.get(scope)) else {
+            return Ok(None);
+        };
+        if let Some(found) = cell.get() {
+            return Ok(found.as_ref());
+        }
+        let found = match known.nested_in(self.index) {
+            Some(path) => Elements::source(&self.source, path)?,
+            None => None,
+        };
+        Ok(cell.get_or_init(|| found).as_ref())
+    }
+
+    /// Returns the rows of a filter, numbered as in the scope that it is for.
+    pub(crate) fn filter(&self, filter: usize) -> Result<Option<&RowBits>> {
+        let (Some(cell), Some(known)) = (self.filters.get(filter), self.tree.filters.get(filter)) else {
+            return Ok(None);
+        };
+        if let Some(found) = cell.get() {
+            return Ok(Some(found));
+        }
+        let bits = match known.resolved.get(self.index) {
+            Some(Some(resolved)) => {
+                let snapshot = &self.table.snapshot;
+                let shard = snapshot.segments.get(self.number as usize).map_or(0, |segment| segment.shard);
+                let functions = known.functions.of(snapshot, &known.resolved, self.index, shard, resolved.node.scores_decide())?;
+                let source = Source { functions, ..self.source.clone() };
+                match (&resolved.node, known.scope) {
+                    (node, 0) => rows_of(node, &source)?,
+                    (Node::Nested(nested), _) => elements_of(nested, &source)?,
+                    _ => RowBits::new(0),
+                }
+            }
+            _ => RowBits::new(0),
+        };
+        Ok(Some(cell.get_or_init(|| bits)))
+    }
+
+    /// Counts the documents of a filter, where nothing is deleted and the index knows the number.
+    pub(crate) fn known_count(&self, filter: usize) -> Result<Option<u64>> {
+        let Some(known) = self.tree.filters.get(filter).filter(|known| known.scope == 0) else {
+            return Ok(None);
+        };
+        let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(Some(0)) };
+        if !resolved.expansions.is_empty() || resolved.node.scores_decide() {
+            return Ok(None);
+        }
+        let prepared = prepare(&resolved.node, &self.source, None)?;
+        let rows = self.source.reader.rows();
+        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new())
+    }
+
+    /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
+    pub(crate) fn with_rows(
+        &self,
+        scope: usize,
+        rows: &[u32],
+        scores: Option<&[f32]>,
+        outer: Option<&Batch<'_>>,
+        each: &mut dyn FnMut(&Batch<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let source = match scope {
+            0 => &self.source,
+            _ => match self.scope(scope)? {
+                Some((source, _)) => source,
+                None => return Ok(()),
+            },
+        };
+        let paths = self.tree.columns(scope, self.index);
+        let columns = read_whole(source, paths, rows)?;
+        each(&Batch { segment: self, scope, rows, columns: &columns, scores, outer })
+    }
+}
+
+/// Reads columns of a few rows as one array each.
+fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Option<Column>>> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut parts: Vec<Vec<arrow::array::ArrayRef>> = vec![Vec::new(); paths.len()];
+    // Rows ascend.
+    let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
+        .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
+    source.reader.read(paths, Some(selected), &mut |batch| {
+        for (parts, column) in parts.iter_mut().zip(batch.columns) {
+            parts.push(column);
+        }
+        true
+    })?;
+    parts
+        .into_iter()
+        .map(|parts| {
+            let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(|part| part.as_ref()).collect();
+            match parts.as_slice() {
+                [] => Ok(None),
+                _ => Ok(Some(Column::new(&arrow::compute::concat(&parts)?))),
+            }
+        })
+        .collect()
+}
+
+fn rows_of(node: &Node, source: &Source) -> Result<RowBits> {
+    let prepared = prepare(node, source, None)?;
+    let rows = source.reader.rows();
+    let mut bits = RowBits::new(rows);
+    if let Some(found) = build::row_set(&prepared, source.inverted.as_ref(), rows)? {
+        found.iter().for_each(|row| bits.insert(row));
+        return Ok(bits);
+    }
+    let mut scorer = build::scorer(&prepared, source.inverted.as_ref(), rows)?;
+    let mut row = scorer.doc();
+    while row != END {
+        bits.insert(row);
+        row = scorer.advance();
+    }
+    match prepared.failure() {
+        Some(error) => Err(error),
+        None => Ok(bits),
+    }
+}
+
+fn elements_of(nested: &NestedNode, source: &Source) -> Result<RowBits> {
+    let Some(path) = nested.chain.first() else { return Ok(RowBits::new(0)) };
+    match Elements::source(source, *path)? {
+        Some((inner, _)) => rows_of(&nested.inner, &inner),
+        None => Ok(RowBits::new(0)),
+    }
+}

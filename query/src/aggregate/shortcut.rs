@@ -1,0 +1,273 @@
+//! Segments that are counted without reading their rows, or most of them.
+//!
+//! - Terms and cardinality of all rows come from the term dictionary, which knows how many rows each term has.
+//! - Histograms and ranges need the values only of pages that straddle buckets: of others the statistics tell the
+//!   bucket, and the rows need only be counted.
+//! - Extremes and counts of values of all rows come from statistics, filters from the lengths of posting lists.
+//!
+//! Each is decided for a segment by itself: a deletion in one does not slow the others. Deleted rows are in
+//! dictionaries and statistics, so only segments without any are told by these alone.
+
+use millrace_storage::segment::{NumberBounds, PageBounds};
+use roaring::RoaringBitmap;
+
+use super::batch::{Positions, Selection};
+use super::bucket::keyed::{Keyed, KeyedCollector};
+use super::bucket::slots::{Rule, SlotCollector, Slots};
+use super::collector::Collector;
+use super::field::{Place, ValueKind, Values};
+use super::keys::{Form, interval_key};
+use super::metric::Ordinals;
+use super::segment::{Rows, SegmentContext};
+use crate::error::Result;
+
+/// Rows that are read at a time where pages straddle buckets.
+const READ_ROWS: usize = 16_384;
+
+/// A field whose terms are in the dictionary of a segment, each as its column holds it.
+pub(crate) fn listed<'v>(values: &'v Values, segment: &SegmentContext<'_>) -> Option<&'v Place> {
+    let place = values.place_in(segment.index)?;
+    let plain = values.missing().is_none() && !values.mixed && Some(place.kind) == values.kind;
+    let listed = place.field.index
+        && !place.is_inside()
+        && !place.field.field_type.is_text()
+        && segment.source.inverted.has_exact(place.field.id);
+    (plain && listed).then_some(place)
+}
+
+/// Reads a term of the dictionary as the bits of a key; `None` of texts and addresses.
+fn number(place: &Place, term: &[u8]) -> Option<u64> {
+    match (place.kind, term) {
+        (ValueKind::Long, [flag]) => Some(u64::from(*flag)),
+        (ValueKind::Long, bytes) => {
+            let bytes: [u8; 8] = bytes.try_into().ok()?;
+            Some(u64::from_be_bytes(bytes) ^ (1 << 63))
+        }
+        (ValueKind::Unsigned, bytes) => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// Counts a segment for an aggregation over values.
+pub(crate) fn keyed(
+    collector: &mut KeyedCollector,
+    keyed: &Keyed,
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+) -> Result<bool> {
+    let [rule] = keyed.rules.as_slice() else { return Ok(false) };
+    if !collector.only_counts() || keyed.list || rule.null {
+        return Ok(false);
+    }
+    match &rule.form {
+        Form::Terms(_) => dictionary(collector, &rule.values, segment, rows),
+        Form::Dates { rounding, bounds } => {
+            let Some(place) = rule.values.place_in(segment.index).filter(|place| place.kind == ValueKind::Long)
+            else {
+                return Ok(false);
+            };
+            let mut spans = rounding.cached();
+            let mut bucket = |bounds_of: &NumberBounds| {
+                let NumberBounds::I64(min, max) = bounds_of else { return None };
+                let (first, last) = (spans.round(place.long(*min)), spans.round(place.long(*max)));
+                let within = bounds.is_none_or(|(least, most)| least <= first && first <= most);
+                (first == last).then(|| within.then_some(first as u64))
+            };
+            let Some(straddling) = pages(place, segment, rows, &mut bucket, &mut |key, count| {
+                if let Some(key) = key {
+                    collector.add(0, key, count);
+                }
+            })?
+            else {
+                return Ok(false);
+            };
+            read(collector, segment, straddling)
+        }
+        Form::Interval { interval, offset, bounds } => {
+            let Some(place) = rule.values.place_in(segment.index) else { return Ok(false) };
+            let mut bucket = |of: &NumberBounds| {
+                let (min, max) = ends(place, of)?;
+                let key = |value| interval_key(value, *interval, *offset, *bounds);
+                let same = ((min - offset) / interval).floor() == ((max - offset) / interval).floor();
+                same.then(|| key(min))
+            };
+            let Some(straddling) = pages(place, segment, rows, &mut bucket, &mut |key, count| {
+                if let Some(key) = key {
+                    collector.add(0, key, count);
+                }
+            })?
+            else {
+                return Ok(false);
+            };
+            read(collector, segment, straddling)
+        }
+    }
+}
+
+fn dictionary(
+    collector: &mut KeyedCollector,
+    values: &Values,
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+) -> Result<bool> {
+    let (Rows::All(all), Some(place)) = (rows, listed(values, segment)) else { return Ok(false) };
+    if collector.counts_rows() {
+        collector.add_rows(0, u64::from(*all));
+    }
+    segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
+        let Some(reader) = collector.keys.one() else { return };
+        let key = match place.kind {
+            ValueKind::Text => std::str::from_utf8(term).ok().map(|text| reader.text_key(text)),
+            ValueKind::Ip => term.try_into().ok().map(|address| reader.address_key(address)),
+            _ => number(place, term),
+        };
+        if let Some(key) = key.filter(|key| reader.wants(*key)) {
+            collector.add(0, key, u64::from(count));
+        }
+    })
+}
+
+/// The ends of bounds as numbers.
+fn ends(place: &Place, bounds: &NumberBounds) -> Option<(f64, f64)> {
+    match bounds {
+        NumberBounds::I64(min, max) => Some((place.long(*min) as f64, place.long(*max) as f64)),
+        NumberBounds::U64(min, max) => Some((*min as f64, *max as f64)),
+        NumberBounds::F64(min, max) => Some((*min, *max)),
+        NumberBounds::Empty | NumberBounds::Unknown => None,
+    }
+}
+
+/// Counts the rows of pages that fall into one bucket, as `bucket` tells it of their bounds; returns the rows of the others.
+/// `None` where there is nothing to gain.
+fn pages<T>(
+    place: &Place,
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+    bucket: &mut dyn FnMut(&NumberBounds) -> Option<T>,
+    count: &mut dyn FnMut(T, u64),
+) -> Result<Option<RoaringBitmap>> {
+    let reader = &segment.source.reader;
+    if reader.is_list(place.field.column) || place.is_inside() || place.kind == ValueKind::Text {
+        return Ok(None);
+    }
+    let pages = reader.pages(place.field.column)?;
+    let decided: Vec<(&PageBounds, Option<T>)> = pages
+        .iter()
+        .map(|page| (page, if page.full { bucket(&page.values) } else { None }))
+        .collect();
+    if decided.iter().all(|(_, bucket)| bucket.is_none()) {
+        return Ok(None);
+    }
+    let mut straddling = RoaringBitmap::new();
+    for (page, bucket) in decided {
+        match bucket {
+            Some(bucket) => {
+                let rows = match rows {
+                    Rows::All(_) => page.rows.len() as u64,
+                    Rows::Some(rows) => rows.range_cardinality(page.rows.clone()),
+                };
+                if rows > 0 {
+                    count(bucket, rows);
+                }
+            }
+            None => {
+                straddling.insert_range(page.rows.clone());
+            }
+        }
+    }
+    if let Rows::Some(rows) = rows {
+        straddling &= rows;
+    }
+    Ok(Some(straddling))
+}
+
+/// Feeds rows to a collector of the top level.
+fn read(collector: &mut dyn Collector, segment: &SegmentContext<'_>, rows: RoaringBitmap) -> Result<bool> {
+    let mut rows = rows.into_iter();
+    loop {
+        let chunk: Vec<u32> = rows.by_ref().take(READ_ROWS).collect();
+        if chunk.is_empty() || segment.table.handle.stop.requested() {
+            return Ok(true);
+        }
+        let all = Selection { positions: Positions::All(chunk.len()), ordinals: Ordinals::One(0) };
+        segment.with_rows(0, &chunk, None, None, &mut |batch| collector.collect(batch, all))?;
+    }
+}
+
+/// Counts a segment for an aggregation with a fixed number of buckets.
+pub(crate) fn slots(
+    collector: &mut SlotCollector,
+    slots: &Slots,
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+) -> Result<bool> {
+    if !collector.only_counts() {
+        return Ok(false);
+    }
+    match (&slots.rule, rows) {
+        (Rule::All, _) => {
+            collector.add(0, rows.len());
+            Ok(true)
+        }
+        (Rule::Filters { filters, other: false }, Rows::All(_)) => {
+            let mut counts = Vec::with_capacity(filters.len());
+            for filter in filters {
+                match segment.known_count(*filter)? {
+                    Some(count) => counts.push(count),
+                    None => return Ok(false),
+                }
+            }
+            counts.into_iter().enumerate().for_each(|(slot, count)| collector.add(slot as u32, count));
+            Ok(true)
+        }
+        (Rule::Numbers(values, ranges), _) => {
+            let Some(place) = values.place_in(segment.index) else { return Ok(false) };
+            let mut bucket = |of: &NumberBounds| {
+                let (min, max) = ends(place, of)?;
+                let mut own = Vec::new();
+                for (slot, (from, to)) in ranges.iter().enumerate() {
+                    match (*from <= min && max < *to, max < *from || min >= *to) {
+                        (true, _) => own.push(slot as u32),
+                        (false, true) => {}
+                        (false, false) => return None,
+                    }
+                }
+                Some(own)
+            };
+            let Some(straddling) = pages(place, segment, rows, &mut bucket, &mut |slots, count| {
+                slots.into_iter().for_each(|slot| collector.add(slot, count));
+            })?
+            else {
+                return Ok(false);
+            };
+            read(collector, segment, straddling)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// What statistics tell of a field over all rows of a segment.
+pub(crate) enum Known {
+    /// Least and greatest value.
+    Ends(f64, f64),
+    /// There are no values.
+    Nothing,
+}
+
+/// Finds the least and greatest number of a field in a segment whose rows are all aggregated.
+pub(crate) fn known_ends(values: &Values, segment: &SegmentContext<'_>, rows: &Rows) -> Option<Known> {
+    let Rows::All(_) = rows else { return None };
+    let place = values.place_in(segment.index).filter(|_| values.missing().is_none())?;
+    match segment.source.reader.bounds(place.field.column).values {
+        NumberBounds::Empty => Some(Known::Nothing),
+        bounds => ends(place, &bounds).map(|(min, max)| Known::Ends(min, max)),
+    }
+}
+
+/// Counts the values of a field in a segment, where every row aggregated is known to have one.
+pub(crate) fn known_values(values: &Values, segment: &SegmentContext<'_>, rows: &Rows) -> Option<u64> {
+    let place = values.place_in(segment.index)?;
+    let reader = &segment.source.reader;
+    let single = !reader.is_list(place.field.column) && place.kind != ValueKind::Text;
+    (single && reader.bounds(place.field.column).full).then(|| rows.len())
+}

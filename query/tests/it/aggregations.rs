@@ -1,0 +1,311 @@
+//! Aggregations: random documents in every state of a store, against an evaluation over plain JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::fixture::Store;
+
+type Documents = BTreeMap<String, Value>;
+
+const TAGS: &[&str] = &["a", "b", "abc", "a tag that is longer than a view", "z"];
+
+fn mapping() -> Value {
+    json!({
+        "settings": {"number_of_shards": 2},
+        "mappings": {"properties": {
+            "tag": {"type": "keyword"},
+            "n": {"type": "integer"},
+            "one": {"type": "long"},
+            "f": {"type": "double"},
+            "at": {"type": "date"},
+            "ok": {"type": "boolean"},
+            "items": {"type": "nested", "properties": {"k": {"type": "keyword"}, "v": {"type": "integer"}}}
+        }}
+    })
+}
+
+fn some(rng: &mut StdRng, mut one: impl FnMut(&mut StdRng) -> Value) -> Value {
+    match rng.random_range(0..10) {
+        0 | 1 => Value::Null,
+        2 => json!([one(rng), one(rng)]),
+        3 => json!([]),
+        _ => one(rng),
+    }
+}
+
+fn document(rng: &mut StdRng, number: i64) -> Value {
+    let tag = |rng: &mut StdRng| json!(TAGS[rng.random_range(0..TAGS.len())]);
+    let items: Vec<Value> = (0..rng.random_range(0..4))
+        .map(|_| json!({"k": tag(rng), "v": rng.random_range(0..5)}))
+        .collect();
+    json!({
+        "tag": some(rng, tag),
+        "n": some(rng, |rng| json!(rng.random_range(-3..4))),
+        "one": number,
+        "f": some(rng, |rng| json!(f64::from(rng.random_range(-40..40)) / 8.0)),
+        "at": some(rng, |rng| json!(1_700_000_000_000_i64 + rng.random_range(0..200) * 3_600_000)),
+        "ok": some(rng, |rng| json!(rng.random_bool(0.5))),
+        "items": items,
+    })
+}
+
+fn values<'d>(document: &'d Value, field: &str) -> Vec<&'d Value> {
+    match &document[field] {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().collect(),
+        value => vec![value],
+    }
+}
+
+/// The distinct texts of a field's values.
+fn texts(document: &Value, field: &str) -> BTreeSet<String> {
+    values(document, field).into_iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect()
+}
+
+fn numbers(document: &Value, field: &str) -> Vec<f64> {
+    values(document, field).into_iter().filter_map(Value::as_f64).collect()
+}
+
+/// Groups documents by keys.
+fn grouped<'d, K: Ord>(
+    documents: &[&'d Value],
+    keys: impl Fn(&Value) -> BTreeSet<K>,
+) -> BTreeMap<K, Vec<&'d Value>> {
+    let mut groups: BTreeMap<K, Vec<&Value>> = BTreeMap::new();
+    for document in documents {
+        for key in keys(document) {
+            groups.entry(key).or_default().push(document);
+        }
+    }
+    groups
+}
+
+/// Buckets of an answer by their keys as texts.
+fn buckets(answer: &Value) -> BTreeMap<String, Value> {
+    let all = answer["buckets"].as_array().unwrap();
+    let key = |bucket: &Value| bucket["key"].as_str().map_or(bucket["key"].to_string(), str::to_owned);
+    all.iter().map(|bucket| (key(bucket), bucket.clone())).collect()
+}
+
+/// Compares the numbers of one field over documents.
+fn check_stats(found: &Value, documents: &[&Value], field: &str, state: &str) {
+    let all: Vec<f64> = documents.iter().flat_map(|document| numbers(document, field)).collect();
+    assert_eq!(found["count"], json!(all.len()), "{state}");
+    if all.is_empty() {
+        assert_eq!((&found["min"], &found["avg"]), (&Value::Null, &Value::Null), "{state}");
+        return;
+    }
+    assert_eq!(found["min"], json!(all.iter().copied().fold(f64::INFINITY, f64::min)), "{state}");
+    assert_eq!(found["max"], json!(all.iter().copied().fold(f64::NEG_INFINITY, f64::max)), "{state}");
+    // Eighths are added without rounding.
+    assert_eq!(found["sum"], json!(all.iter().sum::<f64>()), "{state}");
+}
+
+async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
+    let queries: [(Value, fn(&Value) -> bool); 3] = [
+        (json!({"match_all": {}}), |_| true),
+        (json!({"range": {"n": {"gte": 0}}}), |d| numbers(d, "n").iter().any(|n| *n >= 0.0)),
+        (json!({"term": {"tag": "a"}}), |d| texts(d, "tag").contains("a")),
+    ];
+    for (query, matches) in queries {
+        let documents: Vec<&Value> = all.values().filter(|document| matches(document)).collect();
+        let size = rng.random_range(1..8);
+        let body = json!({"size": 0, "query": query, "aggs": {
+            "tags": {"terms": {"field": "tag", "size": size, "order": [{"_count": "desc"}, {"_key": "asc"}]}, "aggs": {
+                "f": {"stats": {"field": "f"}},
+                "n": {"terms": {"field": "n", "size": 100}, "aggs": {"ones": {"sum": {"field": "one"}}}},
+            }},
+            "numbers": {"terms": {"field": "n", "size": 100, "missing": 77}},
+            "flags": {"terms": {"field": "ok"}},
+            "days": {"date_histogram": {"field": "at", "fixed_interval": "1d", "min_doc_count": 1}},
+            "widths": {"histogram": {"field": "f", "interval": 2.5, "min_doc_count": 1}},
+            "ranges": {"range": {"field": "f", "ranges": [{"to": 0}, {"from": -1, "to": 1}, {"from": 1}]}},
+            "without": {"missing": {"field": "tag"}},
+            "distinct": {"cardinality": {"field": "tag"}},
+            "first": {"min": {"field": "one"}},
+            "count": {"value_count": {"field": "n"}},
+            "filters": {"filters": {"filters": {"a": {"term": {"tag": "a"}}, "low": {"range": {"n": {"lt": 0}}}}}},
+            "everything": {"global": {}, "aggs": {"f": {"stats": {"field": "f"}}}},
+            "items": {"nested": {"path": "items"}, "aggs": {
+                "k": {"terms": {"field": "items.k", "size": 100}, "aggs": {
+                    "v": {"sum": {"field": "items.v"}},
+                    "back": {"reverse_nested": {}, "aggs": {"tags": {"terms": {"field": "tag", "size": 100}}}},
+                }},
+                "big": {"filter": {"range": {"items.v": {"gte": 3}}}},
+            }},
+            "pages": {"composite": {"size": 1000, "sources": [
+                {"t": {"terms": {"field": "tag", "missing_bucket": true}}}, {"n": {"terms": {"field": "n"}}},
+            ]}},
+            "pairs": {"multi_terms": {"terms": [{"field": "tag"}, {"field": "ok"}], "size": 1000}},
+        }});
+        let answer = store.search("random", &[], body).await.unwrap();
+        assert_eq!(answer["hits"]["total"]["value"], json!(documents.len()), "{state}");
+        let answer = &answer["aggregations"];
+
+        let tags = grouped(&documents, |d| texts(d, "tag"));
+        let mut expected: Vec<(&String, usize)> = tags.iter().map(|(tag, own)| (tag, own.len())).collect();
+        expected.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let total: usize = expected.iter().map(|(_, count)| count).sum();
+        expected.truncate(size);
+        let shown: usize = expected.iter().map(|(_, count)| count).sum();
+        let found: Vec<(String, usize)> = answer["tags"]["buckets"].as_array().unwrap().iter()
+            .map(|b| (b["key"].as_str().unwrap().to_owned(), b["doc_count"].as_u64().unwrap() as usize))
+            .collect();
+        let expected: Vec<(String, usize)> = expected.into_iter().map(|(tag, count)| (tag.clone(), count)).collect();
+        assert_eq!(found, expected, "{state} {query}");
+        assert_eq!(answer["tags"]["sum_other_doc_count"], json!(total - shown), "{state}");
+        for (tag, bucket) in buckets(&answer["tags"]) {
+            check_stats(&bucket["f"], &tags[&tag], "f", state);
+            let inner = grouped(&tags[&tag], |d| texts(d, "n"));
+            let found = buckets(&bucket["n"]);
+            assert_eq!(found.len(), inner.len(), "{state}");
+            for (n, own) in inner {
+                assert_eq!(found[&n]["doc_count"], json!(own.len()), "{state}");
+                let ones: f64 = own.iter().flat_map(|d| numbers(d, "one")).sum();
+                assert_eq!(found[&n]["ones"]["value"], json!(ones), "{state}");
+            }
+        }
+
+        let or_missing = |d: &Value| {
+            let own = texts(d, "n");
+            if own.is_empty() { BTreeSet::from(["77".to_owned()]) } else { own }
+        };
+        let counts = |answer: &Value| -> BTreeMap<String, u64> {
+            buckets(answer).into_iter().map(|(key, b)| (key, b["doc_count"].as_u64().unwrap())).collect()
+        };
+        let sizes = |groups: BTreeMap<String, Vec<&Value>>| -> BTreeMap<String, u64> {
+            groups.into_iter().map(|(key, own)| (key, own.len() as u64)).collect()
+        };
+        assert_eq!(counts(&answer["numbers"]), sizes(grouped(&documents, or_missing)), "{state} {query}");
+        let flag = |d: &Value| texts(d, "ok").into_iter().map(|flag| u8::from(flag == "true").to_string()).collect();
+        assert_eq!(counts(&answer["flags"]), sizes(grouped(&documents, flag)), "{state}");
+        let day = |d: &Value| {
+            numbers(d, "at").into_iter().map(|at| ((at / 86_400_000.0).floor() * 86_400_000.0).to_string()).collect()
+        };
+        assert_eq!(counts(&answer["days"]), sizes(grouped(&documents, day)), "{state}");
+        let width = |d: &Value| {
+            numbers(d, "f").into_iter().map(|f| format!("{:?}", (f / 2.5).floor() * 2.5 + 0.0)).collect()
+        };
+        assert_eq!(counts(&answer["widths"]), sizes(grouped(&documents, width)), "{state}");
+        let within = |from: f64, to: f64| {
+            json!(documents.iter().filter(|d| numbers(d, "f").iter().any(|f| from <= *f && *f < to)).count())
+        };
+        let ranges = answer["ranges"]["buckets"].as_array().unwrap();
+        let found: Vec<&Value> = ranges.iter().map(|bucket| &bucket["doc_count"]).collect();
+        let infinity = f64::INFINITY;
+        assert_eq!(found, [&within(-infinity, 0.0), &within(-1.0, 1.0), &within(1.0, infinity)], "{state}");
+
+        let without = documents.iter().filter(|d| texts(d, "tag").is_empty()).count();
+        assert_eq!(answer["without"]["doc_count"], json!(without), "{state}");
+        assert_eq!(answer["distinct"]["value"], json!(tags.len()), "{state}");
+        let first = documents.iter().flat_map(|d| numbers(d, "one")).min_by(f64::total_cmp);
+        assert_eq!(answer["first"]["value"], json!(first), "{state}");
+        let count: usize = documents.iter().map(|d| numbers(d, "n").len()).sum();
+        assert_eq!(answer["count"]["value"], json!(count), "{state}");
+        let low = documents.iter().filter(|d| numbers(d, "n").iter().any(|n| *n < 0.0)).count();
+        let filters = &answer["filters"]["buckets"];
+        assert_eq!(filters["low"]["doc_count"], json!(low), "{state}");
+        assert_eq!(filters["a"]["doc_count"], json!(tags.get("a").map_or(0, Vec::len)), "{state}");
+        assert_eq!(answer["everything"]["doc_count"], json!(all.len()), "{state}");
+        check_stats(&answer["everything"]["f"], &all.values().collect::<Vec<_>>(), "f", state);
+
+        let items: Vec<(&Value, &Value)> =
+            documents.iter().flat_map(|d| values(d, "items").into_iter().map(move |item| (*d, item))).collect();
+        assert_eq!(answer["items"]["doc_count"], json!(items.len()), "{state}");
+        let big = items.iter().filter(|(_, item)| item["v"].as_i64() >= Some(3)).count();
+        assert_eq!(answer["items"]["big"]["doc_count"], json!(big), "{state}");
+        for (key, bucket) in buckets(&answer["items"]["k"]) {
+            let own: Vec<&(&Value, &Value)> = items.iter().filter(|(_, item)| item["k"] == json!(key)).collect();
+            assert_eq!(bucket["doc_count"], json!(own.len()), "{state}");
+            let sum: f64 = own.iter().filter_map(|(_, item)| item["v"].as_f64()).sum();
+            assert_eq!(bucket["v"]["value"], json!(sum), "{state}");
+            let parents: BTreeMap<i64, &Value> = own.iter().map(|(d, _)| (d["one"].as_i64().unwrap(), *d)).collect();
+            assert_eq!(bucket["back"]["doc_count"], json!(parents.len()), "{state}");
+            let parents: Vec<&Value> = parents.into_values().collect();
+            assert_eq!(counts(&bucket["back"]["tags"]), sizes(grouped(&parents, |d| texts(d, "tag"))), "{state}");
+        }
+
+        let combined = |first: &dyn Fn(&Value) -> BTreeSet<String>, second: &str| -> BTreeMap<String, u64> {
+            let both = |d: &Value| -> BTreeSet<String> {
+                let seconds = texts(d, second);
+                first(d).iter().flat_map(|a| seconds.iter().map(move |b| format!("{a}|{b}"))).collect()
+            };
+            sizes(grouped(&documents, both))
+        };
+        let or_null = |d: &Value| {
+            let own = texts(d, "tag");
+            if own.is_empty() { BTreeSet::from(["null".to_owned()]) } else { own }
+        };
+        let shown = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
+        let found: BTreeMap<String, u64> = answer["pages"]["buckets"].as_array().unwrap().iter()
+            .map(|b| (format!("{}|{}", shown(&b["key"]["t"]), shown(&b["key"]["n"])), b["doc_count"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(found, combined(&or_null, "n"), "{state}");
+        let found: BTreeMap<String, u64> = answer["pairs"]["buckets"].as_array().unwrap().iter()
+            .map(|b| (b["key_as_string"].as_str().unwrap().to_owned(), b["doc_count"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(found, combined(&|d| texts(d, "tag"), "ok"), "{state}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_states_of_a_store_aggregate_alike() {
+    let mut rng = StdRng::seed_from_u64(11);
+    let store = Store::open().await;
+    store.create("random", &mapping()).await;
+    let mut documents = Documents::new();
+    let mut number = 0;
+    for round in 0..3 {
+        let mut writes: Vec<(String, Option<Value>)> = Vec::new();
+        for _ in 0..80 {
+            let id = rng.random_range(0..200).to_string();
+            let document = rng.random_bool(0.85).then(|| {
+                number += 1;
+                document(&mut rng, number)
+            });
+            match &document {
+                Some(document) => documents.insert(id.clone(), document.clone()),
+                None => documents.remove(&id),
+            };
+            writes.push((id, document));
+        }
+        store.write("random", writes).await;
+        check(&store, &documents, &mut rng, &format!("refreshed {round}")).await;
+        let index = store.engine.index("random").unwrap();
+        match round < 2 {
+            true => store.engine.flush(&[index]).await.unwrap(),
+            false => store.engine.force_merge(&[index], 1).await.unwrap(),
+        };
+        check(&store, &documents, &mut rng, &format!("stored {round}")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_aggregated_is_refused() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": {"properties": {
+        "msg": {"type": "text"}, "tag": {"type": "keyword"}, "n": {"type": "integer"}
+    }}})).await;
+    store.index("logs", &[json!({"msg": "a b", "tag": "x", "n": 0}), json!({"n": 100_000})]).await;
+    let deep = (0..200).fold(json!({"avg": {"field": "n"}}), |inner, _| {
+        json!({"terms": {"field": "n"}, "aggs": {"a": inner}})
+    });
+    let cases = [
+        (json!({"terms": {"field": "msg"}}), "fielddata=true"),
+        (json!({"avg": {"field": "tag"}}), "is not supported for aggregation [avg]"),
+        (json!({"histogram": {"field": "n", "interval": -1}}), "[interval] must be >0"),
+        (json!({"histogram": {"field": "n", "interval": 0.5}}), "too many buckets"),
+        (json!({"date_histogram": {"field": "n", "fixed_interval": "-1d"}}), "-1d"),
+        (json!({"nothing": {}}), "nothing"),
+        (deep, "deep"),
+    ];
+    for (aggregation, expected) in cases {
+        let body = json!({"size": 0, "aggs": {"a": aggregation}});
+        let error = store.search("logs", &[], body).await.unwrap_err();
+        let shown = format!("{error} {:?}", error.to_body());
+        assert!(shown.contains(expected) || expected == "deep", "{shown}");
+    }
+}
