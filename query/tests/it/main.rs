@@ -15,4 +15,5 @@ mod query_strings;
 mod robustness;
 mod scroll;
 mod search;
+mod sql;
 mod terms_and_phrases;
