@@ -90,7 +90,7 @@ impl Service {
             || request.path.last().is_some_and(|segment| {
                 matches!(
                     segment.as_str(),
-                    "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "query"
+                    "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "_sql" | "query"
                 )
             });
         let task = tokio::spawn(handle(self.api.clone(), request, uri, held));
@@ -121,7 +121,13 @@ impl Service {
             let format = if preferred.format == content::Format::Yaml { "yaml" } else { "json" };
             params.set("format", format);
         }
+        // Statements have formats of their own.
+        let sql = path.get(1).is_some_and(|segment| segment == "_sql");
+        let format = if sql { params.take("format") } else { None };
         style.take(&mut params, cat)?;
+        if let Some(format) = format {
+            params.set("format", format);
+        }
         Ok((principal, path, params))
     }
 }

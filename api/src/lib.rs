@@ -20,6 +20,7 @@ mod root;
 mod routes;
 mod search;
 mod server;
+mod sql;
 
 use std::sync::Arc;
 

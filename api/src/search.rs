@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Request, Response, json};
+use crate::http::{Body, Request, Response, json};
 
 /// The endpoints of the query service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +123,15 @@ fn unreadable(error: &Error, explain: bool) -> Response {
     Response::json(200, body)
 }
 
-fn response(outcome: Outcome) -> Response {
+/// Takes over an answer of the query service.
+pub(crate) fn response(outcome: Outcome) -> Response {
     match outcome.body {
         OutcomeBody::Json(body) => Response::json(outcome.status, body),
         OutcomeBody::Raw(body) => Response::raw_json(outcome.status, body),
+        OutcomeBody::Text(bytes) => Response {
+            status: outcome.status,
+            body: Body::Bytes { content_type: "text/plain; charset=UTF-8", bytes },
+            headers: Vec::new(),
+        },
     }
 }

@@ -32,6 +32,7 @@ mod score;
 mod search;
 mod service;
 mod skip;
+mod sql;
 mod table;
 mod target;
 

@@ -93,6 +93,11 @@ impl Planner {
         Ok(Self { state: Arc::new(state) })
     }
 
+    /// Returns the memory in which searches run.
+    pub(crate) fn runtime(&self) -> Arc<RuntimeEnv> {
+        Arc::clone(self.state.runtime_env())
+    }
+
     /// Builds the logical plan of a search.
     pub(crate) fn logical(&self, table: Arc<IndexTable>, shape: &Shape<'_>) -> Result<LogicalPlan> {
         let source = provider_as_source(table);

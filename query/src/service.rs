@@ -10,6 +10,7 @@ mod multi_search;
 mod point_in_time;
 mod scroll;
 mod search;
+mod sql;
 mod validate;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::params::{Params, Scope};
 use crate::plan::Planner;
 use crate::request::LongestLife;
 use crate::search::Searcher;
+use crate::sql::run::Runner;
 use crate::table::TableSnapshot;
 use crate::target;
 
@@ -58,6 +60,8 @@ pub enum OutcomeBody {
     Json(Value),
     /// JSON text.
     Raw(Bytes),
+    /// Plain text.
+    Text(Bytes),
 }
 
 /// An answer.
@@ -84,6 +88,7 @@ impl Outcome {
 pub struct SearchService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) searcher: Result<Searcher, String>,
+    runner: Option<Runner>,
     scrolls: Contexts<Scroll>,
     points_in_time: Contexts<TableSnapshot>,
     config: Config,
@@ -115,9 +120,13 @@ impl SearchService {
         let searcher = Planner::new(partitions, config.memory_bytes)
             .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
+        let runner = searcher
+            .as_ref()
+            .ok()
+            .map(|searcher| Runner::new(partitions, searcher.planner.runtime(), searcher.compute.clone()));
         let scrolls = Contexts::new(Kind::Scroll, Arc::clone(engine.clock()));
         let points_in_time = Contexts::new(Kind::PointInTime, Arc::clone(engine.clock()));
-        Self { engine, searcher, scrolls, points_in_time, config }
+        Self { engine, searcher, runner, scrolls, points_in_time, config }
     }
 
     pub(crate) fn searcher(&self) -> Result<&Searcher> {

@@ -76,6 +76,20 @@ process on a free port of 127.0.0.1; it stays up until Ctrl-C when the output is
 
 {EXIT_CODES}"))]
     Demo(DemoArgs),
+    /// Ask a server statements of SQL
+    #[command(after_help = format!("\
+Examples:
+  millrace sql
+  millrace sql -e 'SELECT count(*) FROM logs-*'
+  millrace sql --url https://127.0.0.1:9200 --user admin --format csv -e 'SELECT * FROM logs LIMIT 10'
+  echo 'SHOW TABLES LIKE %;' | millrace sql --format raw
+
+On a terminal statements end with a semicolon and are kept in ~/.millrace_sql_history, or in the
+file that MILLRACE_SQL_HISTORY names; \\h shows the last ones. From a pipe and with -e the first
+statement that fails ends the shell with exit code 1.
+
+{EXIT_CODES}"))]
+    Sql(SqlArgs),
 }
 
 /// Flags that set configuration keys.
@@ -148,6 +162,45 @@ pub(crate) struct DemoArgs {
     /// End when the questions are answered, also on a terminal
     #[arg(long)]
     pub(crate) exit: bool,
+}
+
+/// Flags of `sql`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SqlArgs {
+    /// Statement to ask instead of reading them; may be repeated
+    #[arg(short = 'e', long, value_name = "QUERY")]
+    pub(crate) execute: Vec<String>,
+    /// Server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9200")]
+    pub(crate) url: String,
+    /// User, with the password behind a colon or in MILLRACE_PASSWORD
+    #[arg(long, value_name = "USER[:PASSWORD]")]
+    pub(crate) user: Option<String>,
+    /// Form of the answers
+    #[arg(long, value_enum, default_value_t = SqlFormat::Table)]
+    pub(crate) format: SqlFormat,
+    /// Accept any certificate of --url
+    #[arg(long)]
+    pub(crate) insecure_tls: bool,
+    /// Seconds to wait for an answer
+    #[arg(long, default_value_t = 600)]
+    pub(crate) timeout: u64,
+    /// Do not show how many rows there were and how long it took
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Form in which the shell shows answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SqlFormat {
+    /// A table
+    Table,
+    /// The server's JSON
+    Jdbc,
+    /// Comma-separated values
+    Csv,
+    /// Values separated by |
+    Raw,
 }
 
 fn parse_rate(text: &str) -> Result<u32, String> {

@@ -1,8 +1,8 @@
 //! The binary `millrace`: command line, configuration, start-up order and shutdown.
 //!
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
-//! order and stops them again, [`demo`] feeds a server and asks it questions. Logic of the
-//! product lives in the crates below.
+//! order and stops them again, [`demo`] feeds a server and asks it questions,
+//! [`sql`] is a shell. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
@@ -10,6 +10,7 @@ mod demo;
 mod exit;
 mod logging;
 mod serve;
+mod sql;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             settings.config().map(drop).map_err(Failure::config)
         }
         Command::Demo(args) => demo::run(args),
+        Command::Sql(args) => sql::run(args),
     }
 }
 

@@ -113,3 +113,42 @@ async fn paths_lead_to_every_endpoint_of_searches() {
     assert_eq!(unreadable["valid"], false);
     assert!(unreadable["error"].as_str().unwrap().starts_with("ParsingException[Failed to parse]"));
 }
+
+#[tokio::test]
+async fn statements_of_sql_are_answered_in_their_formats() {
+    let node = documents().await;
+    let statement = |query: &str| json!({ "query": query }).to_string();
+    let grouped = statement("SELECT tag, count(*) AS n FROM docs GROUP BY tag ORDER BY tag");
+    let answer = node.ask("POST /_plugins/_sql", &grouped, 200).await;
+    assert_eq!(answer["datarows"], json!([["a", 2], ["b", 1]]));
+    assert_eq!(answer["schema"][1], json!({"name": "count(*)", "alias": "n", "type": "integer"}));
+    assert_eq!((&answer["total"], &answer["size"], &answer["status"]), (&json!(2), &json!(2), &json!(200)));
+    let headers = [("content-type", "application/json")];
+    for (line, text) in [
+        ("POST /_plugins/_sql?format=csv", "tag,n\na,2\nb,1\n"),
+        ("POST /_opendistro/_sql?format=raw", "tag|n\na|2\nb|1\n"),
+    ] {
+        let answer = node.send(line, &headers, grouped.clone()).await;
+        assert_eq!((answer.status, answer.text()), (200, text));
+        assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/plain"));
+    }
+    let formula = statement("SELECT '=1+1' AS f, 'a,b' AS g");
+    let answer = node.send("POST /_plugins/_sql?format=csv&sanitize=false", &headers, formula.clone()).await;
+    assert_eq!(answer.text(), "f,g\n=1+1,a,b\n");
+    let answer = node.send("POST /_plugins/_sql?format=csv", &headers, formula).await;
+    assert_eq!(answer.text(), "f,g\n'=1+1,\"a,b\"\n");
+    let explained = node.ask("POST /_plugins/_sql/_explain", &grouped, 200).await;
+    assert!(explained["logical_plan"].as_array().is_some_and(|lines| !lines.is_empty()));
+    for (query, status, kind, details) in [
+        ("SELECT gone FROM docs", 400, "SemanticCheckException", "name=gone"),
+        ("SELECT tag FROM gone", 404, "IndexNotFoundException", "no such index [gone]"),
+        ("SELECT tag FROM", 400, "SyntaxCheckException", "Expected"),
+    ] {
+        let answer = node.ask("POST /_plugins/_sql", &statement(query), status).await;
+        assert_eq!((&answer["error"]["type"], &answer["status"]), (&json!(kind), &json!(status)));
+        assert!(answer["error"]["details"].as_str().unwrap().contains(details), "{answer}");
+    }
+    let answer = node.ask("POST /_plugins/_sql?format=xml", &grouped, 400).await;
+    assert_eq!(answer["error"]["details"], "response in xml format is not supported.");
+    node.ask("GET /_plugins/_sql", "", 405).await;
+}

@@ -258,7 +258,7 @@ impl SearchService {
     }
 
     /// Returns what `search.default_search_timeout` gives searches that name no timeout.
-    fn default_timeout(&self) -> Option<u64> {
+    pub(super) fn default_timeout(&self) -> Option<u64> {
         const SETTING: &str = "search.default_search_timeout";
         let setting = self.engine.metadata().cluster_setting(SETTING)?;
         json::parse_time(SETTING, &json::text(&setting)?).ok().flatten()

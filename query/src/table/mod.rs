@@ -258,6 +258,25 @@ impl IndexTable {
         &self.state.handle
     }
 
+    /// Makes the scan of the rows that pass filters.
+    pub(crate) fn scan_rows(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<IndexScanExec> {
+        let Some(predicate) = Predicate::all_of(filters) else {
+            return plan_err!("the index cannot evaluate a filter that was pushed down to it");
+        };
+        let resolved = self.resolve(&predicate);
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let partitions = session.config().target_partitions();
+        IndexScanExec::new(Arc::clone(&self.state), &self.schema, predicate, resolved, projection, partitions)
+    }
+
     /// Resolves the predicate for each index; those that refuse it are reported and left out.
     pub(crate) fn resolve(&self, predicate: &Predicate) -> Vec<Option<Resolved>> {
         let snapshot = &self.state.snapshot;
@@ -311,24 +330,7 @@ impl TableProvider for IndexTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(predicate) = Predicate::all_of(filters) else {
-            return plan_err!("the index cannot evaluate a filter that was pushed down to it");
-        };
-        let resolved = self.resolve(&predicate);
-        let projection = match projection {
-            Some(columns) => columns.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let partitions = session.config().target_partitions();
-        let scan = IndexScanExec::new(
-            Arc::clone(&self.state),
-            &self.schema,
-            predicate,
-            resolved,
-            projection,
-            partitions,
-        )?;
-        Ok(Arc::new(scan))
+        Ok(Arc::new(self.scan_rows(session, projection, filters)?))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

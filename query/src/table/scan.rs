@@ -21,6 +21,7 @@ use super::node::Resolved;
 use super::predicate::Predicate;
 use super::statistics::Functions;
 use super::{ROW, SCORE, TableSegment, TableState};
+use crate::score::collect;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -31,6 +32,7 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
+use roaring::RoaringBitmap;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 const PARTITION_ROWS: u64 = 50_000;
@@ -112,6 +114,26 @@ impl IndexScanExec {
         let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
         let shared = Shared { table, predicate, resolved, columns, schema, groups, functions };
         Ok(Self { shared: Arc::new(shared), top: None, properties: Arc::new(properties) })
+    }
+
+    /// Returns what is scanned.
+    pub(crate) fn table(&self) -> &TableState {
+        &self.shared.table
+    }
+
+    /// Lists the numbers of the segments of each partition.
+    pub(crate) fn partitions(&self) -> &[Vec<u32>] {
+        &self.shared.groups
+    }
+
+    /// Finds the rows of a segment, and their scores where asked. `None` where the segment is not searched
+    /// or the search has ended. Blocks; runs on a compute thread.
+    pub(crate) fn rows_of(
+        &self,
+        segment: u32,
+        scores: bool,
+    ) -> crate::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
+        self.shared.visit(segment, scores, |_, pass| collect::collect_all(pass, scores))
     }
 
     /// Keeps `limit` rows of each partition only: those of the best scores, or the first. `None` where

@@ -100,7 +100,7 @@ pub(crate) fn owned(params: &[(&str, &str)]) -> Vec<(String, String)> {
 pub(crate) fn value(outcome: Outcome) -> Value {
     match outcome.body {
         OutcomeBody::Json(value) => value,
-        OutcomeBody::Raw(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        OutcomeBody::Raw(bytes) | OutcomeBody::Text(bytes) => serde_json::from_slice(&bytes).unwrap(),
     }
 }
 

@@ -18,4 +18,5 @@ mod robustness;
 mod scroll;
 mod search;
 mod sort;
+mod sql;
 mod terms_and_phrases;

@@ -41,7 +41,7 @@ const MAX_PAGES: usize = 64;
 impl Shared {
     /// Prepares the predicate for a segment and makes a pass over it. `None` where the segment is
     /// not searched or the search has ended. Blocks; runs on a compute thread.
-    fn visit<T>(
+    pub(super) fn visit<T>(
         &self,
         number: u32,
         scores: bool,

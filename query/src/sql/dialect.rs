@@ -1,0 +1,69 @@
+//! The dialect of OpenSearch's SQL for DataFusion's parser: MySQL's words, with backticks around
+//! identifiers and strings in either kind of quotes.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// The dialect.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSearchDialect(MySqlDialect);
+
+impl Dialect for OpenSearchDialect {
+    // What the tokenizer and the parser do for MySQL by its name, such as `#` comments.
+    fn dialect(&self) -> TypeId {
+        self.0.dialect()
+    }
+
+    fn is_identifier_start(&self, letter: char) -> bool {
+        letter.is_alphabetic() || matches!(letter, '_' | '@')
+    }
+
+    fn is_identifier_part(&self, letter: char) -> bool {
+        letter.is_alphanumeric() || matches!(letter, '_' | '@')
+    }
+
+    fn is_delimited_identifier_start(&self, letter: char) -> bool {
+        letter == '`'
+    }
+
+    fn identifier_quote_style(&self, _identifier: &str) -> Option<char> {
+        Some('`')
+    }
+
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        true
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+
+    fn supports_limit_comma(&self) -> bool {
+        true
+    }
+
+    fn require_interval_qualifier(&self) -> bool {
+        true
+    }
+
+    fn requires_single_line_comment_whitespace(&self) -> bool {
+        true
+    }
+
+    fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {
+        explicit || self.0.is_select_item_alias(false, keyword, parser)
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        self.0.parse_infix(parser, expr, precedence)
+    }
+}

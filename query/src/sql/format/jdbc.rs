@@ -1,0 +1,59 @@
+//! The format `jdbc`: a schema, rows, and how many there are.
+
+use datafusion::arrow::array::RecordBatch;
+use serde_json::{Map, Value, json};
+
+use super::value;
+use crate::sql::bind::OutColumn;
+use crate::sql::error::Result;
+
+/// Writes the format.
+#[derive(Debug)]
+pub(crate) struct Jdbc {
+    columns: Vec<OutColumn>,
+    out: String,
+    rows: u64,
+}
+
+impl Jdbc {
+    pub(super) fn new(columns: Vec<OutColumn>) -> Self {
+        let schema: Vec<Value> = columns
+            .iter()
+            .map(|column| {
+                let mut shown = Map::new();
+                shown.insert("name".into(), json!(column.name));
+                if let Some(alias) = &column.alias {
+                    shown.insert("alias".into(), json!(alias));
+                }
+                shown.insert("type".into(), json!(column.shown));
+                Value::Object(shown)
+            })
+            .collect();
+        let out = format!("{{\"schema\":{},\"datarows\":[", Value::Array(schema));
+        Self { columns, out, rows: 0 }
+    }
+
+    /// Writes rows; returns how many bytes there are by now.
+    pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<usize> {
+        for row in 0..batch.num_rows() {
+            if self.rows > 0 {
+                self.out.push(',');
+            }
+            self.rows += 1;
+            self.out.push('[');
+            for (at, (array, column)) in batch.columns().iter().zip(&self.columns).enumerate() {
+                if at > 0 {
+                    self.out.push(',');
+                }
+                value::json(array, row, column.ty, &mut self.out);
+            }
+            self.out.push(']');
+        }
+        Ok(self.out.len())
+    }
+
+    pub(super) fn finish(mut self, total: u64, size: u64) -> String {
+        self.out.push_str(&format!("],\"total\":{total},\"size\":{size},\"status\":200}}"));
+        self.out
+    }
+}

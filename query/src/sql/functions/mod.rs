@@ -1,0 +1,227 @@
+//! The functions of SQL, each with OpenSearch's semantics. The registry starts empty: what is not here is an
+//! unknown function, whatever DataFusion has of that name.
+//!
+//! [`math`], [`text`] and [`dates`] list them by name. A [`Definition`] says which types a function takes, which it
+//! returns, and computes one row ([`row`]).
+
+mod dates;
+mod math;
+pub(crate) mod row;
+mod text;
+pub(crate) mod time;
+pub(crate) mod values;
+
+use datafusion::logical_expr::Expr;
+
+use self::row::{Context, Eval, Val};
+use super::bind::Bound;
+use super::error::{Result, SqlError};
+use super::types::{SqlType, TIMESTAMP};
+
+/// The types that a function takes for arguments of some types, and the type that it returns; `None` where it
+/// does not take them.
+type Rule = fn(&[SqlType]) -> Option<(Vec<SqlType>, SqlType)>;
+
+/// A function.
+#[derive(Clone, Copy)]
+pub(crate) struct Definition {
+    rule: Rule,
+    eval: Eval,
+    /// Whether a null argument makes the result null.
+    strict: bool,
+}
+
+impl Definition {
+    fn new(rule: Rule, eval: Eval) -> Self {
+        Self { rule, eval, strict: true }
+    }
+
+    fn with_nulls(rule: Rule, eval: Eval) -> Self {
+        Self { rule, eval, strict: false }
+    }
+}
+
+/// Binds a call of a function.
+pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
+    let lower = name.to_ascii_lowercase();
+    let definition = math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower));
+    let Some(definition) = definition else {
+        return Err(SqlError::Semantic(format!("unsupported function name: {name}")));
+    };
+    let types: Vec<SqlType> = args.iter().map(|arg| arg.ty).collect();
+    let (wanted, ty) = (definition.rule)(&types).ok_or_else(|| {
+        let given: Vec<&str> = types.iter().map(|ty| ty.general_name()).collect();
+        SqlError::Semantic(format!("{lower} function cannot take [{}]", given.join(",")))
+    })?;
+    let mut exprs = Vec::with_capacity(args.len());
+    for (arg, wanted) in args.iter().zip(wanted) {
+        let arg = arg.single();
+        exprs.push(match arg.ty == wanted || wanted == SqlType::Undefined {
+            true => arg.expr,
+            false => arg.to(wanted)?,
+        });
+    }
+    let context = Context { now: now_ms.saturating_mul(1_000), ty };
+    Ok(Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty))
+}
+
+/// Converts an argument to the type that an operator or a function takes: what is no such value is refused.
+pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
+    if !convertible(value.ty, ty) {
+        return Err(SqlError::Semantic(format!(
+            "a value of type {} cannot be used as {}",
+            value.ty.general_name(),
+            ty.general_name()
+        )));
+    }
+    let context = Context { now: 0, ty };
+    Ok(row::call(&format!("as_{}", ty.name()), cast_value, true, context, vec![value.expr.clone()]))
+}
+
+/// Binds CAST.
+pub(crate) fn cast(value: &Bound, ty: SqlType) -> Result<Expr> {
+    let value = value.single();
+    if value.ty == ty {
+        return Ok(value.expr);
+    }
+    if value.ty.is_number()
+        && matches!(ty, SqlType::Double | SqlType::Float | SqlType::Long)
+        && value.ty != SqlType::UnsignedLong
+    {
+        return value.to(ty);
+    }
+    let context = Context { now: 0, ty };
+    Ok(row::call(&format!("cast_{}", ty.name()), cast_value, true, context, vec![value.expr]))
+}
+
+fn convertible(from: SqlType, to: SqlType) -> bool {
+    use SqlType::{Boolean, Date, Ip, Time};
+    match (from, to) {
+        (from, to) if from == to => true,
+        (from, to) if from.is_string() => to.is_number() || to.is_temporal() || matches!(to, Boolean | Ip),
+        (Date | SqlType::Timestamp(_), SqlType::Timestamp(_)) | (SqlType::Timestamp(_), Date | Time) => true,
+        // The day of a time is today.
+        (Time, SqlType::Timestamp(_)) => true,
+        (_, SqlType::Keyword) => !from.is_json(),
+        (Boolean, to) => to.is_number(),
+        _ => false,
+    }
+}
+
+/// Converts one value.
+fn cast_value<'a>(args: &[Val<'a>], context: Context) -> Result<Val<'a>, String> {
+    let [value] = args else { return Err("CAST takes one value".to_owned()) };
+    let ty = context.ty;
+    let wrong = || format!("{} cannot be cast to {}", shown(value), ty.general_name());
+    Ok(match (ty, value) {
+        (ty, value) if ty.is_string() || ty == SqlType::Ip => Val::str(shown(value)),
+        (ty, Val::Str(text)) if ty.is_number() => {
+            let text = text.trim();
+            match text.parse::<i64>() {
+                Ok(number) => ranged(number, ty).ok_or_else(wrong)?,
+                Err(_) => {
+                    let number =
+                        text.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(wrong)?;
+                    if ty.is_integer() {
+                        ranged(number as i64, ty).ok_or_else(wrong)?
+                    } else {
+                        Val::Float(number)
+                    }
+                }
+            }
+        }
+        (ty, Val::Float(number)) if ty.is_integer() => ranged(*number as i64, ty).ok_or_else(wrong)?,
+        (ty, Val::Int(number)) if ty.is_integer() => ranged(*number, ty).ok_or_else(wrong)?,
+        (ty, Val::Bool(flag)) if ty.is_number() => Val::Int(i64::from(*flag)),
+        (ty, value @ (Val::Int(_) | Val::Float(_))) if ty.is_number() => Val::Float(value.float()),
+        (SqlType::Boolean, Val::Str(text)) => Val::Bool(text.trim().eq_ignore_ascii_case("true")),
+        (SqlType::Boolean, value @ (Val::Int(_) | Val::Float(_))) => Val::Bool(value.float() != 0.0),
+        (SqlType::Boolean, Val::Bool(flag)) => Val::Bool(*flag),
+        (SqlType::Date, Val::Str(text)) => {
+            Val::Date(time::date(text).ok_or_else(|| unread("date", text, "yyyy-MM-dd"))?)
+        }
+        (SqlType::Time, Val::Str(text)) => {
+            Val::Time(time::time(text).ok_or_else(|| unread("time", text, "HH:mm:ss[.SSSSSSSSS]"))?)
+        }
+        (SqlType::Timestamp(_), Val::Str(text)) => Val::Timestamp(
+            time::timestamp(text)
+                .ok_or_else(|| unread("timestamp", text, "yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]"))?,
+        ),
+        (SqlType::Date, Val::Timestamp(at)) => {
+            Val::Date(i32::try_from(at.div_euclid(time::DAY)).map_err(|_| wrong())?)
+        }
+        (SqlType::Time, Val::Timestamp(at)) => Val::Time(at.rem_euclid(time::DAY)),
+        (SqlType::Timestamp(_), Val::Date(days)) => Val::Timestamp(i64::from(*days) * time::DAY),
+        (SqlType::Timestamp(_), Val::Time(at)) => {
+            Val::Timestamp(context.now.div_euclid(time::DAY) * time::DAY + at)
+        }
+        (SqlType::Timestamp(_), Val::Timestamp(at)) => Val::Timestamp(*at),
+        (SqlType::Date, Val::Date(days)) => Val::Date(*days),
+        (SqlType::Time, Val::Time(at)) => Val::Time(*at),
+        _ => return Err(wrong()),
+    })
+}
+
+fn unread(kind: &str, text: &str, format: &str) -> String {
+    format!("{kind}:{text} in unsupported format, please use '{format}'")
+}
+
+/// An integer where it fits its type.
+fn ranged<'a>(number: i64, ty: SqlType) -> Option<Val<'a>> {
+    let fits = match ty {
+        SqlType::Byte => i8::try_from(number).is_ok(),
+        SqlType::Short => i16::try_from(number).is_ok(),
+        SqlType::Integer => i32::try_from(number).is_ok(),
+        SqlType::UnsignedLong => number >= 0,
+        _ => true,
+    };
+    fits.then_some(Val::Int(number))
+}
+
+/// Writes a value as a string.
+fn shown(value: &Val<'_>) -> String {
+    match value {
+        Val::Null => String::new(),
+        Val::Bool(flag) => flag.to_string(),
+        Val::Int(number) => number.to_string(),
+        Val::Float(number) => decimal(*number),
+        Val::Str(text) => text.to_string(),
+        Val::Date(days) => time::shown_date(*days),
+        Val::Time(micros) => time::shown_time(*micros),
+        Val::Timestamp(micros) => time::shown_timestamp(*micros, time::SECOND),
+        Val::Interval(span) => format!("P{}M{}DT{}S", span.months, span.days, span.nanos as f64 / 1e9),
+    }
+}
+
+/// Writes a decimal with a point.
+fn decimal(number: f64) -> String {
+    if number == number.trunc() && number.abs() < 1e15 { format!("{number:.1}") } else { number.to_string() }
+}
+
+/// Makes numbers of moments, for their mean.
+pub(crate) fn to_micros(value: &Bound) -> Result<Expr> {
+    let context = Context { now: 0, ty: SqlType::Double };
+    let eval: Eval = |args, _| {
+        Ok(match args.first() {
+            Some(Val::Timestamp(at) | Val::Time(at)) => Val::Float(*at as f64),
+            Some(Val::Date(days)) => Val::Float(f64::from(*days)),
+            _ => Val::Null,
+        })
+    };
+    Ok(row::call("moment_as_number", eval, true, context, vec![value.single().expr]))
+}
+
+/// Makes moments of numbers.
+pub(crate) fn from_micros(expr: Expr, ty: SqlType) -> Result<Bound> {
+    let ty = if matches!(ty, SqlType::Timestamp(_)) { TIMESTAMP } else { ty };
+    let context = Context { now: 0, ty };
+    let eval: Eval = |args, context| {
+        let number = args.first().map_or(0.0, Val::float).round();
+        Ok(match context.ty {
+            SqlType::Date => Val::Date(number as i32),
+            SqlType::Time => Val::Time(number as i64),
+            _ => Val::Timestamp(number as i64),
+        })
+    };
+    Ok(Bound::new(row::call("number_as_moment", eval, true, context, vec![expr]), ty))
+}

@@ -1,0 +1,22 @@
+//! SQL over indices.
+//!
+//! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
+//! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
+//! the columns that are left, DataFusion aggregates and sorts, and [`format`] writes the answer. [`run`] is
+//! handed requests by the service.
+
+mod bind;
+mod column;
+mod count;
+mod dialect;
+pub(crate) mod error;
+pub(crate) mod format;
+mod functions;
+mod metadata;
+mod push;
+pub(crate) mod request;
+pub(crate) mod run;
+mod source;
+mod statement;
+mod table;
+mod types;

@@ -1,0 +1,539 @@
+//! From the text of a statement to its syntax tree.
+//!
+//! The tokens are worked over before DataFusion's parser sees them: an index expression behind FROM or
+//! JOIN becomes one quoted name (`logs-2024.01*, other`), as does such a name where it qualifies a field;
+//! strings get the value that OpenSearch gives them (a doubled quote is one, a backslash stays). What
+//! the user wrote for each output column is cut out of the text here, because the tree prints another.
+
+use std::collections::HashMap;
+
+use datafusion::sql::sqlparser::ast::{Query, Statement as Ast};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+
+use super::dialect::OpenSearchDialect;
+use super::error::{Result, SqlError};
+
+/// Longest statement, in bytes.
+pub(crate) const MAX_BYTES: usize = 256 << 10;
+/// Deepest nesting of a statement.
+const MAX_DEPTH: usize = 48;
+/// Most operators of one expression; AND and OR may be more.
+const MAX_OPERATORS: usize = 200;
+/// Most ANDs and ORs of one expression.
+const MAX_CONNECTIVES: usize = 2_000;
+
+/// A parsed statement.
+#[derive(Debug)]
+pub(crate) enum Statement {
+    /// A query.
+    Query(Box<Query>, Names),
+    /// `SHOW TABLES LIKE pattern`.
+    ShowTables(String),
+    /// `DESCRIBE TABLES LIKE pattern [COLUMNS LIKE pattern]`.
+    DescribeTables(String, Option<String>),
+}
+
+/// What the user wrote for the output columns of each SELECT, by the place of its first word.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<Location, Vec<String>>);
+
+impl Names {
+    /// Returns the text of a SELECT's item.
+    pub(crate) fn item(&self, select: Location, at: usize) -> Option<&str> {
+        self.0.get(&select)?.get(at).map(String::as_str)
+    }
+}
+
+/// Parses one statement.
+pub(crate) fn parse(text: &str) -> Result<Statement> {
+    if text.len() > MAX_BYTES {
+        return Err(SqlError::TooLarge(format!(
+            "the statement has {} bytes, more than the {MAX_BYTES} that are allowed",
+            text.len()
+        )));
+    }
+    let dialect = OpenSearchDialect::default();
+    let mut tokens = Vec::new();
+    Tokenizer::new(&dialect, text)
+        .with_unescape(false)
+        .tokenize_with_location_into_buf(&mut tokens)
+        .map_err(|error| SqlError::Syntax(error.to_string()))?;
+    let source = Source::new(text);
+    let tokens = source.merged(tokens);
+    let mut tokens = unescaped(tokens);
+    while matches!(last_solid(&tokens), Some(Token::SemiColon)) {
+        let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
+        at.map(|at| tokens.remove(at));
+    }
+    if let Some(metadata) = metadata(&tokens)? {
+        return Ok(metadata);
+    }
+    check_operators(&tokens)?;
+    let names = source.names(&tokens);
+    let syntax = |error: ParserError| match error {
+        ParserError::RecursionLimitExceeded => {
+            SqlError::TooLarge(format!("the statement is nested deeper than {MAX_DEPTH} levels"))
+        }
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => SqlError::Syntax(text),
+    };
+    let mut parser = Parser::new(&dialect).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens);
+    let statement = parser.parse_statement().map_err(syntax)?;
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        return Err(SqlError::Syntax(format!("[{}] is unexpected{}", next.token, next.span.start)));
+    }
+    match statement {
+        Ast::Query(query) => Ok(Statement::Query(query, names)),
+        Ast::Delete(_) => Err(SqlError::Unsupported(
+            "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
+        )),
+        _ => Err(SqlError::Syntax(
+            "only SELECT, SHOW TABLES and DESCRIBE TABLES statements are supported".to_owned(),
+        )),
+    }
+}
+
+fn last_solid(tokens: &[TokenWithSpan]) -> Option<&Token> {
+    tokens
+        .iter()
+        .rev()
+        .map(|token| &token.token)
+        .find(|token| !matches!(token, Token::Whitespace(_) | Token::EOF))
+}
+
+/// Reads the statements about metadata, whose grammar is not the parser's.
+fn metadata(tokens: &[TokenWithSpan]) -> Result<Option<Statement>> {
+    let mut words = tokens
+        .iter()
+        .map(|token| &token.token)
+        .filter(|token| !matches!(token, Token::Whitespace(_) | Token::EOF));
+    let is = |token: Option<&Token>, name: &str| match token {
+        Some(Token::Word(word)) => word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let first = words.next();
+    let (show, describe) = (is(first, "show"), is(first, "describe") || is(first, "desc"));
+    if !show && !describe {
+        return Ok(None);
+    }
+    let usage = || {
+        SqlError::Syntax(match show {
+            true => "expected SHOW TABLES LIKE <pattern>".to_owned(),
+            false => "expected DESCRIBE TABLES LIKE <pattern> [COLUMNS LIKE <pattern>]".to_owned(),
+        })
+    };
+    if !is(words.next(), "tables") || !is(words.next(), "like") {
+        return Err(usage());
+    }
+    let mut table = String::new();
+    let mut columns = None;
+    while let Some(token) = words.next() {
+        if describe && !table.is_empty() && is(Some(token), "columns") {
+            if !is(words.next(), "like") {
+                return Err(usage());
+            }
+            columns = Some(words.next().map(plain).ok_or_else(usage)?);
+            break;
+        }
+        table.push_str(&plain(token));
+    }
+    if table.is_empty() || words.next().is_some() {
+        return Err(usage());
+    }
+    Ok(Some(match show {
+        true => Statement::ShowTables(table),
+        false => Statement::DescribeTables(table, columns),
+    }))
+}
+
+/// The text that a token stands for.
+fn plain(token: &Token) -> String {
+    match token {
+        Token::Word(word) => word.value.clone(),
+        Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Gives strings and quoted identifiers the value that they stand for.
+fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let value = |token: Token| match token {
+        Token::SingleQuotedString(text) => Token::SingleQuotedString(text.replace("''", "'")),
+        Token::DoubleQuotedString(text) => Token::DoubleQuotedString(text.replace("\"\"", "\"")),
+        other => other,
+    };
+    tokens.into_iter().map(|token| TokenWithSpan { token: value(token.token), span: token.span }).collect()
+}
+
+/// Bounds the operators of an expression: each is a level of the syntax tree.
+fn check_operators(tokens: &[TokenWithSpan]) -> Result<()> {
+    // Counts of operators and connectives, by depth of parentheses.
+    let mut open: Vec<(usize, usize)> = vec![(0, 0)];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => open.push((0, 0)),
+            Token::RParen | Token::RBracket => {
+                if open.len() > 1 {
+                    open.pop();
+                }
+            }
+            Token::Comma => {
+                if let Some(counts) = open.last_mut() {
+                    *counts = (0, 0);
+                }
+            }
+            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => {
+                if let Some((operators, connectives)) = open.last_mut() {
+                    *operators = 0;
+                    *connectives += 1;
+                }
+            }
+            Token::Word(word) if word.keyword == Keyword::NOT => {
+                if let Some((operators, _)) = open.last_mut() {
+                    *operators += 1;
+                }
+            }
+            Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::ExclamationMark => {
+                if let Some((operators, _)) = open.last_mut() {
+                    *operators += 1;
+                }
+            }
+            _ => {}
+        }
+        if open.len() > MAX_DEPTH * 2 {
+            return Err(SqlError::TooLarge(format!(
+                "the statement is nested deeper than {} parentheses",
+                MAX_DEPTH * 2
+            )));
+        }
+        if let Some((operators, connectives)) = open.last()
+            && (*operators > MAX_OPERATORS || *connectives > MAX_CONNECTIVES)
+        {
+            return Err(SqlError::TooLarge(format!(
+                "an expression has more than {MAX_OPERATORS} operators or {MAX_CONNECTIVES} connectives; use IN for long lists of values"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A statement's text, by places.
+struct Source<'a> {
+    text: &'a str,
+    /// Byte offset of each character, by line.
+    lines: Vec<Vec<usize>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut lines = vec![Vec::new()];
+        for (at, letter) in text.char_indices() {
+            if let Some(line) = lines.last_mut() {
+                line.push(at);
+            }
+            if letter == '\n' {
+                lines.push(Vec::new());
+            }
+        }
+        Self { text, lines }
+    }
+
+    fn offset(&self, place: Location) -> usize {
+        let line = usize::try_from(place.line).ok().and_then(|line| self.lines.get(line.checked_sub(1)?));
+        let column = usize::try_from(place.column).ok().and_then(|column| column.checked_sub(1));
+        line.zip(column).and_then(|(line, column)| line.get(column)).copied().unwrap_or(self.text.len())
+    }
+
+    fn cut(&self, from: Location, to: Location) -> &'a str {
+        let (from, to) = (self.offset(from), self.offset(to));
+        self.text.get(from..to.max(from)).unwrap_or_default()
+    }
+
+    /// Makes one quoted name of each index expression, and of each such name before the dot of a field.
+    fn merged(&self, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+        let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+        let mut odd: Vec<String> = Vec::new();
+        let mut at = 0;
+        // Whether each open parenthesis is that of a function whose arguments FROM separates.
+        let mut calls: Vec<bool> = Vec::new();
+        let mut word = Keyword::NoKeyword;
+        while let Some(token) = tokens.get(at) {
+            out.push(token.clone());
+            at += 1;
+            match &token.token {
+                Token::Whitespace(_) => continue,
+                Token::LParen => {
+                    calls.push(matches!(word, Keyword::EXTRACT | Keyword::SUBSTRING | Keyword::TRIM));
+                }
+                Token::RParen => {
+                    calls.pop();
+                }
+                _ => {}
+            }
+            word = match &token.token {
+                Token::Word(word) => word.keyword,
+                _ => Keyword::NoKeyword,
+            };
+            if calls.last() == Some(&true) {
+                continue;
+            }
+            let opens = matches!(&token.token, Token::Word(word)
+                if word.quote_style.is_none() && matches!(word.keyword, Keyword::FROM | Keyword::JOIN));
+            if !opens {
+                continue;
+            }
+            let start = solid(&tokens, at);
+            let Some((name, span, next)) = self.index_expression(&tokens, start) else { continue };
+            out.extend(tokens.get(at..start).unwrap_or_default().iter().cloned());
+            if name.contains(['-', '*', ',']) || name.starts_with('.') {
+                odd.push(name.clone());
+            }
+            out.push(TokenWithSpan { token: Token::make_word(&name, Some('`')), span });
+            at = next;
+        }
+        if odd.is_empty() { out } else { self.qualified(out, &odd) }
+    }
+
+    /// Reads an index expression at a token: its name, its place, and the token behind it.
+    fn index_expression(&self, tokens: &[TokenWithSpan], start: usize) -> Option<(String, Span, usize)> {
+        let mut names: Vec<String> = Vec::new();
+        let mut at = start;
+        let mut end = start;
+        loop {
+            let mut name = String::new();
+            while let Some(token) = tokens.get(at) {
+                match &token.token {
+                    Token::Word(word) => name.push_str(&word.value),
+                    Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) if name.is_empty() => {
+                        name.push_str(text);
+                    }
+                    Token::Minus
+                    | Token::Mul
+                    | Token::Period
+                    | Token::Number(..)
+                    | Token::Div
+                    | Token::Colon
+                    | Token::Lt
+                    | Token::Gt
+                    | Token::LBrace
+                    | Token::RBrace => {
+                        name.push_str(self.cut(token.span.start, token.span.end));
+                    }
+                    _ => break,
+                }
+                at += 1;
+            }
+            if name.is_empty() {
+                break;
+            }
+            names.push(name);
+            end = at;
+            let comma = solid(tokens, at);
+            if !matches!(tokens.get(comma).map(|token| &token.token), Some(Token::Comma)) {
+                break;
+            }
+            // `a, b` are two indices; `a, a.b AS c` and `a, (SELECT …)` are two sources.
+            let after = solid(tokens, comma + 1);
+            let Some(follows) = tokens.get(after) else { break };
+            let unnested = |at: usize| {
+                let mut at = at;
+                while tokens.get(at).is_some_and(|token| {
+                    matches!(
+                        token.token,
+                        Token::Word(_) | Token::Minus | Token::Mul | Token::Period | Token::Number(..)
+                    )
+                }) {
+                    at += 1;
+                }
+                match tokens.get(solid(tokens, at)).map(|token| &token.token) {
+                    Some(Token::Word(word)) => !ends_source(word.keyword),
+                    _ => false,
+                }
+            };
+            if follows.token == Token::LParen || unnested(after) {
+                break;
+            }
+            at = after;
+        }
+        let (first, last) = (tokens.get(start)?, tokens.get(end.checked_sub(1)?)?);
+        (!names.is_empty()).then(|| (names.join(","), Span::new(first.span.start, last.span.end), end))
+    }
+
+    /// Makes one quoted name of `index-name` before a dot.
+    fn qualified(&self, tokens: Vec<TokenWithSpan>, names: &[String]) -> Vec<TokenWithSpan> {
+        let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            let from = self.offset(token.span.start);
+            let rest = self.text.get(from..).unwrap_or_default();
+            let starts = matches!(token.token, Token::Word(_) | Token::Period);
+            let name = names.iter().find(|name| {
+                starts && rest.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+            });
+            match name {
+                None => {
+                    out.push(token.clone());
+                    at += 1;
+                }
+                Some(name) => {
+                    let end = from + name.len();
+                    let mut last = token.span.end;
+                    while let Some(part) = tokens.get(at).filter(|part| self.offset(part.span.start) < end) {
+                        last = part.span.end;
+                        at += 1;
+                    }
+                    let span = Span::new(token.span.start, last);
+                    out.push(TokenWithSpan { token: Token::make_word(name, Some('`')), span });
+                }
+            }
+        }
+        out
+    }
+
+    /// Cuts out the items of each SELECT.
+    fn names(&self, tokens: &[TokenWithSpan]) -> Names {
+        let mut names = HashMap::new();
+        let select = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::SELECT && word.quote_style.is_none());
+        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| select(token)) {
+            names.insert(token.span.start, self.items(tokens, at + 1));
+        }
+        Names(names)
+    }
+
+    fn items(&self, tokens: &[TokenWithSpan], start: usize) -> Vec<String> {
+        let mut items = Vec::new();
+        let mut depth = 0usize;
+        let mut first: Option<Location> = None;
+        let mut last = Location::empty();
+        let mut begun = false;
+        for token in tokens.get(start..).unwrap_or_default() {
+            match &token.token {
+                Token::Whitespace(_) => continue,
+                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+                Token::RParen | Token::RBracket | Token::RBrace if depth > 0 => depth -= 1,
+                Token::RParen | Token::EOF => break,
+                Token::Comma if depth == 0 => {
+                    items.push(first.take().map_or(String::new(), |first| self.cut(first, last).to_owned()));
+                    continue;
+                }
+                Token::Word(word) if depth == 0 && word.quote_style.is_none() => match word.keyword {
+                    Keyword::DISTINCT | Keyword::ALL if !begun => continue,
+                    Keyword::FROM
+                    | Keyword::WHERE
+                    | Keyword::GROUP
+                    | Keyword::HAVING
+                    | Keyword::ORDER
+                    | Keyword::LIMIT
+                    | Keyword::UNION
+                    | Keyword::MINUS => break,
+                    _ => {}
+                },
+                _ => {}
+            }
+            begun = true;
+            first.get_or_insert(token.span.start);
+            last = token.span.end;
+        }
+        items.push(first.map_or(String::new(), |first| self.cut(first, last).to_owned()));
+        items
+    }
+}
+
+/// The next token that is no white space.
+fn solid(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let blank = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    from + tokens.get(from..).unwrap_or_default().iter().take_while(blank).count()
+}
+
+/// Whether a word behind a table's name is no alias of it.
+fn ends_source(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::WHERE
+            | Keyword::GROUP
+            | Keyword::HAVING
+            | Keyword::ORDER
+            | Keyword::LIMIT
+            | Keyword::JOIN
+            | Keyword::INNER
+            | Keyword::LEFT
+            | Keyword::RIGHT
+            | Keyword::CROSS
+            | Keyword::UNION
+            | Keyword::MINUS
+            | Keyword::ON
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        match parse(text).unwrap() {
+            Statement::Query(query, _) => query.to_string(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn index_expressions_are_one_name() {
+        for (text, expected) in [
+            ("SELECT a FROM logs-2024.01*", "SELECT a FROM `logs-2024.01*`"),
+            ("SELECT a FROM x, y WHERE b = 1", "SELECT a FROM `x,y` WHERE b = 1"),
+            ("SELECT my-x.a FROM my-x", "SELECT `my-x`.a FROM `my-x`"),
+            ("SELECT e.a FROM x AS e, e.b AS p", "SELECT e.a FROM `x` AS e, e.b AS p"),
+            ("SELECT a FROM `x`;", "SELECT a FROM `x`"),
+            ("SELECT EXTRACT(DAY FROM \"x\") FROM y", "SELECT EXTRACT(DAY FROM \"x\") FROM `y`"),
+            ("SELECT 5 - 3 FROM (SELECT a FROM b-c) AS d", "SELECT 5 - 3 FROM (SELECT a FROM `b-c`) AS d"),
+        ] {
+            assert_eq!(printed(text), expected);
+        }
+    }
+
+    #[test]
+    fn items_are_as_the_user_wrote_them() {
+        let Statement::Query(query, names) =
+            parse("SELECT DISTINCT  max( age )  AS m, `b`, f(x, 'a,b') FROM t").unwrap()
+        else {
+            panic!("not a query")
+        };
+        let select = query.body.as_select().unwrap().select_token.0.span.start;
+        let items: Vec<_> = (0..3).map(|at| names.item(select, at).unwrap()).collect();
+        assert_eq!(items, ["max( age )  AS m", "`b`", "f(x, 'a,b')"]);
+    }
+
+    #[test]
+    fn hostile_statements_are_refused() {
+        let deep = format!("SELECT {}1{}", "(".repeat(500), ")".repeat(500));
+        let wide = format!("SELECT 1{}", " + 1".repeat(5_000));
+        let long = format!("SELECT '{}'", "x".repeat(MAX_BYTES));
+        for text in [deep.as_str(), &wide, &long, "SELECT", "", "DROP TABLE a", "SELECT 1 FROM", "SELECT 'a"]
+        {
+            assert!(parse(text).is_err(), "{}", &text[..text.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn metadata_statements() {
+        assert_eq!(printed("SHOW TABLES LIKE acc%"), r#"ShowTables("acc%")"#);
+        assert_eq!(
+            printed(r#"DESCRIBE TABLES LIKE "accounts" COLUMNS LIKE "%name""#),
+            r#"DescribeTables("accounts", Some("%name"))"#
+        );
+        assert!(parse("SHOW me").is_err());
+    }
+}

@@ -1,0 +1,439 @@
+//! The fields of indices as a DataFusion table: the sibling of [`IndexTable`], which has a search's sort
+//! keys and addresses only.
+//!
+//! Rows are found as every search finds them, by the scan of an [`IndexTable`] over the same snapshot; what
+//! is added here is that the columns of a statement are then read for them, segment by segment. A scan
+//! without columns is that scan itself, so that counts come from metadata and postings.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, UInt32Array,
+    new_null_array,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result as PlanResult;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
+use futures::StreamExt;
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::RowParts;
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+
+use super::column::{ColumnSource, SqlColumn};
+use crate::compute::Compute;
+use crate::dsl::source_filter::SourceFilter;
+use crate::error::{Error, Result};
+use crate::table::predicate::Predicate;
+use crate::table::scan::IndexScanExec;
+use crate::table::{IndexTable, ROW, SCORE, ScanHandle, ScanOptions, TableSnapshot};
+
+/// Rows of one batch.
+const BATCH_ROWS: usize = 8_192;
+/// Rows whose sources are read at a time: sources are large.
+const SOURCE_ROWS: usize = 512;
+
+/// The fields of indices that a statement names, as a table.
+#[derive(Debug)]
+pub(crate) struct SqlTable {
+    index: IndexTable,
+    columns: Arc<Vec<SqlColumn>>,
+    schema: SchemaRef,
+}
+
+impl SqlTable {
+    /// Makes the table of some columns over a snapshot.
+    pub(crate) fn new(
+        snapshot: Arc<TableSnapshot>,
+        columns: Vec<SqlColumn>,
+        now_ms: i64,
+        compute: Compute,
+    ) -> Self {
+        let mut fields: Vec<Field> =
+            columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();
+        fields.push(Field::new(SCORE, DataType::Float32, true));
+        fields.push(Field::new(ROW, DataType::UInt32, false));
+        let options = ScanOptions { now_ms, ..ScanOptions::default() };
+        let index = IndexTable::new(snapshot, Vec::new(), options, compute);
+        Self { index, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// Returns what stops its scans and has their failures.
+    pub(crate) fn handle(&self) -> &Arc<ScanHandle> {
+        self.index.handle()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SqlTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let finder = self.index.scan_rows(session, Some(&Vec::new()), filters)?;
+        let projection = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        if projection.is_empty() {
+            return Ok(Arc::new(finder));
+        }
+        let scored = filters.iter().filter_map(Predicate::from_expr).any(|predicate| scores(&predicate));
+        Ok(Arc::new(SqlScanExec::new(finder, self, projection, scored, limit)?))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match Predicate::from_expr(filter) {
+            Some(_) => TableProviderFilterPushDown::Exact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+}
+
+/// Whether a predicate gives scores: those of statements do where a relevance function asks for it.
+fn scores(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Leaf(leaf) => leaf.scored,
+        Predicate::And(parts) | Predicate::AtLeast(_, parts) | Predicate::DisMax(_, parts) => {
+            parts.iter().any(scores)
+        }
+        Predicate::Constant(..) | Predicate::Boosting { .. } | Predicate::FunctionScore(..) => true,
+        Predicate::Nested(_, inner) => scores(inner),
+        Predicate::All | Predicate::Not(_) => false,
+    }
+}
+
+/// An output column of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    Column(usize),
+    Score,
+    Row,
+}
+
+/// Reads the columns of the rows that a scan finds.
+#[derive(Clone, Debug)]
+pub(crate) struct SqlScanExec {
+    shared: Arc<Shared>,
+    properties: Arc<PlanProperties>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    finder: IndexScanExec,
+    columns: Arc<Vec<SqlColumn>>,
+    outputs: Vec<Output>,
+    schema: SchemaRef,
+    /// Whether the predicate gives scores.
+    scored: bool,
+    /// Rows after which a partition ends.
+    limit: Option<usize>,
+}
+
+impl SqlScanExec {
+    fn new(
+        finder: IndexScanExec,
+        table: &SqlTable,
+        projection: Vec<usize>,
+        scored: bool,
+        limit: Option<usize>,
+    ) -> PlanResult<Self> {
+        let columns = table.columns.len();
+        let outputs = projection
+            .iter()
+            .map(|at| match at.checked_sub(columns) {
+                None => Output::Column(*at),
+                Some(0) => Output::Score,
+                Some(_) => Output::Row,
+            })
+            .collect();
+        let schema = Arc::new(table.schema.project(&projection)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(finder.partitions().len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        let columns = Arc::clone(&table.columns);
+        let shared = Shared { finder, columns, outputs, schema, scored, limit };
+        Ok(Self { shared: Arc::new(shared), properties: Arc::new(properties) })
+    }
+}
+
+impl DisplayAs for SqlScanExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> =
+            self.shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "ColumnsExec: columns=[{}]", names.join(", "))?;
+        if let Some(limit) = self.shared.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        f.write_str(", rows=(")?;
+        self.shared.finder.fmt_as(format, f)?;
+        f.write_str(")")
+    }
+}
+
+impl ExecutionPlan for SqlScanExec {
+    fn name(&self) -> &str {
+        "ColumnsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
+        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
+        let (out, shared) = (stream.tx(), Arc::clone(&self.shared));
+        stream.spawn(async move { shared.run(partition, out).await.map_err(Into::into) });
+        Ok(stream.build())
+    }
+}
+
+/// What a scan reads of one index.
+struct Wanted {
+    /// Columns, each once.
+    ids: Vec<PathId>,
+    /// Whether sources are read.
+    source: bool,
+    /// Whether ids or routing values are read.
+    metadata: bool,
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>, partition: usize, out: Sender<PlanResult<RecordBatch>>) -> Result<()> {
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let segments = self.finder.partitions().get(partition).cloned().unwrap_or_default();
+        for number in segments {
+            if left == 0 {
+                break;
+            }
+            let compute = self.finder.table().compute.clone();
+            let shared = Arc::clone(&self);
+            let scores = self.scored && self.outputs.contains(&Output::Score);
+            let found = compute.run(move || shared.finder.rows_of(number, scores)).await?;
+            let Some((mut rows, scores)) = found else { continue };
+            if rows.len() > left as u64 {
+                rows = rows.iter().take(left).collect();
+            }
+            left -= usize::try_from(rows.len()).unwrap_or(left).min(left);
+            if !self.emit(&out, number, rows, scores).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn wanted(&self, index: usize) -> Wanted {
+        let mut wanted = Wanted { ids: Vec::new(), source: false, metadata: false };
+        for output in &self.outputs {
+            let Output::Column(at) = output else { continue };
+            match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
+                Some(ColumnSource::Column { id, .. }) if !wanted.ids.contains(id) => wanted.ids.push(*id),
+                Some(ColumnSource::Source(_)) => wanted.source = true,
+                Some(ColumnSource::Id | ColumnSource::Routing) => wanted.metadata = true,
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Sends the rows of a segment; whether more are wanted.
+    async fn emit(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        rows: roaring::RoaringBitmap,
+        scores: Vec<f32>,
+    ) -> Result<bool> {
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        let table = self.finder.table();
+        let Some(segment) = table.snapshot.segments.get(number as usize) else { return Ok(true) };
+        let wanted = Arc::new(self.wanted(segment.index));
+        let mut sent = 0;
+        if wanted.ids.is_empty() {
+            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };
+            let mut rows = rows.iter();
+            loop {
+                let chunk: Vec<u32> = rows.by_ref().take(step).collect();
+                if chunk.is_empty() {
+                    return Ok(true);
+                }
+                if !self.send(out, number, &wanted, chunk, Vec::new(), &scores, &mut sent).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        let all = rows.len() == u64::from(segment.reader.rows());
+        let mut batches = segment.reader.scan(&wanted.ids, (!all).then_some(rows));
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { batch.rows.len().max(1) };
+            let mut at = 0;
+            for chunk in batch.rows.chunks(step) {
+                let arrays = batch.columns.iter().map(|array| array.slice(at, chunk.len())).collect();
+                at += chunk.len();
+                if !self.send(out, number, &wanted, chunk.to_vec(), arrays, &scores, &mut sent).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn send(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        wanted: &Arc<Wanted>,
+        rows: Vec<u32>,
+        arrays: Vec<ArrayRef>,
+        scores: &[f32],
+        sent: &mut usize,
+    ) -> Result<bool> {
+        if self.finder.table().handle.stop.requested() {
+            return Ok(false);
+        }
+        let own = scores.get(*sent..(*sent + rows.len()).min(scores.len())).unwrap_or_default().to_vec();
+        *sent += rows.len();
+        let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
+        let compute = self.finder.table().compute.clone();
+        let batch = compute.run(move || shared.batch(number, &wanted, rows, &arrays, own)).await?;
+        Ok(out.send(Ok(batch)).await.is_ok())
+    }
+
+    fn batch(
+        &self,
+        number: u32,
+        wanted: &Wanted,
+        rows: Vec<u32>,
+        arrays: &[ArrayRef],
+        scores: Vec<f32>,
+    ) -> Result<RecordBatch> {
+        let snapshot = &self.finder.table().snapshot;
+        let (Some(segment), count) = (snapshot.segments.get(number as usize), rows.len()) else {
+            return Err(Error::Execution(format!("segment {number} is not in the snapshot")));
+        };
+        let mut sources = Vec::new();
+        let mut stored = Vec::new();
+        if wanted.source || wanted.metadata {
+            let parts = RowParts { source: wanted.source, versions: false };
+            stored = segment.reader.fetch(&rows, parts)?;
+            if stored.len() != count {
+                return Err(Error::Execution(format!(
+                    "segment {number} returned {} of {count} rows",
+                    stored.len()
+                )));
+            }
+        }
+        if wanted.source {
+            let filter =
+                snapshot.indices.get(segment.index).map(|index| SourceFilter::of_mapping(&index.mapping));
+            for row in &stored {
+                let source = match row.source.is_empty() {
+                    true => Value::Null,
+                    false => serde_json::from_slice(&row.source).map_err(|error| {
+                        Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                    })?,
+                };
+                sources.push(match &filter {
+                    None | Some(SourceFilter::All) => source,
+                    Some(filter) => filter.apply(source),
+                });
+            }
+        }
+        let mut columns = Vec::with_capacity(self.outputs.len());
+        for output in &self.outputs {
+            columns.push(match output {
+                Output::Score if scores.is_empty() => new_null_array(&DataType::Float32, count),
+                Output::Score => Arc::new(Float32Array::from(scores.clone())),
+                Output::Row => Arc::new(UInt32Array::from(rows.clone())),
+                Output::Column(at) => {
+                    let column = self.columns.get(*at);
+                    let source = column.and_then(|column| column.sources.get(segment.index));
+                    let (Some(column), Some(source)) = (column, source) else {
+                        return Err(Error::Execution(format!("column {at} is not of the table")));
+                    };
+                    match source {
+                        ColumnSource::Missing => new_null_array(&column.arrow(), count),
+                        ColumnSource::Column { id, .. } => {
+                            let place = wanted.ids.iter().position(|other| other == id);
+                            match place.and_then(|place| arrays.get(place)) {
+                                Some(array) => column.of_array(source, array)?,
+                                None => new_null_array(&column.arrow(), count),
+                            }
+                        }
+                        ColumnSource::Source(path) => column.of_sources(path, &sources)?,
+                        ColumnSource::Id => {
+                            Arc::new(StringViewArray::from_iter_values(stored.iter().map(|row| &row.id)))
+                        }
+                        ColumnSource::Routing => {
+                            let mut texts = StringViewBuilder::with_capacity(count);
+                            stored.iter().for_each(|row| texts.append_option(row.routing.as_ref()));
+                            Arc::new(texts.finish())
+                        }
+                        ColumnSource::Index(name) => {
+                            Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(name, count)))
+                        }
+                    }
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}

@@ -1,0 +1,256 @@
+//! `millrace sql`: a shell for statements against a running server.
+//!
+//! Statements come from `-e`, from a pipe, or from a terminal, where they are kept in a history.
+//! [`Statements`] cuts input into statements, [`Server`] asks, [`table`] draws the answers.
+
+mod input;
+mod table;
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use crate::cli::{SqlArgs, SqlFormat};
+use crate::exit::Failure;
+use crate::serve::runtime;
+
+use input::Statements;
+
+/// Lines of the history that are kept.
+const HISTORY: usize = 10_000;
+/// Entries of the history that are shown.
+const SHOWN: usize = 50;
+
+/// Runs the shell.
+pub(crate) fn run(args: SqlArgs) -> Result<(), Failure> {
+    let runtime = runtime(0)?;
+    let server = Server::new(&args).map_err(Failure::other)?;
+    let ask = |statement: &str| runtime.block_on(server.ask(statement, args.format, args.quiet));
+    if !args.execute.is_empty() {
+        let mut statements = Statements::default();
+        for text in &args.execute {
+            statements.add(text);
+            statements.end();
+            for statement in statements.take() {
+                ask(&statement).map_err(Failure::other)?;
+            }
+        }
+        return Ok(());
+    }
+    let done = match std::io::stdin().is_terminal() {
+        true => interactive(&ask, &server.url),
+        false => piped(&ask),
+    };
+    done.map_err(Failure::other)
+}
+
+/// Asks the statements of a pipe; the first that fails ends it.
+fn piped(ask: &dyn Fn(&str) -> Result<()>) -> Result<()> {
+    let mut statements = Statements::default();
+    for line in std::io::stdin().lock().lines() {
+        statements.add(&line.context("cannot read the input")?);
+        for statement in statements.take() {
+            ask(&statement)?;
+        }
+    }
+    statements.end();
+    for statement in statements.take() {
+        ask(&statement)?;
+    }
+    Ok(())
+}
+
+/// Asks what is typed until the end of the input; failures are shown. Lines are edited by the terminal.
+fn interactive(ask: &dyn Fn(&str) -> Result<()>, url: &str) -> Result<()> {
+    let mut history = History::open(history_file());
+    say(format_args!(
+        "{url}: end statements with ;   \\h shows the history, \\N asks its entry N again, \\q ends"
+    ));
+    let mut statements = Statements::default();
+    let mut line = String::new();
+    loop {
+        let _ = write!(std::io::stdout(), "{}", if statements.is_open() { "...> " } else { "sql> " });
+        let _ = std::io::stdout().flush();
+        line.clear();
+        if std::io::stdin().lock().read_line(&mut line).context("cannot read the input")? == 0 {
+            say(format_args!(""));
+            return Ok(());
+        }
+        match line.trim().strip_prefix('\\').filter(|_| !statements.is_open()) {
+            Some("q") => return Ok(()),
+            Some("h") => {
+                for (number, entry) in history.latest() {
+                    say(format_args!("{number:>5}  {entry}"));
+                }
+            }
+            Some(number) => match number.parse().ok().and_then(|number| history.entry(number)) {
+                Some(entry) => {
+                    say(format_args!("{entry};"));
+                    statements.add(&format!("{entry};"));
+                }
+                None => say(format_args!("error: there is no entry \\{number}")),
+            },
+            None => statements.add(line.trim_end_matches(['\n', '\r'])),
+        }
+        for statement in statements.take() {
+            history.add(&statement)?;
+            if let Err(error) = ask(&statement) {
+                say(format_args!("error: {error:#}"));
+            }
+        }
+    }
+}
+
+/// Statements that were asked, the oldest first.
+#[derive(Debug)]
+struct History {
+    file: Option<PathBuf>,
+    entries: Vec<String>,
+}
+
+impl History {
+    /// Reads the file, of which the last lines are kept.
+    fn open(file: Option<PathBuf>) -> Self {
+        // There is none at the first start.
+        let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let skipped = text.lines().count().saturating_sub(HISTORY);
+        Self { file, entries: text.lines().skip(skipped).map(str::to_owned).collect() }
+    }
+
+    /// Adds a statement, on one line.
+    fn add(&mut self, statement: &str) -> Result<()> {
+        let entry = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+        if self.entries.last() == Some(&entry) {
+            return Ok(());
+        }
+        if let Some(file) = &self.file {
+            let mut open = std::fs::OpenOptions::new();
+            let mut file = open
+                .create(true)
+                .append(true)
+                .open(file)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            writeln!(file, "{entry}")?;
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Lists the last entries with their numbers.
+    fn latest(&self) -> impl Iterator<Item = (usize, &String)> {
+        let skipped = self.entries.len().saturating_sub(SHOWN);
+        self.entries.iter().enumerate().skip(skipped).map(|(at, entry)| (at + 1, entry))
+    }
+
+    fn entry(&self, number: usize) -> Option<String> {
+        self.entries.get(number.checked_sub(1)?).cloned()
+    }
+}
+
+/// The file of the history: `MILLRACE_SQL_HISTORY`, else in the home directory.
+fn history_file() -> Option<PathBuf> {
+    let given = std::env::var_os("MILLRACE_SQL_HISTORY").map(PathBuf::from);
+    given.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".millrace_sql_history")))
+}
+
+/// The server that is asked.
+#[derive(Debug)]
+struct Server {
+    client: Client,
+    url: String,
+    credentials: Option<(String, String)>,
+}
+
+impl Server {
+    fn new(args: &SqlArgs) -> Result<Self> {
+        let client = Client::builder()
+            .danger_accept_invalid_certs(args.insecure_tls)
+            .timeout(Duration::from_secs(args.timeout))
+            .build()
+            .context("cannot set up the HTTP client")?;
+        let url = args.url.trim_end_matches('/').to_owned();
+        if !(url.starts_with("http://") || url.starts_with("https://")) {
+            bail!("`{url}` is not an http:// or https:// URL");
+        }
+        let credentials = match &args.user {
+            None => None,
+            Some(user) => {
+                let (name, password) = match user.split_once(':') {
+                    Some((name, password)) => (name.to_owned(), password.to_owned()),
+                    None => {
+                        let password = std::env::var("MILLRACE_PASSWORD");
+                        let password = password.map_err(|_| {
+                            anyhow!("give the password as --user {user}:… or in MILLRACE_PASSWORD")
+                        })?;
+                        (user.clone(), password)
+                    }
+                };
+                Some((name, password))
+            }
+        };
+        Ok(Self { client, url, credentials })
+    }
+
+    /// Asks a statement and shows the answer.
+    async fn ask(&self, statement: &str, format: SqlFormat, quiet: bool) -> Result<()> {
+        let asked = match format {
+            SqlFormat::Table | SqlFormat::Jdbc => "jdbc",
+            SqlFormat::Csv => "csv",
+            SqlFormat::Raw => "raw",
+        };
+        let started = Instant::now();
+        let mut request = self
+            .client
+            .post(format!("{}/_plugins/_sql?format={asked}", self.url))
+            .json(&json!({ "query": statement }));
+        if let Some((user, password)) = &self.credentials {
+            request = request.basic_auth(user, Some(password));
+        }
+        let response = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
+        let status = response.status();
+        let text = response.text().await.context("cannot read the answer")?;
+        let elapsed = started.elapsed();
+        if !status.is_success() {
+            return Err(anyhow!("{}", refusal(&text).unwrap_or_else(|| format!("{status}: {text}"))));
+        }
+        match format {
+            SqlFormat::Table => {
+                let answer: Value = serde_json::from_str(&text).context("the answer is not JSON")?;
+                let drawn = table::draw(&answer);
+                say(format_args!("{drawn}"));
+                if !quiet {
+                    let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
+                    let (size, total) = (number("size"), number("total"));
+                    let of = if total > size { format!(" of {total}") } else { String::new() };
+                    let rows = if size == 1 { "row" } else { "rows" };
+                    say(format_args!("({size}{of} {rows}, {:.1} ms)", elapsed.as_secs_f64() * 1e3));
+                }
+            }
+            SqlFormat::Jdbc | SqlFormat::Csv | SqlFormat::Raw => {
+                say(format_args!("{}", text.trim_end_matches('\n')))
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads why a statement was refused.
+fn refusal(text: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    let error = answer.get("error")?;
+    let member = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let reason = member("reason")?;
+    Some(match member("details") {
+        Some(details) => format!("{reason}: {details}"),
+        None => reason.to_owned(),
+    })
+}
+
+/// Writes a line to stdout; a reader that has gone away is not a failure.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
