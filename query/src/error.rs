@@ -139,7 +139,9 @@ pub enum Error {
     #[error("{0}")]
     Rejected(String),
     /// An answer would have more buckets than allowed.
-    #[error("Trying to create too many buckets. Must be less than or equal to: [{limit}] but was [{made}]. This limit can be set by changing the [search.max_buckets] cluster level setting.")]
+    #[error(
+        "Trying to create too many buckets. Must be less than or equal to: [{limit}] but was [{made}]. This limit can be set by changing the [search.max_buckets] cluster level setting."
+    )]
     TooManyBuckets {
         /// Most buckets.
         limit: u64,

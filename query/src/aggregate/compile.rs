@@ -11,11 +11,11 @@ use std::sync::Arc;
 use millrace_storage::mapping::{DateFormat, PathId, Scalar};
 use serde_json::Value;
 
+use super::backgrounds::BackgroundPlan;
 use super::bucket::{
     auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
     rare_terms, sampler, significant_terms, slots, terms, top_hits,
 };
-use super::backgrounds::BackgroundPlan;
 use super::collector::{Sub, Subs};
 use super::field::{Accepts, Resolving, Values};
 use super::measured::{Measure, MetricCollector};
@@ -158,8 +158,7 @@ impl Tree {
             ..Scope::default()
         };
         let tree = Self { scopes: vec![documents], ..Self::default() };
-        let mut compiler =
-            Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into() };
+        let mut compiler = Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into() };
         for (place, aggregation) in aggregations.collected().enumerate() {
             compiler.touched = vec![Vec::new(); snapshot.indices.len()];
             let context = Context { scope: 0, below: Below::Top };

@@ -106,9 +106,9 @@ impl TermFilter {
         let has = |set: &TermSet| matches!(set, TermSet::Numbers(set) if set.contains(&key));
         self.include.as_ref().is_none_or(has)
             && !self.exclude.as_ref().is_some_and(has)
-            && self
-                .partition
-                .is_none_or(|(partition, of)| (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition))
+            && self.partition.is_none_or(|(partition, of)| {
+                (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition)
+            })
     }
 }
 
@@ -225,14 +225,20 @@ impl KeyReader {
     }
 
     /// Finds the keys of selected rows.
-    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+    pub(crate) fn expand(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: Selection<'_>,
+        out: &mut Expanded,
+    ) -> Result<()> {
         out.clear();
         let rule = Arc::clone(&self.rule);
         let missing = self.missing(&rule);
         let Some((place, column)) = rule.values.column(batch) else {
             let constant = rule.values.constant_in(batch.segment.index);
             let constant = constant.map(|text| u64::from(self.strings.id(text)));
-            if let Some(key) = constant.or(missing).filter(|key| *key == NULL || self.is_wanted(&rule, *key)) {
+            if let Some(key) = constant.or(missing).filter(|key| *key == NULL || self.is_wanted(&rule, *key))
+            {
                 selection.for_each(|at, parent| out.push(at, parent, key));
                 out.whole = matches!(selection.positions, Positions::All(_));
             }
@@ -310,7 +316,9 @@ impl KeyReader {
                 let key = rounding.round(*value);
                 bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
             }
-            (Form::Dates { rounding, .. }, Filled::Double(value)) => Some(rounding.round(*value as i64) as u64),
+            (Form::Dates { rounding, .. }, Filled::Double(value)) => {
+                Some(rounding.round(*value as i64) as u64)
+            }
             (Form::Interval { interval, offset, bounds }, Filled::Long(value)) => {
                 interval_key(*value as f64, *interval, *offset, *bounds)
             }
@@ -459,7 +467,12 @@ fn double_key(value: f64) -> u64 {
 }
 
 /// The key of a number's multiple of an interval, where it is within bounds.
-pub(crate) fn interval_key(value: f64, interval: f64, offset: f64, bounds: Option<(f64, f64)>) -> Option<u64> {
+pub(crate) fn interval_key(
+    value: f64,
+    interval: f64,
+    offset: f64,
+    bounds: Option<(f64, f64)>,
+) -> Option<u64> {
     let number = ((value - offset) / interval).floor();
     let key = number * interval + offset;
     bounds.is_none_or(|(least, most)| least <= key && key <= most).then(|| double_key(key))
@@ -529,7 +542,12 @@ impl Keys {
     }
 
     /// Finds the keys of selected rows.
-    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+    pub(crate) fn expand(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: Selection<'_>,
+        out: &mut Expanded,
+    ) -> Result<()> {
         match self {
             Self::One(reader) => reader.expand(batch, selection, out),
             Self::Several(several) => several.expand(batch, selection, out),

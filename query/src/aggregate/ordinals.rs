@@ -128,9 +128,7 @@ impl Children {
     pub(crate) fn of(&self, parent: u32) -> &[u32] {
         let at = parent as usize;
         match (self.starts.get(at), at.checked_add(1).and_then(|at| self.starts.get(at))) {
-            (Some(start), Some(end)) => {
-                self.children.get(*start as usize..*end as usize).unwrap_or_default()
-            }
+            (Some(start), Some(end)) => self.children.get(*start as usize..*end as usize).unwrap_or_default(),
             _ => &[],
         }
     }

@@ -248,14 +248,56 @@ mod tests {
         let berlin = Zone::parse("Europe/Berlin").unwrap();
         let cases = [
             (Interval::Fixed(10), Zone::UTC, 0, "1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.990Z"),
-            (Interval::Calendar(CalendarUnit::Day), berlin, 0, "2024-07-01T21:59:59Z", "2024-06-30T22:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Week), Zone::UTC, 0, "2024-05-05T12:00:00Z", "2024-04-29T00:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Month), berlin, 0, "2024-03-31T22:00:00Z", "2024-03-31T22:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Quarter), Zone::UTC, 0, "2024-05-05T12:00:00Z", "2024-04-01T00:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Year), Zone::UTC, 0, "2024-05-05T12:00:00Z", "2024-01-01T00:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Day), Zone::UTC, 6 * HOUR, "2024-05-05T05:00:00Z", "2024-05-04T06:00:00Z"),
+            (
+                Interval::Calendar(CalendarUnit::Day),
+                berlin,
+                0,
+                "2024-07-01T21:59:59Z",
+                "2024-06-30T22:00:00Z",
+            ),
+            (
+                Interval::Calendar(CalendarUnit::Week),
+                Zone::UTC,
+                0,
+                "2024-05-05T12:00:00Z",
+                "2024-04-29T00:00:00Z",
+            ),
+            (
+                Interval::Calendar(CalendarUnit::Month),
+                berlin,
+                0,
+                "2024-03-31T22:00:00Z",
+                "2024-03-31T22:00:00Z",
+            ),
+            (
+                Interval::Calendar(CalendarUnit::Quarter),
+                Zone::UTC,
+                0,
+                "2024-05-05T12:00:00Z",
+                "2024-04-01T00:00:00Z",
+            ),
+            (
+                Interval::Calendar(CalendarUnit::Year),
+                Zone::UTC,
+                0,
+                "2024-05-05T12:00:00Z",
+                "2024-01-01T00:00:00Z",
+            ),
+            (
+                Interval::Calendar(CalendarUnit::Day),
+                Zone::UTC,
+                6 * HOUR,
+                "2024-05-05T05:00:00Z",
+                "2024-05-04T06:00:00Z",
+            ),
             (Interval::Fixed(DAY), Zone::Fixed(3600), 0, "2024-05-05T23:30:00Z", "2024-05-05T23:00:00Z"),
-            (Interval::Calendar(CalendarUnit::Hour), berlin, 0, "2024-10-27T01:30:00Z", "2024-10-27T01:00:00Z"),
+            (
+                Interval::Calendar(CalendarUnit::Hour),
+                berlin,
+                0,
+                "2024-10-27T01:30:00Z",
+                "2024-10-27T01:00:00Z",
+            ),
         ];
         for (interval, zone, offset_ms, instant, expected) in cases {
             let rounding = Rounding { interval, zone, offset_ms };

@@ -144,8 +144,7 @@ impl Searcher {
         });
         let (states, held) = reduced.await?;
         let tree = Arc::clone(&operator.shared().tree);
-        let (mut results, wanted) =
-            self.compute.run(move || reduce(states, &tree, max_buckets)).await?;
+        let (mut results, wanted) = self.compute.run(move || reduce(states, &tree, max_buckets)).await?;
         drop(held);
         if !wanted.is_empty() {
             let mut hits = Vec::with_capacity(wanted.len());

@@ -62,7 +62,8 @@ pub(crate) fn keyed(
     match &rule.form {
         Form::Terms(_) => dictionary(collector, &rule.values, segment, rows),
         Form::Dates { rounding, bounds } => {
-            let Some(place) = rule.values.place_in(segment.index).filter(|place| place.kind == ValueKind::Long)
+            let Some(place) =
+                rule.values.place_in(segment.index).filter(|place| place.kind == ValueKind::Long)
             else {
                 return Ok(false);
             };
@@ -151,10 +152,8 @@ fn pages<T>(
         return Ok(None);
     }
     let pages = reader.pages(place.field.column)?;
-    let decided: Vec<(&PageBounds, Option<T>)> = pages
-        .iter()
-        .map(|page| (page, if page.full { bucket(&page.values) } else { None }))
-        .collect();
+    let decided: Vec<(&PageBounds, Option<T>)> =
+        pages.iter().map(|page| (page, if page.full { bucket(&page.values) } else { None })).collect();
     if decided.iter().all(|(_, bucket)| bucket.is_none()) {
         return Ok(None);
     }

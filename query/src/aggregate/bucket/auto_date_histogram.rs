@@ -278,7 +278,9 @@ impl Plan {
         while unit + 1 < UNITS.len() {
             let (_, _, width, multiples) = UNITS[unit];
             let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-            if (last - first) / width <= most && count(&rounding(unit, shape.zone), *first, *last, most) <= most {
+            if (last - first) / width <= most
+                && count(&rounding(unit, shape.zone), *first, *last, most) <= most
+            {
                 break;
             }
             unit += 1;
@@ -287,9 +289,10 @@ impl Plan {
         let (_, letter, _, multiples) = UNITS[unit];
         let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
         let all = count(&rounding, *first, *last, i64::MAX.min(most.saturating_mul(1000)));
-        let multiple = multiples.iter().copied().find(|multiple| {
-            (all as f64 / *multiple as f64).ceil() <= wanted as f64
-        });
+        let multiple = multiples
+            .iter()
+            .copied()
+            .find(|multiple| (all as f64 / *multiple as f64).ceil() <= wanted as f64);
         let multiple = multiple.or(multiples.last().copied()).unwrap_or(1);
         let mut spans = Vec::new();
         let mut at = rounding.round(*first);

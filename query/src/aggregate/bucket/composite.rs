@@ -75,7 +75,12 @@ pub(crate) fn compile(
 }
 
 /// Reads a value of the key after which buckets begin.
-fn parse(compiler: &mut Compiler<'_>, source: &CompositeSource, values: &Values, value: &Value) -> Result<Key> {
+fn parse(
+    compiler: &mut Compiler<'_>,
+    source: &CompositeSource,
+    values: &Values,
+    value: &Value,
+) -> Result<Key> {
     if value.is_null() {
         if source.missing_bucket {
             return Ok(Key::Null);

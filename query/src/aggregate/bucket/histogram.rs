@@ -86,9 +86,12 @@ fn filled(
     let (min, max) = (extended.min.map(number), extended.max.map(number));
     // Keys are multiples but for rounding.
     let numbered = |key: f64| ((key - offset) / interval).round();
-    let ends = candidates.first().zip(candidates.last()).map(|(first, last)| (numbered(first.0), numbered(last.0)));
+    let ends =
+        candidates.first().zip(candidates.last()).map(|(first, last)| (numbered(first.0), numbered(last.0)));
     let (start, end) = match (ends, min, max) {
-        (Some((first, last)), min, max) => (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last))),
+        (Some((first, last)), min, max) => {
+            (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last)))
+        }
         (None, Some(min), Some(max)) => (min, max),
         (None, ..) => return Ok(Vec::new()),
     };

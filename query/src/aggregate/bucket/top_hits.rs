@@ -203,7 +203,8 @@ impl Collector for TopHitsCollector {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
         let shape = Arc::clone(&self.shape);
         let (rows, number) = (batch.rows.len(), batch.segment.number);
-        let score_of = |at: u32| batch.scores.and_then(|scores| scores.get(at as usize)).copied().unwrap_or(0.0);
+        let score_of =
+            |at: u32| batch.scores.and_then(|scores| scores.get(at as usize)).copied().unwrap_or(0.0);
         let keys = keys(&shape, batch)?;
         let (mut columns, mut fields): (Vec<ArrayRef>, Vec<SortField>) = (Vec::new(), Vec::new());
         for sort in shape.order.sort_expressions() {
@@ -236,9 +237,10 @@ impl Collector for TopHitsCollector {
                 return;
             }
             let address = Address { segment: number, row: batch.rows[at as usize] };
-            let sort = shape.order.explicit.then(|| {
-                shape.order.render(&keys, at as usize, batch.segment.index, score, address)
-            });
+            let sort = shape
+                .order
+                .explicit
+                .then(|| shape.order.render(&keys, at as usize, batch.segment.index, score, address));
             top.offer(TopRow { key: own.as_ref().into(), address, score, sort }, limit);
         });
         Ok(())
