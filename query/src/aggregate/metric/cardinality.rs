@@ -31,6 +31,7 @@ enum State {
 
 impl State {
     fn insert(&mut self, hash: u64, exact: usize, precision: u32) {
+        let hash = if hash == 0 { ZERO } else { hash };
         match self {
             Self::Empty => {
                 let mut table = Table::new();
@@ -146,10 +147,9 @@ impl Table {
         Self { slots: vec![0; 8].into_boxed_slice(), len: 0 }
     }
 
-    /// Adds a hash; returns whether it is new.
+    /// Adds a hash, which is not 0; returns whether it is new.
     #[inline]
     fn insert(&mut self, hash: u64) -> bool {
-        let hash = if hash == 0 { ZERO } else { hash };
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         // The table is never full, and `at` always within it.

@@ -93,21 +93,16 @@ impl Function {
     }
 }
 
-/// Holt's double exponential smoothing: the next value.
+/// Holt's double exponential smoothing: the last level.
 fn holt(numbers: &[f64], alpha: f64, beta: f64) -> f64 {
     let Some((first, rest)) = numbers.split_first() else { return f64::NAN };
-    let (mut last_level, mut last_trend) = (*first, 0.0);
     let (mut level, mut trend) = (*first, 0.0);
-    for (at, value) in rest.iter().enumerate() {
-        if at == 0 {
-            last_trend = value - last_level;
-        }
-        level = alpha * value + (1.0 - alpha) * (last_level + last_trend);
-        trend = beta * (level - last_level) + (1.0 - beta) * last_trend;
-        (last_level, last_trend) = (level, trend);
+    for value in rest {
+        let last_level = level;
+        level = alpha * value + (1.0 - alpha) * (last_level + trend);
+        trend = beta * (level - last_level) + (1.0 - beta) * trend;
     }
-    // The forecast of no step ahead.
-    let _ = trend;
+    // OpenSearch forecasts no step ahead, so the last trend has no effect.
     level
 }
 

@@ -88,7 +88,8 @@ fn windows(
         let from = index.saturating_sub(window).saturating_add(moving.shift).clamp(0, length) as usize;
         let to = index.saturating_add(moving.shift).clamp(0, length) as usize;
         let scope = Scope { params: &[], values: present.get(from..to).unwrap_or_default() };
-        let result = moving.script.number(&scope)?.unwrap_or(f64::NAN);
+        // A script without a value returns what Java initialises a double with.
+        let result = moving.script.number(&scope)?.unwrap_or(0.0);
         add(bucket, Metric::Simple(result));
         index += 1;
     }

@@ -26,7 +26,7 @@ impl AdjacencyMatrix {
                 ("separator", _) => matrix.separator = part.text(key, value)?,
                 ("filters", Value::Object(named)) => {
                     matrix.filters =
-                        NamedFilter::parse_all(named).map_err(|error| part.unread(key, error))?;
+                        NamedFilter::parse_all(named, true).map_err(|error| part.unread(key, error))?;
                 }
                 ("filters", Value::Array(_)) => {
                     let reason =

@@ -42,7 +42,7 @@ impl Filters {
                 ("other_bucket_key", Value::String(text)) => key_of_other = Some(text.clone()),
                 ("filters", Value::Object(named)) => {
                     keyed = true;
-                    filters = NamedFilter::parse_all(named)?;
+                    filters = NamedFilter::parse_all(named, false)?;
                 }
                 ("filters", Value::Array(items)) => {
                     keyed = false;
@@ -81,16 +81,20 @@ impl Filters {
 }
 
 impl NamedFilter {
-    /// Parses named queries, ordered by name.
-    pub(super) fn parse_all(members: &Map<String, Value>) -> Result<Vec<Self>> {
+    /// Parses named queries, ordered by name; `within` says that errors name the query.
+    pub(super) fn parse_all(members: &Map<String, Value>, within: bool) -> Result<Vec<Self>> {
         if members.len() > MAX_FILTERS {
             return Err(Error::IllegalArgument(format!(
                 "[filters] has more than the [{MAX_FILTERS}] queries that are allowed"
             )));
         }
-        let named = members
-            .iter()
-            .map(|(key, value)| Ok(Self { key: key.clone(), query: Arc::new(query::parse(value)?) }));
+        let named = members.iter().map(|(key, value)| {
+            let query = query::parse(value).map_err(|error| match within {
+                true => Error::unread_member("filters", key, error),
+                false => error,
+            })?;
+            Ok(Self { key: key.clone(), query: Arc::new(query) })
+        });
         let mut filters: Vec<Self> = named.collect::<Result<_>>()?;
         filters.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(filters)

@@ -130,7 +130,7 @@ impl Bounds {
         match (bounds.min, bounds.max) {
             (Some(min), Some(max)) if min > max => {
                 Err(part
-                    .refused(key, format!("Can't have min bound [{min:?}] greater than max bound [{max:?}]")))
+                    .refused(key, format!("max bound [{max:?}] must be greater than min bound [{min:?}]")))
             }
             _ => Ok(bounds),
         }

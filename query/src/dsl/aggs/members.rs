@@ -32,7 +32,9 @@ impl Part<'_> {
 
     /// Makes the error of a member that does not exist.
     pub(super) fn unknown(self, key: &str, known: &[&str]) -> Error {
-        json::content(format!("[{}] unknown field [{key}]{}", self.kind, json::did_you_mean(key, known)))
+        let others: Vec<&str> = known.iter().copied().filter(|name| *name != key).collect();
+        let suggestion = json::did_you_mean(key, &others);
+        json::content(format!("[{}] unknown field [{key}]{suggestion}", self.kind))
     }
 
     /// Reads a string.

@@ -148,3 +148,6 @@ impl Aggregations {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

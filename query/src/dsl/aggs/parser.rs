@@ -200,7 +200,12 @@ impl Parser {
             "filters" => Kind::Filters(Arc::new(Filters::parse(part, body)?)),
             "global" => match body.keys().next() {
                 None => Kind::Global,
-                Some(key) => return Err(part.unknown(key, &[])),
+                Some(key) => {
+                    let found = token(body.get(key).unwrap_or(&Value::Null));
+                    return Err(Error::Parsing(format!(
+                        "Expected [FIELD_NAME] under a [START_OBJECT], but got a [{found}] in [{name}]"
+                    )));
+                }
             },
             "histogram" => Kind::Histogram(Arc::new(Histogram::parse(part, body)?)),
             "ip_range" => Kind::IpRange(Arc::new(IpRange::parse(part, body)?)),

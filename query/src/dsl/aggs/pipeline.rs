@@ -170,6 +170,10 @@ impl Paths {
             Value::String(path) => Self::One(path.clone()),
             Value::Array(items) => Self::Several(items.iter().map(path).collect::<Result<_>>()?),
             Value::Object(named) => {
+                // Only expressions have names for what they read.
+                if !matches!(part.kind, "bucket_script" | "bucket_selector") {
+                    return Err(unexpected());
+                }
                 let named = named.iter().map(|(name, value)| Ok((name.clone(), path(value)?)));
                 Self::Named(named.collect::<Result<_>>()?)
             }
@@ -385,11 +389,14 @@ fn moving_fn(part: Part<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
     let (Some(window), Some(script), true) = (window, source, missing.is_empty()) else {
         return Err(Error::IllegalArgument(format!("Required [{}]", missing.join(", "))));
     };
-    let window = usize::try_from(window).ok().filter(|window| *window > 0).ok_or_else(|| Error::Content {
-        reason: "Failed to build [moving_fn] after last required field arrived".to_owned(),
-        cause: Some(Box::new(Error::IllegalArgument(
-            "[window] must be a positive, non-zero integer.".to_owned(),
-        ))),
+    let window = usize::try_from(window).ok().filter(|window| *window > 0).ok_or_else(|| {
+        let failed = Error::Content {
+            reason: "Failed to build [moving_fn] after last required field arrived".to_owned(),
+            cause: Some(Box::new(Error::IllegalArgument(
+                "[window] must be a positive, non-zero integer.".to_owned(),
+            ))),
+        };
+        part.unread("script", failed)
     })?;
     Ok(Pipeline::MovingFn(MovingFn {
         path: shared.path(part)?,

@@ -38,19 +38,28 @@ impl Zone {
 
     /// Makes the error of a text that is no zone.
     pub(crate) fn unknown(text: &str) -> Error {
-        let (kind, reason) = match text.starts_with(['+', '-']) {
-            true => ("date_time_exception", format!("Invalid ID for ZoneOffset, invalid format: {text}")),
-            false
-                if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._~+-".contains(&b))
-                    && text.len() > 1 =>
-            {
+        let hours: Option<i32> = text.strip_prefix(['+', '-']).and_then(|hours| hours.parse().ok());
+        let region = |b: u8| b.is_ascii_alphanumeric() || b"/._~+-".contains(&b);
+        let (kind, reason) = match hours {
+            Some(hours @ 19..=99) => {
+                let hours = if text.starts_with('-') { -hours } else { hours };
+                let range = "is not in the range -18 to 18";
+                (
+                    "date_time_exception",
+                    format!("Zone offset hours not in valid range: value {hours} {range}"),
+                )
+            }
+            _ if text.starts_with(['+', '-']) || text.len() < 2 => {
+                ("date_time_exception", format!("Invalid ID for ZoneOffset, invalid format: {text}"))
+            }
+            _ if text.bytes().all(region) => {
                 ("zone_rules_exception", format!("Unknown time-zone ID: {text}"))
             }
-            false => {
+            _ => {
                 ("date_time_exception", format!("Invalid ID for region-based ZoneId, invalid format: {text}"))
             }
         };
-        Error::Exception { kind, status: 500, reason }
+        Error::Exception { kind, status: 400, reason }
     }
 
     /// Returns the zone's name, as date formats write it.

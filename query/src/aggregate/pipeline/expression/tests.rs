@@ -67,5 +67,24 @@ fn what_is_no_expression_is_refused() {
         &minus,
     ];
     let texts: Vec<String> = sources.iter().map(|source| number(source)).collect();
-    insta::assert_snapshot!(texts.join("\n"), @"");
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    runtime error: / by zero
+    compile error: unexpected end of script.
+    runtime error: Cannot invoke "Object.getClass()" because a value is null
+    compile error: Cannot cast from [boolean] to [java.lang.Number].
+    compile error: Cannot resolve symbol [doc].
+    compile error: unexpected character [= 0; i < 5; i++)].
+    compile error: Cannot resolve symbol [while]: only expressions over [params], [Math] and [MovingFunctions] are supported.
+    compile error: Cannot resolve symbol [System]: only expressions over [params], [Math] and [MovingFunctions] are supported.
+    compile error: Unknown call [MovingFunctions.foo] with [1] arguments.
+    runtime error: the first argument of a function of MovingFunctions must be [values]
+    compile error: Unknown call [Math.pow] with [1] arguments.
+    compile error: unexpected character ['abc].
+    compile error: unexpected token ['2'].
+    compile error: unexpected character [@].
+    compile error: unexpected end of script.
+    compile error: expression is nested deeper than 64 levels.
+    compile error: expression has more than 512 operators.
+    compile error: expression is nested deeper than 64 levels.
+    "#);
 }
