@@ -289,7 +289,7 @@ impl Plan {
         while unit + 1 < UNITS.len() {
             let (_, _, width, multiples) = UNITS[unit];
             let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-            if (last - first) / width <= most
+            if last.saturating_sub(*first) / width <= most
                 && count(&rounding(unit, shape.zone), *first, *last, most) <= most
             {
                 break;
