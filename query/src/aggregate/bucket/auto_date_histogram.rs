@@ -313,6 +313,9 @@ impl Plan {
                 at = rounding.next(at);
             }
             spans.push((start, at));
+            if at <= start {
+                break;
+            }
         }
         Self { spans, interval: format!("{multiple}{letter}") }
     }
