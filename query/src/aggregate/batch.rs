@@ -104,9 +104,7 @@ impl Column {
     /// Takes a column as a segment reads it.
     pub(crate) fn new(array: &ArrayRef) -> Self {
         let (values, offsets, nulls) = match array.as_list_opt::<i32>() {
-            Some(list) => {
-                (list.values().clone(), Some(list.offsets().clone()), list.nulls().cloned())
-            }
+            Some(list) => (list.values().clone(), Some(list.offsets().clone()), list.nulls().cloned()),
             None => (array.clone(), None, array.logical_nulls()),
         };
         Self {

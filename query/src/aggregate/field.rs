@@ -379,7 +379,9 @@ fn check(field: &Field, inside: bool) -> Result<()> {
 fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result<Format> {
     let zone = source.time_zone.unwrap_or(Zone::UTC);
     Ok(match (&field.field_type, source.format.as_deref()) {
-        (FieldType::Date | FieldType::DateNanos, Some(format)) => Format::Date(Arc::new(date_format(format)?), zone),
+        (FieldType::Date | FieldType::DateNanos, Some(format)) => {
+            Format::Date(Arc::new(date_format(format)?), zone)
+        }
         (FieldType::Date | FieldType::DateNanos, None) => {
             let own = index.mapping.date_format(field).filter(|_| field.params.contains_key("format"));
             let format = match own {
@@ -391,7 +393,9 @@ fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result
         (FieldType::Boolean, None) => Format::Boolean,
         (FieldType::Ip, None) => Format::Ip,
         (_, None) => Format::Raw,
-        (kind, Some(format)) if ValueKind::of(kind.column_kind()).is_number() && *kind != FieldType::Boolean => {
+        (kind, Some(format))
+            if ValueKind::of(kind.column_kind()).is_number() && *kind != FieldType::Boolean =>
+        {
             Format::Decimal(Arc::new(DecimalFormat::parse(format)?))
         }
         (_, Some(_)) => {

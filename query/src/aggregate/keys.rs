@@ -106,9 +106,9 @@ impl TermFilter {
         let has = |set: &TermSet| matches!(set, TermSet::Numbers(set) if set.contains(&key));
         self.include.as_ref().is_none_or(has)
             && !self.exclude.as_ref().is_some_and(has)
-            && self
-                .partition
-                .is_none_or(|(partition, of)| (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition))
+            && self.partition.is_none_or(|(partition, of)| {
+                (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition)
+            })
     }
 }
 
@@ -154,6 +154,10 @@ pub(crate) struct Expanded {
     pub keys: Vec<u64>,
     /// Whether these are all rows of the batch in order, each once.
     pub whole: bool,
+    /// Places among the keys of those that are null, ascending.
+    nulls: Vec<u32>,
+    /// Whether rows without a value have the key null.
+    null: bool,
 }
 
 impl Expanded {
@@ -162,6 +166,7 @@ impl Expanded {
         self.parents.clear();
         self.keys.clear();
         self.whole = false;
+        self.nulls.clear();
     }
 
     #[inline]
@@ -171,9 +176,14 @@ impl Expanded {
         self.keys.push(key);
     }
 
+    fn push_null(&mut self, position: u32, parent: u32) {
+        self.nulls.push(self.keys.len() as u32);
+        self.push(position, parent, 0);
+    }
+
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.keys.capacity() * 16
+        self.nulls.capacity() * 4 + self.keys.capacity() * 16
     }
 }
 
@@ -200,9 +210,6 @@ impl Addresses {
     }
 }
 
-/// The key of rows without a value, where that is one.
-const NULL: u64 = u64::MAX;
-
 /// Gives rows keys.
 #[derive(Debug)]
 pub(crate) struct KeyReader {
@@ -225,17 +232,27 @@ impl KeyReader {
     }
 
     /// Finds the keys of selected rows.
-    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+    pub(crate) fn expand(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: Selection<'_>,
+        out: &mut Expanded,
+    ) -> Result<()> {
         out.clear();
         let rule = Arc::clone(&self.rule);
+        out.null = rule.null;
         let missing = self.missing(&rule);
         let Some((place, column)) = rule.values.column(batch) else {
             let constant = rule.values.constant_in(batch.segment.index);
             let constant = constant.map(|text| u64::from(self.strings.id(text)));
-            if let Some(key) = constant.or(missing).filter(|key| *key == NULL || self.is_wanted(&rule, *key)) {
-                selection.for_each(|at, parent| out.push(at, parent, key));
-                out.whole = matches!(selection.positions, Positions::All(_));
+            match constant.or(missing) {
+                Some(key) if self.is_wanted(&rule, key) => {
+                    selection.for_each(|at, parent| out.push(at, parent, key));
+                }
+                None if rule.null => selection.for_each(|at, parent| out.push_null(at, parent)),
+                _ => return Ok(()),
             }
+            out.whole = matches!(selection.positions, Positions::All(_));
             return Ok(());
         };
         match (&rule.form, place.kind) {
@@ -304,13 +321,15 @@ impl KeyReader {
 
     /// The key of rows without a value.
     fn missing(&mut self, rule: &KeyRule) -> Option<u64> {
-        let Some(filled) = rule.values.missing() else { return rule.null.then_some(NULL) };
+        let filled = rule.values.missing()?;
         match (&rule.form, filled) {
             (Form::Dates { rounding, bounds }, Filled::Long(value)) => {
                 let key = rounding.round(*value);
                 bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
             }
-            (Form::Dates { rounding, .. }, Filled::Double(value)) => Some(rounding.round(*value as i64) as u64),
+            (Form::Dates { rounding, .. }, Filled::Double(value)) => {
+                Some(rounding.round(*value as i64) as u64)
+            }
             (Form::Interval { interval, offset, bounds }, Filled::Long(value)) => {
                 interval_key(*value as f64, *interval, *offset, *bounds)
             }
@@ -351,9 +370,6 @@ impl KeyReader {
 
     /// Takes over a key of another reader of the same rule.
     pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
-        if key == NULL && self.rule.null {
-            return key;
-        }
         match self.key_kind() {
             Some(ValueKind::Text) => u64::from(self.strings.id(other.strings.text(key as u32))),
             Some(ValueKind::Ip) => match other.addresses.list.get(key as usize) {
@@ -390,9 +406,6 @@ impl KeyReader {
 
     /// Shows a key.
     pub(crate) fn key(&self, key: u64) -> Key {
-        if key == NULL && self.rule.null && self.rule.values.missing().is_none() {
-            return Key::Null;
-        }
         match self.key_kind() {
             Some(ValueKind::Text) => Key::Text(self.strings.text(key as u32).into()),
             Some(ValueKind::Ip) => {
@@ -432,11 +445,11 @@ fn fill(
     selection.for_each(|at, parent| {
         let row = column.row(at as usize);
         match row.len() {
-            0 => {
-                if let Some(missing) = missing {
-                    out.push(at, parent, missing);
-                }
-            }
+            0 => match missing {
+                Some(missing) => out.push(at, parent, missing),
+                None if out.null => out.push_null(at, parent),
+                None => {}
+            },
             1 => {
                 if let Some(key) = key(row.start) {
                     out.push(at, parent, key);
@@ -459,7 +472,12 @@ fn double_key(value: f64) -> u64 {
 }
 
 /// The key of a number's multiple of an interval, where it is within bounds.
-pub(crate) fn interval_key(value: f64, interval: f64, offset: f64, bounds: Option<(f64, f64)>) -> Option<u64> {
+pub(crate) fn interval_key(
+    value: f64,
+    interval: f64,
+    offset: f64,
+    bounds: Option<(f64, f64)>,
+) -> Option<u64> {
     let number = ((value - offset) / interval).floor();
     let key = number * interval + offset;
     bounds.is_none_or(|(least, most)| least <= key && key <= most).then(|| double_key(key))
@@ -497,6 +515,11 @@ impl Tuples {
     }
 }
 
+/// Whether a key of a list is null.
+fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
+    tuple.get(width + place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+}
+
 /// Gives rows keys of one or several sources.
 #[derive(Debug)]
 pub(crate) enum Keys {
@@ -523,13 +546,20 @@ impl Keys {
             (_, width, last) => {
                 readers.extend(last);
                 let parts = readers.iter().map(|_| Expanded::default()).collect();
-                Self::Several(SeveralKeys { readers, tuples: Tuples { width, ..Tuples::default() }, parts })
+                // Behind the keys it stands which of them are null.
+                let tuples = Tuples { width: width + width.div_ceil(64), ..Tuples::default() };
+                Self::Several(SeveralKeys { readers, tuples, parts })
             }
         }
     }
 
     /// Finds the keys of selected rows.
-    pub(crate) fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
+    pub(crate) fn expand(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: Selection<'_>,
+        out: &mut Expanded,
+    ) -> Result<()> {
         match self {
             Self::One(reader) => reader.expand(batch, selection, out),
             Self::Several(several) => several.expand(batch, selection, out),
@@ -541,13 +571,13 @@ impl Keys {
         match (self, other) {
             (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
             (Self::Several(several), Self::Several(other)) => {
-                let tuple: Vec<u64> = several
-                    .readers
-                    .iter_mut()
-                    .zip(&other.readers)
-                    .zip(other.tuples.tuple(key))
-                    .map(|((reader, other), key)| reader.adopt(other, *key))
-                    .collect();
+                let mut tuple = other.tuples.tuple(key).to_vec();
+                let width = several.readers.len();
+                for ((place, reader), other) in several.readers.iter_mut().enumerate().zip(&other.readers) {
+                    if !is_null(&tuple, width, place) {
+                        tuple[place] = reader.adopt(other, tuple[place]);
+                    }
+                }
                 u64::from(several.tuples.id(&tuple))
             }
             _ => key,
@@ -559,8 +589,12 @@ impl Keys {
         match self {
             Self::One(reader) => reader.key(key),
             Self::Several(several) => {
-                let parts = several.readers.iter().zip(several.tuples.tuple(key));
-                Key::List(parts.map(|(reader, key)| reader.key(*key)).collect())
+                let (tuple, width) = (several.tuples.tuple(key), several.readers.len());
+                let part = |(place, reader): (usize, &KeyReader)| match is_null(tuple, width, place) {
+                    true => Key::Null,
+                    false => tuple.get(place).map_or(Key::Null, |key| reader.key(*key)),
+                };
+                Key::List(several.readers.iter().enumerate().map(part).collect())
             }
         }
     }
@@ -597,7 +631,7 @@ impl SeveralKeys {
             reader.expand(batch, numbered, part)?;
         }
         let mut at = vec![0; self.parts.len()];
-        let mut tuple = vec![0; self.parts.len()];
+        let mut tuple = vec![0; self.tuples.width];
         let mut ends = at.clone();
         let (parts, tuples) = (&self.parts, &mut self.tuples);
         let mut number = 0;
@@ -614,8 +648,12 @@ impl SeveralKeys {
                 return;
             }
             loop {
+                tuple[parts.len()..].fill(0);
                 for (place, part) in parts.iter().enumerate() {
                     tuple[place] = part.keys[at[place]];
+                    if part.nulls.binary_search(&(at[place] as u32)).is_ok() {
+                        tuple[parts.len() + place / 64] |= 1 << (place % 64);
+                    }
                 }
                 out.push(position, parent, u64::from(tuples.id(&tuple)));
                 // The last source turns fastest.

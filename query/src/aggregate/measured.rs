@@ -82,7 +82,9 @@ impl MetricCollector {
             }
             Some((place, column)) => {
                 let strings = match values.kind {
-                    Some(ValueKind::Text) if column.is_list() || !place.is_verbatim() => Some(column.strings()?),
+                    Some(ValueKind::Text) if column.is_list() || !place.is_verbatim() => {
+                        Some(column.strings()?)
+                    }
                     _ => None,
                 };
                 selection.for_each(|at, ordinal| {
@@ -210,7 +212,8 @@ impl MetricCollector {
                 status: 500,
             });
         }
-        self.state.collect(Ordinals::Each(ordinals), metric::Values::Weighted { values: numbers, weights: others })
+        self.state
+            .collect(Ordinals::Each(ordinals), metric::Values::Weighted { values: numbers, weights: others })
     }
 
     fn points(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
@@ -224,11 +227,15 @@ impl MetricCollector {
             _ => None,
         };
         let column = values.column(batch).map(|(_, column)| column);
-        let found = column.filter(|column| column.values.as_struct_opt().is_some()).map(|column| Ok::<_, Error>((column, points(column)?)));
+        let found = column
+            .filter(|column| column.values.as_struct_opt().is_some())
+            .map(|column| Ok::<_, Error>((column, points(column)?)));
         let found = found.transpose()?;
         selection.for_each(|at, ordinal| {
             let row = found.as_ref().map_or(0..0, |(column, _)| column.row(at as usize));
-            if row.is_empty() && let Some((lat, lon)) = filled {
+            if row.is_empty()
+                && let Some((lat, lon)) = filled
+            {
                 lats.push(lat);
                 lons.push(lon);
                 ordinals.push(ordinal);
@@ -341,7 +348,6 @@ impl Collector for MetricCollector {
         self.state.memory() + (self.numbers.capacity() + self.others.capacity() + self.hashes.capacity()) * 8
     }
 }
-
 
 /// Calls `each` with every row of a selection, its bucket, and its numbers.
 fn each_number(

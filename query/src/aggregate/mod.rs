@@ -8,7 +8,17 @@
 //! [`metric`] holds the partial states of metrics, indexed by bucket; [`result`] the reduced tree and how
 //! answers show it; [`pipeline`] computes what is computed of results.
 
+mod backgrounds;
+mod batch;
+mod bucket;
+mod collector;
+mod compile;
+mod field;
+mod keys;
+mod measured;
 pub(crate) mod metric;
+mod operator;
+mod ordinals;
 pub(crate) mod pipeline;
 pub(crate) mod result;
 mod rounding;

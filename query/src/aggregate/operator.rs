@@ -291,8 +291,14 @@ impl Shared {
                 elements(context, scope, rows, background)?;
             }
         }
-        let documents: Vec<usize> =
-            self.tree.backgrounds.iter().enumerate().filter(|(_, plan)| plan.scope == 0).map(|(at, _)| at).collect();
+        let documents: Vec<usize> = self
+            .tree
+            .backgrounds
+            .iter()
+            .enumerate()
+            .filter(|(_, plan)| plan.scope == 0)
+            .map(|(at, _)| at)
+            .collect();
         if left.is_empty() && (backgrounds.is_empty() || documents.is_empty()) {
             return Ok(());
         }
@@ -301,8 +307,16 @@ impl Shared {
         let mut take = |numbers: &[u32], columns: Vec<Option<Column>>| -> Result<bool> {
             let own = scores.get(seen..seen + numbers.len());
             seen += numbers.len();
-            let batch = Batch { segment: context, scope: 0, rows: numbers, columns: &columns, scores: own, outer: None };
-            let selection = Selection { positions: Positions::All(numbers.len()), ordinals: Ordinals::One(0) };
+            let batch = Batch {
+                segment: context,
+                scope: 0,
+                rows: numbers,
+                columns: &columns,
+                scores: own,
+                outer: None,
+            };
+            let selection =
+                Selection { positions: Positions::All(numbers.len()), ordinals: Ordinals::One(0) };
             for sub in &mut left {
                 sub.collector.collect(&batch, selection)?;
             }
@@ -399,7 +413,12 @@ impl ShardReader for Replay<'_> {
 }
 
 /// Does the work of one partition.
-async fn run(shared: Arc<Shared>, partition: usize, group: Vec<u32>, reservation: MemoryReservation) -> Result<()> {
+async fn run(
+    shared: Arc<Shared>,
+    partition: usize,
+    group: Vec<u32>,
+    reservation: MemoryReservation,
+) -> Result<()> {
     let mut carried = (States::new(&shared.tree), reservation);
     for (at, number) in group.iter().enumerate() {
         if shared.stopped() {

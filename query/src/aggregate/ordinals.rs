@@ -128,9 +128,7 @@ impl Children {
     pub(crate) fn of(&self, parent: u32) -> &[u32] {
         let at = parent as usize;
         match (self.starts.get(at), at.checked_add(1).and_then(|at| self.starts.get(at))) {
-            (Some(start), Some(end)) => {
-                self.children.get(*start as usize..*end as usize).unwrap_or_default()
-            }
+            (Some(start), Some(end)) => self.children.get(*start as usize..*end as usize).unwrap_or_default(),
             _ => &[],
         }
     }
@@ -206,7 +204,7 @@ impl<'a> Views<'a> {
         Self { array, long: HashMap::default(), last: None }
     }
 
-    /// Returns the number of the string at a place, or what `change` makes of it; `None` where that is nothing.
+    /// Returns the number of the string at a place.
     #[inline]
     pub(crate) fn id(&mut self, at: usize, strings: &mut Interner) -> u32 {
         let view = self.array.views()[at];
@@ -232,12 +230,6 @@ impl<'a> Views<'a> {
         };
         self.last = Some((view, id));
         id
-    }
-
-    /// Whether there is a string at a place.
-    #[inline]
-    pub(crate) fn is_valid(&self, at: usize) -> bool {
-        self.array.is_valid(at)
     }
 }
 

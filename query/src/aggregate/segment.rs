@@ -10,10 +10,10 @@ use roaring::RoaringBitmap;
 use super::batch::{Batch, Column};
 use super::compile::Tree;
 use crate::error::{Error, Result};
+use crate::score::END;
 use crate::score::build;
 use crate::score::nested::{Elements, NestedNode};
 use crate::score::prepare::{Source, prepare};
-use crate::score::END;
 use crate::table::node::Node;
 use crate::table::{TableSegment, TableState};
 
@@ -76,7 +76,12 @@ pub(crate) struct SegmentContext<'a> {
 
 impl<'a> SegmentContext<'a> {
     /// Opens a segment.
-    pub(crate) fn new(tree: &'a Tree, table: &'a TableState, number: u32, segment: &TableSegment) -> Result<Self> {
+    pub(crate) fn new(
+        tree: &'a Tree,
+        table: &'a TableState,
+        number: u32,
+        segment: &TableSegment,
+    ) -> Result<Self> {
         let source = Source {
             number,
             shard: table.snapshot.shard_number(segment),
@@ -122,7 +127,13 @@ impl<'a> SegmentContext<'a> {
             Some(Some(resolved)) => {
                 let snapshot = &self.table.snapshot;
                 let shard = snapshot.segments.get(self.number as usize).map_or(0, |segment| segment.shard);
-                let functions = known.functions.of(snapshot, &known.resolved, self.index, shard, resolved.node.scores_decide())?;
+                let functions = known.functions.of(
+                    snapshot,
+                    &known.resolved,
+                    self.index,
+                    shard,
+                    resolved.node.scores_decide(),
+                )?;
                 let source = Source { functions, ..self.source.clone() };
                 match (&resolved.node, known.scope) {
                     (node, 0) => rows_of(node, &source)?,
@@ -192,6 +203,7 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
             let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(|part| part.as_ref()).collect();
             match parts.as_slice() {
                 [] => Ok(None),
+                [first, ..] if *first.data_type() == arrow::datatypes::DataType::Null => Ok(None),
                 _ => Ok(Some(Column::new(&arrow::compute::concat(&parts)?))),
             }
         })

@@ -62,7 +62,8 @@ pub(crate) fn keyed(
     match &rule.form {
         Form::Terms(_) => dictionary(collector, &rule.values, segment, rows),
         Form::Dates { rounding, bounds } => {
-            let Some(place) = rule.values.place_in(segment.index).filter(|place| place.kind == ValueKind::Long)
+            let Some(place) =
+                rule.values.place_in(segment.index).filter(|place| place.kind == ValueKind::Long)
             else {
                 return Ok(false);
             };
@@ -114,7 +115,7 @@ fn dictionary(
     if collector.counts_rows() {
         collector.add_rows(0, u64::from(*all));
     }
-    segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
+    let listed = segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
         let Some(reader) = collector.keys.one() else { return };
         let key = match place.kind {
             ValueKind::Text => std::str::from_utf8(term).ok().map(|text| reader.text_key(text)),
@@ -124,7 +125,8 @@ fn dictionary(
         if let Some(key) = key.filter(|key| reader.wants(*key)) {
             collector.add(0, key, u64::from(count));
         }
-    })
+    })?;
+    Ok(listed)
 }
 
 /// The ends of bounds as numbers.
@@ -151,10 +153,8 @@ fn pages<T>(
         return Ok(None);
     }
     let pages = reader.pages(place.field.column)?;
-    let decided: Vec<(&PageBounds, Option<T>)> = pages
-        .iter()
-        .map(|page| (page, if page.full { bucket(&page.values) } else { None }))
-        .collect();
+    let decided: Vec<(&PageBounds, Option<T>)> =
+        pages.iter().map(|page| (page, if page.full { bucket(&page.values) } else { None })).collect();
     if decided.iter().all(|(_, bucket)| bucket.is_none()) {
         return Ok(None);
     }

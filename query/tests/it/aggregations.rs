@@ -38,9 +38,8 @@ fn some(rng: &mut StdRng, mut one: impl FnMut(&mut StdRng) -> Value) -> Value {
 
 fn document(rng: &mut StdRng, number: i64) -> Value {
     let tag = |rng: &mut StdRng| json!(TAGS[rng.random_range(0..TAGS.len())]);
-    let items: Vec<Value> = (0..rng.random_range(0..4))
-        .map(|_| json!({"k": tag(rng), "v": rng.random_range(0..5)}))
-        .collect();
+    let items: Vec<Value> =
+        (0..rng.random_range(0..4)).map(|_| json!({"k": tag(rng), "v": rng.random_range(0..5)})).collect();
     json!({
         "tag": some(rng, tag),
         "n": some(rng, |rng| json!(rng.random_range(-3..4))),
@@ -62,7 +61,10 @@ fn values<'d>(document: &'d Value, field: &str) -> Vec<&'d Value> {
 
 /// The distinct texts of a field's values.
 fn texts(document: &Value, field: &str) -> BTreeSet<String> {
-    values(document, field).into_iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect()
+    values(document, field)
+        .into_iter()
+        .map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
+        .collect()
 }
 
 fn numbers(document: &Value, field: &str) -> Vec<f64> {
@@ -151,10 +153,14 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
         let total: usize = expected.iter().map(|(_, count)| count).sum();
         expected.truncate(size);
         let shown: usize = expected.iter().map(|(_, count)| count).sum();
-        let found: Vec<(String, usize)> = answer["tags"]["buckets"].as_array().unwrap().iter()
+        let found: Vec<(String, usize)> = answer["tags"]["buckets"]
+            .as_array()
+            .unwrap()
+            .iter()
             .map(|b| (b["key"].as_str().unwrap().to_owned(), b["doc_count"].as_u64().unwrap() as usize))
             .collect();
-        let expected: Vec<(String, usize)> = expected.into_iter().map(|(tag, count)| (tag.clone(), count)).collect();
+        let expected: Vec<(String, usize)> =
+            expected.into_iter().map(|(tag, count)| (tag.clone(), count)).collect();
         assert_eq!(found, expected, "{state} {query}");
         assert_eq!(answer["tags"]["sum_other_doc_count"], json!(total - shown), "{state}");
         for (tag, bucket) in buckets(&answer["tags"]) {
@@ -180,10 +186,14 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
             groups.into_iter().map(|(key, own)| (key, own.len() as u64)).collect()
         };
         assert_eq!(counts(&answer["numbers"]), sizes(grouped(&documents, or_missing)), "{state} {query}");
-        let flag = |d: &Value| texts(d, "ok").into_iter().map(|flag| u8::from(flag == "true").to_string()).collect();
+        let flag =
+            |d: &Value| texts(d, "ok").into_iter().map(|flag| u8::from(flag == "true").to_string()).collect();
         assert_eq!(counts(&answer["flags"]), sizes(grouped(&documents, flag)), "{state}");
         let day = |d: &Value| {
-            numbers(d, "at").into_iter().map(|at| ((at / 86_400_000.0).floor() * 86_400_000.0).to_string()).collect()
+            numbers(d, "at")
+                .into_iter()
+                .map(|at| ((at / 86_400_000.0).floor() * 86_400_000.0).to_string())
+                .collect()
         };
         assert_eq!(counts(&answer["days"]), sizes(grouped(&documents, day)), "{state}");
         let width = |d: &Value| {
@@ -212,20 +222,28 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
         assert_eq!(answer["everything"]["doc_count"], json!(all.len()), "{state}");
         check_stats(&answer["everything"]["f"], &all.values().collect::<Vec<_>>(), "f", state);
 
-        let items: Vec<(&Value, &Value)> =
-            documents.iter().flat_map(|d| values(d, "items").into_iter().map(move |item| (*d, item))).collect();
+        let items: Vec<(&Value, &Value)> = documents
+            .iter()
+            .flat_map(|d| values(d, "items").into_iter().map(move |item| (*d, item)))
+            .collect();
         assert_eq!(answer["items"]["doc_count"], json!(items.len()), "{state}");
         let big = items.iter().filter(|(_, item)| item["v"].as_i64() >= Some(3)).count();
         assert_eq!(answer["items"]["big"]["doc_count"], json!(big), "{state}");
         for (key, bucket) in buckets(&answer["items"]["k"]) {
-            let own: Vec<&(&Value, &Value)> = items.iter().filter(|(_, item)| item["k"] == json!(key)).collect();
+            let own: Vec<&(&Value, &Value)> =
+                items.iter().filter(|(_, item)| item["k"] == json!(key)).collect();
             assert_eq!(bucket["doc_count"], json!(own.len()), "{state}");
             let sum: f64 = own.iter().filter_map(|(_, item)| item["v"].as_f64()).sum();
             assert_eq!(bucket["v"]["value"], json!(sum), "{state}");
-            let parents: BTreeMap<i64, &Value> = own.iter().map(|(d, _)| (d["one"].as_i64().unwrap(), *d)).collect();
+            let parents: BTreeMap<i64, &Value> =
+                own.iter().map(|(d, _)| (d["one"].as_i64().unwrap(), *d)).collect();
             assert_eq!(bucket["back"]["doc_count"], json!(parents.len()), "{state}");
             let parents: Vec<&Value> = parents.into_values().collect();
-            assert_eq!(counts(&bucket["back"]["tags"]), sizes(grouped(&parents, |d| texts(d, "tag"))), "{state}");
+            assert_eq!(
+                counts(&bucket["back"]["tags"]),
+                sizes(grouped(&parents, |d| texts(d, "tag"))),
+                "{state}"
+            );
         }
 
         let combined = |first: &dyn Fn(&Value) -> BTreeSet<String>, second: &str| -> BTreeMap<String, u64> {
@@ -240,11 +258,22 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
             if own.is_empty() { BTreeSet::from(["null".to_owned()]) } else { own }
         };
         let shown = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
-        let found: BTreeMap<String, u64> = answer["pages"]["buckets"].as_array().unwrap().iter()
-            .map(|b| (format!("{}|{}", shown(&b["key"]["t"]), shown(&b["key"]["n"])), b["doc_count"].as_u64().unwrap()))
+        let found: BTreeMap<String, u64> = answer["pages"]["buckets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|b| {
+                (
+                    format!("{}|{}", shown(&b["key"]["t"]), shown(&b["key"]["n"])),
+                    b["doc_count"].as_u64().unwrap(),
+                )
+            })
             .collect();
         assert_eq!(found, combined(&or_null, "n"), "{state}");
-        let found: BTreeMap<String, u64> = answer["pairs"]["buckets"].as_array().unwrap().iter()
+        let found: BTreeMap<String, u64> = answer["pairs"]["buckets"]
+            .as_array()
+            .unwrap()
+            .iter()
             .map(|b| (b["key_as_string"].as_str().unwrap().to_owned(), b["doc_count"].as_u64().unwrap()))
             .collect();
         assert_eq!(found, combined(&|d| texts(d, "tag"), "ok"), "{state}");
@@ -286,13 +315,19 @@ async fn all_states_of_a_store_aggregate_alike() {
 #[tokio::test]
 async fn what_cannot_be_aggregated_is_refused() {
     let store = Store::open().await;
-    store.create("logs", &json!({"mappings": {"properties": {
-        "msg": {"type": "text"}, "tag": {"type": "keyword"}, "n": {"type": "integer"}
-    }}})).await;
+    store
+        .create(
+            "logs",
+            &json!({"mappings": {"properties": {
+                "msg": {"type": "text"}, "tag": {"type": "keyword"}, "n": {"type": "integer"}
+            }}}),
+        )
+        .await;
     store.index("logs", &[json!({"msg": "a b", "tag": "x", "n": 0}), json!({"n": 100_000})]).await;
-    let deep = (0..200).fold(json!({"avg": {"field": "n"}}), |inner, _| {
-        json!({"terms": {"field": "n"}, "aggs": {"a": inner}})
-    });
+    let deep = (0..200).fold(
+        json!({"avg": {"field": "n"}}),
+        |inner, _| json!({"terms": {"field": "n"}, "aggs": {"a": inner}}),
+    );
     let cases = [
         (json!({"terms": {"field": "msg"}}), "fielddata=true"),
         (json!({"avg": {"field": "tag"}}), "is not supported for aggregation [avg]"),

@@ -34,7 +34,7 @@ pub(crate) fn compile(
 ) -> Result<Arc<Keyed>> {
     if let Below::Other(parent) = context.below {
         compiler.fail_all(Error::IllegalArgument(format!(
-            "[composite] aggregation cannot be used with a parentAggregation of type: [{parent}]"
+            "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
         )));
     }
     let (mut rules, mut parts, mut after) = (Vec::new(), Vec::new(), Vec::new());
@@ -75,7 +75,12 @@ pub(crate) fn compile(
 }
 
 /// Reads a value of the key after which buckets begin.
-fn parse(compiler: &mut Compiler<'_>, source: &CompositeSource, values: &Values, value: &Value) -> Result<Key> {
+fn parse(
+    compiler: &mut Compiler<'_>,
+    source: &CompositeSource,
+    values: &Values,
+    value: &Value,
+) -> Result<Key> {
     if value.is_null() {
         if source.missing_bucket {
             return Ok(Key::Null);

@@ -153,7 +153,9 @@ fn filled(
     let first = candidates.first().map(|(key, _)| *key);
     let last = candidates.last().map(|(key, _)| *key);
     let (start, end) = match (first, last) {
-        (Some(first), Some(last)) => (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last))),
+        (Some(first), Some(last)) => {
+            (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last)))
+        }
         _ => match (min, max) {
             (Some(min), Some(max)) => (min, max),
             _ => return Ok(Vec::new()),

@@ -86,15 +86,18 @@ fn filled(
     let (min, max) = (extended.min.map(number), extended.max.map(number));
     // Keys are multiples but for rounding.
     let numbered = |key: f64| ((key - offset) / interval).round();
-    let ends = candidates.first().zip(candidates.last()).map(|(first, last)| (numbered(first.0), numbered(last.0)));
+    let ends =
+        candidates.first().zip(candidates.last()).map(|(first, last)| (numbered(first.0), numbered(last.0)));
     let (start, end) = match (ends, min, max) {
-        (Some((first, last)), min, max) => (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last))),
+        (Some((first, last)), min, max) => {
+            (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last)))
+        }
         (None, Some(min), Some(max)) => (min, max),
         (None, ..) => return Ok(Vec::new()),
     };
     let buckets = end - start + 1.0;
     if buckets > reduction.max_buckets as f64 {
-        let made = reduction.made + reduction.max_buckets + 1;
+        let made = reduction.made.saturating_add(buckets as u64);
         return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
     }
     let mut list = Vec::with_capacity(buckets.max(0.0) as usize);

@@ -148,7 +148,11 @@ impl KeyedCollector {
     }
 
     /// Makes the results of the sub-aggregations of buckets.
-    pub(crate) fn results(&mut self, ordinals: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+    pub(crate) fn results(
+        &mut self,
+        ordinals: &[u32],
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Results>> {
         self.subs.reduce(ordinals, reduction)
     }
 
@@ -190,7 +194,9 @@ impl Collector for KeyedCollector {
         let mut last: Option<(u32, u64, u32)> = None;
         for (parent, key) in self.expanded.parents.iter().zip(&self.expanded.keys) {
             let ordinal = match last {
-                Some((last_parent, last_key, ordinal)) if last_parent == *parent && last_key == *key => ordinal,
+                Some((last_parent, last_key, ordinal)) if last_parent == *parent && last_key == *key => {
+                    ordinal
+                }
                 _ => {
                     let ordinal = self.ordinals.ordinal(*parent, *key);
                     if self.counts.len() <= ordinal as usize {

@@ -48,7 +48,11 @@ pub(crate) fn enter(compiler: &mut Compiler<'_>, context: Context, nested: &Nest
 }
 
 /// Finds the scope that is gone back to.
-pub(crate) fn leave(compiler: &mut Compiler<'_>, context: Context, leave: &ReverseNested) -> Result<Arc<Leave>> {
+pub(crate) fn leave(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    leave: &ReverseNested,
+) -> Result<Arc<Leave>> {
     if context.scope == 0 {
         compiler.fail_all(Error::IllegalArgument(format!(
             "Reverse nested aggregation [{}] can only be used inside a [nested] aggregation",
@@ -183,7 +187,13 @@ impl Single {
     }
 
     /// Feeds pairs of row and bucket of another scope, which need not be in order.
-    fn feed(&mut self, scope: usize, mut pairs: Vec<(u32, u32)>, distinct: bool, batch: &Batch<'_>) -> Result<()> {
+    fn feed(
+        &mut self,
+        scope: usize,
+        mut pairs: Vec<(u32, u32)>,
+        distinct: bool,
+        batch: &Batch<'_>,
+    ) -> Result<()> {
         if distinct {
             pairs.sort_unstable();
             pairs.dedup();

@@ -16,7 +16,11 @@ pub(crate) fn range(compiler: &mut Compiler<'_>, context: Context, range: &Range
 }
 
 /// Makes buckets between dates.
-pub(crate) fn date_range(compiler: &mut Compiler<'_>, context: Context, range: &DateRange) -> Result<Arc<Slots>> {
+pub(crate) fn date_range(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    range: &DateRange,
+) -> Result<Arc<Slots>> {
     let mut values = compiler.values(context, &range.source, "date_range", Accepts::Dates)?;
     let zone = range.source.time_zone.unwrap_or(Zone::UTC);
     let unformatted = !matches!(values.format, Format::Date(..));

@@ -21,7 +21,11 @@ pub(crate) struct Shape {
 }
 
 /// Lets the aggregation meet the mappings.
-pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, rare: &Arc<RareTerms>) -> Result<Arc<Keyed>> {
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    rare: &Arc<RareTerms>,
+) -> Result<Arc<Keyed>> {
     let values = compiler.values(context, &rare.source, "rare_terms", Accepts::Keys)?;
     if matches!(values.kind, Some(ValueKind::Double)) {
         compiler.fail_all(Error::IllegalArgument(
@@ -46,12 +50,17 @@ pub(crate) fn reduce(
     for parent in parents {
         let mut candidates = level.candidates(children, *parent);
         candidates.retain(|candidate| candidate.doc_count <= shape.most);
-        candidates.sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));
+        candidates
+            .sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));
         chosen.push(candidates);
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets| {
-        Outcome::Buckets(Box::new(Buckets { shape: result::Shape::RareTerms(shape.keys), keyed: false, buckets }))
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::RareTerms(shape.keys),
+            keyed: false,
+            buckets,
+        }))
     };
     Ok(lists.into_iter().map(outcome).collect())
 }

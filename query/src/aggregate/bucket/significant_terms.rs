@@ -30,7 +30,8 @@ pub(crate) fn compile(
 ) -> Result<Arc<Keyed>> {
     let values = compiler.values(context, &significant.source, "significant_terms", Accepts::Keys)?;
     if values.kind == Some(ValueKind::Double) {
-        compiler.fail_all(Error::IllegalArgument("No support for examining floating point numerics".to_owned()));
+        compiler
+            .fail_all(Error::IllegalArgument("No support for examining floating point numerics".to_owned()));
     }
     let form = Form::Terms(filter(compiler, &significant.include, &values)?);
     let filter = significant.background_filter.as_deref();
@@ -64,7 +65,8 @@ pub(crate) fn reduce(
         let mut candidates = Vec::new();
         for (mut candidate, key) in level.candidates(children, *parent).into_iter().zip(counted) {
             let background = everywhere.get(&key).copied().unwrap_or(0);
-            let score = score(shape.significant.heuristic, [candidate.doc_count, foreground, background, total]);
+            let score =
+                score(shape.significant.heuristic, [candidate.doc_count, foreground, background, total]);
             if score > 0.0 && candidate.doc_count >= thresholds.min_doc_count {
                 candidate.detail = Detail::Significant { score, background };
                 candidates.push((score, candidate));
@@ -104,11 +106,11 @@ fn score(heuristic: Heuristic, counts: [u64; 4]) -> f64 {
             n10: background_term - term,
             n11: term,
         },
-        false => Table { n00: background - background_term, n01: all - term, n10: background_term, n11: term },
+        false => {
+            Table { n00: background - background_term, n01: all - term, n10: background_term, n11: term }
+        }
     };
-    let negative = |table: &Table| {
-        table.n11 / (table.n01 + table.n11) < table.n10 / (table.n00 + table.n10)
-    };
+    let negative = |table: &Table| table.n11 / (table.n01 + table.n11) < table.n10 / (table.n00 + table.n10);
     match heuristic {
         Heuristic::Jlh => {
             if all == 0.0 || background == 0.0 {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 
+use crate::aggregate::batch::Positions;
 use crate::aggregate::batch::{Batch, Selection};
 use crate::aggregate::collector::{Collector, Reduction, ShardReader, Subs, same};
 use crate::aggregate::field::{Filled, ValueKind, Values};
 use crate::aggregate::metric::{DROPPED, Ordinals};
 use crate::aggregate::ordinals::NONE;
-use crate::aggregate::batch::Positions;
 use crate::aggregate::result::{
     Bucket, Buckets, Detail, Format, Key, Outcome, Results, Shape, SingleBucket, SingleKind,
 };
@@ -86,7 +86,13 @@ pub(crate) struct SlotCollector {
 impl SlotCollector {
     /// Makes an empty state.
     pub(crate) fn new(slots: &Arc<Slots>, subs: Subs) -> Self {
-        Self { slots: Arc::clone(slots), counts: Vec::new(), subs, positions: Vec::new(), children: Vec::new() }
+        Self {
+            slots: Arc::clone(slots),
+            counts: Vec::new(),
+            subs,
+            positions: Vec::new(),
+            children: Vec::new(),
+        }
     }
 
     /// Whether only counts are wanted.
@@ -180,7 +186,11 @@ impl Collector for SlotCollector {
             Answer::Single(kind) => {
                 let results = self.subs.reduce(parents, reduction)?;
                 let single = |(parent, subs): (&u32, Results)| {
-                    Outcome::Single(Box::new(SingleBucket { kind: *kind, doc_count: self.count(*parent), subs }))
+                    Outcome::Single(Box::new(SingleBucket {
+                        kind: *kind,
+                        doc_count: self.count(*parent),
+                        subs,
+                    }))
                 };
                 Ok(parents.iter().zip(results).map(single).collect())
             }

@@ -97,4 +97,3 @@ fn value(results: &Results, names: &[String], property: Option<&str>) -> Result<
         _ => Err(Error::Execution(format!("[{name}] has no value to order by"))),
     }
 }
-

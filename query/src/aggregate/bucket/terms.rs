@@ -33,7 +33,11 @@ pub(crate) struct Shape {
 }
 
 /// Lets the aggregation meet the mappings.
-pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, terms: &Arc<Terms>) -> Result<Arc<Keyed>> {
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    terms: &Arc<Terms>,
+) -> Result<Arc<Keyed>> {
     let values = compiler.values(context, &terms.source, "terms", Accepts::Keys)?;
     let keys = term_keys(&values);
     let filter = filter(compiler, &terms.include, &values)?;
@@ -58,7 +62,11 @@ pub(crate) fn term_keys(values: &Values) -> TermKeys {
 }
 
 /// Makes sets of `include` and `exclude`.
-pub(crate) fn filter(compiler: &mut Compiler<'_>, wanted: &IncludeExclude, values: &Values) -> Result<TermFilter> {
+pub(crate) fn filter(
+    compiler: &mut Compiler<'_>,
+    wanted: &IncludeExclude,
+    values: &Values,
+) -> Result<TermFilter> {
     let mut set = |pattern: &Option<aggs::Pattern>| -> Result<Option<TermSet>> {
         let Some(pattern) = pattern else { return Ok(None) };
         let found = match pattern {

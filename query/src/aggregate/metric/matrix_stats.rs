@@ -104,11 +104,33 @@ fn place(i: usize, j: usize, width: usize) -> usize {
 
 impl State {
     fn add(&mut self, row: &[f64]) {
-        self.merge(&Self {
-            count: 1,
-            fields: row.iter().map(|value| Moments { mean: *value, ..Moments::default() }).collect(),
-            products: vec![0.0; row.len() * row.len().saturating_sub(1) / 2],
-        });
+        if self.count == 0 {
+            self.fields = row.iter().map(|value| Moments { mean: *value, ..Moments::default() }).collect();
+            self.products = vec![0.0; row.len() * row.len().saturating_sub(1) / 2];
+            self.count = 1;
+            return;
+        }
+        let before = self.count as f64;
+        self.count += 1;
+        let n = self.count as f64;
+        let mut products = self.products.iter_mut();
+        for (i, (x, own)) in row.iter().zip(&self.fields).enumerate() {
+            for (y, other) in row.iter().zip(&self.fields).skip(i + 1) {
+                if let Some(product) = products.next() {
+                    *product += (x - own.mean) * (y - other.mean) * before / n;
+                }
+            }
+        }
+        for (value, own) in row.iter().zip(&mut self.fields) {
+            let delta = value - own.mean;
+            let (step, square) = (delta / n, delta / n * (delta / n));
+            let term = delta * step * before;
+            own.mean += step;
+            own.fourth +=
+                term * square * (n * n - 3.0 * n + 3.0) + 6.0 * square * own.second - 4.0 * step * own.third;
+            own.third += term * step * (n - 2.0) - 3.0 * step * own.second;
+            own.second += term;
+        }
     }
 
     fn merge(&mut self, other: &Self) {

@@ -263,3 +263,6 @@ fn mapped<'a, T>(others: &'a [T], map: Option<&'a [u32]>) -> impl Iterator<Item 
         (own != DROPPED).then_some((own, other))
     })
 }
+
+#[cfg(test)]
+mod tests;
