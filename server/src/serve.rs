@@ -40,7 +40,12 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.thread_name("millrace").enable_all().build().map_err(Failure::other)
+    builder
+        .thread_name("millrace")
+        .on_thread_start(millrace_storage::run_promptly)
+        .enable_all()
+        .build()
+        .map_err(Failure::other)
 }
 
 /// A server whose listeners are open.
