@@ -43,7 +43,13 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.thread_name("millrace").thread_stack_size(STACK_BYTES).enable_all().build().map_err(Failure::other)
+    builder
+        .thread_name("millrace")
+        .thread_stack_size(STACK_BYTES)
+        .on_thread_start(millrace_storage::run_promptly)
+        .enable_all()
+        .build()
+        .map_err(Failure::other)
 }
 
 /// A server whose listeners are open.

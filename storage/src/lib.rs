@@ -29,7 +29,7 @@ mod shard;
 pub mod wal;
 
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use compute::{Compute, Lane};
+pub use compute::{Compute, Lane, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};

@@ -33,7 +33,7 @@ const MAX_DELETED_SHARE: f64 = 0.33;
 /// Chooses adjacent segments to merge into one: `None` when the shape is good.
 ///
 /// Tiered: the smallest run of [`TIER_WIDTH`] neighbours of similar size goes first, so that each
-/// row is rewritten about log8(size) times; neighbours only, so that rows stay in the order of
+/// row is rewritten about log8(size) times; neighbours only, so that segments stay in the order of
 /// their sequence numbers. Where so many would exceed the greatest size, as many go as fit: the top
 /// tier. What is half that size is finished, and merged no more.
 pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<Range<usize>> {
