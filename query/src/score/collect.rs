@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
 use roaring::RoaringBitmap;
 
+use super::END;
 use super::build::{known_count, row_set, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
-use super::END;
 use crate::compute::Stop;
 use crate::error::Result;
 
