@@ -31,6 +31,7 @@ use crate::score::collect::Address;
 use crate::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
 use crate::score::prepare::Source;
 use crate::search::{implied, shown};
+use crate::table::derived::Derived;
 use crate::table::node::{Node, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve, setting};
@@ -330,7 +331,10 @@ impl Plan {
         let count = elements.len();
         let mut keys: Vec<ArrayRef> = Vec::with_capacity(self.order.keys.len());
         for key in &self.order.keys {
-            let column = key.sources.get(index).and_then(Option::as_ref).map(|source| source.column);
+            // Elements have no metadata of their own, and are what a nested key would look for.
+            let own = key.sources.get(index).and_then(Option::as_ref);
+            let own = own.filter(|own| matches!(own.derived, None | Some(Derived::Elements(_))));
+            let column = own.map(|source| source.column);
             let column = column.map(|column| column_of(source, column, &elements)).transpose()?;
             keys.push(match column {
                 None => key.compute(index, None, count)?,

@@ -1,5 +1,7 @@
 //! Nodes that are made of others, or of more than one term, explained by their parts.
 
+use std::sync::Arc;
+
 use millrace_storage::mapping::PathId;
 
 use super::describe::described;
@@ -159,7 +161,7 @@ impl Explained<'_> {
 
     /// A phrase that scores by BM25.
     pub(super) fn phrase(&self, node: &Node, phrase: &Phrase, slot: usize) -> Result<Option<Explanation>> {
-        let Node::Phrase { path, .. } = node else { return Ok(None) };
+        let Node::Phrase { path, weight, .. } = node else { return Ok(None) };
         let (Some(function), Some(text)) =
             (self.source.functions.get(slot), self.source.inverted.text(*path))
         else {
@@ -192,6 +194,7 @@ impl Explained<'_> {
                 ));
             }
         }
+        let shown = Node::Phrase { path: *path, phrase: Arc::new(phrase), values: None, weight: *weight };
         let length = text.has_norms().then(|| text.norm(self.row));
         let idf = function.max_score() / function.boost();
         let tf = self.frequency_part(score / function.max_score(), freq, length, function, true);
@@ -200,7 +203,7 @@ impl Explained<'_> {
         let inner = format!("score(freq={freq:?}), computed as boost * idf * tf from:");
         Ok(Some(Explanation::found(
             score,
-            format!("weight({} in {}) [PerFieldSimilarity], result of:", self.named(node), self.row),
+            format!("weight({} in {}) [PerFieldSimilarity], result of:", self.named(&shown), self.row),
             vec![Explanation::found(score, inner, parts)],
         )))
     }

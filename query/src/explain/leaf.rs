@@ -26,8 +26,7 @@ impl Leaf {
         for segment in row.snapshot.segments.iter().filter(|segment| segment.shard == row.shard) {
             peers.push(segment.reader.inverted()?);
         }
-        let explained =
-            Explained { source: &source, peers: &peers, mapping, row: row.row, text: &self.text };
+        let explained = Explained { source: &source, peers: &peers, mapping, row: row.row, text: &self.text };
         explained.node(&resolved.node)
     }
 }

@@ -76,7 +76,13 @@ async fn orders() {
             let answer = store.search("sorted", &[], json!({"sort": case["sort"]})).await;
             failures.extend(wrong(case, &answer));
         }
-        assert!(failures.is_empty(), "{state}, {} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+        assert!(
+            failures.is_empty(),
+            "{state}, {} of {}:\n{}",
+            failures.len(),
+            cases.len(),
+            failures.join("\n")
+        );
         store.engine.flush(&[std::sync::Arc::clone(&index)]).await.unwrap();
     }
 }

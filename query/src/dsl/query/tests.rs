@@ -77,7 +77,7 @@ fn clauses_and_depth_are_bounded() {
     let many = vec![json!({"term": {"f": 1}}); 4_096];
     assert!(refused(json!({"bool": {"should": many}})).starts_with("too_many_clauses: maxClauseCount"));
     let mut deep = json!({"match_all": {}});
-    for _ in 0..30 {
+    for _ in 0..80 {
         deep = json!({"bool": {"must": [deep]}});
     }
     let body = parse(&deep).unwrap_err().to_body().unwrap();

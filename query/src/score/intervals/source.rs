@@ -8,6 +8,9 @@
 use crate::dsl::query::{MAX_CLAUSES, Relation};
 use crate::error::{Error, Result};
 
+/// Most parts that an expression may be made of once its alternatives are pulled out.
+const MAX_PARTS: usize = 16 * MAX_CLAUSES;
+
 /// An expression over terms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
@@ -114,10 +117,12 @@ impl Source {
         if sources.len() == 1 {
             return Ok(sources.remove(0));
         }
+        let size: usize = sources.iter().map(Self::size).sum();
         let mut ways: Vec<Vec<Source>> = vec![Vec::with_capacity(sources.len())];
         for source in sources {
             let parts = source.alternatives();
-            if ways.len().saturating_mul(parts.len()) > MAX_CLAUSES {
+            let count = ways.len().saturating_mul(parts.len());
+            if count > MAX_CLAUSES || count.saturating_mul(size) > MAX_PARTS {
                 return Err(Error::IllegalArgument("Too many disjunctions to expand".to_owned()));
             }
             ways = parts
@@ -149,14 +154,21 @@ impl Source {
     /// Those that stand in a relation to those of another.
     pub(crate) fn related(self, relation: Relation, other: Source) -> Self {
         let pair = |own: Source, other: Source| Self::Related(relation, Box::new(own), Box::new(other));
+        let splits = |split: &Source, copied: &Source| {
+            split.alternatives().len().saturating_mul(copied.size()) <= MAX_PARTS
+        };
         match relation {
             Relation::Overlapping | Relation::NotOverlapping => pair(self, other),
-            Relation::Containing | Relation::NotContaining => {
+            Relation::Containing | Relation::NotContaining if splits(&self, &other) => {
                 Self::any(self.alternatives().into_iter().map(|own| pair(own, other.clone())).collect())
             }
-            Relation::ContainedBy | Relation::NotContainedBy => {
+            Relation::ContainedBy | Relation::NotContainedBy if splits(&other, &self) => {
                 Self::any(other.alternatives().into_iter().map(|other| pair(self.clone(), other)).collect())
             }
+            Relation::Containing
+            | Relation::NotContaining
+            | Relation::ContainedBy
+            | Relation::NotContainedBy => pair(self, other),
             // Before an interval is within all that is before it.
             Relation::Before => {
                 let beside = Self::Beside(Box::new(other), Side::Before);
@@ -186,6 +198,28 @@ impl Source {
         }
     }
 
+    /// Counts the parts.
+    pub(crate) fn size(&self) -> usize {
+        let below = match self {
+            Self::Nothing | Self::Leaf(_) => 0,
+            Self::Extended(source, ..)
+            | Self::Beside(source, _)
+            | Self::Repeated(source, _)
+            | Self::MaxGaps(source, _)
+            | Self::Fixed(source) => source.size(),
+            Self::Related(_, own, other) => own.size() + other.size(),
+            Self::Ordered(parts) | Self::Unordered(parts) | Self::Block(parts) | Self::Any(parts) => {
+                parts.iter().map(Self::size).sum()
+            }
+        };
+        below + 1
+    }
+
+    /// Whether the expression has become larger than is evaluated.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.size() > MAX_PARTS
+    }
+
     /// Returns the least length of an interval.
     pub(crate) fn min_extent(&self) -> u32 {
         let sum = |parts: &[Source]| parts.iter().map(Self::min_extent).fold(0, u32::saturating_add);
@@ -208,11 +242,13 @@ impl Source {
     fn pulled_up(&self) -> Vec<Source> {
         let boxed = |source: Source| Box::new(source);
         let lists = |parts: &[Source], make: fn(Vec<Source>) -> Source| {
+            let size: usize = parts.iter().map(Self::size).sum();
             let mut ways: Vec<Vec<Source>> = vec![Vec::new()];
             for part in parts {
                 let alternatives = part.alternatives();
-                // Beyond the bound alternatives stay where they are.
-                if ways.len().saturating_mul(alternatives.len()) > MAX_CLAUSES {
+                // Beyond the bounds alternatives stay where they are.
+                let count = ways.len().saturating_mul(alternatives.len());
+                if count > MAX_CLAUSES || count.saturating_mul(size) > MAX_PARTS {
                     return vec![self.clone()];
                 }
                 ways = alternatives
@@ -240,13 +276,17 @@ impl Source {
                 wrapped(source.pulled_up(), &|source| Self::Beside(boxed(source), *side))
             }
             Self::Fixed(source) => wrapped(source.pulled_up(), &|source| Self::Fixed(boxed(source))),
-            Self::Related(Relation::Containing, big, small) => {
-                let pair = |big| Self::Related(Relation::Containing, boxed(big), small.clone());
-                big.alternatives().into_iter().map(pair).collect()
-            }
-            Self::Related(Relation::ContainedBy, small, big) => {
-                let pair = |big| Self::Related(Relation::ContainedBy, small.clone(), boxed(big));
-                big.alternatives().into_iter().map(pair).collect()
+            Self::Related(relation @ (Relation::Containing | Relation::ContainedBy), own, other) => {
+                let splits_own = *relation == Relation::Containing;
+                let split = if splits_own { own.alternatives() } else { other.alternatives() };
+                if split.len().saturating_mul(self.size()) > MAX_PARTS {
+                    return vec![self.clone()];
+                }
+                let pair = |part| match splits_own {
+                    true => Self::Related(*relation, boxed(part), other.clone()),
+                    false => Self::Related(*relation, own.clone(), boxed(part)),
+                };
+                split.into_iter().map(pair).collect()
             }
             Self::Related(Relation::Overlapping, source, reference) => {
                 let pair = |(source, reference): (Source, Source)| {
@@ -254,7 +294,8 @@ impl Source {
                 };
                 let references = reference.alternatives();
                 let sources = source.alternatives();
-                if sources.len().saturating_mul(references.len()) > MAX_CLAUSES {
+                let count = sources.len().saturating_mul(references.len());
+                if count.saturating_mul(self.size()) > MAX_PARTS {
                     return vec![self.clone()];
                 }
                 references

@@ -20,8 +20,6 @@ use crate::table::node::{Node, Weight};
 
 /// Most terms of a segment that a pattern may find where the rule does not say otherwise, as Lucene has it.
 const MAX_EXPANSIONS: usize = 128;
-/// Most parts without overlaps: each doubles the expression.
-const MAX_NO_OVERLAP: usize = 10;
 
 impl Resolver<'_> {
     pub(super) fn intervals(&mut self, query: &IntervalsQuery, weight: Weight) -> Result<Node> {
@@ -49,6 +47,15 @@ struct Builder<'a, 'b> {
 
 impl<'b> Builder<'_, 'b> {
     fn rule(&mut self, rule: &IntervalRule, field: &'b Field) -> Result<Source> {
+        let source = self.unbounded(rule, field)?;
+        // Rules without overlaps double what they are made of.
+        match source.is_too_large() {
+            true => Err(Error::TooManyClauses(MAX_CLAUSES)),
+            false => Ok(source),
+        }
+    }
+
+    fn unbounded(&mut self, rule: &IntervalRule, field: &'b Field) -> Result<Source> {
         match rule {
             IntervalRule::Match { query, max_gaps, mode, source, filter } => {
                 let (own, fixed) = self.field(source, field)?;
@@ -239,9 +246,6 @@ fn combined(mut parts: Vec<Source>, max_gaps: i32, mode: IntervalMode) -> Result
         IntervalMode::Ordered => limited(Source::ordered(parts)),
         IntervalMode::Unordered => limited(Source::unordered(parts)),
         IntervalMode::NoOverlap => {
-            if parts.len() > MAX_NO_OVERLAP {
-                return Err(Error::TooManyClauses(MAX_NO_OVERLAP));
-            }
             let mut rest = parts.into_iter();
             let mut joined = rest.next().unwrap_or(Source::Nothing);
             for (at, next) in rest.enumerate() {
@@ -250,6 +254,9 @@ fn combined(mut parts: Vec<Source>, max_gaps: i32, mode: IntervalMode) -> Result
                     Source::ordered(vec![before.clone(), next.clone()]),
                     Source::ordered(vec![next, before]),
                 ]);
+                if joined.is_too_large() {
+                    return Err(Error::TooManyClauses(MAX_CLAUSES));
+                }
             }
             limited(joined)
         }
