@@ -37,7 +37,7 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
             let from = rng.random_range(0..rows);
             let mut set = RoaringBitmap::new();
             set.insert_range(from..rng.random_range(from..=rows));
-            (0..20).for_each(|_| drop(set.insert(rng.random_range(0..rows))));
+            set.extend((0..20).map(|_| rng.random_range(0..rows)));
             Prepared::Rows(Arc::new(set), 1.0)
         }
         3..6 => Prepared::Text {
