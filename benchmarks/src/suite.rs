@@ -271,7 +271,8 @@ impl Plan {
         let operations = shape.operations(&index, corpus.spec.docs);
         let queries = query::run(target, &operations, self.effort).await;
         say(&format!("searches of {CROWD} clients"));
-        let crowd = Effort { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
+        let crowd =
+            Effort { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
         let crowded = query::run(target, &operations, crowd).await;
         say("searches during an ingest");
         let mix = Outcome::from(self.mix_on(target, shape, corpus, &operations).await);

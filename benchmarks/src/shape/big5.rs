@@ -199,9 +199,8 @@ fn workload(index: &str) -> Vec<Operation> {
     let message = json!({"query_string": {"query": words}});
     let all = json!({"match_all": {}});
     let sorted = |query: &Value, sort: Value| json!({"query": query, "sort": [sort]});
-    let uncounted = |query: &Value, sort: Value| {
-        json!({"track_total_hits": false, "query": query, "sort": [sort]})
-    };
+    let uncounted =
+        |query: &Value, sort: Value| json!({"track_total_hits": false, "query": query, "sort": [sort]});
     let behind = |sort: Value| {
         let after = ["2023-01-01T23:59:58.000Z"];
         json!({"track_total_hits": false, "query": all, "sort": [sort], "search_after": after})

@@ -177,7 +177,10 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
                 "filter": [{"range": {"status": {"gte": 400, "lt": 600}}}],
             }}}),
         ),
-        search("phrase \"english images\"", json!({"query": {"match_phrase": {"request": "english images"}}})),
+        search(
+            "phrase \"english images\"",
+            json!({"query": {"match_phrase": {"request": "english images"}}}),
+        ),
         search(
             "query_string of text and range",
             json!({"query": {"query_string": {"query": "request:(french AND html) AND status:[400 TO 599]"}}}),
@@ -227,10 +230,7 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
             }),
         ),
         plain("workload: range_with_desc_sort", json!({"query": of_day(3), "sort": newest})),
-        plain(
-            "workload: range_with_asc_sort",
-            json!({"query": of_day(3), "sort": [{"@timestamp": "asc"}]}),
-        ),
+        plain("workload: range_with_asc_sort", json!({"query": of_day(3), "sort": [{"@timestamp": "asc"}]})),
         Operation::count("count match pdf", index, json!({"query": {"match": {"request": "pdf"}}})),
         Operation::count("count size > 50000", index, json!({"query": {"range": {"size": {"gt": 50_000}}}})),
     ]

@@ -176,7 +176,8 @@ mod tests {
         let function = Bm25::new(1.0, Statistics { docs: 1_000, doc_freq: 300, tokens: 7_770 });
         for freq in 1..30 {
             for length in 1..40 {
-                let (score, bound) = (function.score(freq, length), function.exact_bound(freq, length, &lengths));
+                let (score, bound) =
+                    (function.score(freq, length), function.exact_bound(freq, length, &lengths));
                 assert!(score <= bound && bound <= score * 1.000_01);
                 // No pair of a frequency and a length scores between the bound and what is near.
                 for (other, of) in (1..90).flat_map(|other| lengths.iter().map(move |of| (other, *of))) {

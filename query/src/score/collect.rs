@@ -391,7 +391,9 @@ impl<'a> Matches<'a> {
                 Some(known) => pass.totals.add(known),
                 // All are visited, and may as well be kept.
                 None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(pass, false)?.0)),
-                None => drop(count_windows(pass, windows)?),
+                None => {
+                    count_windows(pass, windows)?;
+                }
             }
         }
         Ok(Self::Sought(pass))

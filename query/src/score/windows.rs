@@ -156,11 +156,7 @@ fn filters<'a>(
     Ok(Some(filters))
 }
 
-fn all_of<'a>(
-    all: &'a [Prepared],
-    inverted: &'a dyn Inverted,
-    rows: u32,
-) -> Result<Option<BoxFilter<'a>>> {
+fn all_of<'a>(all: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<Option<BoxFilter<'a>>> {
     let (mut parts, mut without) = (Vec::new(), Vec::new());
     for part in all {
         let (into, part) = match part {

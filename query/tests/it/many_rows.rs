@@ -132,7 +132,7 @@ fn compared(a: &Row, b: &Row, field: &str, descending: bool, missing_first: bool
 }
 
 async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, state: &str) {
-    for _ in 0..40 {
+    for _ in 0..20 {
         let (query, matches) = clause(rng);
         let mut expected: Vec<&Row> = rows.values().filter(|row| matches(row)).collect();
         let count = expected.len();

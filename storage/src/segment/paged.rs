@@ -225,9 +225,9 @@ impl Stored {
     }
 
     fn decode_one(&self, root: usize, page: &(u32, Range<u32>)) -> Result<Arc<PageValues>> {
-        self.decode_values(root, std::slice::from_ref(page))?.pop().ok_or_else(|| {
-            Error::Internal(format!("page {} of a column was decoded to nothing", page.0))
-        })
+        self.decode_values(root, std::slice::from_ref(page))?
+            .pop()
+            .ok_or_else(|| Error::Internal(format!("page {} of a column was decoded to nothing", page.0)))
     }
 
     /// Decodes pages, ascending, into the cache, and returns them.

@@ -17,8 +17,8 @@ const WORDS: [&str; 4] = ["disk", "full", "node", "rare"];
 fn fixture(rows: usize, rng: &mut StdRng) -> Arc<Fixture> {
     let texts: Vec<String> = (0..rows)
         .map(|_| {
-            let of = |(at, word): (usize, &&str)| rng.random_bool([0.6, 0.2, 0.03, 0.001][at]).then_some(*word);
-            WORDS.iter().enumerate().filter_map(of).collect::<Vec<_>>().join(" ")
+            let drawn = WORDS.iter().zip([0.6, 0.2, 0.03, 0.001]).filter(|(_, odds)| rng.random_bool(*odds));
+            drawn.map(|(word, _)| *word).collect::<Vec<_>>().join(" ")
         })
         .collect();
     let rows: Vec<(&str, &str, i64)> =
@@ -37,7 +37,7 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
             let from = rng.random_range(0..rows);
             let mut set = RoaringBitmap::new();
             set.insert_range(from..rng.random_range(from..=rows));
-            (0..20).for_each(|_| drop(set.insert(rng.random_range(0..rows))));
+            set.extend((0..20).map(|_| rng.random_range(0..rows)));
             Prepared::Rows(Arc::new(set), 1.0)
         }
         3..6 => Prepared::Text {
