@@ -46,6 +46,10 @@ impl Dialect for OpenSearchDialect {
         true
     }
 
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
     fn require_interval_qualifier(&self) -> bool {
         true
     }

@@ -22,8 +22,6 @@ const MAX_CLAUSES: usize = 1_000;
 pub(crate) enum Clause {
     /// Every row.
     All,
-    /// No row.
-    None,
     /// A clause, as the body of a search has it.
     Leaf(Value),
     /// A clause whose score counts, with a boost.
@@ -81,21 +79,10 @@ impl Pushed {
 }
 
 impl Clause {
-    /// Whether a relevance function is in it, which nothing but the index evaluates.
-    pub(crate) fn is_relevance(&self) -> bool {
-        match self {
-            Self::All | Self::None | Self::Leaf(_) => false,
-            Self::Scored(..) => true,
-            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::is_relevance),
-            Self::Not(part) => part.is_relevance(),
-        }
-    }
-
     /// Lowers to the expression that a scan takes; `scores` tells whether scores are asked for.
     pub(crate) fn expr(&self, scores: bool) -> Result<Expr> {
         Ok(match self {
             Self::All => lower::lower_filter(&query::Query::match_all()),
-            Self::None => not(Self::All.expr(false)?),
             Self::Leaf(body) => lower::lower_filter(&query::parse(body)?),
             Self::Scored(body, boost) => {
                 let query = query::parse(body)?;
@@ -112,7 +99,6 @@ impl Clause {
         let listed = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
             Self::All => json!({"match_all": {}}),
-            Self::None => json!({"match_none": {}}),
             Self::Leaf(body) | Self::Scored(body, _) => body.clone(),
             Self::And(parts) => json!({"bool": {"filter": listed(parts)}}),
             Self::Or(parts) => json!({"bool": {"should": listed(parts)}}),
@@ -285,7 +271,9 @@ impl Comparable {
     /// exact field.
     pub(crate) fn like(&self, pattern: &str) -> Option<Pushed> {
         let clause = |path: &str| {
-            Clause::Leaf(json!({"wildcard": {path: {"value": wildcard(pattern), "case_insensitive": true}}}))
+            Clause::Leaf(
+                json!({"wildcard": {path: {"value": wildcard(pattern, false), "case_insensitive": true}}}),
+            )
         };
         match self.kind {
             Kind::Text => Some(self.pair(clause(&self.path))),
@@ -336,8 +324,8 @@ fn kind(field: &Field) -> Option<Kind> {
     })
 }
 
-/// Turns a pattern of LIKE into one of `wildcard`.
-pub(crate) fn wildcard(pattern: &str) -> String {
+/// Turns a pattern of LIKE into one of `wildcard`; `both` tells whether `*` and `?` are wild already.
+pub(crate) fn wildcard(pattern: &str, both: bool) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut letters = pattern.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -349,11 +337,21 @@ pub(crate) fn wildcard(pattern: &str) -> String {
             },
             '%' => out.push('*'),
             '_' => out.push('?'),
-            '*' | '?' => out.extend(['\\', letter]),
+            '*' | '?' if !both => out.extend(['\\', letter]),
             other => out.push(other),
         }
     }
     out
+}
+
+/// Finds the exact field of a text, where every index has it.
+pub(crate) fn exact_field(snapshot: &TableSnapshot, path: &str) -> Option<String> {
+    let exact = format!("{path}.keyword");
+    let has = |index: &crate::table::TableIndex| {
+        index.mapping.field(path).is_some_and(|field| field.field_type.is_text())
+            && index.mapping.field(&exact).is_some_and(|field| field.field_type == FieldType::Keyword)
+    };
+    (!snapshot.indices.is_empty() && snapshot.indices.iter().all(has)).then_some(exact)
 }
 
 #[cfg(test)]
@@ -365,8 +363,9 @@ mod tests {
         for (pattern, expected) in
             [("a%b_", "a*b?"), (r"100\%", "100%"), (r"a\_b", "a_b"), ("a*b?", r"a\*b\?"), (r"a\b", r"a\\b")]
         {
-            assert_eq!(wildcard(pattern), expected, "{pattern}");
+            assert_eq!(wildcard(pattern, false), expected, "{pattern}");
         }
+        assert_eq!(wildcard(r"*\%?", true), "*%?");
     }
 
     #[test]

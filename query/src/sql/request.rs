@@ -40,6 +40,7 @@ impl SqlRequest {
                 ("parameters", Value::Array(values)) => request.parameters = parameters(values)?,
                 // Without pages an answer has all rows.
                 ("fetch_size", Value::Number(number)) if number.as_u64().is_some() => {}
+                ("fetch_size", Value::String(text)) if text.parse::<u32>().is_ok() => {}
                 ("fetch_size", other) => {
                     return Err(SqlError::Request(format!(
                         "fetch_size [{other}] has to be a positive number"

@@ -59,7 +59,9 @@ struct Prepared {
 impl Runner {
     /// Makes a runner that shares a runtime's memory.
     pub(crate) fn new(partitions: usize, runtime: Arc<RuntimeEnv>, compute: Compute) -> Self {
-        let config = SessionConfig::new().with_target_partitions(partitions.max(1));
+        // Which side of a join is collected is not chosen: no rule of the planner does here.
+        let config =
+            SessionConfig::new().with_target_partitions(partitions.max(1)).with_repartition_joins(false);
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)

@@ -33,7 +33,7 @@ pub(crate) enum SourceKind {
     /// Indices.
     Index(IndexSource),
     /// A query in FROM.
-    Derived(LogicalPlan, Vec<Derived>),
+    Derived(Box<LogicalPlan>, Vec<Derived>),
     /// Nothing, one row of it.
     Nothing,
 }

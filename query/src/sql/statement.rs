@@ -157,14 +157,58 @@ fn plain(token: &Token) -> String {
     }
 }
 
-/// Gives strings and quoted identifiers the value that they stand for.
+/// Gives strings the value that they stand for, numbers placeholders, and writes two forms that the parser
+/// does not have as ones that it has: `{ts '…'}` as a typed string, `[a 2]` as `[a ^ 2]`.
 fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let value = |token: Token| match token {
-        Token::SingleQuotedString(text) => Token::SingleQuotedString(text.replace("''", "'")),
-        Token::DoubleQuotedString(text) => Token::DoubleQuotedString(text.replace("\"\"", "\"")),
-        other => other,
-    };
-    tokens.into_iter().map(|token| TokenWithSpan { token: value(token.token), span: token.span }).collect()
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let (mut placeholders, mut brackets) = (0, 0usize);
+    let mut braces = false;
+    let mut named = false;
+    for TokenWithSpan { token, span } in tokens {
+        let token = match token {
+            Token::SingleQuotedString(text) => Token::SingleQuotedString(text.replace("''", "'")),
+            Token::DoubleQuotedString(text) => Token::DoubleQuotedString(text.replace("\"\"", "\"")),
+            Token::Placeholder(text) if text == "?" => {
+                placeholders += 1;
+                Token::Placeholder(format!("?{}", placeholders - 1))
+            }
+            Token::LBracket => {
+                brackets += 1;
+                Token::LBracket
+            }
+            Token::RBracket => {
+                brackets = brackets.saturating_sub(1);
+                Token::RBracket
+            }
+            Token::LBrace => {
+                braces = true;
+                continue;
+            }
+            Token::RBrace if braces => {
+                braces = false;
+                continue;
+            }
+            Token::Word(word) if braces && word.quote_style.is_none() => {
+                let name = match word.value.to_ascii_lowercase().as_str() {
+                    "d" => "DATE".to_owned(),
+                    "t" => "TIME".to_owned(),
+                    "ts" => "TIMESTAMP".to_owned(),
+                    _ => word.value,
+                };
+                Token::make_word(&name, None)
+            }
+            other => other,
+        };
+        if brackets > 0 && named && matches!(token, Token::Number(..)) {
+            out.push(TokenWithSpan { token: Token::Caret, span });
+        }
+        if !matches!(token, Token::Whitespace(_)) {
+            named =
+                matches!(token, Token::Word(_) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_));
+        }
+        out.push(TokenWithSpan { token, span });
+    }
+    out
 }
 
 /// Bounds the operators of an expression: each is a level of the syntax tree.
@@ -397,6 +441,10 @@ impl<'a> Source<'a> {
                     }
                     let span = Span::new(token.span.start, last);
                     out.push(TokenWithSpan { token: Token::make_word(name, Some('`')), span });
+                    // `x-2.a` is read as the number `2.` before `a`.
+                    if self.offset(last) > end {
+                        out.push(TokenWithSpan { token: Token::Period, span });
+                    }
                 }
             }
         }
@@ -494,6 +542,7 @@ mod tests {
         for (text, expected) in [
             ("SELECT a FROM logs-2024.01*", "SELECT a FROM `logs-2024.01*`"),
             ("SELECT a FROM x, y WHERE b = 1", "SELECT a FROM `x,y` WHERE b = 1"),
+            ("SELECT my-2.a FROM my-2", "SELECT `my-2`.a FROM `my-2`"),
             ("SELECT my-x.a FROM my-x", "SELECT `my-x`.a FROM `my-x`"),
             ("SELECT e.a FROM x AS e, e.b AS p", "SELECT e.a FROM `x` AS e, e.b AS p"),
             ("SELECT a FROM `x`;", "SELECT a FROM `x`"),
@@ -514,6 +563,15 @@ mod tests {
         let select = query.body.as_select().unwrap().select_token.0.span.start;
         let items: Vec<_> = (0..3).map(|at| names.item(select, at).unwrap()).collect();
         assert_eq!(items, ["max( age )  AS m", "`b`", "f(x, 'a,b')"]);
+    }
+
+    #[test]
+    fn forms_that_the_parser_does_not_have() {
+        assert_eq!(printed("SELECT {ts '2020-01-01 00:00:00'}"), "SELECT TIMESTAMP '2020-01-01 00:00:00'");
+        assert_eq!(
+            printed("SELECT a WHERE f([\"x\" 2.5, y], ?, ?)"),
+            "SELECT a WHERE f([\"x\" ^ 2.5, y], ?0, ?1)"
+        );
     }
 
     #[test]

@@ -64,7 +64,8 @@ impl SqlTable {
             columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();
         fields.push(Field::new(SCORE, DataType::Float32, true));
         fields.push(Field::new(ROW, DataType::UInt32, false));
-        let options = ScanOptions { now_ms, ..ScanOptions::default() };
+        // A scan that does not count would stop where only counts are asked for.
+        let options = ScanOptions { now_ms, track: Some(u64::MAX), ..ScanOptions::default() };
         let index = IndexTable::new(snapshot, Vec::new(), options, compute);
         Self { index, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
     }

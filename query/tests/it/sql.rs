@@ -280,11 +280,18 @@ async fn conditions_and_groups_are_those_of_a_naive_evaluation() {
         }
         match rng.random_range(0..6) {
             0 => {}
-            1 => document["tag"] = json!([["a", "b", "c"][rng.random_range(0..3)], "d"]),
-            _ => document["tag"] = json!(["a", "b", "c", "d"][rng.random_range(0..4)]),
+            1 => {
+                let tag = ["a", "b", "c"][rng.random_range(0..3)];
+                document["tag"] = json!([tag, "d"]);
+            }
+            _ => {
+                let tag = ["a", "b", "c", "d"][rng.random_range(0..4)];
+                document["tag"] = json!(tag);
+            }
         }
         if rng.random_range(0..4) > 0 {
-            document["text"] = json!(["xAy", "b", "long with C", "dd"][rng.random_range(0..4)]);
+            let text = ["xAy", "b", "long with C", "dd"][rng.random_range(0..4)];
+            document["text"] = json!(text);
         }
         writes.push((id.to_string(), Some(document.clone())));
         documents.insert(id, document);

@@ -190,6 +190,7 @@ impl Binder<'_> {
             true => values::over(count_udaf(), SqlType::Double, distinct),
             false => count_udaf(),
         };
+        let shown = argument.as_ref().and_then(|argument| argument.shown);
         let (function, args, ty) = self.over(aggregate, call, argument, distinct)?;
         let distinct = distinct && !list;
         let make = |function: Arc<AggregateUDF>, args: Vec<Expr>| {
@@ -216,6 +217,9 @@ impl Binder<'_> {
         }
         if aggregate == Aggregate::Avg && ty.is_temporal() {
             bound = functions::from_micros(bound.expr, ty)?;
+        }
+        if matches!(ty, SqlType::Timestamp(_)) {
+            bound.shown = shown;
         }
         Ok(bound)
     }
@@ -307,9 +311,14 @@ impl Binder<'_> {
                 if distinct {
                     return unsupported("DISTINCT in a window");
                 }
+                let own = argument.as_ref().and_then(|argument| argument.shown);
                 let (function, args, ty) =
                     self.over(aggregate, call, argument.map(|bound| bound.single()), false)?;
-                let shown = (aggregate == Aggregate::Count).then_some("integer");
+                let shown = match aggregate {
+                    Aggregate::Count => Some("integer"),
+                    _ if matches!(ty, SqlType::Timestamp(_)) => own,
+                    _ => None,
+                };
                 (WindowFunctionDefinition::AggregateUDF(function), args, ty, shown)
             }
             _ => return Err(SqlError::Semantic(format!("unsupported function name: {name}"))),

@@ -267,7 +267,14 @@ impl Binder<'_> {
             operator,
             Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
         ) {
-            return compare(left, operator, right, scope);
+            // A time is one of today where it meets a date.
+            let today = |own: &Bound, other: &Bound| match (own.ty, other.ty) {
+                (SqlType::Time, SqlType::Date | SqlType::Timestamp(_)) => {
+                    functions::call("timestamp", std::slice::from_ref(own), self.now_ms)
+                }
+                _ => Ok(own.clone()),
+            };
+            return compare(&today(left, right)?, operator, &today(right, left)?, scope);
         }
         arithmetic(left, operator, right, self.now_ms)
     }
@@ -565,7 +572,11 @@ pub(super) fn arithmetic(left: &Bound, operator: Operator, right: &Bound, now_ms
             right.ty.general_name()
         )));
     }
-    let ty = left.ty.common(right.ty).ok_or_else(|| mismatch(&operator.to_string(), left, right))?;
+    let ty = match (left.ty, right.ty) {
+        // Integers are narrower than floats here, though they hold more digits.
+        (SqlType::Float, other) | (other, SqlType::Float) if other.is_integer() => SqlType::Float,
+        (one, other) => one.common(other).ok_or_else(|| mismatch(&operator.to_string(), left, right))?,
+    };
     if ty == SqlType::Undefined {
         return Ok(literal::bound(Literal::Null));
     }

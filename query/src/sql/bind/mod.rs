@@ -19,7 +19,6 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 
 pub(crate) use self::select::{OutColumn, Planned, Total};
-use super::column::arrow_type;
 use super::error::{Result, SqlError};
 use super::functions;
 use super::push::Pushed;
@@ -100,11 +99,6 @@ impl Bound {
         }
         let expr = functions::values::least(self.expr.clone(), self.ty);
         Self { field: self.field.clone(), shown: self.shown, ..Self::new(expr, self.ty) }
-    }
-
-    /// Returns the Arrow type.
-    pub(crate) fn arrow(&self) -> datafusion::arrow::datatypes::DataType {
-        arrow_type(self.ty, self.list)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::call::{arguments, called};
 use super::{Binder, Bound, Scope, unsupported};
 use crate::sql::error::{Result, SqlError};
-use crate::sql::push::{Clause, Pushed};
+use crate::sql::push::{Clause, Pushed, exact_field};
 use crate::sql::source::SourceKind;
 use crate::sql::types::SqlType;
 
@@ -61,10 +61,11 @@ impl Binder<'_> {
                     _ => return Err(usage(name, "a field and a text")),
                 };
                 let (source, path) = self.searched(field, scope)?;
+                let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
                 let mut body = options_of(name, options)?;
                 let member = if clause == "wildcard" { "value" } else { "query" };
                 let text = string(text).ok_or_else(|| usage(name, "a field and a text"))?;
-                let text = if clause == "wildcard" { crate::sql::push::wildcard(&text) } else { text };
+                let text = if clause == "wildcard" { crate::sql::push::wildcard(&text, true) } else { text };
                 body.insert(member.to_owned(), json!(text));
                 (json!({clause: {path: body}}), source)
             }
@@ -110,9 +111,10 @@ impl Binder<'_> {
         let [text] = args.as_slice() else { return Ok(None) };
         let Some(text) = string(text) else { return Ok(None) };
         let (source, path) = self.searched(field, scope)?;
+        let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
         let body = match (form, clause) {
             (Form::Field, "wildcard") => {
-                json!({"wildcard": {path: {"value": crate::sql::push::wildcard(&text)}}})
+                json!({"wildcard": {path: {"value": crate::sql::push::wildcard(&text, true)}}})
             }
             (Form::Field, _) => json!({clause: {path: {"query": text}}}),
             (Form::Fields, _) => json!({clause: {"query": text, "fields": [path]}}),
@@ -167,6 +169,14 @@ impl Binder<'_> {
             (Some((source, _)), None) => Ok(source),
             _ => unsupported("a search over fields of more than one source"),
         }
+    }
+}
+
+/// The field of whole values that patterns are matched against.
+fn exact(source: usize, path: String, scope: &Scope) -> String {
+    match scope.sources.get(source).map(|source| &source.kind) {
+        Some(SourceKind::Index(index)) => exact_field(&index.snapshot, &path).unwrap_or(path),
+        _ => path,
     }
 }
 

@@ -215,7 +215,8 @@ impl Binder<'_> {
             }
         };
         let mut builder = LogicalPlanBuilder::new(plan);
-        if !sorts.is_empty() {
+        // None of the rows have no order.
+        if !sorts.is_empty() && limit != Some(0) {
             builder = builder.sort(sorts)?;
         }
         if skip > 0 || limit.is_some() {
@@ -325,7 +326,7 @@ impl Binder<'_> {
                     })
                     .collect();
                 let names = alias.iter().map(|alias| alias.name.value.clone()).collect();
-                Ok(Source { qualifier, names, kind: SourceKind::Derived(planned.plan, columns) })
+                Ok(Source { qualifier, names, kind: SourceKind::Derived(Box::new(planned.plan), columns) })
             }
             other => unsupported(format!("[{other}] in FROM")),
         }
@@ -501,7 +502,7 @@ impl Binder<'_> {
             plans.push(match source.kind {
                 SourceKind::Nothing => LogicalPlanBuilder::empty(true).build()?,
                 SourceKind::Derived(plan, _) => {
-                    LogicalPlanBuilder::new(plan).alias(source.qualifier)?.build()?
+                    LogicalPlanBuilder::new(*plan).alias(source.qualifier)?.build()?
                 }
                 SourceKind::Index(index) => {
                     let mut truths: Vec<Clause> = pushed

@@ -88,7 +88,7 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "truncate" => Definition::new(truncate_types, |args, context| Ok(rounded(args, context, true))),
         "sign" | "signum" => Definition::new(to_integer, |args, _| {
             let number = first(args);
-            Ok(Val::Int(if number > 0.0 { 1 } else { i64::from(number < 0.0) * -1 }))
+            Ok(Val::Int(if number > 0.0 { 1 } else { -i64::from(number < 0.0) }))
         }),
         "sin" => of_double!(f64::sin),
         "sinh" => of_double!(f64::sinh),

@@ -41,6 +41,27 @@ impl Definition {
     }
 }
 
+/// Functions whose timestamps OpenSearch calls `datetime`.
+const DATETIMES: &[&str] = &[
+    "adddate",
+    "addtime",
+    "convert_tz",
+    "current_timestamp",
+    "date_add",
+    "date_sub",
+    "datetime",
+    "from_unixtime",
+    "localtime",
+    "localtimestamp",
+    "now",
+    "str_to_date",
+    "subdate",
+    "subtime",
+    "sysdate",
+    "timestampadd",
+    "utc_timestamp",
+];
+
 /// Binds a call of a function.
 pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
     let lower = name.to_ascii_lowercase();
@@ -62,7 +83,9 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
         });
     }
     let context = Context { now: now_ms.saturating_mul(1_000), ty };
-    Ok(Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty))
+    let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);
+    let datetime = ty == TIMESTAMP && DATETIMES.contains(&lower.as_str());
+    Ok(Bound { shown: datetime.then_some("datetime"), ..bound })
 }
 
 /// Converts an argument to the type that an operator or a function takes: what is no such value is refused.

@@ -290,7 +290,6 @@ pub(crate) fn formatted(at: NaiveDateTime, format: &str) -> String {
         let text = match directive {
             'a' => at.format("%a").to_string(),
             'b' => at.format("%b").to_string(),
-            'c' => date.month().to_string(),
             'D' => {
                 let day = date.day();
                 let suffix = match (day % 100, day % 10) {
@@ -312,7 +311,7 @@ pub(crate) fn formatted(at: NaiveDateTime, format: &str) -> String {
             'k' => at.hour().to_string(),
             'l' => hour12.to_string(),
             'M' => at.format("%B").to_string(),
-            'm' => format!("{:02}", date.month()),
+            'c' | 'm' => format!("{:02}", date.month()),
             'p' => if at.hour() < 12 { "AM" } else { "PM" }.to_owned(),
             'r' => format!(
                 "{hour12:02}:{:02}:{:02} {}",
@@ -461,7 +460,7 @@ mod tests {
         let at = civil(timestamp("1998-01-31 13:14:15.012345").unwrap());
         assert_eq!(
             formatted(at, "%a %b %c %D %d %e %f %H %h %I %i %j %k %l %M %m %p %r %S %s %T %% %P"),
-            "Sat Jan 1 31st 31 31 012345 13 01 01 14 031 13 1 January 01 PM 01:14:15 PM 15 15 13:14:15 % P"
+            "Sat Jan 01 31st 31 31 012345 13 01 01 14 031 13 1 January 01 PM 01:14:15 PM 15 15 13:14:15 % P"
         );
         assert_eq!(parsed("01,5,2013", "%d,%m,%Y"), timestamp("2013-05-01"));
         assert_eq!(parsed("x", "%d"), None);
