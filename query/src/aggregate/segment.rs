@@ -12,6 +12,7 @@ use super::compile::Tree;
 use crate::error::{Error, Result};
 use crate::score::END;
 use crate::score::build;
+use crate::score::collect::row_set;
 use crate::score::nested::{Elements, NestedNode};
 use crate::score::prepare::{Source, prepare};
 use crate::table::node::Node;
@@ -214,7 +215,7 @@ fn rows_of(node: &Node, source: &Source) -> Result<RowBits> {
     let prepared = prepare(node, source, None)?;
     let rows = source.reader.rows();
     let mut bits = RowBits::new(rows);
-    if let Some(found) = build::row_set(&prepared, source.inverted.as_ref(), rows)? {
+    if let Some(found) = row_set(&prepared, source.inverted.as_ref(), rows)? {
         found.iter().for_each(|row| bits.insert(row));
         return Ok(bits);
     }

@@ -35,6 +35,7 @@ fn metadata(field: &str, index: &str) -> Result<(KeyKind, KeySource)> {
     let source = KeySource {
         // Never read: what is derived of metadata has no column.
         column: PathId(u32::MAX),
+        terms: None,
         kind: column,
         ignore_above: None,
         rescale: Rescale::None,

@@ -370,6 +370,21 @@ pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap
     Ok((found, scored))
 }
 
+/// Finds the matching rows of a segment, deleted ones included; `None` where they must be visited one
+/// by one.
+pub(crate) fn row_set(
+    prepared: &Prepared,
+    inverted: &dyn Inverted,
+    rows: u32,
+) -> Result<Option<RoaringBitmap>> {
+    let Some(mut windows) = Windows::open(prepared, inverted, rows)? else { return Ok(None) };
+    let mut found = SetBuilder::default();
+    while let Some((first, bits)) = windows.next()? {
+        found.add(first, &bits);
+    }
+    Ok(Some(found.finish()))
+}
+
 /// The matches of a segment, for who wants those of some rows only.
 pub(crate) enum Matches<'a> {
     /// All of them.

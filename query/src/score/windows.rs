@@ -134,6 +134,7 @@ fn filter<'a>(
             return filter(base, inverted, rows);
         }
         Prepared::FunctionScore { .. }
+        | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
         | Prepared::Scaled { .. } => return Ok(None),
