@@ -182,7 +182,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One row in ten deleted.
     let mut next = 0;
     for (_, map) in &mut inputs {
-        let table = (0..rows)
+        let table: Vec<u32> = (0..rows)
             .map(|row| {
                 if row % 10 == 3 {
                     return u32::MAX;
