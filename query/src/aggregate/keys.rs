@@ -241,7 +241,7 @@ impl KeyReader {
         out.clear();
         let rule = Arc::clone(&self.rule);
         out.null = rule.null;
-        let missing = self.missing(&rule);
+        let missing = self.missing(&rule).filter(|key| self.is_wanted(&rule, *key));
         let Some((place, column)) = rule.values.column(batch) else {
             let constant = rule.values.constant_in(batch.segment.index);
             let constant = constant.map(|text| u64::from(self.strings.id(text)));
