@@ -148,6 +148,9 @@ pub enum Error {
         /// Buckets when the limit was passed.
         made: u64,
     },
+    /// Results of shards could not be joined.
+    #[error("")]
+    Reducing(Box<Error>),
     /// The memory of queries is exhausted.
     #[error("[parent] Data too large, data for [query] would be larger than the limit: {0}")]
     CircuitBreaking(String),
@@ -214,6 +217,7 @@ impl Error {
             Self::ContextNotFound(_) => 404,
             Self::Rejected(_) | Self::CircuitBreaking(_) => 429,
             Self::TooManyBuckets { .. } => 503,
+            Self::Reducing(error) => error.status(),
             Self::TimedOut => 504,
             Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
         }
@@ -237,7 +241,9 @@ impl Error {
             Self::Exception { kind, .. } => kind,
             Self::Content { .. } => "x_content_parse_exception",
             Self::OneShard(failure) => return failure.error_type.clone(),
-            Self::SearchPhase { .. } | Self::ContextNotFound(_) => "search_phase_execution_exception",
+            Self::SearchPhase { .. } | Self::ContextNotFound(_) | Self::Reducing(_) => {
+                "search_phase_execution_exception"
+            }
             Self::Rejected(_) => "rejected_execution_exception",
             Self::CircuitBreaking(_) => "circuit_breaking_exception",
             Self::TooManyBuckets { .. } => "too_many_buckets_exception",
@@ -289,7 +295,10 @@ impl Error {
                     "failed_shards": listed.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
                 });
                 if let (Some(first), Some(fields)) = (failures.first(), body.as_object_mut())
-                    && !matches!(first.error_type.as_str(), "query_shard_exception" | "search_exception")
+                    && !matches!(
+                        first.error_type.as_str(),
+                        "query_shard_exception" | "search_exception" | "aggregation_execution_exception"
+                    )
                 {
                     fields.insert(
                         "caused_by".into(),
@@ -308,6 +317,21 @@ impl Error {
                     "phase": "query",
                     "grouped": true,
                     "failed_shards": [{"shard": -1, "index": null, "reason": cause}],
+                    "caused_by": cause,
+                })
+            }
+            Self::Reducing(error) => {
+                let mut cause = json!({"type": error.error_type(), "reason": error.reason()});
+                if let Self::TooManyBuckets { limit, .. } = error.as_ref() {
+                    cause["max_buckets"] = json!(limit);
+                }
+                json!({
+                    "root_cause": [],
+                    "type": self.error_type(),
+                    "reason": "",
+                    "phase": "fetch",
+                    "grouped": true,
+                    "failed_shards": [],
                     "caused_by": cause,
                 })
             }
@@ -355,6 +379,16 @@ impl Error {
             }),
         };
         Some(json!({"error": error, "status": status}))
+    }
+
+    /// Makes it the error of joining the results of shards, where it is one of the request's.
+    pub(crate) fn while_reducing(self) -> Self {
+        match self {
+            Self::TooManyBuckets { .. } | Self::Exception { .. } | Self::IllegalArgument(_) => {
+                Self::Reducing(Box::new(self))
+            }
+            other => other,
+        }
     }
 
     /// Turns an error that arose from one index's mapping into a failure of a shard.

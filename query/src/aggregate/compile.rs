@@ -158,7 +158,8 @@ impl Tree {
             ..Scope::default()
         };
         let tree = Self { scopes: vec![documents], ..Self::default() };
-        let mut compiler = Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into() };
+        let mut compiler =
+            Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
         for (place, aggregation) in aggregations.collected().enumerate() {
             compiler.touched = vec![Vec::new(); snapshot.indices.len()];
             let context = Context { scope: 0, below: Below::Top };
@@ -208,6 +209,8 @@ pub(crate) struct Compiler<'a> {
     tree: Tree,
     touched: Vec<Vec<usize>>,
     name: Arc<str>,
+    /// Name of the aggregation around.
+    parent: Arc<str>,
 }
 
 impl Compiler<'_> {
@@ -253,14 +256,12 @@ impl Compiler<'_> {
             }
             Kind::Global => {
                 if context.below != Below::Top {
-                    return Err(Error::Exception {
-                        kind: "aggregation_execution_exception",
-                        status: 500,
-                        reason: format!(
-                            "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
-                            "parent", aggregation.name
-                        ),
-                    });
+                    let reason = format!(
+                        "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
+                        self.parent, aggregation.name
+                    );
+                    let kind = "aggregation_execution_exception";
+                    self.fail_all(Error::Exception { kind, status: 500, reason });
                 }
                 below = Below::Single;
                 NodeKind::Slots(filters::global())
@@ -330,7 +331,11 @@ impl Compiler<'_> {
             }
         };
         let inner = Context { scope, below };
-        let subs = aggregation.subs.collected().map(|sub| self.node(sub, inner)).collect::<Result<_>>()?;
+        let mut subs = Vec::new();
+        for sub in aggregation.subs.collected() {
+            self.parent = Arc::clone(&aggregation.name);
+            subs.push(self.node(sub, inner)?);
+        }
         let header = Header { name: Arc::clone(&aggregation.name), meta: aggregation.meta.clone(), format };
         Ok(Node { header: Arc::new(header), kind, subs })
     }
@@ -386,14 +391,14 @@ impl Compiler<'_> {
         };
         let values = Values::resolve(source, resolving)?;
         if values.mixed {
-            return Err(Error::Exception {
+            return Err(Error::Reducing(Box::new(Error::Exception {
                 kind: "aggregation_execution_exception",
                 status: 500,
                 reason: format!(
                     "Merging/Reducing the aggregations failed when computing the aggregation [{}] because the field you gave in the aggregation query existed as two different types in two different indices",
                     self.name
                 ),
-            });
+            })));
         }
         Ok(values)
     }

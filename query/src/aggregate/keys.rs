@@ -154,6 +154,10 @@ pub(crate) struct Expanded {
     pub keys: Vec<u64>,
     /// Whether these are all rows of the batch in order, each once.
     pub whole: bool,
+    /// Places among the keys of those that are null, ascending.
+    nulls: Vec<u32>,
+    /// Whether rows without a value have the key null.
+    null: bool,
 }
 
 impl Expanded {
@@ -162,6 +166,7 @@ impl Expanded {
         self.parents.clear();
         self.keys.clear();
         self.whole = false;
+        self.nulls.clear();
     }
 
     #[inline]
@@ -171,9 +176,14 @@ impl Expanded {
         self.keys.push(key);
     }
 
+    fn push_null(&mut self, position: u32, parent: u32) {
+        self.nulls.push(self.keys.len() as u32);
+        self.push(position, parent, 0);
+    }
+
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.keys.capacity() * 16
+        self.nulls.capacity() * 4 + self.keys.capacity() * 16
     }
 }
 
@@ -199,9 +209,6 @@ impl Addresses {
         id
     }
 }
-
-/// The key of rows without a value, where that is one.
-const NULL: u64 = u64::MAX;
 
 /// Gives rows keys.
 #[derive(Debug)]
@@ -233,15 +240,19 @@ impl KeyReader {
     ) -> Result<()> {
         out.clear();
         let rule = Arc::clone(&self.rule);
-        let missing = self.missing(&rule);
+        out.null = rule.null;
+        let missing = self.missing(&rule).filter(|key| self.is_wanted(&rule, *key));
         let Some((place, column)) = rule.values.column(batch) else {
             let constant = rule.values.constant_in(batch.segment.index);
             let constant = constant.map(|text| u64::from(self.strings.id(text)));
-            if let Some(key) = constant.or(missing).filter(|key| *key == NULL || self.is_wanted(&rule, *key))
-            {
-                selection.for_each(|at, parent| out.push(at, parent, key));
-                out.whole = matches!(selection.positions, Positions::All(_));
+            match constant.or(missing) {
+                Some(key) if self.is_wanted(&rule, key) => {
+                    selection.for_each(|at, parent| out.push(at, parent, key));
+                }
+                None if rule.null => selection.for_each(|at, parent| out.push_null(at, parent)),
+                _ => return Ok(()),
             }
+            out.whole = matches!(selection.positions, Positions::All(_));
             return Ok(());
         };
         match (&rule.form, place.kind) {
@@ -310,7 +321,7 @@ impl KeyReader {
 
     /// The key of rows without a value.
     fn missing(&mut self, rule: &KeyRule) -> Option<u64> {
-        let Some(filled) = rule.values.missing() else { return rule.null.then_some(NULL) };
+        let filled = rule.values.missing()?;
         match (&rule.form, filled) {
             (Form::Dates { rounding, bounds }, Filled::Long(value)) => {
                 let key = rounding.round(*value);
@@ -359,9 +370,6 @@ impl KeyReader {
 
     /// Takes over a key of another reader of the same rule.
     pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
-        if key == NULL && self.rule.null {
-            return key;
-        }
         match self.key_kind() {
             Some(ValueKind::Text) => u64::from(self.strings.id(other.strings.text(key as u32))),
             Some(ValueKind::Ip) => match other.addresses.list.get(key as usize) {
@@ -398,9 +406,6 @@ impl KeyReader {
 
     /// Shows a key.
     pub(crate) fn key(&self, key: u64) -> Key {
-        if key == NULL && self.rule.null && self.rule.values.missing().is_none() {
-            return Key::Null;
-        }
         match self.key_kind() {
             Some(ValueKind::Text) => Key::Text(self.strings.text(key as u32).into()),
             Some(ValueKind::Ip) => {
@@ -440,11 +445,11 @@ fn fill(
     selection.for_each(|at, parent| {
         let row = column.row(at as usize);
         match row.len() {
-            0 => {
-                if let Some(missing) = missing {
-                    out.push(at, parent, missing);
-                }
-            }
+            0 => match missing {
+                Some(missing) => out.push(at, parent, missing),
+                None if out.null => out.push_null(at, parent),
+                None => {}
+            },
             1 => {
                 if let Some(key) = key(row.start) {
                     out.push(at, parent, key);
@@ -510,6 +515,11 @@ impl Tuples {
     }
 }
 
+/// Whether a key of a list is null.
+fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
+    tuple.get(width + place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+}
+
 /// Gives rows keys of one or several sources.
 #[derive(Debug)]
 pub(crate) enum Keys {
@@ -536,7 +546,9 @@ impl Keys {
             (_, width, last) => {
                 readers.extend(last);
                 let parts = readers.iter().map(|_| Expanded::default()).collect();
-                Self::Several(SeveralKeys { readers, tuples: Tuples { width, ..Tuples::default() }, parts })
+                // Behind the keys it stands which of them are null.
+                let tuples = Tuples { width: width + width.div_ceil(64), ..Tuples::default() };
+                Self::Several(SeveralKeys { readers, tuples, parts })
             }
         }
     }
@@ -559,13 +571,13 @@ impl Keys {
         match (self, other) {
             (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
             (Self::Several(several), Self::Several(other)) => {
-                let tuple: Vec<u64> = several
-                    .readers
-                    .iter_mut()
-                    .zip(&other.readers)
-                    .zip(other.tuples.tuple(key))
-                    .map(|((reader, other), key)| reader.adopt(other, *key))
-                    .collect();
+                let mut tuple = other.tuples.tuple(key).to_vec();
+                let width = several.readers.len();
+                for ((place, reader), other) in several.readers.iter_mut().enumerate().zip(&other.readers) {
+                    if !is_null(&tuple, width, place) {
+                        tuple[place] = reader.adopt(other, tuple[place]);
+                    }
+                }
                 u64::from(several.tuples.id(&tuple))
             }
             _ => key,
@@ -577,8 +589,12 @@ impl Keys {
         match self {
             Self::One(reader) => reader.key(key),
             Self::Several(several) => {
-                let parts = several.readers.iter().zip(several.tuples.tuple(key));
-                Key::List(parts.map(|(reader, key)| reader.key(*key)).collect())
+                let (tuple, width) = (several.tuples.tuple(key), several.readers.len());
+                let part = |(place, reader): (usize, &KeyReader)| match is_null(tuple, width, place) {
+                    true => Key::Null,
+                    false => tuple.get(place).map_or(Key::Null, |key| reader.key(*key)),
+                };
+                Key::List(several.readers.iter().enumerate().map(part).collect())
             }
         }
     }
@@ -615,7 +631,7 @@ impl SeveralKeys {
             reader.expand(batch, numbered, part)?;
         }
         let mut at = vec![0; self.parts.len()];
-        let mut tuple = vec![0; self.parts.len()];
+        let mut tuple = vec![0; self.tuples.width];
         let mut ends = at.clone();
         let (parts, tuples) = (&self.parts, &mut self.tuples);
         let mut number = 0;
@@ -632,8 +648,12 @@ impl SeveralKeys {
                 return;
             }
             loop {
+                tuple[parts.len()..].fill(0);
                 for (place, part) in parts.iter().enumerate() {
                     tuple[place] = part.keys[at[place]];
+                    if part.nulls.binary_search(&(at[place] as u32)).is_ok() {
+                        tuple[parts.len() + place / 64] |= 1 << (place % 64);
+                    }
                 }
                 out.push(position, parent, u64::from(tuples.id(&tuple)));
                 // The last source turns fastest.

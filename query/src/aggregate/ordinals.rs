@@ -204,7 +204,7 @@ impl<'a> Views<'a> {
         Self { array, long: HashMap::default(), last: None }
     }
 
-    /// Returns the number of the string at a place, or what `change` makes of it; `None` where that is nothing.
+    /// Returns the number of the string at a place.
     #[inline]
     pub(crate) fn id(&mut self, at: usize, strings: &mut Interner) -> u32 {
         let view = self.array.views()[at];
@@ -230,12 +230,6 @@ impl<'a> Views<'a> {
         };
         self.last = Some((view, id));
         id
-    }
-
-    /// Whether there is a string at a place.
-    #[inline]
-    pub(crate) fn is_valid(&self, at: usize) -> bool {
-        self.array.is_valid(at)
     }
 }
 

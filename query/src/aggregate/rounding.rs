@@ -75,11 +75,11 @@ impl Rounding {
     /// The instant at which the offset in effect at `at` began, where that is at most two days earlier.
     fn gap_end(&self, at: i64) -> i64 {
         let offset = self.zone.offset_seconds(at);
-        let (mut low, mut high) = (at - 2 * DAY, at);
+        let (mut low, mut high) = (at.saturating_sub(2 * DAY), at);
         if self.zone.offset_seconds(low) == offset {
             return at;
         }
-        while high - low > 1000 {
+        while high.saturating_sub(low) > 1000 {
             let middle = low + (high - low) / 2;
             if self.zone.offset_seconds(middle) == offset { high = middle } else { low = middle }
         }
@@ -97,7 +97,7 @@ impl Rounding {
                 let floored = floor_unit(local, unit);
                 let start = self.instant(floored);
                 // A midnight that comes twice begins the day once.
-                if start > at { self.instant(floor_unit(floored - 1, unit)) } else { start }
+                if start > at { self.instant(floor_unit(floored.saturating_sub(1), unit)) } else { start }
             }
         }
     }
@@ -109,9 +109,9 @@ impl Rounding {
             return local.div_euclid(width).saturating_mul(width).saturating_sub(offset);
         }
         let offset = i64::from(self.zone.offset_seconds(at)) * 1000;
-        let rounded = (at + offset).div_euclid(width) * width;
+        let rounded = at.saturating_add(offset).div_euclid(width).saturating_mul(width);
         // The offset that was in effect at the instant counts, unless it began within the span.
-        let start = rounded - offset;
+        let start = rounded.saturating_sub(offset);
         if i64::from(self.zone.offset_seconds(start)) * 1000 == offset {
             return start;
         }
@@ -208,11 +208,12 @@ fn millis(date: NaiveDate) -> i64 {
 /// The beginning of a unit of the calendar in local time.
 fn floor_unit(local: i64, unit: CalendarUnit) -> i64 {
     if unit == CalendarUnit::Day {
-        return local.div_euclid(DAY) * DAY;
+        return local.div_euclid(DAY).saturating_mul(DAY);
     }
     if unit == CalendarUnit::Week {
         // The first of January 1970 was a Thursday.
-        return (local + 3 * DAY).div_euclid(7 * DAY) * 7 * DAY - 3 * DAY;
+        let weeks = local.saturating_add(3 * DAY).div_euclid(7 * DAY);
+        return weeks.saturating_mul(7 * DAY).saturating_sub(3 * DAY);
     }
     let date = naive(local).date();
     let month = match unit {

@@ -81,7 +81,7 @@ impl<'a> Aggregation<'a> {
     /// Runs them; with whether time was over.
     pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<(Results, bool)> {
         let (mut results, timed_out) = searcher.aggregate(Arc::clone(&self.tree), request).await?;
-        pipeline::apply(self.aggregations, &mut results)?;
+        pipeline::apply(self.aggregations, &mut results).map_err(Error::while_reducing)?;
         Ok((results, timed_out))
     }
 }
@@ -144,7 +144,10 @@ impl Searcher {
         });
         let (states, held) = reduced.await?;
         let tree = Arc::clone(&operator.shared().tree);
-        let (mut results, wanted) = self.compute.run(move || reduce(states, &tree, max_buckets)).await?;
+        let (mut results, wanted) = self
+            .compute
+            .run(move || reduce(states, &tree, max_buckets).map_err(Error::while_reducing))
+            .await?;
         drop(held);
         if !wanted.is_empty() {
             let mut hits = Vec::with_capacity(wanted.len());

@@ -203,6 +203,7 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
             let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(|part| part.as_ref()).collect();
             match parts.as_slice() {
                 [] => Ok(None),
+                [first, ..] if *first.data_type() == arrow::datatypes::DataType::Null => Ok(None),
                 _ => Ok(Some(Column::new(&arrow::compute::concat(&parts)?))),
             }
         })

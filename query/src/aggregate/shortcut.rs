@@ -115,7 +115,7 @@ fn dictionary(
     if collector.counts_rows() {
         collector.add_rows(0, u64::from(*all));
     }
-    Ok(segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
+    let listed = segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
         let Some(reader) = collector.keys.one() else { return };
         let key = match place.kind {
             ValueKind::Text => std::str::from_utf8(term).ok().map(|text| reader.text_key(text)),
@@ -125,7 +125,8 @@ fn dictionary(
         if let Some(key) = key.filter(|key| reader.wants(*key)) {
             collector.add(0, key, u64::from(count));
         }
-    })?)
+    })?;
+    Ok(listed)
 }
 
 /// The ends of bounds as numbers.

@@ -366,8 +366,8 @@ mod tests {
     #[test]
     fn unbuilt_and_unknown_keys_are_refused_alike() {
         insta::assert_snapshot!(
-            SearchBody::parse(&json!({"aggs": {"a": {}}})).unwrap_err(),
-            @"Unknown key for a START_OBJECT in [aggs]."
+            SearchBody::parse(&json!({"suggest": {"a": {}}})).unwrap_err(),
+            @"Unknown key for a START_OBJECT in [suggest]."
         );
         insta::assert_snapshot!(
             SearchBody::parse(&json!({"explained": true})).unwrap_err(),

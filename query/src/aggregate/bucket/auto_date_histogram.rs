@@ -148,15 +148,26 @@ impl Collector for AutoCollector {
         let mut spans = rounding.cached();
         let mut children = std::mem::take(&mut self.children);
         children.clear();
-        for (parent, key) in expanded.parents.iter().zip(&expanded.keys) {
+        let mut positions = Vec::with_capacity(if expanded.whole { 0 } else { expanded.keys.len() });
+        let mut last = None;
+        for (at, (parent, key)) in expanded.parents.iter().zip(&expanded.keys).enumerate() {
             let key = spans.round(*key as i64) as u64;
+            // Values of a row that were apart may be one key by the interval of now.
+            let own = (expanded.positions.get(at), *parent, key);
+            if last == Some(own) {
+                continue;
+            }
+            last = Some(own);
             children.push(self.add(*parent, key, 1));
+            if !expanded.whole {
+                positions.extend(expanded.positions.get(at));
+            }
         }
         let mut done = Ok(());
         if !self.subs.is_empty() && !children.is_empty() {
             let positions = match expanded.whole {
                 true => Positions::All(children.len()),
-                false => Positions::Some(&expanded.positions),
+                false => Positions::Some(&positions),
             };
             done = self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&children) });
         }
@@ -278,7 +289,7 @@ impl Plan {
         while unit + 1 < UNITS.len() {
             let (_, _, width, multiples) = UNITS[unit];
             let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-            if (last - first) / width <= most
+            if last.saturating_sub(*first) / width <= most
                 && count(&rounding(unit, shape.zone), *first, *last, most) <= most
             {
                 break;
@@ -302,6 +313,9 @@ impl Plan {
                 at = rounding.next(at);
             }
             spans.push((start, at));
+            if at <= start {
+                break;
+            }
         }
         Self { spans, interval: format!("{multiple}{letter}") }
     }

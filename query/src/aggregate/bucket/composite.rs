@@ -34,7 +34,7 @@ pub(crate) fn compile(
 ) -> Result<Arc<Keyed>> {
     if let Below::Other(parent) = context.below {
         compiler.fail_all(Error::IllegalArgument(format!(
-            "[composite] aggregation cannot be used with a parentAggregation of type: [{parent}]"
+            "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
         )));
     }
     let (mut rules, mut parts, mut after) = (Vec::new(), Vec::new(), Vec::new());

@@ -97,7 +97,7 @@ fn filled(
     };
     let buckets = end - start + 1.0;
     if buckets > reduction.max_buckets as f64 {
-        let made = reduction.made + reduction.max_buckets + 1;
+        let made = reduction.made.saturating_add(buckets as u64);
         return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
     }
     let mut list = Vec::with_capacity(buckets.max(0.0) as usize);

@@ -45,8 +45,6 @@ pub(crate) struct Shape {
     size: usize,
     /// Whether scores are shown.
     pub scored: bool,
-    /// Whether rows are elements of a nested path.
-    pub scope: usize,
     /// Places of the columns of keys by index.
     slots: Vec<Vec<Option<usize>>>,
 }
@@ -74,6 +72,12 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
             compiler.fail(at, error);
         }
     }
+    if context.scope != 0 {
+        compiler.fail_all(Error::IllegalArgument(format!(
+            "[top_hits] aggregation [{}] is not supported within [nested]",
+            compiler.name()
+        )));
+    }
     let (order, failed) = Order::new(implied(&body.sort), &snapshot, compiler.now_ms)?;
     for (at, error) in failed {
         compiler.fail(at, error);
@@ -87,15 +91,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
         slots.push(own.collect());
     }
     let scored = order.by_score() || body.track_scores;
-    Ok(Arc::new(Shape {
-        shown: shown(body, &snapshot)?,
-        order,
-        from,
-        size,
-        scored,
-        scope: context.scope,
-        slots,
-    }))
+    Ok(Arc::new(Shape { shown: shown(body, &snapshot)?, order, from, size, scored, slots }))
 }
 
 /// A row that may be shown.

@@ -24,7 +24,8 @@ fn parse(kind: &str, body: serde_json::Value) -> aggs::Metric {
 }
 
 fn near(a: &Metric, b: &Metric) -> bool {
-    let close = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * a.abs().max(1.0);
+    let close =
+        |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * a.abs().max(1.0);
     match (a, b) {
         (Metric::Avg { sum: a, count: m }, Metric::Avg { sum: b, count: n }) => m == n && close(*a, *b),
         (Metric::Sum(a), Metric::Sum(b)) => close(*a, *b),
