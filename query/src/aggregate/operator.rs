@@ -32,7 +32,7 @@ use super::collector::{ShardReader, Sub, Subs};
 use super::compile::{Root, Tree};
 use super::metric::Ordinals;
 use super::segment::{Rows, SegmentContext};
-use crate::error::{Error, Result, ShardFailure};
+use crate::error::{Error, Result};
 use crate::score::collect::{Address, Pass, collect_all};
 use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::node::Resolved;
@@ -446,13 +446,6 @@ async fn run(
         *place = Some(carried);
     }
     Ok(())
-}
-
-/// Lists the failures of an index's shards.
-pub(crate) fn failures(table: &TableState, index: usize, error: Error) -> Vec<ShardFailure> {
-    let Some(index) = table.snapshot.indices.get(index) else { return Vec::new() };
-    let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
-    index.shards.iter().map(|shard| ShardFailure { shard: *shard, ..failure.clone() }).collect()
 }
 
 impl DisplayAs for AggregateExec {

@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 
-use arrow::array::{Array, StringViewArray};
+use arrow::array::StringViewArray;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
@@ -235,6 +235,8 @@ impl<'a> Views<'a> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Array;
+
     use super::*;
 
     #[test]
