@@ -127,24 +127,16 @@ fn holt_winters(
     let padding = if multiplicative { 0.000_000_000_1 } else { 0.0 };
     let padded: Vec<f64> = numbers.iter().map(|value| value + padding).collect();
     let value = |at: usize| padded.get(at).copied().unwrap_or(f64::NAN);
-    let length = period as f64;
-    let (mut level, mut trend) = (0.0, 0.0);
-    for at in 0..period {
-        level += value(at);
-        trend += (value(at + period) - value(at)) / length;
-    }
-    level /= length;
-    trend /= length;
+    // The first level is the mean of the first season. As in OpenSearch, which computes the first trend and does not use it,
+    // seasons begin as ratios also where they are added.
+    let mut level = (0..period).map(value).sum::<f64>() / period as f64;
+    let mut trend = 0.0;
     let mut seasonal: Vec<f64> = (0..padded.len())
-        .map(|at| match (at < period, multiplicative) {
-            (true, true) => value(at) / level,
-            (true, false) => value(at) - level,
-            (false, _) => 0.0,
-        })
+        .map(|at| if at < period && level != 0.0 { value(at) / level } else { 0.0 })
         .collect();
     let season = |seasonal: &[f64], at: usize| seasonal.get(at).copied().unwrap_or(f64::NAN);
-    let (mut last_level, mut last_trend) = (level, trend);
     for at in period..padded.len() {
+        let (last_level, last_trend) = (level, trend);
         let before = season(&seasonal, at - period);
         level = match multiplicative {
             true => alpha * (value(at) / before) + (1.0 - alpha) * (last_level + last_trend),
@@ -153,12 +145,11 @@ fn holt_winters(
         trend = beta * (level - last_level) + (1.0 - beta) * last_trend;
         let next = match multiplicative {
             true => gamma * (value(at) / (last_level + last_trend)) + (1.0 - gamma) * before,
-            false => gamma * (value(at) - last_level - last_trend) + (1.0 - gamma) * before,
+            false => gamma * (value(at) - (last_level - last_trend)) + (1.0 - gamma) * before,
         };
         if let Some(slot) = seasonal.get_mut(at) {
             *slot = next;
         }
-        (last_level, last_trend) = (level, trend);
     }
     let ahead = season(&seasonal, padded.len() - period);
     Ok(if multiplicative { (level + trend) * ahead } else { level + trend + ahead })

@@ -155,12 +155,7 @@ pub(super) fn time_value(setting: &str, text: &str) -> Result<i64> {
                 "failed to parse [{text}], fractional time values are not supported"
             )));
         }
-        Err(_) => {
-            return Err(Error::Content {
-                reason: format!("failed to parse [{text}]"),
-                cause: Some(Box::new(crate::dsl::json::not_a_number(digits))),
-            });
-        }
+        Err(_) => return Err(Error::IllegalArgument(format!("failed to parse [{text}]"))),
     };
     Ok((whole as f64 * millis) as i64)
 }
