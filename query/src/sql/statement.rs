@@ -62,6 +62,7 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         .map_err(|error| SqlError::Syntax(error.to_string()))?;
     let source = Source::new(text);
     let tokens = source.merged(tokens);
+    let names = source.names(&tokens);
     let mut tokens = unescaped(tokens);
     while matches!(last_solid(&tokens), Some(Token::SemiColon)) {
         let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
@@ -71,7 +72,6 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         return Ok(metadata);
     }
     check_operators(&tokens)?;
-    let names = source.names(&tokens);
     let syntax = |error: ParserError| match error {
         ParserError::RecursionLimitExceeded => {
             SqlError::TooLarge(format!("the statement is nested deeper than {MAX_DEPTH} levels"))
@@ -472,7 +472,7 @@ impl<'a> Source<'a> {
                 Token::Whitespace(_) => continue,
                 Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
                 Token::RParen | Token::RBracket | Token::RBrace if depth > 0 => depth -= 1,
-                Token::RParen | Token::EOF => break,
+                Token::RParen | Token::SemiColon | Token::EOF => break,
                 Token::Comma if depth == 0 => {
                     items.push(first.take().map_or(String::new(), |first| self.cut(first, last).to_owned()));
                     continue;
