@@ -325,8 +325,8 @@ impl From<millrace_query::Error> for Error {
             return Self::from_storage(inner);
         }
         let (status, kind) = (error.status(), error.error_type().to_string());
-        if status == 500 {
-            return Self::concealed(500, &kind, &error);
+        if error.is_internal() {
+            return Self::concealed(status, &kind, &error);
         }
         let mut own = Self::new(status, kind, error.reason());
         if let Some(body) = error.to_body() {

@@ -223,6 +223,20 @@ impl Error {
         }
     }
 
+    /// Whether it is a defect or a damage, which its text would not explain to a client.
+    pub fn is_internal(&self) -> bool {
+        let internal = |failure: &ShardFailure| {
+            failure.status == 500 && failure.error_type != "aggregation_execution_exception"
+        };
+        match self {
+            Self::Exception { .. } | Self::TooManyNestedClauses(_) => false,
+            Self::OneShard(failure) => internal(failure),
+            Self::Reducing(error) => error.is_internal(),
+            Self::SearchPhase { failures } => failures.iter().any(internal),
+            other => other.status() == 500,
+        }
+    }
+
     /// Returns the exception name of the outermost error.
     pub fn error_type(&self) -> String {
         match self {

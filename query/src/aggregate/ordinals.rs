@@ -169,11 +169,6 @@ impl Interner {
         string(&self.bytes, &self.ends, id)
     }
 
-    /// Counts strings.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity()
@@ -265,6 +260,6 @@ mod tests {
         }
         assert_eq!(ids, [0, 1, 0, 2, 1, 2, 3]);
         assert_eq!(strings.text(1), long);
-        assert_eq!(strings.len(), 4);
+        assert_eq!(strings.ends.len(), 4);
     }
 }

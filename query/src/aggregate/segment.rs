@@ -59,6 +59,9 @@ impl RowBits {
     }
 }
 
+/// The elements of a nested path as rows, and to which documents they belong.
+type ElementSource = (Source, Arc<Nested>);
+
 /// A segment while it is collected.
 pub(crate) struct SegmentContext<'a> {
     /// The compiled tree.
@@ -72,7 +75,7 @@ pub(crate) struct SegmentContext<'a> {
     /// Its documents.
     pub source: Source,
     filters: Vec<OnceCell<RowBits>>,
-    scopes: Vec<OnceCell<Option<(Source, Arc<Nested>)>>>,
+    scopes: Vec<OnceCell<Option<ElementSource>>>,
 }
 
 impl<'a> SegmentContext<'a> {

@@ -169,7 +169,8 @@ impl SearchBody {
     /// Returns all queries of the request, to be changed.
     pub(crate) fn queries_mut(&mut self) -> impl Iterator<Item = &mut Query> {
         let rescored = self.rescore.iter_mut().map(|rescore| &mut rescore.query);
-        self.query.iter_mut().chain(&mut self.post_filter).chain(rescored)
+        let filters = self.aggregations.iter_mut().flat_map(Aggregations::queries_mut);
+        self.query.iter_mut().chain(&mut self.post_filter).chain(rescored).chain(filters)
     }
 
     /// Parses the body of a count: a query and nothing else.

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 use millrace_storage::segment::WINDOW_ROWS;
 use roaring::RoaringBitmap;
 
+use super::END;
 use super::bits::{self, SetBuilder};
 use super::build::{known_count, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
-use super::END;
 use super::windows::Windows;
 use crate::compute::Stop;
 use crate::error::Result;

@@ -12,6 +12,7 @@ use super::{Outcome, SearchService};
 use crate::aggregate::{self, Aggregation};
 use crate::collapse::Expansion;
 use crate::contexts::Kind;
+use crate::dsl::aggs::Aggregations;
 use crate::dsl::body::SearchBody;
 use crate::dsl::json;
 use crate::dsl::query::Query;
@@ -193,7 +194,8 @@ impl SearchService {
                 Some(self.open_scroll(principal, request, first, keep_alive_ms)?)
             }
         };
-        let skipped = match u64::from(snapshot.shards) > request.pre_filtered {
+        let visits_all = body.aggregations.as_ref().is_some_and(Aggregations::visit_all);
+        let skipped = match u64::from(snapshot.shards) > request.pre_filtered && !visits_all {
             true => skipped(&snapshot, query, started_ms, &searcher.compute).await?,
             false => 0,
         };

@@ -1,6 +1,7 @@
 //! Runs statements: parse, pin, bind, plan, execute, write.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -158,9 +159,9 @@ impl Runner {
         };
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
         for name in tables(&query) {
-            if !snapshots.contains_key(&name) {
-                let snapshot = target::pin(engine, principal, &name, &scope).await?;
-                snapshots.insert(name, Arc::new(snapshot));
+            if let Entry::Vacant(place) = snapshots.entry(name) {
+                let snapshot = target::pin(engine, principal, place.key(), &scope).await?;
+                place.insert(Arc::new(snapshot));
             }
         }
         let compute = self.compute.clone();

@@ -218,10 +218,8 @@ fn check_operators(tokens: &[TokenWithSpan]) -> Result<()> {
     for token in tokens {
         match &token.token {
             Token::LParen | Token::LBracket => open.push((0, 0)),
-            Token::RParen | Token::RBracket => {
-                if open.len() > 1 {
-                    open.pop();
-                }
+            Token::RParen | Token::RBracket if open.len() > 1 => {
+                open.pop();
             }
             Token::Comma => {
                 if let Some(counts) = open.last_mut() {

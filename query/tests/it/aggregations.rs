@@ -106,8 +106,11 @@ fn check_stats(found: &Value, documents: &[&Value], field: &str, state: &str) {
     assert_eq!(found["sum"], json!(all.iter().sum::<f64>()), "{state}");
 }
 
+/// A query and which documents it finds.
+type QueryCase = (Value, fn(&Value) -> bool);
+
 async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
-    let queries: [(Value, fn(&Value) -> bool); 3] = [
+    let queries: [QueryCase; 3] = [
         (json!({"match_all": {}}), |_| true),
         (json!({"range": {"n": {"gte": 0}}}), |d| numbers(d, "n").iter().any(|n| *n >= 0.0)),
         (json!({"term": {"tag": "a"}}), |d| texts(d, "tag").contains("a")),
@@ -333,14 +336,17 @@ async fn what_cannot_be_aggregated_is_refused() {
         (json!({"avg": {"field": "tag"}}), "is not supported for aggregation [avg]"),
         (json!({"histogram": {"field": "n", "interval": -1}}), "[interval] must be >0"),
         (json!({"histogram": {"field": "n", "interval": 0.5}}), "too many buckets"),
-        (json!({"date_histogram": {"field": "n", "fixed_interval": "-1d"}}), "-1d"),
+        (
+            json!({"date_histogram": {"field": "n", "fixed_interval": "-1d"}}),
+            "Zero or negative time interval",
+        ),
         (json!({"nothing": {}}), "nothing"),
-        (deep, "deep"),
+        (deep, "levels"),
     ];
     for (aggregation, expected) in cases {
         let body = json!({"size": 0, "aggs": {"a": aggregation}});
         let error = store.search("logs", &[], body).await.unwrap_err();
         let shown = format!("{error} {:?}", error.to_body());
-        assert!(shown.contains(expected) || expected == "deep", "{shown}");
+        assert!(shown.contains(expected), "{shown}");
     }
 }

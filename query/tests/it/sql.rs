@@ -165,10 +165,13 @@ async fn hostile_statements_are_refused() {
     }
 }
 
+/// Whether a document meets a condition, where it can be told.
+type Holds = Box<dyn Fn(&Value) -> Option<bool>>;
+
 /// A condition: as SQL, and as a function of a document with three truth values.
 struct Condition {
     sql: String,
-    holds: Box<dyn Fn(&Value) -> Option<bool>>,
+    holds: Holds,
 }
 
 fn values(document: &Value, field: &str) -> Vec<Value> {
@@ -199,13 +202,10 @@ fn condition(rng: &mut StdRng, depth: usize) -> Condition {
             }),
         };
     }
-    let any = |field: &'static str,
-               test: Box<dyn Fn(&Value) -> bool>,
-               none: bool|
-     -> Box<dyn Fn(&Value) -> Option<bool>> {
+    let any = |field: &'static str, test: Box<dyn Fn(&Value) -> bool>, none: bool| -> Holds {
         Box::new(move |document| {
             let values = values(document, field);
-            (!values.is_empty()).then(|| values.iter().any(|value| test(value)) != none)
+            (!values.is_empty()).then(|| values.iter().any(&test) != none)
         })
     };
     let number = rng.random_range(-2..12i64);

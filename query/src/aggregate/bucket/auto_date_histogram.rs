@@ -299,7 +299,7 @@ impl Plan {
         let rounding = rounding(unit, shape.zone);
         let (_, letter, _, multiples) = UNITS[unit];
         let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-        let all = count(&rounding, *first, *last, i64::MAX.min(most.saturating_mul(1000)));
+        let all = count(&rounding, *first, *last, most.saturating_mul(1000));
         let multiple = multiples
             .iter()
             .copied()

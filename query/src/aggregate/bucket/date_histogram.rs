@@ -135,7 +135,7 @@ pub(crate) fn reduce(
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets| {
         Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::DateHistogram { dense: histogram.min_doc_count == 0 },
+            shape: result::Shape::DateHistogram,
             keyed: histogram.keyed,
             buckets,
         }))

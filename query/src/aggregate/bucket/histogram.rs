@@ -66,7 +66,7 @@ pub(crate) fn reduce(
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets| {
         Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::Histogram { dense: histogram.min_doc_count == 0 },
+            shape: result::Shape::Histogram,
             keyed: histogram.keyed,
             buckets,
         }))

@@ -136,9 +136,7 @@ impl Accumulator {
             aggs::Metric::Cardinality(options) => {
                 Self::Cardinality(cardinality::Cardinality::new(options.precision_threshold, top))
             }
-            aggs::Metric::Percentiles(options) => {
-                Self::Percentiles(percentiles::Percentiles::percentiles(options))
-            }
+            aggs::Metric::Percentiles(options) => Self::Percentiles(percentiles::Percentiles::at(options)),
             aggs::Metric::PercentileRanks(options) => {
                 Self::Percentiles(percentiles::Percentiles::ranks(options))
             }

@@ -39,7 +39,7 @@ impl States {
 }
 
 impl Percentiles {
-    pub(super) fn percentiles(options: &aggs::Percentiles) -> Self {
+    pub(super) fn at(options: &aggs::Percentiles) -> Self {
         let wanted = Wanted::Percentiles { percents: options.percents.clone(), keyed: options.keyed };
         Self { states: States::new(options.method), wanted }
     }

@@ -42,7 +42,7 @@ impl ValuePath {
             },
             Some(Property::Bucket) => return Err(self.got(of, "Bucket")),
             Some(Property::Several) => return Err(self.got(of, "Object[]")),
-            Some(Property::Key(_)) => return Err(self.got(of, "String")),
+            Some(Property::Key) => return Err(self.got(of, "String")),
         };
         if names == ["_count"] {
             return Ok(Some(number));

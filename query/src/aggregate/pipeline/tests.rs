@@ -32,7 +32,7 @@ fn histogram(values: &[f64]) -> Results {
         )]),
     };
     let buckets = values.iter().enumerate().map(bucket).collect();
-    let buckets = Buckets { shape: Shape::Histogram { dense: true }, keyed: false, buckets };
+    let buckets = Buckets { shape: Shape::Histogram, keyed: false, buckets };
     Results(vec![entry("h", Outcome::Buckets(Box::new(buckets)))])
 }
 

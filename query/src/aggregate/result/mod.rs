@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-pub(crate) use format::{Format, ip_text, java_double};
+pub(crate) use format::Format;
 pub(crate) use metric::{
     ExtendedStats, GeoBox, MatrixField, MatrixStats, Metric, PercentileMethod, Percentiles, Stats,
 };
@@ -129,20 +129,14 @@ pub(crate) enum Shape {
         after: Option<Key>,
     },
     /// `date_histogram`; keys are [`Key::Long`] in milliseconds.
-    DateHistogram {
-        /// What makes empty buckets of gaps that a pipeline must know: whether `min_doc_count` is 0.
-        dense: bool,
-    },
+    DateHistogram,
     /// `auto_date_histogram`; keys are [`Key::Long`] in milliseconds.
     AutoDateHistogram {
         /// The chosen interval, such as `7d`.
         interval: Arc<str>,
     },
     /// `histogram`; keys are [`Key::Double`].
-    Histogram {
-        /// Whether `min_doc_count` is 0.
-        dense: bool,
-    },
+    Histogram,
     /// `range`; buckets have [`Detail::Range`].
     Range,
     /// `date_range`; buckets have [`Detail::Range`] in milliseconds.

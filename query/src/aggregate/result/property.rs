@@ -10,7 +10,7 @@ pub(crate) enum Property<'a> {
     /// A number.
     Number(f64),
     /// A key that is no number.
-    Key(&'a Key),
+    Key,
     /// A result.
     Entry(&'a Entry),
     /// A bucket.
@@ -92,7 +92,7 @@ impl Bucket {
                 Key::Long(number) => Property::Number(*number as f64),
                 Key::Unsigned(number) => Property::Number(*number as f64),
                 Key::Double(number) => Property::Number(*number),
-                other => Property::Key(other),
+                _ => Property::Key,
             })),
             _ => self.subs.property(path),
         }

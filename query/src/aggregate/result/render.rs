@@ -61,9 +61,9 @@ impl Outcome {
                     _ => "siglterms",
                 },
                 Shape::Composite { .. } => "composite",
-                Shape::DateHistogram { .. } => "date_histogram",
+                Shape::DateHistogram => "date_histogram",
                 Shape::AutoDateHistogram { .. } => "auto_date_histogram",
-                Shape::Histogram { .. } => "histogram",
+                Shape::Histogram => "histogram",
                 Shape::Range => "range",
                 Shape::DateRange => "date_range",
                 Shape::IpRange => "ip_range",
@@ -177,7 +177,7 @@ impl Buckets {
             Shape::Composite { parts, .. } => {
                 object.insert("key".into(), composite_key(parts, key));
             }
-            Shape::DateHistogram { .. } | Shape::AutoDateHistogram { .. } | Shape::Histogram { .. } => {
+            Shape::DateHistogram | Shape::AutoDateHistogram { .. } | Shape::Histogram => {
                 if !format.is_raw() {
                     object.insert("key_as_string".into(), json!(format.key_text(key)));
                 }

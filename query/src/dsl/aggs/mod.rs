@@ -44,34 +44,32 @@ use super::query::Query;
 
 pub(crate) use adjacency_matrix::AdjacencyMatrix;
 pub(crate) use auto_date_histogram::{AutoDateHistogram, MinimumInterval};
-pub(crate) use cardinality::Cardinality;
 pub(crate) use composite::{Composite, CompositeKind, CompositeSource, MissingOrder};
 pub(crate) use date_histogram::{DateBounds, DateHistogram};
-pub(crate) use date_range::{DateBound, DateRange, DateRangeItem};
-pub(crate) use filters::{Filters, NamedFilter};
+pub(crate) use date_range::{DateBound, DateRange};
+pub(crate) use filters::Filters;
 pub(crate) use histogram::{Bounds, Histogram};
 pub(crate) use include::{IncludeExclude, Pattern};
 pub(crate) use interval::{CalendarUnit, Interval};
-pub(crate) use ip_range::{IpRange, IpRangeItem};
-pub(crate) use matrix_stats::{MatrixMode, MatrixStats};
+pub(crate) use ip_range::IpRange;
+pub(crate) use matrix_stats::MatrixMode;
 pub(crate) use metric::{Metric, Simple};
 pub(crate) use multi_terms::MultiTerms;
 pub(crate) use nested::{Nested, ReverseNested};
 pub(crate) use order::{BucketOrder, OrderBy, PathOrder};
-pub(crate) use path::{Element, Path};
+pub(crate) use path::Path;
 pub(crate) use percentiles::{PercentileMethod, PercentileRanks, Percentiles};
 pub(crate) use pipeline::{
     BucketExpression, BucketMetric, BucketSort, Derivative, GapPolicy, MovingFn, Pipeline, SerialDiff,
-    SortPath, Statistic,
+    Statistic,
 };
 pub(crate) use range::{NumericRange, Range};
 pub(crate) use rare_terms::RareTerms;
 pub(crate) use sampler::Sampler;
 pub(crate) use significant_terms::{Heuristic, SignificantTerms};
 pub(crate) use source::{ValueType, ValuesSource};
-pub(crate) use terms::{CollectMode, Terms, Thresholds};
+pub(crate) use terms::Terms;
 pub(crate) use top_hits::TopHits;
-pub(crate) use weighted_avg::WeightedAvg;
 pub(crate) use zone::Zone;
 
 /// Deepest nesting of aggregations.
@@ -82,6 +80,41 @@ pub(crate) const MAX_COUNT: usize = 10_000;
 /// Aggregations beside each other, in the order of the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aggregations(pub Vec<Aggregation>);
+
+impl Aggregations {
+    /// Returns the queries of all filters in the tree.
+    pub(crate) fn queries_mut(&mut self) -> Vec<&mut Query> {
+        let mut queries = Vec::new();
+        for aggregation in &mut self.0 {
+            match &mut aggregation.kind {
+                Kind::AdjacencyMatrix(matrix) => {
+                    let filters = &mut Arc::make_mut(matrix).filters;
+                    queries.extend(filters.iter_mut().map(|filter| Arc::make_mut(&mut filter.query)));
+                }
+                Kind::Filter(query) => queries.push(Arc::make_mut(query)),
+                Kind::Filters(filters) => {
+                    let filters = &mut Arc::make_mut(filters).filters;
+                    queries.extend(filters.iter_mut().map(|filter| Arc::make_mut(&mut filter.query)));
+                }
+                Kind::SignificantTerms(terms) => {
+                    queries.extend(Arc::make_mut(terms).background_filter.as_mut().map(Arc::make_mut));
+                }
+                _ => {}
+            }
+            queries.extend(aggregation.subs.queries_mut());
+        }
+        queries
+    }
+
+    /// Whether documents that the query does not find have a part in the answer.
+    pub(crate) fn visit_all(&self) -> bool {
+        self.0.iter().any(|aggregation| match &aggregation.kind {
+            Kind::Global => true,
+            Kind::Terms(terms) => terms.thresholds.min_doc_count == 0 || aggregation.subs.visit_all(),
+            _ => aggregation.subs.visit_all(),
+        })
+    }
+}
 
 /// One named aggregation.
 #[derive(Clone, Debug)]

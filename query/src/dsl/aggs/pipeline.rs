@@ -370,7 +370,7 @@ fn moving_fn(part: Part<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
         match key.as_str() {
             "window" => window = Some(part.int(key, value)?),
             "shift" => shift = part.int(key, value)?,
-            "script" => source = Some(script(part, value)?),
+            "script" => source = Some(value),
             _ if shared.take(part, key, value)? => {}
             _ => {
                 let known = &["buckets_path", "format", "gap_policy", "script", "shift", "window"];
@@ -386,7 +386,7 @@ fn moving_fn(part: Part<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
     .into_iter()
     .filter_map(|(name, missing)| missing.then_some(name))
     .collect();
-    let (Some(window), Some(script), true) = (window, source, missing.is_empty()) else {
+    let (Some(window), Some(source), true) = (window, source, missing.is_empty()) else {
         return Err(Error::IllegalArgument(format!("Required [{}]", missing.join(", "))));
     };
     let window = usize::try_from(window).ok().filter(|window| *window > 0).ok_or_else(|| {
@@ -404,7 +404,7 @@ fn moving_fn(part: Part<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
         format: shared.format,
         window,
         shift,
-        script: Arc::new(script),
+        script: Arc::new(script(part, source)?),
     }))
 }
 

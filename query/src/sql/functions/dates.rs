@@ -417,7 +417,7 @@ fn months_of(period: i64) -> Option<i64> {
 
 /// Reads a moment written as a number, `YYMMDD[hhmmss]` or `YYYYMMDD[hhmmss]`.
 fn numbered(number: f64) -> Option<i64> {
-    if !(number >= 1.0 && number < 1e15) {
+    if !(1.0..1e15).contains(&number) {
         return None;
     }
     let whole = number.trunc() as i64;
