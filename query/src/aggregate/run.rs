@@ -89,7 +89,8 @@ impl<'a> Aggregation<'a> {
 impl Searcher {
     /// Runs the aggregations of a search; with whether time was over.
     pub(crate) async fn aggregate(&self, tree: Arc<Tree>, request: Request<'_>) -> Result<(Results, bool)> {
-        let predicate = match (lower::is_everything(request.query), tree.scores) {
+        let scored = tree.scores || request.options.min_score.is_some();
+        let predicate = match (lower::is_everything(request.query), scored) {
             (true, _) => Predicate::All,
             (false, true) => read(&lower::lower(request.query))?,
             (false, false) => read(&lower::lower_filter(request.query))?,

@@ -118,7 +118,7 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
     for (query, matches) in queries {
         let documents: Vec<&Value> = all.values().filter(|document| matches(document)).collect();
         let size = rng.random_range(1..8);
-        let body = json!({"size": 0, "query": query, "aggs": {
+        let mut body = json!({"size": 0, "query": query, "aggs": {
             "tags": {"terms": {"field": "tag", "size": size, "order": [{"_count": "desc"}, {"_key": "asc"}]}, "aggs": {
                 "f": {"stats": {"field": "f"}},
                 "n": {"terms": {"field": "n", "size": 100}, "aggs": {"ones": {"sum": {"field": "one"}}}},
@@ -146,6 +146,10 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
             ]}},
             "pairs": {"multi_terms": {"terms": [{"field": "tag"}, {"field": "ok"}], "size": 1000}},
         }});
+        if rng.random_bool(0.3) {
+            // All matches score, if they are scored.
+            body["min_score"] = json!(0.001);
+        }
         let answer = store.search("random", &[], body).await.unwrap();
         assert_eq!(answer["hits"]["total"]["value"], json!(documents.len()), "{state}");
         let answer = &answer["aggregations"];
