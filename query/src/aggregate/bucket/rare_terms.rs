@@ -33,7 +33,7 @@ pub(crate) fn compile(
         ));
     }
     let shape = Shape { most: rare.max_doc_count, keys: term_keys(&values) };
-    let form = Form::Terms(filter(compiler, &rare.include, &values)?);
+    let form = Form::Terms(filter(compiler, &rare.include, &values, Error::IllegalArgument)?);
     let rule = Arc::new(KeyRule { values, form, null: false });
     Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::RareTerms(shape) }))
 }

@@ -33,7 +33,7 @@ pub(crate) fn compile(
         compiler
             .fail_all(Error::IllegalArgument("No support for examining floating point numerics".to_owned()));
     }
-    let form = Form::Terms(filter(compiler, &significant.include, &values)?);
+    let form = Form::Terms(filter(compiler, &significant.include, &values, Error::IllegalArgument)?);
     let filter = significant.background_filter.as_deref();
     let background = compiler.background(context, &significant.source, filter)?;
     let shape = Shape { significant: Arc::clone(significant), keys: term_keys(&values), background };

@@ -40,7 +40,8 @@ pub(crate) fn compile(
 ) -> Result<Arc<Keyed>> {
     let values = compiler.values(context, &terms.source, "terms", Accepts::Keys)?;
     let keys = term_keys(&values);
-    let filter = filter(compiler, &terms.include, &values)?;
+    let refused = |reason| Error::Exception { kind: "aggregation_execution_exception", status: 500, reason };
+    let filter = filter(compiler, &terms.include, &values, refused)?;
     let all = match terms.thresholds.min_doc_count {
         0 => Some(compiler.background(context, &terms.source, None)?),
         _ => None,
@@ -61,11 +62,12 @@ pub(crate) fn term_keys(values: &Values) -> TermKeys {
     }
 }
 
-/// Makes sets of `include` and `exclude`.
+/// Makes sets of `include` and `exclude`; `refused` makes the error of an expression over what is no text.
 pub(crate) fn filter(
     compiler: &mut Compiler<'_>,
     wanted: &IncludeExclude,
     values: &Values,
+    refused: fn(String) -> Error,
 ) -> Result<TermFilter> {
     let mut set = |pattern: &Option<aggs::Pattern>| -> Result<Option<TermSet>> {
         let Some(pattern) = pattern else { return Ok(None) };
@@ -74,12 +76,16 @@ pub(crate) fn filter(
                 Some(ValueKind::Text) | None => {
                     TermSet::Pattern(Pattern::regexp(regexp, RegexpFlags::ALL, false, MAX_STATES)?)
                 }
-                _ => {
-                    compiler.fail_all(Error::Exception {
-                        kind: "aggregation_execution_exception",
-                        status: 500,
-                        reason: "Aggregation cannot support regular expression style include/exclude settings as they can only be applied to string fields. Use an array of values for include/exclude clauses".to_owned(),
-                    });
+                Some(kind) => {
+                    let instead = match kind {
+                        ValueKind::Ip => "values for include/exclude clauses",
+                        _ => "numeric values for include/exclude clauses used to filter numeric fields",
+                    };
+                    let error = refused(format!(
+                        "Aggregation [{}] cannot support regular expression style include/exclude settings as they can only be applied to string fields. Use an array of {instead}",
+                        compiler.name()
+                    ));
+                    compiler.fail_all(error);
                     return Ok(None);
                 }
             },

@@ -424,11 +424,19 @@ impl MatrixStats {
         if self.fields.is_empty() {
             return;
         }
+        // OpenSearch answers in the order of Java's hash maps.
+        let places = (self.fields.len() * 4 / 3 + 1).next_power_of_two().max(16) as u32;
+        let mut order: Vec<usize> = (0..self.fields.len()).collect();
+        order.sort_by_key(|at| {
+            let text = self.fields[*at].name.encode_utf16();
+            let hash = text.fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(u32::from(unit)));
+            (hash ^ (hash >> 16)) & (places - 1)
+        });
         let by_name = |numbers: &[f64]| -> Value {
-            let members = self.fields.iter().zip(numbers);
-            Value::Object(members.map(|(field, number)| (field.name.to_string(), double(*number))).collect())
+            let member = |at: &usize| Some((self.fields[*at].name.to_string(), double(*numbers.get(*at)?)));
+            Value::Object(order.iter().filter_map(member).collect())
         };
-        let fields = self.fields.iter().map(|field| {
+        let fields = order.iter().map(|at| &self.fields[*at]).map(|field| {
             json!({
                 "name": &*field.name,
                 "count": self.doc_count,
