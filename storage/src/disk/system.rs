@@ -139,10 +139,20 @@ impl Disk for SystemDisk {
     }
 
     fn create_dir(&self, dir: &Path) -> Result<bool> {
-        match std::fs::create_dir(dir) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(false),
-            Err(error) => Err(Error::io("create directory", dir, error)),
+        loop {
+            match std::fs::create_dir(dir) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if dir.is_dir() {
+                        return Ok(false);
+                    }
+                    // What was there may be gone by now.
+                    if std::fs::symlink_metadata(dir).is_ok() {
+                        return Err(Error::io("create directory", dir, error));
+                    }
+                }
+                Err(error) => return Err(Error::io("create directory", dir, error)),
+            }
         }
     }
 
