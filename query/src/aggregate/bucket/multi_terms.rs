@@ -44,16 +44,13 @@ pub(crate) fn reduce(
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
-    let thresholds = &shape.terms.thresholds;
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
     for parent in parents {
-        let mut candidates = level.candidates(children, *parent);
-        candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
-        let total: u64 = candidates.iter().map(|candidate| candidate.doc_count).sum();
-        let first = sorted::first(level, &shape.terms.order, candidates, thresholds.size, reduction)?;
-        let shown: u64 = first.iter().map(|candidate| candidate.doc_count).sum();
-        others.push(total - shown);
+        let candidates = level.candidates(children, *parent);
+        let (first, other) =
+            sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
+        others.push(other);
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::keyed::{Candidate, KeyedCollector, compare};
 use crate::aggregate::collector::Reduction;
 use crate::aggregate::result::{Outcome, Results};
-use crate::dsl::aggs::{BucketOrder, OrderBy, PathOrder};
+use crate::dsl::aggs::{BucketOrder, OrderBy, PathOrder, Thresholds};
 use crate::error::{Error, Result};
 
 /// Orders candidates and keeps the first `size`.
@@ -52,6 +52,26 @@ pub(crate) fn first(
     valued.sort_by(|a, b| by_order(order, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())
+}
+
+/// Orders candidates and keeps those that thresholds let pass; with the documents of the frequent enough
+/// ones that are left out.
+///
+/// # Errors
+/// As [`first`].
+pub(crate) fn within(
+    level: &mut KeyedCollector,
+    order: &BucketOrder,
+    mut candidates: Vec<Candidate>,
+    thresholds: &Thresholds,
+    reduction: &mut Reduction<'_>,
+) -> Result<(Vec<Candidate>, u64)> {
+    let documents = |of: &[Candidate]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
+    candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
+    let total = documents(&candidates);
+    let first = first(level, order, candidates, thresholds.size, reduction)?;
+    let other = total - documents(&first);
+    Ok((first, other))
 }
 
 fn by_order(order: &BucketOrder, a: (&Candidate, &[f64]), b: (&Candidate, &[f64])) -> Ordering {

@@ -146,7 +146,6 @@ pub(crate) fn reduce(
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
-    let thresholds = &shape.terms.thresholds;
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
     for parent in parents {
@@ -160,11 +159,9 @@ pub(crate) fn reduce(
                 }
             }
         }
-        candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
-        let total: u64 = candidates.iter().map(|candidate| candidate.doc_count).sum();
-        let first = sorted::first(level, &shape.terms.order, candidates, thresholds.size, reduction)?;
-        let shown: u64 = first.iter().map(|candidate| candidate.doc_count).sum();
-        others.push(total - shown);
+        let (first, other) =
+            sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
+        others.push(other);
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;

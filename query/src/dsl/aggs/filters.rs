@@ -81,6 +81,11 @@ impl Filters {
 }
 
 impl NamedFilter {
+    /// Returns the query, to be changed.
+    pub(super) fn query_mut(&mut self) -> &mut Query {
+        Arc::make_mut(&mut self.query)
+    }
+
     /// Parses named queries, ordered by name; `within` says that errors name the query.
     pub(super) fn parse_all(members: &Map<String, Value>, within: bool) -> Result<Vec<Self>> {
         if members.len() > MAX_FILTERS {

@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use self::filters::NamedFilter;
 use super::query::Query;
 
 pub(crate) use adjacency_matrix::AdjacencyMatrix;
@@ -68,7 +69,7 @@ pub(crate) use rare_terms::RareTerms;
 pub(crate) use sampler::Sampler;
 pub(crate) use significant_terms::{Heuristic, SignificantTerms};
 pub(crate) use source::{ValueType, ValuesSource};
-pub(crate) use terms::Terms;
+pub(crate) use terms::{Terms, Thresholds};
 pub(crate) use top_hits::TopHits;
 pub(crate) use zone::Zone;
 
@@ -88,13 +89,11 @@ impl Aggregations {
         for aggregation in &mut self.0 {
             match &mut aggregation.kind {
                 Kind::AdjacencyMatrix(matrix) => {
-                    let filters = &mut Arc::make_mut(matrix).filters;
-                    queries.extend(filters.iter_mut().map(|filter| Arc::make_mut(&mut filter.query)));
+                    queries.extend(Arc::make_mut(matrix).filters.iter_mut().map(NamedFilter::query_mut));
                 }
                 Kind::Filter(query) => queries.push(Arc::make_mut(query)),
                 Kind::Filters(filters) => {
-                    let filters = &mut Arc::make_mut(filters).filters;
-                    queries.extend(filters.iter_mut().map(|filter| Arc::make_mut(&mut filter.query)));
+                    queries.extend(Arc::make_mut(filters).filters.iter_mut().map(NamedFilter::query_mut));
                 }
                 Kind::SignificantTerms(terms) => {
                     queries.extend(Arc::make_mut(terms).background_filter.as_mut().map(Arc::make_mut));
