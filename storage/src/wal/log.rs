@@ -23,21 +23,19 @@ const FRAME_BYTES: usize = 1 << 30;
 /// Bytes that [`Wal::read`] asks of the disk at once, beyond what its caller wants.
 const READ_AHEAD: usize = 512 << 10;
 
-/// Bounds of the log.
+/// Shape of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes after which a new file is begun.
     pub file_bytes: u64,
-    /// Bytes queued and not yet durable beyond which [`Wal::admit`] refuses.
-    pub queue_bytes: u64,
 }
 
 impl Options {
-    /// Derives the bounds from the store's configuration: files of 64 MB, smaller where the whole
+    /// Derives them from the store's configuration: files of 64 MB, smaller where the whole
     /// log is to be small.
     pub fn from_config(config: &Config) -> Self {
         let file_bytes = (config.wal_max_bytes / 8).clamp(1 << 16, 64 << 20);
-        Self { file_bytes, queue_bytes: config.memtable_max_bytes }
+        Self { file_bytes }
     }
 }
 
@@ -77,7 +75,7 @@ impl Wal {
         Self::open_from(disk, dir, Options::from_config(config), known, replay)
     }
 
-    /// Opens the log with bounds of its own; see [`Wal::open`].
+    /// Opens the log with a shape of its own; see [`Wal::open`].
     ///
     /// # Errors
     /// As for [`Wal::open`].
@@ -125,13 +123,13 @@ impl Wal {
         Ok(Self { disk, files, queue, options, writer: Mutex::new(Some(thread)) })
     }
 
-    /// Says whether `bytes` of frames may be appended. To be asked before shard locks are taken and
-    /// documents are applied: [`Wal::append`] itself never refuses for want of room, so this is the
-    /// log's only bound. Costs one `statvfs`.
+    /// Says whether the disk has room for `bytes` of frames. To be asked before shard locks are
+    /// taken and documents are applied: [`Wal::append`] itself never refuses for want of room. Costs
+    /// one `statvfs`.
     ///
     /// # Errors
     /// [`Error::Rejected`] while the disk is full (a reserve is kept for flushes and for frames
-    /// accepted already) or the writer is too far behind; both pass by themselves.
+    /// accepted already), which passes by itself.
     /// [`Error::Stopped`] after a failed fsync or [`Wal::close`].
     pub fn admit(&self, bytes: u64) -> Result<()> {
         let pending = self.queue.pending_bytes()?;
@@ -144,18 +142,12 @@ impl Wal {
                 space.free,
             )));
         }
-        if pending > 0 && pending.saturating_add(bytes) > self.options.queue_bytes {
-            return Err(Error::Rejected(format!(
-                "log writer is behind: {pending} bytes are queued and {bytes} more exceed {}",
-                self.options.queue_bytes,
-            )));
-        }
         Ok(())
     }
 
     /// Appends a frame. Cheap and synchronous, meant to be called under shard locks: the order of
     /// calls is the order of the log. It is durable once [`Wal::synced`] returns. Frames are held
-    /// in memory until then, without a bound: ask [`Wal::admit`] first.
+    /// in memory until then: the bound on unflushed documents, which callers keep, bounds them too.
     ///
     /// # Errors
     /// [`Error::TooLarge`] for a frame over 1 GiB, [`Error::Stopped`] when the log has stopped. Then

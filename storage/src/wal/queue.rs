@@ -21,8 +21,8 @@ pub(super) struct Encoded {
 /// Frames in order between [`Queue::push`] and their fsync.
 ///
 /// The queue itself has no bound: a push happens under shard locks, after documents were applied,
-/// and must neither wait nor fail. Callers bound it by asking [`super::Wal::admit`] before they
-/// take locks.
+/// and must neither wait nor fail. What bounds it is the memory that writers reserve before they
+/// take locks and give back when their frame is durable.
 pub(super) struct Queue {
     state: Mutex<State>,
     wake: Condvar,

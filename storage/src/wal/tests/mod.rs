@@ -16,8 +16,8 @@ use crate::Result;
 use crate::disk::{Disk, SimulatedDisk};
 
 const DIR: &str = "/data/wal";
-const SMALL: Options = Options { file_bytes: 700, queue_bytes: 1 << 20 };
-const LARGE: Options = Options { file_bytes: 64 << 20, queue_bytes: 1 << 20 };
+const SMALL: Options = Options { file_bytes: 700 };
+const LARGE: Options = Options { file_bytes: 64 << 20 };
 
 /// A frame that tells its number and has about `size` bytes.
 fn frame(number: FrameNumber, size: usize) -> Frame {

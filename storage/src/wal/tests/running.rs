@@ -104,7 +104,7 @@ fn concurrent_appenders_are_ordered_and_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
     let open = |replay: &mut dyn FnMut(u64, Frame) -> crate::Result<()>| {
-        Wal::open_with(Arc::new(SystemDisk::new()), &path, Options { file_bytes: 20_000, ..LARGE }, replay)
+        Wal::open_with(Arc::new(SystemDisk::new()), &path, Options { file_bytes: 20_000 }, replay)
     };
     let wal = open(&mut |_, _| Ok(())).unwrap();
     std::thread::scope(|scope| {
