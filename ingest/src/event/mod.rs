@@ -1,0 +1,245 @@
+//! What flows through a pipeline: a JSON object with a time of its own and metadata that is not stored.
+
+mod reference;
+mod template;
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Map, Value};
+
+pub use reference::FieldReference;
+pub use template::Template;
+
+/// Name of the member that holds the time of an event.
+pub const TIMESTAMP: &str = "@timestamp";
+/// Name under which metadata is addressed.
+pub const METADATA: &str = "@metadata";
+const TAGS: &str = "tags";
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    timestamp: DateTime<Utc>,
+    fields: Map<String, Value>,
+    metadata: Map<String, Value>,
+}
+
+impl Event {
+    /// An event without fields.
+    pub fn new(timestamp: DateTime<Utc>) -> Self {
+        Self { timestamp, fields: Map::new(), metadata: Map::new() }
+    }
+
+    /// Makes an event of an object. A member `@timestamp` in ISO 8601 becomes its time; one that is
+    /// none moves to `_@timestamp`, and the event is tagged `_timestampparsefailure`. A member
+    /// `@metadata` that is an object becomes its metadata.
+    pub fn from_fields(mut fields: Map<String, Value>, now: DateTime<Utc>) -> Self {
+        let metadata = match fields.shift_remove(METADATA) {
+            Some(Value::Object(metadata)) => metadata,
+            _ => Map::new(),
+        };
+        let given = fields.shift_remove(TIMESTAMP);
+        let mut event = Self { timestamp: now, fields, metadata };
+        match given {
+            None | Some(Value::Null) => {}
+            Some(given) => match given.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok()) {
+                Some(time) => event.timestamp = time.to_utc(),
+                None => {
+                    event.fields.insert("_@timestamp".to_owned(), given);
+                    event.tag("_timestampparsefailure");
+                }
+            },
+        }
+        event
+    }
+
+    /// Time of the event.
+    pub fn timestamp(&self) -> DateTime<Utc> {
+        self.timestamp
+    }
+
+    /// Sets the time of the event.
+    pub fn set_timestamp(&mut self, timestamp: DateTime<Utc>) {
+        self.timestamp = timestamp;
+    }
+
+    /// Fields without time and metadata.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// Fields without time and metadata, to be changed.
+    pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
+        &mut self.fields
+    }
+
+    /// Metadata.
+    pub fn metadata(&self) -> &Map<String, Value> {
+        &self.metadata
+    }
+
+    /// Value at a reference; `@timestamp` as ISO 8601 text.
+    pub fn get(&self, reference: &FieldReference) -> Option<Cow<'_, Value>> {
+        let (first, rest) = reference.split();
+        match first {
+            TIMESTAMP if rest.is_empty() => Some(Cow::Owned(Value::String(self.timestamp_text()))),
+            METADATA if rest.is_empty() => Some(Cow::Owned(Value::Object(self.metadata.clone()))),
+            METADATA => find(&self.metadata, rest).map(Cow::Borrowed),
+            _ => find(&self.fields, reference.path()).map(Cow::Borrowed),
+        }
+    }
+
+    /// Puts a value at a reference, making the objects on the way.
+    ///
+    /// # Errors
+    /// What is in the way (a value that is no object, a time that is none), as text that names it.
+    pub fn set(&mut self, reference: &FieldReference, value: Value) -> Result<(), String> {
+        let (first, rest) = reference.split();
+        match first {
+            TIMESTAMP if rest.is_empty() => {
+                let time = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+                self.timestamp = time.ok_or_else(|| format!("[@timestamp] cannot be {value}"))?.to_utc();
+                Ok(())
+            }
+            METADATA => match value {
+                Value::Object(metadata) if rest.is_empty() => {
+                    self.metadata = metadata;
+                    Ok(())
+                }
+                value => put(&mut self.metadata, rest, value, reference),
+            },
+            _ => put(&mut self.fields, reference.path(), value, reference),
+        }
+    }
+
+    /// Takes the value at a reference out. The time cannot be taken out.
+    pub fn remove(&mut self, reference: &FieldReference) -> Option<Value> {
+        let (first, rest) = reference.split();
+        match first {
+            METADATA if rest.is_empty() => Some(Value::Object(std::mem::take(&mut self.metadata))),
+            METADATA => take(&mut self.metadata, rest),
+            _ => take(&mut self.fields, reference.path()),
+        }
+    }
+
+    /// Adds a tag, once.
+    pub fn tag(&mut self, tag: &str) {
+        let tags = self.fields.entry(TAGS).or_insert_with(|| Value::Array(Vec::new()));
+        if !tags.is_array() {
+            *tags = Value::Array(vec![tags.take()]);
+        }
+        if let Value::Array(tags) = tags
+            && !tags.iter().any(|have| have == tag)
+        {
+            tags.push(Value::String(tag.to_owned()));
+        }
+    }
+
+    /// Removes a tag.
+    pub fn untag(&mut self, tag: &str) {
+        if let Some(Value::Array(tags)) = self.fields.get_mut(TAGS) {
+            tags.retain(|have| have != tag);
+        }
+    }
+
+    /// Time as it is stored: ISO 8601 in UTC, with milliseconds, or as many digits as it has.
+    pub fn timestamp_text(&self) -> String {
+        let format = match self.timestamp.timestamp_subsec_nanos() {
+            nanos if nanos % 1_000_000 == 0 => SecondsFormat::Millis,
+            nanos if nanos % 1_000 == 0 => SecondsFormat::Micros,
+            _ => SecondsFormat::Nanos,
+        };
+        self.timestamp.to_rfc3339_opts(format, true)
+    }
+
+    /// Appends the event as one JSON object, `@timestamp` included and metadata left out.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"@timestamp\":\"");
+        out.extend_from_slice(self.timestamp_text().as_bytes());
+        out.push(b'"');
+        for (name, value) in &self.fields {
+            out.push(b',');
+            // Neither a text nor a value can fail to be written to memory.
+            let _ = serde_json::to_writer(&mut *out, name);
+            out.push(b':');
+            let _ = serde_json::to_writer(&mut *out, value);
+        }
+        out.push(b'}');
+    }
+}
+
+/// Value at a path; a number addresses an element of an array, from its end where it is negative.
+fn find<'a>(fields: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(fields.get(first)?, |value, name| match value {
+        Value::Object(members) => members.get(name),
+        Value::Array(elements) => elements.get(element(elements.len(), name)?),
+        _ => None,
+    })
+}
+
+fn element(length: usize, name: &str) -> Option<usize> {
+    let at: i64 = name.parse().ok()?;
+    if at < 0 { length.checked_sub(at.unsigned_abs() as usize) } else { Some(at as usize) }
+}
+
+fn put(
+    fields: &mut Map<String, Value>,
+    path: &[String],
+    value: Value,
+    reference: &FieldReference,
+) -> Result<(), String> {
+    let Some((last, way)) = path.split_last() else {
+        return Err(format!("[{reference}] cannot be replaced as a whole"));
+    };
+    let mut place: Option<&mut Value> = None;
+    for name in way {
+        let next = match place {
+            None => fields.entry(name.as_str()).or_insert_with(|| Value::Object(Map::new())),
+            Some(Value::Object(members)) => {
+                members.entry(name.as_str()).or_insert_with(|| Value::Object(Map::new()))
+            }
+            Some(Value::Array(elements)) => {
+                let length = elements.len();
+                element(length, name)
+                    .and_then(|at| elements.get_mut(at))
+                    .ok_or_else(|| format!("[{reference}] has no element [{name}]"))?
+            }
+            Some(_) => return Err(format!("[{reference}] goes through a value that is no object")),
+        };
+        place = Some(next);
+    }
+    match place {
+        None => drop(fields.insert(last.clone(), value)),
+        Some(Value::Object(members)) => drop(members.insert(last.clone(), value)),
+        Some(Value::Array(elements)) => match element(elements.len(), last) {
+            Some(at) if at == elements.len() => elements.push(value),
+            Some(at) if at < elements.len() => elements[at] = value,
+            _ => return Err(format!("[{reference}] has no element [{last}]")),
+        },
+        Some(_) => return Err(format!("[{reference}] goes through a value that is no object")),
+    }
+    Ok(())
+}
+
+fn take(fields: &mut Map<String, Value>, path: &[String]) -> Option<Value> {
+    let (last, way) = path.split_last()?;
+    let Some((first, way)) = way.split_first() else { return fields.shift_remove(last) };
+    let place = way.iter().try_fold(fields.get_mut(first)?, |value, name| match value {
+        Value::Object(members) => members.get_mut(name),
+        Value::Array(elements) => {
+            let at = element(elements.len(), name)?;
+            elements.get_mut(at)
+        }
+        _ => None,
+    })?;
+    match place {
+        Value::Object(members) => members.shift_remove(last),
+        Value::Array(elements) => {
+            let at = element(elements.len(), last).filter(|at| *at < elements.len())?;
+            Some(elements.remove(at))
+        }
+        _ => None,
+    }
+}

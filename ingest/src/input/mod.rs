@@ -1,0 +1,83 @@
+//! Inputs: sources of batches. One file a source.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use crate::options::suggest;
+use crate::{Batch, Fault, Options};
+
+/// Names of the inputs.
+pub const NAMES: &[&str] = &[];
+
+/// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
+#[async_trait]
+pub trait Input: fmt::Debug + Send + Sync {
+    /// What the source is by nature (topics and group, address, file), so that a reload knows it again.
+    fn identity(&self) -> String;
+
+    /// Reads until `context.stopping`, or until the source ends for good. What was not acknowledged when
+    /// it returns is read again from the stored position.
+    ///
+    /// # Errors
+    /// Why it cannot go on for now; the pipeline logs it and runs it again after a pause.
+    async fn run(&self, context: Context) -> Result<(), InputError>;
+}
+
+/// What a running input has.
+#[derive(Clone)]
+pub struct Context {
+    /// Where batches go. Sending waits while the pipeline is behind; `try_send` tells that it is.
+    pub batches: mpsc::Sender<Batch>,
+    /// Stored positions of the pipeline's sources.
+    pub positions: Arc<dyn Positions>,
+    /// Becomes `true` when the input is to stop.
+    pub stopping: watch::Receiver<bool>,
+    /// Greatest number of events of a batch.
+    pub batch_size: usize,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("batch_size", &self.batch_size).finish_non_exhaustive()
+    }
+}
+
+/// Why an input stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(pub String);
+
+/// Stored positions of one pipeline.
+#[async_trait]
+pub trait Positions: Send + Sync {
+    /// Takes a part of a source over: returns its stored position and the epoch under which its new
+    /// owner moves it. Batches of earlier owners are refused from then on.
+    ///
+    /// # Errors
+    /// The store's, as text.
+    async fn claim(&self, source: &str, partition: &str) -> Result<(Option<Bytes>, u64), InputError>;
+
+    /// Parts of a source with a stored position.
+    ///
+    /// # Errors
+    /// The store's, as text.
+    async fn list(&self, source: &str) -> Result<Vec<(String, Bytes)>, InputError>;
+}
+
+/// Makes an input.
+///
+/// # Errors
+/// An unknown name, or what is wrong with the options.
+pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
+    let at = options.at();
+    match options.plugin() {
+        unknown => {
+            let suggestion = suggest(unknown, NAMES.iter().copied());
+            Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Sources and sinks: what brings bytes into Millrace and what sends events on.
+//!
+//! [`input`] reads webhooks, databases, Kafka and files; a [`codec`] makes [`Event`]s of the bytes;
+//! a [`Batch`] carries them with the position that they move and the acknowledgement that their source
+//! waits for. [`output`] is the other end. What happens between, and in which order, is decided by
+//! `millrace-pipelines`, which hands each plugin its [`Options`].
+
+pub mod batch;
+pub mod codec;
+pub mod event;
+pub mod input;
+pub mod options;
+pub mod output;
+
+pub use batch::{Ack, Batch, Move};
+pub use event::{Event, FieldReference, Template};
+pub use options::{Fault, Location, Options, Setting};

@@ -1,0 +1,268 @@
+//! Options of plugins as they were written, and taking them one by one with every fault reported.
+//!
+//! A plugin takes what it knows by name and kind; [`Options::finish`] then tells all that was wrong at
+//! once: values that do not fit, what is required and missing, and names that nobody took.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde_json::Number;
+
+use crate::{FieldReference, Template};
+
+/// Least similarity of a suggestion.
+const SIMILAR: f64 = 0.75;
+
+/// A place in a file of pipelines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// What is wrong in a pipeline, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub at: Location,
+    /// What, with what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.message)
+    }
+}
+
+/// Value of an option.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// Text, quoted or a bare word, with environment variables replaced.
+    Text(String),
+    /// Number.
+    Number(Number),
+    /// Array.
+    Array(Vec<Setting>),
+    /// Hash in the order written.
+    Hash(Vec<(String, Setting)>),
+    /// A plugin in place of a value: a codec.
+    Plugin(Box<Options>),
+}
+
+impl Setting {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a text",
+            Self::Number(_) => "a number",
+            Self::Array(_) => "an array",
+            Self::Hash(_) => "a hash",
+            Self::Plugin(_) => "a codec",
+        }
+    }
+
+    /// The value as text, where it is a text or a number.
+    pub fn as_text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// Options of one plugin, taken one by one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    plugin: String,
+    at: Location,
+    given: Vec<(String, Location, Setting)>,
+    known: Vec<&'static str>,
+    faults: Vec<Fault>,
+}
+
+impl Options {
+    /// Options as they were written. The same option given twice is joined where it is an array or
+    /// a hash, and is a fault otherwise.
+    pub fn new(
+        plugin: impl Into<String>,
+        at: Location,
+        given: impl IntoIterator<Item = (String, Location, Setting)>,
+    ) -> Self {
+        let mut options =
+            Self { plugin: plugin.into(), at, given: Vec::new(), known: Vec::new(), faults: Vec::new() };
+        for (name, at, setting) in given {
+            match options.given.iter_mut().find(|(have, ..)| *have == name).map(|(_, _, have)| have) {
+                None => options.given.push((name, at, setting)),
+                Some(have) => match (have, setting) {
+                    (Setting::Array(have), Setting::Array(more)) => have.extend(more),
+                    (Setting::Hash(have), Setting::Hash(more)) => have.extend(more),
+                    _ => options.fault(at, format!("option [{name}] is given twice")),
+                },
+            }
+        }
+        options
+    }
+
+    /// Name of the plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    /// Where the plugin is.
+    pub fn at(&self) -> Location {
+        self.at
+    }
+
+    /// Takes an option whatever it is.
+    pub fn take(&mut self, name: &'static str) -> Option<(Location, Setting)> {
+        self.known.push(name);
+        let at = self.given.iter().position(|(have, ..)| have == name)?;
+        let (_, location, setting) = self.given.remove(at);
+        Some((location, setting))
+    }
+
+    /// Takes an option and reads it; what cannot be read is a fault and counts as not given.
+    /// `wanted` completes "must be …".
+    pub fn read<T>(
+        &mut self,
+        name: &'static str,
+        wanted: &str,
+        read: impl FnOnce(&Setting) -> Option<T>,
+    ) -> Option<T> {
+        let (at, setting) = self.take(name)?;
+        let value = read(&setting);
+        if value.is_none() {
+            let given = setting.as_text().map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
+            self.fault(at, format!("option [{name}] of [{}] must be {wanted}, not {given}", self.plugin));
+        }
+        value
+    }
+
+    /// Takes a text.
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        self.read(name, "a text", Setting::as_text)
+    }
+
+    /// Takes a text that must be given; an empty text stands for a missing one, and is a fault.
+    pub fn required_text(&mut self, name: &'static str) -> String {
+        let given = self.given.iter().any(|(have, ..)| have == name);
+        let text = self.text(name);
+        if !given {
+            self.fault(self.at, format!("[{}] needs the option [{name}]", self.plugin));
+        }
+        text.unwrap_or_default()
+    }
+
+    /// Takes a text that must be one of a few.
+    pub fn one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
+        let wanted = format!("one of [{}]", choices.join(", "));
+        self.read(name, &wanted, |setting| {
+            let text = setting.as_text()?;
+            choices.iter().copied().find(|choice| *choice == text)
+        })
+    }
+
+    /// Takes `true` or `false`.
+    pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
+        self.read(name, "true or false", |setting| setting.as_text()?.parse().ok())
+    }
+
+    /// Takes a whole number within bounds.
+    pub fn integer(&mut self, name: &'static str, bounds: RangeInclusive<i64>) -> Option<i64> {
+        let wanted = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        self.read(name, &wanted, |setting| {
+            setting.as_text()?.parse().ok().filter(|number| bounds.contains(number))
+        })
+    }
+
+    /// Takes a number.
+    pub fn float(&mut self, name: &'static str) -> Option<f64> {
+        self.read(name, "a number", |setting| setting.as_text()?.parse().ok().filter(|number: &f64| number.is_finite()))
+    }
+
+    /// Takes an array of texts; a single text counts as an array of one. Empty where not given.
+    pub fn texts(&mut self, name: &'static str) -> Vec<String> {
+        let texts = self.read(name, "an array of texts", |setting| match setting {
+            Setting::Array(elements) => elements.iter().map(Setting::as_text).collect(),
+            single => single.as_text().map(|text| vec![text]),
+        });
+        texts.unwrap_or_default()
+    }
+
+    /// Takes a hash, or an array of names and values in turns. Empty where not given.
+    pub fn hash(&mut self, name: &'static str) -> Vec<(String, Setting)> {
+        let hash = self.read(name, "a hash", |setting| match setting {
+            Setting::Hash(members) => Some(members.clone()),
+            Setting::Array(elements) if elements.len() % 2 == 0 => elements
+                .chunks_exact(2)
+                .map(|pair| Some((pair.first()?.as_text()?, pair.get(1)?.clone())))
+                .collect(),
+            _ => None,
+        });
+        hash.unwrap_or_default()
+    }
+
+    /// Takes a field reference.
+    pub fn field(&mut self, name: &'static str) -> Option<FieldReference> {
+        self.read(name, "a field reference", |setting| FieldReference::parse(&setting.as_text()?).ok())
+    }
+
+    /// Takes a format.
+    pub fn template(&mut self, name: &'static str) -> Option<Template> {
+        self.text(name).map(|text| Template::parse(&text))
+    }
+
+    /// Takes a codec: a plugin, or its bare name.
+    pub fn codec(&mut self, name: &'static str) -> Option<Options> {
+        let at = self.given.iter().find(|(have, ..)| have == name).map_or(self.at, |(_, at, _)| *at);
+        self.read(name, "a codec", |setting| match setting {
+            Setting::Plugin(options) => Some((**options).clone()),
+            Setting::Text(plugin) => Some(Options::new(plugin.clone(), at, [])),
+            _ => None,
+        })
+    }
+
+    /// Records a fault.
+    pub fn fault(&mut self, at: Location, message: impl Into<String>) {
+        self.faults.push(Fault { at, message: message.into() });
+    }
+
+    /// Records a fault of the plugin as a whole.
+    pub fn fault_here(&mut self, message: impl Into<String>) {
+        self.fault(self.at, message);
+    }
+
+    /// Ends the taking.
+    ///
+    /// # Errors
+    /// All that was wrong, options that nobody took included, with a suggestion where a known name is
+    /// similar.
+    pub fn finish(mut self) -> Result<(), Vec<Fault>> {
+        for (name, at, _) in std::mem::take(&mut self.given) {
+            let suggestion = suggest(&name, self.known.iter().copied());
+            let message = format!("[{}] has no option [{name}]{suggestion}", self.plugin);
+            self.faults.push(Fault { at, message });
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
+    }
+}
+
+/// ", did you mean [name]?" for the most similar of the known names, or nothing.
+pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|(similarity, _)| *similarity >= SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or_else(String::new, |(_, known)| format!(", did you mean [{known}]?"))
+}

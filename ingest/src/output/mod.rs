@@ -1,0 +1,80 @@
+//! Outputs: where events go. One file an output.
+//!
+//! Events for an index of this server are not sent anywhere: the pipeline commits them in one frame with
+//! the position of their source, so a [`Local`] output only says which operation an event is. All
+//! others are [`Sink`]s.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use millrace_storage::WriteOp;
+use tokio::sync::watch;
+
+use crate::options::suggest;
+use crate::{Event, Fault, Options};
+
+/// Names of the outputs.
+pub const NAMES: &[&str] = &[];
+
+/// A configured output.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Indices of this server.
+    Local(Arc<dyn Local>),
+    /// Anything else.
+    Sink(Arc<dyn Sink>),
+}
+
+/// Makes operations of events.
+pub trait Local: fmt::Debug + Send + Sync {
+    /// The operation for an event. `stable_id` is its id where the user gives none.
+    ///
+    /// # Errors
+    /// Why there can be none, permanently; the event becomes a dead letter.
+    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String>;
+}
+
+/// Sends events.
+#[async_trait]
+pub trait Sink: fmt::Debug + Send + Sync {
+    /// Sends events in order and returns when all are acknowledged or refused for good. What passes by
+    /// itself (429, 5xx, an output that is down) is retried with back-off for as long as it takes, or
+    /// until `stopping`. Each event comes with its stable id, where its source has positions.
+    ///
+    /// # Errors
+    /// [`Interrupted`] when it was to stop before it was through.
+    async fn send(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Vec<Refused>, Interrupted>;
+}
+
+/// An event that a sink refuses for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which one of the events sent.
+    pub event: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// A sink was told to stop before all was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped before all events were sent")]
+pub struct Interrupted;
+
+/// Makes an output.
+///
+/// # Errors
+/// An unknown name, or what is wrong with the options.
+pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
+    let at = options.at();
+    match options.plugin() {
+        unknown => {
+            let suggestion = suggest(unknown, NAMES.iter().copied());
+            Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])
+        }
+    }
+}
