@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::corpus::Ids;
+use crate::duckdb::DuckDb;
 use crate::measure::{self, Drive};
 use crate::probe;
 use crate::query::{self, Effort, Operation};
@@ -141,6 +142,30 @@ Examples:
         #[arg(long, default_value = "target/benchmarks")]
         directory: PathBuf,
     },
+    /// Load documents into an object store elsewhere and time the first search after a start
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks remote-start --docs 1000000 --env MILLRACE_STORAGE__OBJECT_STORE__KIND=s3 \\
+    --env MILLRACE_STORAGE__OBJECT_STORE__BUCKET=millrace …
+
+Each search has a start of its own, with an empty cache. The result is JSON on stdout.")]
+    RemoteStart {
+        /// The server's binary; beside this program when not given
+        #[arg(long)]
+        server: Option<PathBuf>,
+        /// Documents
+        #[arg(long, default_value_t = 1_000_000)]
+        docs: u64,
+        /// Bulk clients
+        #[arg(long, default_value_t = 8)]
+        clients: usize,
+        /// Directory for corpus and data
+        #[arg(long, default_value = "target/benchmarks")]
+        directory: PathBuf,
+        /// Environment variable of the server, as NAME=VALUE: where its object store is
+        #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable, required = true)]
+        environment: Vec<(String, String)>,
+    },
     /// Run everything and write a report
     #[command(after_help = "\
 Examples:
@@ -232,6 +257,9 @@ struct ReportArgs {
     /// Credentials of the peer as USER:PASSWORD
     #[arg(long)]
     peer_user: Option<String>,
+    /// A Python interpreter with the package `duckdb`, to ask DuckDB the aggregations as SQL
+    #[arg(long, value_name = "PYTHON")]
+    duckdb: Option<PathBuf>,
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
@@ -364,6 +392,17 @@ impl Cli {
                 std::fs::remove_dir_all(&run)?;
                 print(&found)
             }
+            Command::RemoteStart { server, docs, clients, directory, environment } => {
+                let run = directory.join("remote");
+                let _ = std::fs::remove_dir_all(&run);
+                std::fs::create_dir_all(&run)?;
+                let mut launch = Launch::new(&server.unwrap_or_else(default_binary), &run)?;
+                launch.environment = environment;
+                let corpora = directory.join("corpora");
+                let found = measure::remote_start(&launch, &corpora, docs, clients).await?;
+                std::fs::remove_dir_all(&run)?;
+                print(&found)
+            }
             Command::Report(args) => args.run().await,
             Command::Crash(args) => args.run().await,
         }
@@ -383,6 +422,7 @@ impl ReportArgs {
         let plan = suite::Plan {
             server: self.server.unwrap_or_else(default_binary),
             peer,
+            duckdb: self.duckdb.map(|python| DuckDb { python }),
             directory: self.directory,
             http_logs_docs: self.http_logs_docs.unwrap_or(self.docs),
             big5_docs: self.big5_docs.unwrap_or(self.docs / 5),

@@ -110,6 +110,19 @@ impl Corpus {
         Ok(Self { spec, bodies, file })
     }
 
+    /// Returns the beginning of the corpus: whole bodies with about `docs` documents.
+    pub(crate) fn beginning(&self, docs: u64) -> Result<Self> {
+        let mut left = docs;
+        let taken = |body: &&Body| {
+            let take = left > 0;
+            left = left.saturating_sub(body.docs);
+            take
+        };
+        let bodies: Vec<Body> = self.bodies.iter().take_while(taken).copied().collect();
+        let docs = bodies.iter().map(|body| body.docs).sum();
+        Ok(Self { spec: Spec { docs, ..self.spec.clone() }, bodies, file: self.file.try_clone()? })
+    }
+
     /// Reads a body.
     pub(crate) fn read(&self, body: Body) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(body.bytes)?];
@@ -195,6 +208,9 @@ mod tests {
         }
         assert_eq!(source, corpus.source_bytes());
         assert!(corpus.bodies[0].bytes < 21_000);
+        let part = corpus.beginning(150).unwrap();
+        assert!((150..400).contains(&part.spec.docs));
+        assert_eq!(part.bodies, corpus.bodies[..part.bodies.len()]);
     }
 
     #[test]

@@ -11,6 +11,11 @@ use serde::Serialize;
 
 use crate::latency::Histogram;
 
+/// Processors that the system sees.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Hardware {
@@ -39,7 +44,7 @@ impl Hardware {
         let fsync = fsyncs(directory)?;
         Ok(Self {
             processor: field(&cpuinfo, "model name").unwrap_or_else(|| "unknown".to_owned()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             memory_bytes: memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             disk: disk(directory),

@@ -7,6 +7,7 @@
 mod cli;
 mod corpus;
 mod crash;
+mod duckdb;
 mod hardware;
 mod latency;
 mod load;

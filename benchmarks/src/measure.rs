@@ -80,6 +80,46 @@ pub(crate) struct Recovery {
     pub(crate) all_counted_seconds: f64,
 }
 
+/// A start with all segments in the object store and nothing of them on the local disk or in memory.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RemoteStart {
+    /// Documents.
+    pub(crate) docs: u64,
+    /// Seconds from the start of the process to its first answer.
+    pub(crate) first_answer_seconds: f64,
+    /// The first search of each kind after a start of its own: name, seconds, hits.
+    pub(crate) first_searches: Vec<(String, f64, Option<u64>)>,
+}
+
+/// Loads documents into a server whose object store is elsewhere, and times the first search after a
+/// restart, for each of a shape's first operations.
+pub(crate) async fn remote_start(
+    launch: &Launch,
+    directory: &Path,
+    docs: u64,
+    clients: usize,
+) -> Result<RemoteStart> {
+    const KINDS: usize = 11;
+    let (index, shape) = ("remote", Shape::HttpLogs);
+    let corpus = corpus(directory, shape, docs, 1, Ids::Generated)?;
+    let server = launch.start().await?;
+    let drive = Drive { clients, get_rate: 0, force_merge: true };
+    ingest(&server.target, index, shape, &corpus, drive).await?;
+    server.stop()?;
+    let (mut first_searches, mut first_answer_seconds) = (Vec::new(), 0.0_f64);
+    for operation in shape.operations(index, docs).into_iter().take(KINDS) {
+        // What was fetched before must not help.
+        let _ = std::fs::remove_dir_all(launch.data.join("cache"));
+        let server = launch.start().await?;
+        first_answer_seconds = first_answer_seconds.max(server.started_in.as_secs_f64());
+        let started = Instant::now();
+        let hits = operation.ask(&server.target).await?;
+        first_searches.push((operation.name.clone(), started.elapsed().as_secs_f64(), hits));
+        server.stop()?;
+    }
+    Ok(RemoteStart { docs, first_answer_seconds, first_searches })
+}
+
 /// Opens the corpus of a shape, making it if need be.
 pub(crate) fn corpus(directory: &Path, shape: Shape, docs: u64, seed: u64, ids: Ids) -> Result<Arc<Corpus>> {
     const BODY_BYTES: u64 = 5_000_000;

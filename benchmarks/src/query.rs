@@ -75,6 +75,11 @@ impl Operation {
         serde_json::from_slice(&text).with_context(|| format!("{} is no list of operations", path.display()))
     }
 
+    /// Asks once and returns hits or count of the answer.
+    pub(crate) async fn ask(&self, target: &Target) -> Result<Option<u64>> {
+        hits(&self.run(target).await?)
+    }
+
     async fn run(&self, target: &Target) -> Result<Value> {
         let method = if self.body.is_null() { Method::GET } else { Method::POST };
         target.ask(method, &self.path, &self.body).await

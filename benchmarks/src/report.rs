@@ -102,8 +102,70 @@ fn shape_section(out: &mut String, shape: &ShapeReport) {
     ingest_rows(out, &runs.iter().map(|run| &run.ingest).collect::<Vec<_>>());
     out.push('\n');
     query_table(out, &runs, "p50 in ms (p99)", |run| &run.queries);
+    analysis_table(out, shape, &runs);
     query_table(out, &runs, &format!("{CROWD} clients, p50 in ms (p99)"), |run| &run.crowded);
     mix_table(out, &runs);
+    runs.iter().for_each(|run| hour_table(out, run));
+}
+
+/// What an hour costs among few and among many documents.
+fn hour_table(out: &mut String, run: &ShapeRun) {
+    let hour = match &run.hour {
+        Outcome::Measured(hour) => hour,
+        Outcome::Failed(why) => return failed(out, why),
+    };
+    if hour.whole.is_empty() {
+        return;
+    }
+    let small = format!("of the first {}", grouped(hour.part_docs));
+    head(out, &format!("one hour on {}, p50 in ms", run.server), &["of all", &small]);
+    for (whole, part) in hour.whole.iter().zip(&hour.part) {
+        let figure = |timed: &Timed| timed.error.is_none().then_some(timed.latency.p50_ms);
+        row(out, &whole.name, &[figure(whole), figure(part)], 2);
+    }
+    out.push('\n');
+}
+
+/// The aggregations, with DuckDB's times and the ratio to the better of the others.
+fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
+    let duckdb = match &shape.duckdb {
+        None => None,
+        Some(Outcome::Measured(found)) => Some(found),
+        Some(Outcome::Failed(why)) => return failed(out, why),
+    };
+    let Some(duckdb) = duckdb else {
+        return query_table(out, runs, "aggregation, p50 in ms (p99)", |run| &run.analyses);
+    };
+    let Some(first) = runs.first() else { return };
+    let names: Vec<&str> = runs.iter().map(|run| run.server.as_str()).chain(["duckdb"]).collect();
+    let _ = writeln!(out, "| aggregation, p50 in ms (p99) | {} | ratio to the better |", names.join(" | "));
+    let _ = writeln!(out, "|{}", "---|".repeat(names.len() + 2));
+    for (position, operation) in first.analyses.iter().enumerate() {
+        let mut times = Vec::new();
+        let _ = write!(out, "| {} |", operation.name);
+        for timed in runs.iter().filter_map(|run| run.analyses.get(position)) {
+            match &timed.error {
+                None => times.push(Some(&timed.latency)),
+                Some(error) => {
+                    eprintln!("{}: {error}", timed.name);
+                    times.push(None);
+                }
+            }
+        }
+        times.push(duckdb.get(position));
+        for time in &times {
+            let _ = match time {
+                Some(time) => write!(out, " {:.2} ({:.2}) |", time.p50_ms, time.p99_ms),
+                None => write!(out, " failed |"),
+            };
+        }
+        let best = times.iter().skip(1).flatten().map(|time| time.p50_ms).fold(f64::INFINITY, f64::min);
+        let _ = match times.first() {
+            Some(Some(own)) => writeln!(out, " {:.2} |", own.p50_ms / best),
+            _ => writeln!(out, " - |"),
+        };
+    }
+    out.push('\n');
 }
 
 /// The searches in turn, alone and during an ingest.

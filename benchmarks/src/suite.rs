@@ -12,12 +12,14 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::corpus::Ids;
+use crate::duckdb::DuckDb;
 use crate::hardware::Hardware;
+use crate::latency::Summary;
 use crate::measure::{self, Drive, Ingest, Recovery, Updates};
 use crate::process::Memory;
 use crate::query::{self, Effort, Mix, Timed};
 use crate::server::{Launch, Server};
-use crate::shape::Shape;
+use crate::shape::{Analysis, Shape};
 use crate::target::Target;
 
 /// Clients that search at once.
@@ -32,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) server: PathBuf,
     /// The peer, if any.
     pub(crate) peer: Option<Target>,
+    /// DuckDB, if it is to be asked.
+    pub(crate) duckdb: Option<DuckDb>,
     /// Directory for corpora and data.
     pub(crate) directory: PathBuf,
     /// Documents of the http_logs shape; 0 leaves it out.
@@ -74,6 +78,17 @@ impl<T> Outcome<T> {
     }
 }
 
+/// The same questions over the same rows, in an index with few others and in one with many.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Hour {
+    /// Documents of the smaller index.
+    pub(crate) part_docs: u64,
+    /// Times in it.
+    pub(crate) part: Vec<Timed>,
+    /// Times in the index with all documents.
+    pub(crate) whole: Vec<Timed>,
+}
+
 /// One shape on one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ShapeRun {
@@ -83,6 +98,10 @@ pub(crate) struct ShapeRun {
     pub(crate) ingest: Ingest,
     /// The searches.
     pub(crate) queries: Vec<Timed>,
+    /// The aggregations.
+    pub(crate) analyses: Vec<Timed>,
+    /// Searches that touch one hour, in all documents and in the first tenth of them.
+    pub(crate) hour: Outcome<Hour>,
     /// The searches with several clients at once.
     pub(crate) crowded: Vec<Timed>,
     /// All searches in turn, alone and during an ingest.
@@ -100,6 +119,8 @@ pub(crate) struct ShapeReport {
     pub(crate) source_bytes: u64,
     /// Millrace first.
     pub(crate) runs: Vec<Outcome<ShapeRun>>,
+    /// The aggregations as SQL in DuckDB, on the files that Millrace wrote, where that was asked for.
+    pub(crate) duckdb: Option<Outcome<Vec<Summary>>>,
 }
 
 /// What a process costs before it does anything.
@@ -162,7 +183,7 @@ impl Plan {
         let mut shapes = Vec::new();
         for (shape, docs) in [(Shape::HttpLogs, self.http_logs_docs), (Shape::Big5, self.big5_docs)] {
             if docs > 0 {
-                shapes.push(self.shape(shape, docs).await?);
+                shapes.push(self.shape(shape, docs, &mut versions).await?);
             }
         }
         let mut updates = Vec::new();
@@ -234,7 +255,12 @@ impl Plan {
         Ok(ColdStart { first_answer_seconds, memory })
     }
 
-    async fn shape(&self, shape: Shape, docs: u64) -> Result<ShapeReport> {
+    async fn shape(
+        &self,
+        shape: Shape,
+        docs: u64,
+        versions: &mut Vec<(String, String)>,
+    ) -> Result<ShapeReport> {
         say(&format!("corpus of {docs} {} documents", shape.name()));
         let corpus = measure::corpus(&self.corpora(), shape, docs, 1, Ids::Generated)?;
         let mut report = ShapeReport {
@@ -242,14 +268,25 @@ impl Plan {
             docs,
             source_bytes: corpus.source_bytes(),
             runs: Vec::new(),
+            duckdb: None,
         };
         say(&format!("{} on millrace", shape.name()));
+        let launch = self.launch(shape.name())?;
         let own = async {
-            let server = self.launch(shape.name())?.start().await?;
+            let server = launch.start().await?;
             let run = self.shape_on(&server.target, shape, &corpus).await;
             stop(server, run)
         };
         report.runs.push(Outcome::from(own.await));
+        if let Some(duckdb) = &self.duckdb {
+            say(&format!("{} on DuckDB", shape.name()));
+            let found = duckdb.time(&launch.data, &shape.analyses(""), self.effort.iterations);
+            report.duckdb = Some(Outcome::from(found.map(|(version, found)| {
+                versions.retain(|(name, _)| name != "duckdb");
+                versions.push(("duckdb".to_owned(), version));
+                found
+            })));
+        }
         self.discard(shape.name());
         if let Some(peer) = &self.peer {
             say(&format!("{} on {}", shape.name(), peer.name));
@@ -270,13 +307,43 @@ impl Plan {
         say("searches");
         let operations = shape.operations(&index, corpus.spec.docs);
         let queries = query::run(target, &operations, self.effort).await;
+        say("aggregations");
+        let asked: Vec<_> =
+            shape.analyses(&index).into_iter().map(|Analysis { operation, .. }| operation).collect();
+        let analyses = query::run(target, &asked, self.effort).await;
+        let hour = Outcome::from(self.hour_on(target, shape, corpus, &index).await);
         say(&format!("searches of {CROWD} clients"));
         let crowd =
             Effort { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
         let crowded = query::run(target, &operations, crowd).await;
         say("searches during an ingest");
         let mix = Outcome::from(self.mix_on(target, shape, corpus, &operations).await);
-        Ok(ShapeRun { server: target.name.clone(), ingest, queries, crowded, mix })
+        Ok(ShapeRun { server: target.name.clone(), ingest, queries, analyses, hour, crowded, mix })
+    }
+
+    /// Times questions about the beginning of a corpus in an index of all and in one of its first tenth.
+    async fn hour_on(
+        &self,
+        target: &Target,
+        shape: Shape,
+        corpus: &std::sync::Arc<crate::corpus::Corpus>,
+        whole: &str,
+    ) -> Result<Hour> {
+        let part = format!("{whole}-part");
+        if shape.operations_of_the_beginning(whole).is_empty() {
+            return Ok(Hour { part_docs: 0, part: Vec::new(), whole: Vec::new() });
+        }
+        say("one hour of few and of many documents");
+        let beginning = std::sync::Arc::new(corpus.beginning(corpus.spec.docs / 10)?);
+        let drive = Drive { clients: self.clients, get_rate: 0, force_merge: true };
+        measure::ingest(target, &part, shape, &beginning, drive).await?;
+        let found = Hour {
+            part_docs: beginning.spec.docs,
+            part: query::run(target, &shape.operations_of_the_beginning(&part), self.effort).await,
+            whole: query::run(target, &shape.operations_of_the_beginning(whole), self.effort).await,
+        };
+        target.delete(&part).await?;
+        Ok(found)
     }
 
     /// Times the searches in turn, alone and while the corpus is taken in a second time.

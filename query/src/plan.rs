@@ -78,7 +78,10 @@ impl Planner {
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
             .build()?;
-        let config = SessionConfig::new().with_target_partitions(partitions.max(1));
+        // A scan has the partitions that pay; rows must not go round by another way before the sort.
+        let config = SessionConfig::new()
+            .with_target_partitions(partitions.max(1))
+            .with_round_robin_repartition(false);
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

@@ -130,6 +130,38 @@ pub(super) fn index_body() -> Value {
     })
 }
 
+/// Questions about one hour in the first tenth of the corpus.
+pub(super) fn of_an_hour(index: &str) -> Vec<Operation> {
+    let from = START + 86_400;
+    let hour = json!({"range": {"@timestamp": {"gte": from, "lt": from + 3_600, "format": "epoch_second"}}});
+    let and = |clause: Value| json!({"bool": {"filter": [hour, clause]}});
+    let newest = json!([{"@timestamp": "desc"}]);
+    vec![
+        Operation::count("count", index, json!({"query": hour})),
+        Operation::search(
+            "status 404, newest 10",
+            index,
+            json!({
+                "query": and(json!({"term": {"status": 404}})), "sort": newest,
+            }),
+        ),
+        Operation::search(
+            "match \"images\", by score",
+            index,
+            json!({
+                "query": {"bool": {"must": [{"match": {"request": "images"}}], "filter": [hour]}},
+            }),
+        ),
+        Operation::search(
+            "terms status",
+            index,
+            json!({
+                "size": 0, "query": hour, "aggs": {"a": {"terms": {"field": "status"}}},
+            }),
+        ),
+    ]
+}
+
 /// Operations of the first slice of search: exact and full-text filters, ranges, sorting, paging.
 pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
     let newest = json!([{"@timestamp": "desc"}]);

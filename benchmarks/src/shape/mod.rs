@@ -3,6 +3,7 @@
 //! A [`Shape`] hands documents to `corpus`, an index body to `load`, and a list of operations to
 //! `query`. Documents depend on shape, seed and position alone.
 
+mod analyses;
 mod big5;
 mod fields;
 mod http_logs;
@@ -10,6 +11,7 @@ mod http_logs;
 use clap::ValueEnum;
 use serde_json::Value;
 
+pub(crate) use self::analyses::Analysis;
 use crate::query::Operation;
 
 /// A kind of document.
@@ -68,6 +70,23 @@ impl Shape {
             Self::HttpLogs => http_logs::operations(index, total),
             Self::Big5 => big5::operations(index, total),
             Self::Sparse | Self::Dense => fields::operations(index),
+        }
+    }
+
+    /// Returns operations whose answers lie in the first tenth of a corpus, if the shape has some.
+    pub(crate) fn operations_of_the_beginning(self, index: &str) -> Vec<Operation> {
+        match self {
+            Self::HttpLogs => http_logs::of_an_hour(index),
+            Self::Big5 | Self::Sparse | Self::Dense => Vec::new(),
+        }
+    }
+
+    /// Returns the aggregations to time on an index that holds a corpus.
+    pub(crate) fn analyses(self, index: &str) -> Vec<Analysis> {
+        match self {
+            Self::HttpLogs => analyses::http_logs(index),
+            Self::Big5 => analyses::big5(index),
+            Self::Sparse | Self::Dense => Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -31,7 +31,7 @@ use super::batch::{Batch, Column, Positions, Selection};
 use super::collector::{ShardReader, Sub, Subs};
 use super::compile::{Root, Tree};
 use super::metric::Ordinals;
-use super::segment::{Rows, SegmentContext};
+use super::segment::{Rows, SegmentContext, numbers};
 use crate::error::{Error, Result};
 use crate::score::collect::{Address, Pass, collect_all};
 use crate::score::prepare::{Prepared, Source, prepare};
@@ -44,6 +44,8 @@ use crate::table::{TableSegment, TableState};
 const BATCH_ROWS: usize = 8_192;
 /// Least rows of a partition.
 const PARTITION_ROWS: u64 = 50_000;
+/// Of one row in more than so many, numbers are taken out of decoded pages.
+const FEW_SHARE: u64 = 8;
 /// Rows that are read once more at a time.
 const REPLAYED_ROWS: usize = 4_096;
 
@@ -352,20 +354,29 @@ impl Shared {
             }
         }
         let read: Vec<_> = slots.iter().map(|at| paths[*at]).collect();
+        let mut place = |numbers: &[u32], arrays: &[ArrayRef]| {
+            let mut columns: Vec<Option<Column>> = Vec::new();
+            columns.resize_with(paths.len(), || None);
+            for (slot, array) in slots.iter().zip(arrays) {
+                if *array.data_type() != datafusion::arrow::datatypes::DataType::Null {
+                    columns[*slot] = Some(Column::new(array));
+                }
+            }
+            take(numbers, columns)
+        };
+        if let Rows::Some(rows) = rows
+            && rows.len() < u64::from(context.source.reader.rows()) / FEW_SHARE
+            && let Some(kept) = numbers(&context.source, &read, rows)?
+        {
+            return place(&rows.iter().collect::<Vec<_>>(), &kept).map(drop);
+        }
         let selected = match rows {
             Rows::All(_) => None,
             Rows::Some(rows) => Some(rows.clone()),
         };
         let mut done = Ok(true);
         context.source.reader.read(&read, selected, &mut |batch| {
-            let mut columns: Vec<Option<Column>> = Vec::new();
-            columns.resize_with(paths.len(), || None);
-            for (slot, array) in slots.iter().zip(&batch.columns) {
-                if *array.data_type() != datafusion::arrow::datatypes::DataType::Null {
-                    columns[*slot] = Some(Column::new(array));
-                }
-            }
-            done = take(&batch.rows, columns);
+            done = place(&batch.rows, &batch.columns);
             matches!(done, Ok(true))
         })?;
         done.map(|_| ())

@@ -10,7 +10,6 @@ use roaring::RoaringBitmap;
 use super::batch::{Batch, Column};
 use super::compile::Tree;
 use crate::error::{Error, Result};
-use crate::score::END;
 use crate::score::build;
 use crate::score::collect::row_set;
 use crate::score::nested::{Elements, NestedNode};
@@ -195,6 +194,9 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
     // Rows ascend.
     let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
         .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
+    if let Some(kept) = numbers(source, paths, &selected)? {
+        return Ok(kept.iter().map(|array| Some(Column::new(array))).collect());
+    }
     source.reader.read(paths, Some(selected), &mut |batch| {
         for (parts, column) in parts.iter_mut().zip(batch.columns) {
             parts.push(column);
@@ -214,20 +216,20 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
         .collect()
 }
 
+/// Returns numbers of some rows of columns from decoded pages, where all are kept so.
+pub(crate) fn numbers(
+    source: &Source,
+    columns: &[PathId],
+    rows: &RoaringBitmap,
+) -> Result<Option<Vec<arrow::array::ArrayRef>>> {
+    Ok(columns.iter().map(|column| source.reader.numbers(*column, rows)).collect::<Result<_, _>>()?)
+}
+
 fn rows_of(node: &Node, source: &Source) -> Result<RowBits> {
     let prepared = prepare(node, source, None)?;
     let rows = source.reader.rows();
     let mut bits = RowBits::new(rows);
-    if let Some(found) = row_set(&prepared, source.inverted.as_ref(), rows)? {
-        found.iter().for_each(|row| bits.insert(row));
-        return Ok(bits);
-    }
-    let mut scorer = build::scorer(&prepared, source.inverted.as_ref(), rows)?;
-    let mut row = scorer.doc();
-    while row != END {
-        bits.insert(row);
-        row = scorer.advance();
-    }
+    row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
     match prepared.failure() {
         Some(error) => Err(error),
         None => Ok(bits),

@@ -232,36 +232,18 @@ pub(crate) fn few_rows(
     rows: u32,
     limit: u64,
 ) -> Result<Option<RoaringBitmap>> {
-    if let Some(mut windows) = Windows::open(prepared, inverted, rows)? {
-        if windows.cost() > limit.saturating_mul(2) {
-            return Ok(None);
-        }
-        let mut found = SetBuilder::default();
-        while let Some((first, bits)) = windows.next()? {
-            found.add(first, &bits);
-            if found.len() > limit {
-                return Ok(None);
-            }
-        }
-        return Ok(Some(found.finish()));
-    }
-    let mut scorer = scorer(prepared, inverted, rows)?;
-    if scorer.cost() > limit.saturating_mul(2) {
+    let mut windows = Windows::open(prepared, inverted, rows)?;
+    if windows.cost() > limit.saturating_mul(2) {
         return Ok(None);
     }
-    let mut found = RoaringBitmap::new();
-    let mut left = limit;
-    let mut doc = scorer.doc();
-    while doc != END {
-        if left == 0 {
+    let mut found = SetBuilder::default();
+    while let Some((first, bits)) = windows.next()? {
+        found.add(first, &bits);
+        if found.len() > limit {
             return Ok(None);
         }
-        left -= 1;
-        // Rows ascend, so each goes behind the last.
-        let _ = found.try_push(doc);
-        doc = scorer.advance();
     }
-    Ok(Some(found))
+    Ok(Some(found.finish()))
 }
 
 /// Empties postings into a row set.

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
-use millrace_storage::segment::WINDOW_ROWS;
+use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
 use super::END;
@@ -17,10 +17,12 @@ use super::bits::{self, SetBuilder};
 use super::build::{known_count, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
-use super::windows::Windows;
+use super::windows::{Windows, by_scorer};
 use crate::compute::Stop;
 use crate::error::Result;
 
+/// One row in so many is few: they are scored by themselves once they have been counted.
+const FEW_SHARE: u32 = 32;
 /// Rows between two looks at the clock and the counters.
 const BLOCK: u32 = 4_096;
 
@@ -263,9 +265,15 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
             pass.totals.add(known);
             sum = known;
             counting = false;
-        } else if let Some(windows) = Windows::open(pass.prepared, pass.inverted, pass.rows)? {
-            sum = count_windows(pass, windows)?;
+        } else if !scores || !by_scorer(pass.prepared) {
+            let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
+            let mut few = Few::new(if scores { u64::from(pass.rows / FEW_SHARE) } else { 0 });
+            sum = count_windows(pass, windows, &mut few)?;
             counting = false;
+            if let Some(rows) = few.into_all() {
+                offer_rows(pass, &rows, top)?;
+                return Ok(sum);
+            }
         }
     }
     let start = top.start(pass.segment);
@@ -318,29 +326,77 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
     Ok(sum + counted)
 }
 
+/// The rows that were counted, as long as they are few.
+struct Few {
+    most: u64,
+    rows: Option<SetBuilder>,
+}
+
+impl Few {
+    fn new(most: u64) -> Self {
+        Self { most, rows: (most > 0).then(SetBuilder::default) }
+    }
+
+    fn add(&mut self, first: u32, found: &WindowBits) {
+        if let Some(rows) = &mut self.rows {
+            rows.add(first, found);
+            if rows.len() > self.most {
+                self.rows = None;
+            }
+        }
+    }
+
+    /// Returns the rows, if they are all there.
+    fn into_all(self) -> Option<RoaringBitmap> {
+        self.rows.map(SetBuilder::finish)
+    }
+}
+
 /// Counts matches window by window, as long as the number matters.
-fn count_windows(pass: Pass<'_>, mut windows: Windows<'_>) -> Result<u64> {
+fn count_windows(pass: Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Result<u64> {
     let mut sum = 0;
-    while !pass.stop.requested()
-        && !pass.totals.satisfied()
-        && let Some((first, mut found)) = windows.next()?
-    {
+    loop {
+        if pass.stop.requested() || pass.totals.satisfied() {
+            few.rows = None;
+            return Ok(sum);
+        }
+        let Some((first, mut found)) = windows.next()? else { return Ok(sum) };
         bits::clear(first, &mut found, pass.deleted);
         let counted = bits::count(&found).into();
         pass.totals.add(counted);
+        few.add(first, &found);
         sum += counted;
     }
-    Ok(sum)
+}
+
+/// Offers some rows that match, none of them deleted.
+fn offer_rows(pass: Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
+    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let max_score = scorer.max_score();
+    let mut bar = f32::NEG_INFINITY;
+    for (visited, row) in rows.range(top.start(pass.segment)..).enumerate() {
+        if !top.open_for(max_score) || visited % BLOCK as usize == 0 && pass.stop.requested() {
+            break;
+        }
+        if let Some(least) = top.bar()
+            && least > bar
+        {
+            bar = least;
+            scorer.raise_bar(least);
+        }
+        if scorer.seek(row) == row {
+            top.offer(Found { score: scorer.score(), address: Address { segment: pass.segment, row } });
+        }
+    }
+    Ok(())
 }
 
 /// Collects all matches of a segment: rows, their scores where asked, and the greatest score.
 pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
     let mut found = RoaringBitmap::new();
     let mut scored = Vec::new();
-    if !scores
-        && pass.budget.is_none()
-        && let Some(windows) = Windows::open(pass.prepared, pass.inverted, pass.rows)?
-    {
+    if !scores && pass.budget.is_none() {
+        let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
         let rows = collect_windows(pass, windows)?;
         pass.totals.add(rows.len());
         return Ok((rows, scored));
@@ -370,19 +426,14 @@ pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap
     Ok((found, scored))
 }
 
-/// Finds the matching rows of a segment, deleted ones included; `None` where they must be visited one
-/// by one.
-pub(crate) fn row_set(
-    prepared: &Prepared,
-    inverted: &dyn Inverted,
-    rows: u32,
-) -> Result<Option<RoaringBitmap>> {
-    let Some(mut windows) = Windows::open(prepared, inverted, rows)? else { return Ok(None) };
+/// Finds the matching rows of a segment, deleted ones included.
+pub(crate) fn row_set(prepared: &Prepared, inverted: &dyn Inverted, rows: u32) -> Result<RoaringBitmap> {
+    let mut windows = Windows::open(prepared, inverted, rows)?;
     let mut found = SetBuilder::default();
     while let Some((first, bits)) = windows.next()? {
         found.add(first, &bits);
     }
-    Ok(Some(found.finish()))
+    Ok(found.finish())
 }
 
 /// The matches of a segment, for who wants those of some rows only.
@@ -396,18 +447,17 @@ pub(crate) enum Matches<'a> {
 impl<'a> Matches<'a> {
     /// Counts the matches as far as the number matters.
     pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
-        let windows = match pass.budget {
-            Some(_) => None,
-            None => Windows::open(pass.prepared, pass.inverted, pass.rows)?,
-        };
-        let Some(windows) = windows else { return Ok(Self::Known(collect_all(pass, false)?.0)) };
+        if pass.budget.is_some() {
+            return Ok(Self::Known(collect_all(pass, false)?.0));
+        }
         if !pass.totals.satisfied() {
             match known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)? {
                 Some(known) => pass.totals.add(known),
                 // All are visited, and may as well be kept.
                 None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(pass, false)?.0)),
                 None => {
-                    count_windows(pass, windows)?;
+                    let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
+                    count_windows(pass, windows, &mut Few::new(0))?;
                 }
             }
         }
@@ -429,9 +479,7 @@ impl<'a> Matches<'a> {
             Self::Sought(pass) => pass,
         };
         let mut set = SetBuilder::default();
-        let Some(mut windows) = Windows::open(pass.prepared, pass.inverted, pass.rows)? else {
-            return Ok(&collect_all(*pass, false)?.0 & rows);
-        };
+        let mut windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
         let mut at = 0;
         while !pass.stop.requested()
             && let Some(row) = rows.range(at..).next()

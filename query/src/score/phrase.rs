@@ -276,6 +276,8 @@ struct Places {
     order: Vec<usize>,
     /// Positions in the current row, by place.
     positions: Vec<Vec<u32>>,
+    /// Where the phrase may begin in the current row, and room for those that are left.
+    starts: (Vec<i64>, Vec<i64>),
 }
 
 impl Places {
@@ -297,7 +299,8 @@ impl Places {
         let mut order: Vec<usize> = (0..lists.len()).collect();
         order.sort_by_key(|at| lists[*at].cost());
         let positions = vec![Vec::new(); lists.len()];
-        Ok(Some(Self { offsets: places.iter().map(|place| place.offset).collect(), lists, order, positions }))
+        let offsets = places.iter().map(|place| place.offset).collect();
+        Ok(Some(Self { offsets, lists, order, positions, starts: Default::default() }))
     }
 
     fn cost(&self) -> u64 {
@@ -329,7 +332,8 @@ impl Places {
     /// Counts where the terms are in their places; just whether they are, if `first_only`.
     fn exact_frequency(&mut self, first_only: bool) -> u32 {
         // The rarest two are read first: mostly they tell already.
-        let (mut starts, mut kept) = (Vec::new(), Vec::new());
+        let (starts, kept) = (&mut self.starts.0, &mut self.starts.1);
+        starts.clear();
         for (rank, at) in self.order.iter().enumerate() {
             let (list, positions) = (&mut self.lists[*at], &mut self.positions[*at]);
             list.positions(positions);
@@ -341,13 +345,13 @@ impl Places {
             }
             kept.clear();
             let mut here = here.peekable();
-            for start in &starts {
+            for start in starts.iter() {
                 while here.next_if(|position| position < start).is_some() {}
                 if here.peek() == Some(start) {
                     kept.push(*start);
                 }
             }
-            std::mem::swap(&mut starts, &mut kept);
+            std::mem::swap(starts, kept);
             if starts.is_empty() {
                 return 0;
             }

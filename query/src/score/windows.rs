@@ -3,18 +3,19 @@
 //! Where only the rows matter (counting, filters, sorting by a field) a predicate is evaluated as bits,
 //! [`WINDOW_ROWS`] at a time: a part clears the bits of those candidates that it does not match. Clauses
 //! combine words instead of rows, a window without candidates is left at once, and ranges decode
-//! nothing where other clauses leave nothing. Predicates with a part that has no such form (phrases,
-//! nested clauses, least scores) are left to their scorers.
+//! nothing where other clauses leave nothing. Parts that have no such form (phrases, nested clauses,
+//! least scores) ask their scorers about the candidates that are left.
 
 use millrace_storage::segment::{PagedRange, WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;
 use tantivy::postings::Postings;
 
-use super::END;
-use super::bits::{NO_ROWS, count, intersect, is_empty, retain, set, subtract, unite, up_to};
+use super::bits::{NO_ROWS, count, first_from, intersect, is_empty, retain, set, subtract, unite, up_to};
+use super::build::scorer;
 use super::prepare::Prepared;
 use super::reader::{Inverted, RowPostings};
+use super::{END, Scorer};
 use crate::error::Result;
 
 /// Up to so many candidates of a window are looked up one by one.
@@ -40,14 +41,9 @@ pub(crate) struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    /// Opens a predicate over a segment of `rows` rows; `None` where it must be visited row by row.
-    pub(crate) fn open(
-        prepared: &'a Prepared,
-        inverted: &'a dyn Inverted,
-        rows: u32,
-    ) -> Result<Option<Self>> {
-        let filter = filter(prepared, inverted, rows)?;
-        Ok(filter.map(|filter| Self { filter, rows, at: 0 }))
+    /// Opens a predicate over a segment of `rows` rows.
+    pub(crate) fn open(prepared: &'a Prepared, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
+        Ok(Self { filter: filter(prepared, inverted, rows)?, rows, at: 0 })
     }
 
     /// Estimates how many rows match.
@@ -81,19 +77,25 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Opens a part; `None` where it has no such form.
-fn filter<'a>(
-    prepared: &'a Prepared,
-    inverted: &'a dyn Inverted,
-    rows: u32,
-) -> Result<Option<BoxFilter<'a>>> {
+/// Whether the rows of a predicate are found by its scorer, one by one.
+pub(crate) fn by_scorer(prepared: &Prepared) -> bool {
+    match prepared {
+        Prepared::Intervals(_) | Prepared::Nested(_) | Prepared::Phrase { .. } => true,
+        Prepared::Scaled { least, .. } => least.is_some(),
+        Prepared::FunctionScore { combination, .. } => combination.min_score.is_some(),
+        _ => false,
+    }
+}
+
+/// Opens a part.
+fn filter<'a>(prepared: &'a Prepared, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
     let of = |postings: Option<Box<dyn RowPostings>>| -> BoxFilter<'a> {
         match postings {
             Some(postings) => Box::new(Listed(postings)),
             None => Box::new(Nothing),
         }
     };
-    Ok(Some(match prepared {
+    Ok(match prepared {
         // Optional clauses only score.
         Prepared::All(_) | Prepared::AtLeast(0, _) => Box::new(Everything(rows)),
         Prepared::None => Box::new(Nothing),
@@ -115,18 +117,16 @@ fn filter<'a>(
         Prepared::Rows(found, _) => Box::new(Set::new(found)),
         Prepared::Range { rows: range, .. } => Box::new(InRange(range)),
         Prepared::And(parts) => return all_of(parts, inverted, rows),
-        Prepared::AtLeast(1, parts) | Prepared::DisMax(_, parts) => match filters(parts, inverted, rows)? {
-            Some(parts) => Box::new(Any(parts)),
-            None => return Ok(None),
-        },
-        Prepared::AtLeast(required, parts) => match filters(parts, inverted, rows)? {
-            Some(parts) => Box::new(Several { required: *required, parts }),
-            None => return Ok(None),
-        },
-        Prepared::Not(part) => match filter(part, inverted, rows)? {
-            Some(part) => Box::new(All { parts: vec![Box::new(Everything(rows))], without: vec![part] }),
-            None => return Ok(None),
-        },
+        Prepared::AtLeast(1, parts) | Prepared::DisMax(_, parts) => {
+            Box::new(Any(filters(parts, inverted, rows)?))
+        }
+        Prepared::AtLeast(required, parts) => {
+            Box::new(Several { required: *required, parts: filters(parts, inverted, rows)? })
+        }
+        Prepared::Not(part) => {
+            let without = vec![filter(part, inverted, rows)?];
+            Box::new(All { parts: vec![Box::new(Everything(rows))], without })
+        }
         Prepared::Constant(_, part)
         | Prepared::Boosting { positive: part, .. }
         | Prepared::Scaled { least: None, part, .. } => return filter(part, inverted, rows),
@@ -137,27 +137,15 @@ fn filter<'a>(
         | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
-        | Prepared::Scaled { .. } => return Ok(None),
-    }))
+        | Prepared::Scaled { .. } => Box::new(Driven(scorer(prepared, inverted, rows)?)),
+    })
 }
 
-/// Opens parts, all of which must have the form.
-fn filters<'a>(
-    parts: &'a [Prepared],
-    inverted: &'a dyn Inverted,
-    rows: u32,
-) -> Result<Option<Vec<BoxFilter<'a>>>> {
-    let mut filters = Vec::with_capacity(parts.len());
-    for part in parts {
-        match filter(part, inverted, rows)? {
-            Some(part) => filters.push(part),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(filters))
+fn filters<'a>(parts: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<Vec<BoxFilter<'a>>> {
+    parts.iter().map(|part| filter(part, inverted, rows)).collect()
 }
 
-fn all_of<'a>(all: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<Option<BoxFilter<'a>>> {
+fn all_of<'a>(all: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
     let (mut parts, mut without) = (Vec::new(), Vec::new());
     for part in all {
         let (into, part) = match part {
@@ -165,20 +153,20 @@ fn all_of<'a>(all: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Res
             Prepared::Not(part) => (&mut without, part.as_ref()),
             part => (&mut parts, part),
         };
-        match filter(part, inverted, rows)? {
-            Some(part) => into.push(part),
-            None => return Ok(None),
-        }
+        into.push((by_scorer(part), filter(part, inverted, rows)?));
     }
-    if parts.is_empty() {
-        parts.push(Box::new(Everything(rows)));
+    // What leaves the fewest candidates comes first, what is dear to ask last.
+    let in_order = |mut parts: Vec<(bool, BoxFilter<'a>)>| {
+        parts.sort_by_key(|(dear, part)| (*dear, part.cost()));
+        parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>()
+    };
+    let (mut parts, without) = (in_order(parts), in_order(without));
+    match parts.pop() {
+        None => parts.push(Box::new(Everything(rows))),
+        Some(only) if parts.is_empty() && without.is_empty() => return Ok(only),
+        Some(last) => parts.push(last),
     }
-    if parts.len() == 1 && without.is_empty() {
-        return Ok(parts.pop());
-    }
-    // What leaves the fewest candidates comes first.
-    parts.sort_by_key(|part| part.cost());
-    Ok(Some(Box::new(All { parts, without })))
+    Ok(Box::new(All { parts, without }))
 }
 
 /// Every row.
@@ -295,6 +283,37 @@ impl RowFilter for InRange<'_> {
     }
     fn cost(&self) -> u64 {
         self.0.most_rows()
+    }
+}
+
+/// The rows of a scorer.
+struct Driven<'a>(Box<dyn Scorer + 'a>);
+
+impl RowFilter for Driven<'_> {
+    fn next(&mut self, target: u32) -> u32 {
+        self.0.seek(target)
+    }
+    fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        let end = first.saturating_add(WINDOW_ROWS);
+        let mut found = NO_ROWS;
+        let mut candidate = first_from(bits, 0);
+        while let Some(at) = candidate {
+            let row = self.0.seek(first + at);
+            if row >= end {
+                break;
+            }
+            // The next candidate is this row, or lies behind it.
+            candidate = first_from(bits, row - first);
+            if candidate == Some(row - first) {
+                set(&mut found, row - first);
+                candidate = first_from(bits, row - first + 1);
+            }
+        }
+        *bits = found;
+        Ok(())
+    }
+    fn cost(&self) -> u64 {
+        self.0.cost()
     }
 }
 

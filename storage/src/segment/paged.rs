@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use roaring::RoaringBitmap;
 
 use super::range::{Relation, ValueRange};
@@ -111,7 +112,8 @@ impl Segment {
             }
             number += 1;
         })?;
-        let mut numbers = Gathered::new(stored.root_type(root)?);
+        let kind = stored.root_type(root)?;
+        let mut numbers = Gathered::new(kind);
         for pages in pages.chunks(MAX_AHEAD) {
             let missing: Vec<(u32, Range<u32>)> =
                 pages.iter().filter(|(number, _)| !stored.keeps_values(root, *number)).cloned().collect();
@@ -129,7 +131,10 @@ impl Segment {
                 numbers.extend(&values, rows.range(page.1.clone()).map(|row| (row - page.1.start) as usize));
             }
         }
-        Ok(Some(numbers.finish()))
+        Ok(Some(match kind {
+            DataType::Timestamp(..) => arrow::compute::cast(&numbers.finish(), kind)?,
+            _ => numbers.finish(),
+        }))
     }
 }
 

@@ -280,32 +280,36 @@ impl Run<'_> {
 
     fn test<T: Copy>(&mut self, values: &[T], matches: impl Fn(T) -> bool) {
         let to = self.to.min(values.len());
-        let (mut row, mut at) = (self.from, self.at);
-        // Whole words, where rows and bits lie alike.
-        while row % WORD == 0 && at % WORD == 0 && row + WORD <= to {
-            let Some(chunk) = values.get(row..row + WORD) else { break };
+        let mut at = self.at;
+        for (number, chunk) in values.get(self.from..to).unwrap_or_default().chunks(WORD).enumerate() {
             let mut flags = [0u8; WORD];
             for (flag, value) in flags.iter_mut().zip(chunk) {
                 *flag = u8::from(matches(*value));
             }
-            let valid = self.valid.map_or(u64::MAX, |valid| valid[row / WORD]);
-            if let Some(word) = self.bits.get_mut(at / WORD) {
-                *word |= packed(&flags) & valid;
+            let mut word = packed(&flags);
+            if let Some(valid) = self.valid {
+                word &= word_at(valid, self.from + number * WORD);
             }
-            row += WORD;
+            // Bits need not begin where a word does.
+            let (first, shift) = (at / WORD, at % WORD);
+            if let Some(bits) = self.bits.get_mut(first) {
+                *bits |= word << shift;
+            }
+            if shift > 0
+                && let Some(bits) = self.bits.get_mut(first + 1)
+            {
+                *bits |= word >> (WORD - shift);
+            }
             at += WORD;
         }
-        for (row, value) in values.iter().enumerate().take(to).skip(row) {
-            let valid = self.valid.is_none_or(|valid| is_set(valid, row));
-            if valid
-                && matches(*value)
-                && let Some(word) = self.bits.get_mut(at / WORD)
-            {
-                *word |= 1 << (at % WORD);
-            }
-            at += 1;
-        }
     }
+}
+
+/// Returns 64 bits from one on.
+fn word_at(words: &[u64], at: usize) -> u64 {
+    let (first, shift) = (at / WORD, at % WORD);
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    if shift == 0 { word(first) } else { word(first) >> shift | word(first + 1) << (WORD - shift) }
 }
 
 /// Packs flags of 0 or 1 into bits, eight at a time: the factor brings the flag of byte `i` to bit

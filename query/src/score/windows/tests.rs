@@ -8,6 +8,7 @@ use roaring::RoaringBitmap;
 use super::super::bits::SetBuilder;
 use super::super::build;
 use super::super::fixture::{Fixture, KEYWORD, TEXT};
+use super::super::phrase::{Phrase, Place, PlaceTerms};
 use super::super::prepare::{LeafScore, Prepared};
 use super::super::reader::SegmentReader;
 use super::*;
@@ -30,7 +31,7 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
     let parts = |rng: &mut StdRng| -> Vec<Prepared> {
         (0..rng.random_range(1..5)).map(|_| random(rows, depth - 1, rng)).collect()
     };
-    match rng.random_range(0..if depth == 0 { 6 } else { 12 }) {
+    match rng.random_range(0..if depth == 0 { 7 } else { 13 }) {
         0 => Prepared::All(1.0),
         1 => Prepared::Exact { path: KEYWORD, value: Scalar::Str("b".into()), score: 1.0 },
         2 => {
@@ -45,10 +46,16 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
             term: WORDS[rng.random_range(0..4)].into(),
             score: LeafScore::Flat(1.0),
         },
-        6 | 7 => Prepared::And(parts(rng)),
-        8 => Prepared::AtLeast(1, parts(rng)),
-        9 => Prepared::AtLeast(rng.random_range(0..5), parts(rng)),
-        10 => Prepared::Not(Box::new(random(rows, depth - 1, rng))),
+        6 => {
+            let place =
+                |offset: u32| Place { offset, terms: PlaceTerms::Fixed(vec![WORDS[offset as usize].into()]) };
+            let phrase = Arc::new(Phrase::Places(vec![place(0), place(1)], 0));
+            Prepared::Phrase { path: TEXT, phrase, score: LeafScore::Flat(1.0) }
+        }
+        7 | 8 => Prepared::And(parts(rng)),
+        9 => Prepared::AtLeast(1, parts(rng)),
+        10 => Prepared::AtLeast(rng.random_range(0..5), parts(rng)),
+        11 => Prepared::Not(Box::new(random(rows, depth - 1, rng))),
         _ => Prepared::DisMax(0.5, parts(rng)),
     }
 }
@@ -67,7 +74,7 @@ fn windows_find_what_scorers_find() {
                 expected.insert(scorer.doc());
                 scorer.advance();
             }
-            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap().unwrap();
+            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap();
             let mut found = SetBuilder::default();
             while let Some((first, bits)) = windows.next().unwrap() {
                 found.add(first, &bits);
@@ -76,7 +83,7 @@ fn windows_find_what_scorers_find() {
             assert_eq!(found.finish(), expected, "{prepared:?}");
 
             // From any row on as from the start.
-            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap().unwrap();
+            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap();
             let from = rng.random_range(0..rows);
             windows.skip_to(from);
             let next = windows.next().unwrap().map(|(first, _)| first);

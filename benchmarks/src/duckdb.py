@@ -1,0 +1,28 @@
+"""Times questions in SQL on Parquet files with DuckDB.
+
+Standard input: {"directory", "threads", "iterations", "questions": [sql, …]}; standard output: a list of
+the latencies in milliseconds of each question.
+"""
+
+import json
+import sys
+import time
+
+import duckdb
+
+task = json.load(sys.stdin)
+database = duckdb.connect()
+database.execute(f"SET threads = {int(task['threads'])}")
+database.execute("SET TimeZone = 'UTC'")
+files = task["directory"].replace("'", "''") + "/**/*.parquet"
+database.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet('{files}', union_by_name = true)")
+found = []
+for question in task["questions"]:
+    database.execute(question).fetchall()
+    latencies = []
+    for _ in range(task["iterations"]):
+        start = time.perf_counter()
+        database.execute(question).fetchall()
+        latencies.append((time.perf_counter() - start) * 1000)
+    found.append(latencies)
+json.dump({"version": duckdb.__version__, "latencies": found}, sys.stdout)

@@ -1,0 +1,66 @@
+//! DuckDB beside Millrace: the same questions in SQL, on the very Parquet files that the server wrote.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::hardware;
+use crate::latency::{Histogram, Summary};
+use crate::shape::Analysis;
+
+const SCRIPT: &str = include_str!("duckdb.py");
+
+/// A Python interpreter with the package `duckdb`.
+#[derive(Clone, Debug)]
+pub(crate) struct DuckDb {
+    /// The interpreter.
+    pub(crate) python: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    version: String,
+    latencies: Vec<Vec<f64>>,
+}
+
+impl DuckDb {
+    /// Times questions on all Parquet files below a directory, with as many threads as there are
+    /// cores; returns the version and a summary a question.
+    pub(crate) fn time(
+        &self,
+        directory: &Path,
+        questions: &[Analysis],
+        iterations: u32,
+    ) -> Result<(String, Vec<Summary>)> {
+        let task = json!({
+            "directory": directory,
+            "threads": hardware::cores(),
+            "iterations": iterations,
+            "questions": questions.iter().map(|question| &question.sql).collect::<Vec<_>>(),
+        });
+        let mut child = Command::new(&self.python)
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.python.display()))?;
+        child.stdin.take().context("no stdin")?.write_all(task.to_string().as_bytes())?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("DuckDB failed: is the package `duckdb` installed for {}?", self.python.display());
+        }
+        let answer: Answer = serde_json::from_slice(&output.stdout).context("DuckDB's answer")?;
+        ensure!(answer.latencies.len() == questions.len(), "DuckDB answered {}", answer.latencies.len());
+        let summary = |latencies: Vec<f64>| {
+            let mut histogram = Histogram::default();
+            latencies.iter().for_each(|ms| histogram.record(Duration::from_secs_f64(ms / 1_000.0)));
+            histogram.summary()
+        };
+        Ok((answer.version, answer.latencies.into_iter().map(summary).collect()))
+    }
+}
