@@ -11,6 +11,7 @@ pub mod event;
 pub mod input;
 pub mod options;
 pub mod output;
+pub mod pattern;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Template};
