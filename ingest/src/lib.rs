@@ -8,6 +8,8 @@
 pub mod batch;
 pub mod codec;
 pub mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod input;
 pub mod options;
 pub mod output;
