@@ -1,5 +1,14 @@
 //! Codecs: bytes to events and back. One file a codec.
 
+mod charset;
+mod json;
+mod json_lines;
+mod line;
+mod lines;
+mod multiline;
+mod plain;
+mod rubydebug;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +17,7 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the codecs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["json", "json_lines", "line", "multiline", "plain", "rubydebug"];
 
 /// A configured codec.
 pub trait Codec: fmt::Debug + Send + Sync {
@@ -51,6 +60,12 @@ pub trait Decoder: Send {
 pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "json" => json::build(options),
+        "json_lines" => json_lines::build(options),
+        "line" => line::build(options),
+        "multiline" => multiline::build(options),
+        "plain" => plain::build(options),
+        "rubydebug" => rubydebug::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no codec [{unknown}]{suggestion}") }])
@@ -72,3 +87,17 @@ pub fn take(options: &mut Options, default: &str) -> Result<Arc<dyn Codec>, Vec<
     }
     built
 }
+
+/// Takes `ecs_compatibility`, of which only `disabled` is known.
+fn ecs_disabled(options: &mut Options) {
+    match options.one_of("ecs_compatibility", &["disabled", "v1", "v8"]) {
+        None | Some("disabled") => {}
+        Some(other) => options.fault_here(format!(
+            "[{}] does not name fields by ECS: set ecs_compatibility to disabled, not to {other}",
+            options.plugin()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;
