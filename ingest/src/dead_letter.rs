@@ -229,7 +229,10 @@ impl Letter {
     /// The letter was changed by somebody.
     pub fn payload(&self) -> Result<Bytes, String> {
         let payload = self.text("payload").ok_or("the letter has no payload")?;
-        STANDARD.decode(payload).map(Bytes::from).map_err(|error| format!("the payload is not base64: {error}"))
+        STANDARD
+            .decode(payload)
+            .map(Bytes::from)
+            .map_err(|error| format!("the payload is not base64: {error}"))
     }
 
     /// The operation that was refused.
@@ -246,8 +249,8 @@ impl Letter {
             "create" => Action::Create(payload),
             "delete" => Action::Delete,
             "update" => {
-                let mut body: Map<String, Value> =
-                    serde_json::from_slice(&payload).map_err(|error| format!("the payload is no update: {error}"))?;
+                let mut body: Map<String, Value> = serde_json::from_slice(&payload)
+                    .map_err(|error| format!("the payload is no update: {error}"))?;
                 Action::Update(Box::new(Update {
                     doc: body.remove("doc"),
                     upsert: body.remove("upsert"),
@@ -311,8 +314,7 @@ pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) 
         let remove = write_op(INDEX, Some(letter.id.clone()), Action::Delete);
         // Refused again, it stays a letter: the same operation in its own place ends the whole write. What lost
         // against another version is there, and its letter goes.
-        let same: DeadLetter =
-            Arc::new(|op, error| (error.kind() != Kind::Conflict).then(|| op.clone()));
+        let same: DeadLetter = Arc::new(|op, error| (error.kind() != Kind::Conflict).then(|| op.clone()));
         match engine.write_from_source(principal, vec![op, remove], Vec::new(), same, TIMEOUT).await {
             Ok(_) => replayed.stored += 1,
             Err(Error::DeadLetterRefused(reason)) => replayed.left.push((letter.id.clone(), reason)),

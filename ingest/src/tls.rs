@@ -74,7 +74,10 @@ fn renamed<T>(
     for name in names {
         if let Some(value) = take(options, name) {
             if found.is_some() {
-                options.fault_here(format!("options [{}] are names of the same one: give one", names.join("], [")));
+                options.fault_here(format!(
+                    "options [{}] are names of the same one: give one",
+                    names.join("], [")
+                ));
             }
             found.get_or_insert(value);
         }
@@ -107,7 +110,11 @@ fn refuse_key_stores(options: &mut Options) {
     for name in ["cipher_suites", "ssl_cipher_suites"] {
         refuse(options, name, "only suites that are considered safe are offered, and all of them");
     }
-    refuse(options, "ssl_key_passphrase", "give a key without passphrase that only the server's user can read");
+    refuse(
+        options,
+        "ssl_key_passphrase",
+        "give a key without passphrase that only the server's user can read",
+    );
 }
 
 fn versions(options: &mut Options) -> Versions {
@@ -142,7 +149,9 @@ impl Server {
             options.one_of(name, &["none", "peer", "force_peer"])
         });
         if authentication.is_some() && mode.is_some() {
-            options.fault_here("options [ssl_client_authentication] and [ssl_verify_mode] say the same: give one");
+            options.fault_here(
+                "options [ssl_client_authentication] and [ssl_verify_mode] say the same: give one",
+            );
         }
         let authentication = match authentication.or(mode) {
             Some("optional" | "peer") => ClientAuthentication::Optional,
@@ -182,13 +191,11 @@ impl Server {
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| format!("TLS key [{}]: {error}", self.key.display()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions: Vec<&'static rustls::SupportedProtocolVersion> = [
-            (self.versions.tls13, &rustls::version::TLS13),
-            (self.versions.tls12, &rustls::version::TLS12),
-        ]
-        .into_iter()
-        .filter_map(|(wanted, version)| wanted.then_some(version))
-        .collect();
+        let versions: Vec<&'static rustls::SupportedProtocolVersion> =
+            [(self.versions.tls13, &rustls::version::TLS13), (self.versions.tls12, &rustls::version::TLS12)]
+                .into_iter()
+                .filter_map(|(wanted, version)| wanted.then_some(version))
+                .collect();
         let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| format!("TLS versions: {error}"))?;
@@ -228,7 +235,8 @@ impl Client {
         let mode = options.one_of("ssl_verification_mode", &["full", "none"]);
         let verify = options.boolean("ssl_certificate_verification");
         if mode.is_some() && verify.is_some() {
-            let names = "options [ssl_verification_mode] and [ssl_certificate_verification] say the same: give one";
+            let names =
+                "options [ssl_verification_mode] and [ssl_certificate_verification] say the same: give one";
             options.fault_here(names);
         }
         let versions = versions(options);

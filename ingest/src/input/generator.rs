@@ -41,7 +41,8 @@ impl Generator {
             options.fault_here("[message => \"stdin\"] is not supported: use the input [stdin]");
         }
         options.finish()?;
-        let lines = if lines.is_empty() { vec![message.unwrap_or_else(|| MESSAGE.to_owned())] } else { lines };
+        let lines =
+            if lines.is_empty() { vec![message.unwrap_or_else(|| MESSAGE.to_owned())] } else { lines };
         let host = host_name();
         let (count, threads) = (count.unsigned_abs(), threads.unsigned_abs());
         Ok(Self { lines, count, threads, codec: codec?, host })
@@ -122,7 +123,8 @@ mod tests {
         let run = generator.run(pipeline.context());
         let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
         ended.unwrap();
-        let sequence: Vec<_> = pipeline.events.iter().map(|event| event.fields()["sequence"].clone()).collect();
+        let sequence: Vec<_> =
+            pipeline.events.iter().map(|event| event.fields()["sequence"].clone()).collect();
         assert_eq!(sequence, [0, 1, 2, 3, 4]);
         assert!(pipeline.events.iter().all(|event| event.fields()["message"] == MESSAGE));
         assert!(pipeline.events.iter().all(|event| event.timestamp() <= Utc::now()));

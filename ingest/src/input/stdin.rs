@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
 
 use super::{Context, Input, InputError, host_name, mark, stopped};
-use crate::codec::{self, Codec, Decoder};
+use crate::codec::{self, Codec};
 use crate::{Ack, Batch, Event, Fault, Options};
 
 /// Bytes that are read at once.
@@ -104,7 +104,9 @@ impl Stdin {
             };
             match chunk {
                 Some(Ok(bytes)) => decoder.decode(&bytes, &mut events),
-                Some(Err(error)) => return Err(InputError(format!("cannot read the standard input: {error}"))),
+                Some(Err(error)) => {
+                    return Err(InputError(format!("cannot read the standard input: {error}")));
+                }
                 None => {
                     decoder.finish(&mut events);
                     self.send(&mut events, context).await;
@@ -164,7 +166,8 @@ mod tests {
             drop(context);
         };
         tokio::join!(read, async { while pipeline.take().await.is_some() {} });
-        let messages: Vec<_> = pipeline.events.iter().map(|event| event.fields()["message"].clone()).collect();
+        let messages: Vec<_> =
+            pipeline.events.iter().map(|event| event.fields()["message"].clone()).collect();
         assert_eq!(messages, ["one", "two", "three"]);
         assert!(pipeline.events.iter().all(|event| event.fields()["host"] == stdin.host.as_str()));
     }

@@ -107,7 +107,9 @@ fn mode(options: &mut Options, name: &'static str) -> Option<u32> {
         let text = setting.as_text()?;
         match text.as_str() {
             "-1" => Some(None),
-            octal if octal.len() > 1 && octal.starts_with('0') => u32::from_str_radix(octal, 8).ok().map(Some),
+            octal if octal.len() > 1 && octal.starts_with('0') => {
+                u32::from_str_radix(octal, 8).ok().map(Some)
+            }
             decimal => decimal.parse().ok().map(Some),
         }
         .filter(|mode| mode.is_none_or(|mode| mode <= 0o7777))
@@ -373,11 +375,9 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        for (given, reason) in [
-            ("relative/x", "must be absolute"),
-            ("/%{user}/x", "must begin with a directory"),
-            ("", "path"),
-        ] {
+        for (given, reason) in
+            [("relative/x", "must be absolute"), ("/%{user}/x", "must begin with a directory"), ("", "path")]
+        {
             let faults = build(options("file", &[("path", given.into())])).unwrap_err();
             assert!(faults.iter().any(|fault| fault.message.contains(reason)), "{given}: {faults:?}");
         }

@@ -34,7 +34,8 @@ impl Glob {
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let mut alternatives = Vec::new();
         expand(text, &mut alternatives).map_err(|why| format!("pattern [{text}] {why}"))?;
-        let components = |text: String| text.split('/').filter(|c| !c.is_empty()).map(str::to_owned).collect();
+        let components =
+            |text: String| text.split('/').filter(|c| !c.is_empty()).map(str::to_owned).collect();
         Ok(Self { alternatives: alternatives.into_iter().map(components).collect() })
     }
 

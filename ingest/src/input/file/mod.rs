@@ -98,7 +98,8 @@ impl Tail {
         let codec = codec::take(&mut options, "plain");
         let delimiter = options.text("delimiter").unwrap_or_else(|| "\n".to_owned());
         // A configuration without escapes can only write them out.
-        let delimiter = delimiter.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t").replace("\\0", "\0");
+        let delimiter =
+            delimiter.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t").replace("\\0", "\0");
         if delimiter.is_empty() || delimiter.len() > position::FIRST_BYTES / 2 {
             options.fault_here("[delimiter] must not be empty, and at most 512 bytes");
         }
@@ -107,12 +108,14 @@ impl Tail {
         let stat_interval = duration(&mut options, "stat_interval", SECOND);
         let looks = options.integer("discover_interval", 1..=1_000_000).unwrap_or(15);
         let close_older = duration(&mut options, "close_older", HOUR);
-        let ignore_older = options.read("ignore_older", "a time such as [1 day]", seconds).map(Duration::from_secs_f64);
-        let clean_after = options.read("sincedb_clean_after", "a time such as [2 weeks] or days", |setting| {
-            // A bare number is in days.
-            let days = setting.as_text()?.parse::<f64>().ok().map(|days| days * 24.0 * HOUR);
-            days.filter(|seconds| (0.0..=LONGEST).contains(seconds)).or_else(|| seconds(setting))
-        });
+        let ignore_older =
+            options.read("ignore_older", "a time such as [1 day]", seconds).map(Duration::from_secs_f64);
+        let clean_after =
+            options.read("sincedb_clean_after", "a time such as [2 weeks] or days", |setting| {
+                // A bare number is in days.
+                let days = setting.as_text()?.parse::<f64>().ok().map(|days| days * 24.0 * HOUR);
+                days.filter(|seconds| (0.0..=LONGEST).contains(seconds)).or_else(|| seconds(setting))
+            });
         let max_open_files = options.integer("max_open_files", 1..=100_000).unwrap_or(4095);
         let nowhere = options.text("sincedb_path").is_some_and(|path| NOWHERE.contains(&path.as_str()));
         // The store keeps positions, with each batch; and files are read a batch at a time.
@@ -164,7 +167,8 @@ fn completed(options: &mut Options, once: bool) -> Completed {
     let action = action.unwrap_or("delete");
     let logs = action != "delete";
     if logs && log.is_none() {
-        options.fault_here(format!("[file_completed_action => \"{action}\"] needs [file_completed_log_path]"));
+        options
+            .fault_here(format!("[file_completed_action => \"{action}\"] needs [file_completed_log_path]"));
     }
     Completed { delete: action != "log", log: log.filter(|_| logs) }
 }

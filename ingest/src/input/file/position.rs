@@ -94,7 +94,8 @@ impl Position {
 /// Hash of the bytes before an offset.
 pub(super) fn hash_before(file: &File, offset: u64) -> io::Result<u64> {
     let mut bytes = vec![0; BEFORE.min(usize::try_from(offset).unwrap_or(BEFORE))];
-    file.read_exact_at(&mut bytes, offset - bytes.len() as u64)?;
+    let from = offset - bytes.len() as u64;
+    file.read_exact_at(&mut bytes, from)?;
     Ok(xxh3_64(&bytes))
 }
 

@@ -231,14 +231,16 @@ impl Reader {
             return Ok(true);
         }
         let mut now = vec![0; self.recent.len()];
-        file.read_exact_at(&mut now, end - now.len() as u64)?;
+        let from = end - now.len() as u64;
+        file.read_exact_at(&mut now, from)?;
         Ok(now != self.recent)
     }
 }
 
 fn bytes_before(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; BEFORE.min(usize::try_from(offset).unwrap_or(BEFORE))];
-    file.read_exact_at(&mut bytes, offset - bytes.len() as u64)?;
+    let from = offset - bytes.len() as u64;
+    file.read_exact_at(&mut bytes, from)?;
     Ok(bytes)
 }
 
@@ -254,7 +256,8 @@ pub(super) fn last_line(file: &File, delimiter: &[u8]) -> io::Result<u64> {
         file.read_exact_at(&mut bytes, from)?;
         // A delimiter may lie across two pieces.
         bytes.extend_from_slice(&behind);
-        let found = (0..bytes.len()).rev().find(|at| bytes.get(*at..).is_some_and(|b| b.starts_with(delimiter)));
+        let found =
+            (0..bytes.len()).rev().find(|at| bytes.get(*at..).is_some_and(|b| b.starts_with(delimiter)));
         if let Some(at) = found {
             return Ok(from + (at + delimiter.len()) as u64);
         }

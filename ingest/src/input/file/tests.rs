@@ -38,7 +38,8 @@ impl Running {
     async fn until(&mut self, events: usize) {
         while self.pipeline.events.len() < events {
             let stored = self.pipeline.take().await;
-            let stored = stored.unwrap_or_else(|| panic!("ended with {} of {events}", self.pipeline.events.len()));
+            let stored =
+                stored.unwrap_or_else(|| panic!("ended with {} of {events}", self.pipeline.events.len()));
             // What was refused before is read again.
             assert!(matches!(stored, Ok(()) | Err(NotStored::Moved)), "{stored:?}");
         }
@@ -315,8 +316,9 @@ async fn lines_that_belong_together_are_read_again_together() {
     let codec = Options::new(
         "multiline",
         crate::Location::default(),
-        [("pattern", "^ "), ("what", "previous")]
-            .map(|(name, value)| (name.to_owned(), crate::Location::default(), Setting::Text(value.to_owned()))),
+        [("pattern", "^ "), ("what", "previous")].map(|(name, value)| {
+            (name.to_owned(), crate::Location::default(), Setting::Text(value.to_owned()))
+        }),
     );
     let mut given = beginning();
     given.push(("codec", Given(Setting::Plugin(Box::new(codec)))));
@@ -349,9 +351,13 @@ fn options_are_checked() {
 
 #[test]
 fn times_have_units() {
-    for (text, expected) in
-        [("1", Some(1.0)), ("1.5", Some(1.5)), ("2 weeks", Some(1_209_600.0)), ("10ms", Some(0.01)), ("x", None)]
-    {
+    for (text, expected) in [
+        ("1", Some(1.0)),
+        ("1.5", Some(1.5)),
+        ("2 weeks", Some(1_209_600.0)),
+        ("10ms", Some(0.01)),
+        ("x", None),
+    ] {
         assert_eq!(seconds(&Setting::Text(text.to_owned())), expected, "{text}");
     }
 }

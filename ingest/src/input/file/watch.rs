@@ -48,6 +48,7 @@ pub(super) struct Watch {
     /// Parts with a stored position that no file was found for yet.
     unclaimed: HashMap<Inode, Vec<(String, Bytes)>>,
     discovered: Option<Instant>,
+    generations: u64,
     /// Where events have the path of their file and the name of this machine besides.
     metadata: [FieldReference; 2],
 }
@@ -64,7 +65,7 @@ struct Tracked {
     /// Offset up to which everything is stored.
     stored: u64,
     in_flight: usize,
-    /// Raised when the file is read again: what was sent before counts no more.
+    /// Another one each time that the file is opened or read again: what was sent before counts no more.
     generation: u64,
     again: bool,
     changed: Instant,
@@ -96,7 +97,10 @@ enum Start {
 /// What a look at a file found out about it.
 enum Identified {
     NotYet(File),
-    Known { file: File, partition: String },
+    Known {
+        file: File,
+        partition: String,
+    },
     /// An archive that is damaged, and is to be checked before.
     Refused(io::Error),
 }
@@ -121,6 +125,7 @@ impl Watch {
             acks: FuturesUnordered::new(),
             unclaimed,
             discovered: None,
+            generations: 0,
             metadata: ["[@metadata][path]", "[@metadata][host]"]
                 .map(|text| FieldReference::parse(text).expect("it is a reference")),
         })
@@ -199,7 +204,8 @@ impl Watch {
     }
 
     fn acked(&mut self, (inode, generation, position, outcome): Acked) {
-        let Some(tracked) = self.files.get_mut(&inode).filter(|tracked| tracked.generation == generation) else {
+        let Some(tracked) = self.files.get_mut(&inode).filter(|tracked| tracked.generation == generation)
+        else {
             return;
         };
         tracked.in_flight = tracked.in_flight.saturating_sub(1);
@@ -223,7 +229,8 @@ impl Watch {
         let settings = Arc::clone(&self.settings);
         let wanted: Vec<Inode> = self.unclaimed.keys().copied().collect();
         let (found, renamed) = blocking(move || Ok(look(&settings, &wanted))).await?;
-        let mut known: Vec<(Inode, PathBuf)> = found.iter().map(|found| (found.inode, found.path.clone())).collect();
+        let mut known: Vec<(Inode, PathBuf)> =
+            found.iter().map(|found| (found.inode, found.path.clone())).collect();
         for Found { path, inode, size, modified } in found {
             if let Some(tracked) = self.files.get_mut(&inode) {
                 // The name that the patterns know, rather than one that it had before.
@@ -285,7 +292,7 @@ impl Watch {
                     sent: None,
                     stored: 0,
                     in_flight: 0,
-                    generation: 0,
+                    generation: self.generation(),
                     again: false,
                     changed: Instant::now(),
                     only,
@@ -295,6 +302,11 @@ impl Watch {
             }
             Err(InputError(reason)) => tracing::warn!(reason, "cannot read a file, it is tried again"),
         }
+    }
+
+    fn generation(&mut self) -> u64 {
+        self.generations += 1;
+        self.generations
     }
 
     fn remember(&mut self, inode: Inode, size: u64, start: Start) {
@@ -317,7 +329,8 @@ impl Watch {
             State::Known(reader) => self.read(inode, tracked, reader).await,
             State::Complete(file) if tracked.in_flight == 0 => {
                 drop(file);
-                let done = complete(Arc::clone(&self.settings), tracked.path.clone(), tracked.was_complete).await;
+                let done =
+                    complete(Arc::clone(&self.settings), tracked.path.clone(), tracked.was_complete).await;
                 if done
                     && self.settings.completed.delete
                     && let Some(previous) = tracked.sent.take()
@@ -516,7 +529,7 @@ impl Watch {
             State::Gone => return Ok(false),
         };
         let file = file.map_err(|error| named(&tracked.path, &error))?;
-        tracked.generation += 1;
+        tracked.generation = self.generation();
         (tracked.in_flight, tracked.again) = (0, false);
         // Where positions are not stored, what was stored last is known here only.
         tracked.state = State::Unknown(file, Start::At(tracked.stored));
@@ -530,11 +543,14 @@ impl Watch {
             State::Known(reader) => Some(reader.file()),
             State::Gone => None,
         };
-        let found = file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
+        let found =
+            file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
         let Some(found) = found.filter(|found| Inode::of(found) == inode) else { return };
         if found.nlink() > 0 {
             self.remember(inode, found.len(), Start::At(tracked.stored));
-        } else if !self.settings.once && let Some(previous) = tracked.sent {
+        } else if !self.settings.once
+            && let Some(previous) = tracked.sent
+        {
             forget(&self.context, tracked.partition, previous, tracked.epoch).await;
         }
     }
@@ -659,12 +675,7 @@ fn is_gzip(settings: &Settings, path: &Path) -> bool {
     settings.once && path.extension().is_some_and(|end| end == "gz" || end == "gzip")
 }
 
-fn identify(
-    settings: &Settings,
-    path: &Path,
-    inode: Inode,
-    file: File,
-) -> Result<Identified, InputError> {
+fn identify(settings: &Settings, path: &Path, inode: Inode, file: File) -> Result<Identified, InputError> {
     let gzip = is_gzip(settings, path);
     if gzip && settings.check_archives {
         let mut whole = MultiGzDecoder::new(&file);
@@ -672,7 +683,8 @@ fn identify(
             return Ok(Identified::Refused(error));
         }
     }
-    let first = first_bytes(&file, &settings.delimiter, settings.once).map_err(|error| named(path, &error))?;
+    let first =
+        first_bytes(&file, &settings.delimiter, settings.once).map_err(|error| named(path, &error))?;
     Ok(match first {
         Some(first) => Identified::Known { partition: inode.partition(&first), file },
         None => Identified::NotYet(file),

@@ -196,13 +196,19 @@ impl Service {
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "credentials are missing or wrong"))
     }
 
-    async fn read(&self, headers: &HeaderMap, mut body: Incoming, held: &mut Held<'_>) -> Result<Bytes, Refusal> {
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: Incoming,
+        held: &mut Held<'_>,
+    ) -> Result<Bytes, Refusal> {
         let most = self.settings.max_content_length;
         let too_large = || {
             let reason = format!("the body exceeds max_content_length [{most}]");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
         };
-        let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let announced =
+            headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.or(body.size_hint().exact()).is_some_and(|length| length > most as u64) {
             return Err(too_large());
         }
@@ -213,7 +219,10 @@ impl Service {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => return Ok(bytes.freeze()),
                 Ok(Some(Err(error))) => {
-                    return Err(Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}")));
+                    return Err(Refusal::new(
+                        StatusCode::BAD_REQUEST,
+                        format!("cannot read the body: {error}"),
+                    ));
                 }
                 Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive")),
             };
@@ -255,13 +264,15 @@ impl Service {
             }
         };
         let inflated = tokio::task::spawn_blocking(inflate).await;
-        let body = inflated.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
+        let body =
+            inflated.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
         held.add(body.len())?;
         Ok(body)
     }
 
     fn events(&self, head: &http::request::Parts, body: &[u8], peer: SocketAddr) -> Vec<Event> {
-        let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type =
+            head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let codec = self.settings.codecs.iter().find(|(of, _)| *of == media_type);
         let codec = codec.map_or(&self.settings.codec, |(_, codec)| codec);
@@ -318,7 +329,9 @@ impl Service {
         });
         match waits.await.unwrap_or(Err(NotStored::Ended)) {
             Ok(()) => Ok(()),
-            Err(NotStored::Overloaded(reason)) => Err(Refusal::busy(format!("{reason}, send it again later"))),
+            Err(NotStored::Overloaded(reason)) => {
+                Err(Refusal::busy(format!("{reason}, send it again later")))
+            }
             Err(refused @ (NotStored::Ended | NotStored::Moved)) => {
                 Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))
             }

@@ -59,7 +59,10 @@ impl Running {
     }
 
     /// Sends a request and returns its batch before anything becomes of it.
-    async fn batch(&mut self, request: RequestBuilder) -> (JoinHandle<reqwest::Result<reqwest::Response>>, Batch) {
+    async fn batch(
+        &mut self,
+        request: RequestBuilder,
+    ) -> (JoinHandle<reqwest::Result<reqwest::Response>>, Batch) {
         let sent = tokio::spawn(request.send());
         (sent, self.pipeline.next().await.unwrap())
     }
@@ -98,9 +101,11 @@ async fn a_request_is_answered_once_its_events_are_stored() {
         assert_eq!(headers[name], expected, "{name}");
     }
     // By its media type.
-    let request = running.post(r#"[{"n":1},{"n":2}]"#).header("Content-Type", "application/json; charset=utf-8");
+    let request =
+        running.post(r#"[{"n":1},{"n":2}]"#).header("Content-Type", "application/json; charset=utf-8");
     assert_eq!(running.stored(request).await.0, StatusCode::OK);
-    let numbers: Vec<_> = running.pipeline.events[1..].iter().map(|event| event.fields()["n"].clone()).collect();
+    let numbers: Vec<_> =
+        running.pipeline.events[1..].iter().map(|event| event.fields()["n"].clone()).collect();
     assert_eq!(numbers, [1, 2]);
 }
 
@@ -254,7 +259,10 @@ async fn answers_are_as_configured() {
     running.pipeline.store(batch).unwrap();
     let answer = sent.await.unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::ACCEPTED);
-    assert_eq!((&answer.headers()["x-answer"], &answer.headers()["content-type"]), (&"yes".parse().unwrap(), &"text/x".parse().unwrap()));
+    assert_eq!(
+        (&answer.headers()["x-answer"], &answer.headers()["content-type"]),
+        (&"yes".parse().unwrap(), &"text/x".parse().unwrap())
+    );
     let event = &running.pipeline.events[0];
     assert_eq!(event.metadata()["headers"]["request_method"], "POST");
     assert_eq!(event.fields()["from"], json!({"ip": "127.0.0.1"}));

@@ -42,7 +42,8 @@ impl Local for Indices {
             Action::Create => storage::Action::Create(document),
             Action::Delete => storage::Action::Delete,
             Action::Update => {
-                let doc = serde_json::from_slice(&document).map_err(|error| format!("event is not JSON: {error}"))?;
+                let doc = serde_json::from_slice(&document)
+                    .map_err(|error| format!("event is not JSON: {error}"))?;
                 storage::Action::Update(Box::new(Update {
                     doc: Some(doc),
                     upsert,

@@ -96,7 +96,8 @@ impl Operations {
             let action = action.as_str();
             options.fault_here(format!("[action] is [{action}], not one of [index, create, update, delete]"));
         }
-        let version_type = options.one_of("version_type", &["internal", "external", "external_gt", "external_gte"]);
+        let version_type =
+            options.one_of("version_type", &["internal", "external", "external_gt", "external_gte"]);
         let version_type = version_type.map(|name| match name {
             "internal" => VersionType::Internal,
             "external_gte" => VersionType::ExternalGte,
@@ -159,8 +160,8 @@ impl Operations {
         let upsert = match (&self.upsert, action) {
             (Some(upsert), Action::Update) => {
                 let text = upsert.render(event);
-                let upsert: Value =
-                    serde_json::from_str(&text).map_err(|error| format!("upsert [{text}] is not JSON: {error}"))?;
+                let upsert: Value = serde_json::from_str(&text)
+                    .map_err(|error| format!("upsert [{text}] is not JSON: {error}"))?;
                 if !upsert.is_object() {
                     return Err(format!("upsert [{text}] is not an object"));
                 }
@@ -176,8 +177,16 @@ impl Operations {
             action,
             index,
             id,
-            routing: self.routing.as_ref().map(|routing| routing.render(event)).filter(|text| !text.is_empty()),
-            pipeline: self.pipeline.as_ref().map(|pipeline| pipeline.render(event)).filter(|text| !text.is_empty()),
+            routing: self
+                .routing
+                .as_ref()
+                .map(|routing| routing.render(event))
+                .filter(|text| !text.is_empty()),
+            pipeline: self
+                .pipeline
+                .as_ref()
+                .map(|pipeline| pipeline.render(event))
+                .filter(|text| !text.is_empty()),
             version,
             document: Bytes::from(document),
             upsert,

@@ -81,7 +81,8 @@ impl Settings {
         let bulk_bytes = bulk_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(BULK_BYTES);
         if hosts.is_empty() {
             if authorization.is_some() {
-                options.fault_here("credentials are given, but no [hosts]: without, events go into this server");
+                options
+                    .fault_here("credentials are given, but no [hosts]: without, events go into this server");
             }
             return None;
         }
@@ -109,7 +110,8 @@ impl Settings {
         for host in &self.hosts {
             let scheme = if self.tls_enabled == Some(true) { "https" } else { "http" };
             let text = if host.contains("://") { host.clone() } else { format!("{scheme}://{host}") };
-            let mut url = Url::parse(&text).map_err(|error| format!("host [{host}] is not an address: {error}"))?;
+            let mut url =
+                Url::parse(&text).map_err(|error| format!("host [{host}] is not an address: {error}"))?;
             match (url.scheme(), self.tls_enabled) {
                 ("http" | "https", None) | ("http", Some(false)) | ("https", Some(true)) => {}
                 (scheme @ ("http" | "https"), Some(tls)) => {
@@ -172,9 +174,12 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
             crate::Setting::Hash(members) => members.clone(),
             _ => Vec::new(),
         };
-        let get = |name: &str| basic.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text());
+        let get =
+            |name: &str| basic.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text());
         return match (get("type").as_deref(), get("user"), get("password")) {
-            (Some("basic"), Some(user), Some(password)) => header(options, "Basic", &format!("{user}:{password}")),
+            (Some("basic"), Some(user), Some(password)) => {
+                header(options, "Basic", &format!("{user}:{password}"))
+            }
             _ => {
                 options.fault(at, "[auth_type] must be { type => \"basic\" user => … password => … }");
                 None
@@ -284,7 +289,8 @@ impl Remote {
     }
 
     fn item(&self, event: usize, operation: Operation) -> Item {
-        let Operation { action, index, id, routing, pipeline, version, document, upsert, doc_as_upsert } = operation;
+        let Operation { action, index, id, routing, pipeline, version, document, upsert, doc_as_upsert } =
+            operation;
         let mut meta = json!({"_index": index});
         let mut put = |name: &str, value: Option<Value>| {
             if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
@@ -354,8 +360,11 @@ impl Remote {
             StatusCode::OK | StatusCode::CREATED => {}
             StatusCode::PAYLOAD_TOO_LARGE => return Sent::TooLarge(items),
             StatusCode::BAD_REQUEST => {
-                let reason = format!("the server refuses the request: {}", cut(&String::from_utf8_lossy(&text)));
-                refused.extend(items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }));
+                let reason =
+                    format!("the server refuses the request: {}", cut(&String::from_utf8_lossy(&text)));
+                refused.extend(
+                    items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                );
                 return Sent::Done;
             }
             other => return fails(items, format!("{other}: {}", cut(&String::from_utf8_lossy(&text)))),
@@ -363,7 +372,8 @@ impl Remote {
         match serde_json::from_slice::<Answer>(&text) {
             Ok(answer) if answer.items.len() == items.len() => sort(items, answer, refused),
             Ok(answer) => {
-                let reason = format!("the answer has {} items, the request had {}", answer.items.len(), items.len());
+                let reason =
+                    format!("the answer has {} items, the request had {}", answer.items.len(), items.len());
                 fails(items, reason)
             }
             Err(error) => fails(items, format!("the answer is not that of _bulk: {error}")),
@@ -416,12 +426,19 @@ impl Remote {
                 }
                 Sent::TooLarge(items) => {
                     let reason = "the event is too large for the server".to_owned();
-                    refused.extend(items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }));
+                    refused.extend(
+                        items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                    );
                 }
                 Sent::Again(items, reason) => {
                     failures += 1;
                     let left = items.len();
-                    tracing::warn!(reason, left, failures, "the output does not take events, they are sent again");
+                    tracing::warn!(
+                        reason,
+                        left,
+                        failures,
+                        "the output does not take events, they are sent again"
+                    );
                     requests.push(items);
                     tokio::select! {
                         biased;

@@ -3,7 +3,6 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
-
 use bytes::Bytes;
 use chrono::DateTime;
 use flate2::read::GzDecoder;
@@ -61,7 +60,10 @@ fn events_become_operations_as_the_options_say() {
     assert_eq!((kind(&op), op.id.as_deref()), ("create", Some("stable")));
     let given = [("index", "of-%{a}".into()), ("document_id", "%{n}".into()), ("routing", "%{a}".into())];
     let op = local(&given).operation(&plain, Some("stable".to_owned())).unwrap();
-    assert_eq!((&*op.index, kind(&op), op.id.as_deref(), op.routing.as_deref()), ("of-x", "index", Some("7"), Some("x")));
+    assert_eq!(
+        (&*op.index, kind(&op), op.id.as_deref(), op.routing.as_deref()),
+        ("of-x", "index", Some("7"), Some("x"))
+    );
     let given = [("action", "%{[@metadata][action]}".into()), ("document_id", "%{n}".into())];
     let mut chosen = plain.clone();
     let action = crate::FieldReference::parse("[@metadata][action]").unwrap();
@@ -83,7 +85,8 @@ fn events_become_operations_as_the_options_say() {
     assert_eq!(update.doc.unwrap()["a"], "x");
     assert_eq!(update.upsert, Some(json!({"first": "x"})));
     assert!(update.doc_as_upsert && update.retry_on_conflict == 5);
-    let given = [("document_id", "1".into()), ("version", "%{n}".into()), ("version_type", "external_gt".into())];
+    let given =
+        [("document_id", "1".into()), ("version", "%{n}".into()), ("version_type", "external_gt".into())];
     assert_eq!(local(&given).operation(&plain, None).unwrap().version, Some((7, VersionType::External)));
 }
 
@@ -186,7 +189,10 @@ async fn respond(
     } else {
         text = String::from_utf8(bytes.to_vec()).unwrap();
     }
-    let items = text.lines().filter(|line| line.starts_with(r#"{"index""#) || line.starts_with(r#"{"create""#)).count();
+    let items = text
+        .lines()
+        .filter(|line| line.starts_with(r#"{"index""#) || line.starts_with(r#"{"create""#))
+        .count();
     requests.lock().push((head.uri.to_string(), head.headers, text));
     let reply = replies.lock().pop_front().unwrap_or_else(|| Reply::Items(vec![201; items]));
     let statuses = match reply {
