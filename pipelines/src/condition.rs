@@ -3,6 +3,7 @@
 //! What values of which kinds mean to an operator:
 //! - A field by itself holds where it is there and its text is neither empty nor `false`.
 //! - `==` compares kind and value: `1`, `1.0` and `"1"` are three values; what is missing equals only what is missing.
+//!   Texts are compared in a time that does not tell where they differ.
 //! - `<`, `<=`, `>`, `>=` order numbers by value and texts by their bytes. Of anything else, and of a missing
 //!   field, neither they nor their opposite holds: the event cannot be decided ([`Undecided`]), takes no branch
 //!   and becomes a dead letter, so that `else` is not taken for want of a field.
@@ -200,7 +201,11 @@ fn is_truthy(value: &Value) -> bool {
 fn compare(a: &Operand, comparison: Comparison, b: &Operand, event: &Event) -> Result<bool, Undecided> {
     let (left, right) = (a.of(event), b.of(event));
     if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
-        return Ok((left == right) == (comparison == Comparison::Equal));
+        let equal = match (left.as_deref(), right.as_deref()) {
+            (Some(Value::String(left)), Some(Value::String(right))) => is_same_text(left, right),
+            (left, right) => left == right,
+        };
+        return Ok(equal == (comparison == Comparison::Equal));
     }
     let undecided = || {
         let shown = |value: Option<&Value>| value.map_or("nothing", kind).to_owned();
@@ -215,6 +220,12 @@ fn compare(a: &Operand, comparison: Comparison, b: &Operand, event: &Event) -> R
         _ => None,
     };
     ordering.map(|ordering| comparison.holds(ordering)).ok_or_else(undecided)
+}
+
+/// Whether texts are the same, in a time that depends on their lengths only: conditions compare tokens.
+fn is_same_text(a: &str, b: &str) -> bool {
+    let differing = a.bytes().zip(b.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
+    a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
 fn order(a: &Number, b: &Number) -> Option<Ordering> {

@@ -315,6 +315,9 @@ impl Manager {
                         true
                     }
                     None => {
+                        if let Err(error) = self.store.open().await {
+                            tracing::error!(%error, "the store is not prepared for pipelines");
+                        }
                         let (store, compute) = (Arc::clone(&self.store), self.compute.clone());
                         let pipeline = Pipeline::start(id.as_str(), graph, settings, store, compute);
                         let mut known = managed.state.lock();

@@ -9,13 +9,13 @@ use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::Interrupted;
 use millrace_ingest::{Ack, Move};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Error, Kind, WriteOp};
+use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
 use tokio::sync::watch;
 
 use super::Shared;
 use super::work::{Planned, Send, Work};
 use crate::graph::walk::Rejected;
-use crate::store::{Replace, Sender};
+use crate::store::Sender;
 
 /// Time that one write may wait for room.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::output::{Interrupted, Local, Output, Refused, Sink};
 use millrace_ingest::{Ack, Batch, Event, Move};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Action, DocResult, Error, WriteOp, WriteOutcome};
+use millrace_storage::{Action, DeadLetter as Replace, DocResult, Error, WriteOp, WriteOutcome};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::filter::{Filter, Outcome};
 use crate::graph::{Arms, FilterNode, InputNode, Node, OutputNode};
 use crate::language;
 use crate::settings::Ordered;
-use crate::store::{Replace, Sender};
+use crate::store::Sender;
 
 /// A store in memory that refuses as it is told.
 #[derive(Debug, Default)]

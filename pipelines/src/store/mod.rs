@@ -3,20 +3,20 @@
 //!
 //! [`Volatile`] stands in where a pipeline is tried in the foreground without a store.
 
+mod engine;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_ingest::Event;
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Error, Result, WriteOp, WriteOutcome};
+use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
 use parking_lot::Mutex;
 
-/// What is stored in place of an operation that is refused for good; `None` leaves it out.
-pub type Replace = Arc<dyn Fn(&WriteOp, &Error) -> Option<WriteOp> + Send + Sync>;
+pub use engine::of_engine;
 
 /// Who could not do with an event.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,14 @@ pub struct Sender<'a> {
 /// Durable truth as pipelines see it.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
+    /// Prepares what pipelines need there.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn open(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Executes operations and moves positions in one frame, and returns when it is durable. One result an operation.
     ///
     /// # Errors
