@@ -114,7 +114,7 @@ fn the_syntax_is_that_of_oniguruma() {
         (r"\Ab\z", "b\n", false),
         (r"\Ab\Z", "b\n", true),
         (r"(?i)ABC", "abc", true),
-        ("a(?#no ) comment)b", "ab comment)b", true),
+        ("a(?#no ( comment)b", "ab", true),
         (r"x\yz", "xyz", true),
         (r"[]a]+", "]a", true),
         (r"a++b", "aab", true),

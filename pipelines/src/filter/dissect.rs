@@ -201,9 +201,10 @@ impl Mapping {
             let mut value = String::new();
             for (nth, at) in places.iter().enumerate() {
                 if nth > 0 {
-                    // What stands before the part in the text.
-                    let before = at.checked_sub(1).and_then(|before| self.fields.get(before));
-                    value.push_str(before.map_or("", |field| &field.delimiter));
+                    // What stands before the part in the text; the first part has only what stands behind it.
+                    let delimiter =
+                        self.fields.get(at.saturating_sub(1)).map_or("", |field| &field.delimiter);
+                    value.push_str(delimiter);
                 }
                 value.push_str(part(*at));
             }

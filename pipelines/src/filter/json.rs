@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use super::settings::{ecs_disabled, texts_or};
 use super::{Filter, Outcome};
 
+const TAGS: &str = "tags";
+
 #[derive(Debug)]
 struct Json {
     source: FieldReference,
@@ -67,21 +69,35 @@ impl Json {
     }
 }
 
-/// Puts members into an event; its time and metadata as [`Event::from_fields`] takes them.
+/// Puts members into an event. What is special in them is taken as [`Event::from_fields`] takes it, with the tags of
+/// its failures added to those that are there.
 fn merge(event: &mut Event, mut members: Map<String, Value>) {
     let mut special = Map::new();
-    for name in [TIMESTAMP, METADATA, "tags"] {
+    for name in [TIMESTAMP, METADATA] {
         special.extend(members.shift_remove(name).map(|value| (name.to_owned(), value)));
     }
-    let metadata = special.get(METADATA).is_some_and(Value::is_object);
-    let checked = Event::from_fields(special, event.timestamp());
-    event.set_timestamp(checked.timestamp());
-    if metadata && let Ok(reference) = FieldReference::parse(METADATA) {
-        // An object can always become the metadata.
-        let _ = event.set(&reference, Value::Object(checked.metadata().clone()));
+    let mut failures = Vec::new();
+    if let Some(tags) = members.get_mut(TAGS)
+        && tags.is_object()
+    {
+        let tags = tags.take();
+        members.shift_remove(TAGS);
+        members.insert("_tags".to_owned(), tags);
+        failures.push("_tagsparsefailure".to_owned());
     }
-    for (name, value) in checked.fields() {
-        event.fields_mut().insert(name.clone(), value.clone());
+    if !special.is_empty() {
+        let metadata = special.get(METADATA).is_some_and(Value::is_object);
+        let mut taken = Event::from_fields(special, event.timestamp());
+        event.set_timestamp(taken.timestamp());
+        if metadata && let Ok(reference) = FieldReference::parse(METADATA) {
+            // An object can always become the metadata.
+            let _ = event.set(&reference, Value::Object(taken.metadata().clone()));
+        }
+        if let Some(Value::Array(tags)) = taken.fields_mut().shift_remove(TAGS) {
+            failures.extend(tags.iter().map(text_of));
+        }
+        members.extend(std::mem::take(taken.fields_mut()));
     }
     event.fields_mut().extend(members);
+    failures.iter().for_each(|tag| event.tag(tag));
 }
