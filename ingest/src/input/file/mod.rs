@@ -8,6 +8,7 @@
 mod glob;
 mod position;
 mod reader;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -154,9 +154,10 @@ impl Service {
 
     async fn take(self: &Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<(), Refusal> {
         self.authorize(request.headers())?;
-        let Ok(_place) = self.pending.try_acquire() else {
-            return Err(Refusal::busy("the pipeline is behind, send it again later"));
-        };
+        let behind = || Refusal::busy("the pipeline is behind, send it again later");
+        if self.pending.available_permits() == 0 {
+            return Err(behind());
+        }
         let mut held = Held { all: &self.in_flight_bytes, bytes: 0 };
         let (head, body) = request.into_parts();
         let body = self.read(&head.headers, body, &mut held).await?;
@@ -180,6 +181,8 @@ impl Service {
         if events.is_empty() {
             return Ok(());
         }
+        // Only now: clients that send slowly take nobody's place.
+        let _place = self.pending.try_acquire().map_err(|_| behind())?;
         self.hand_on(events, key).await
     }
 

@@ -1,9 +1,11 @@
 //! `opensearch` and `elasticsearch`: events into indices, of this server or of another one.
 //!
 //! Without `hosts` they are this server's: the pipeline stores them in one frame with the position of their
-//! source, exactly once ([`local`]). With `hosts` they are sent over `_bulk`, at least once ([`remote`]). What an
+//! source, exactly once ([`local`]). With `hosts` they are sent over `_bulk`, at least once ([`remote`],
+//! [`connection`]). What an
 //! event becomes is the same for both ([`operation`]).
 
+mod connection;
 mod local;
 mod operation;
 mod remote;
@@ -87,7 +89,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
         options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported");
     }
     let operations = operation::Operations::take(&mut options);
-    match remote::Settings::take(&mut options) {
+    match connection::Settings::take(&mut options) {
         None => {
             if operations.pipeline.is_some() {
                 options.fault_here(

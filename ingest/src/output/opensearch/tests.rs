@@ -217,7 +217,7 @@ async fn respond(
 
 fn remote(server: &Server, given: &[(&str, Given)]) -> Arc<dyn Sink> {
     let mut all = vec![("hosts", Given::from(server.address.clone())), ("index", "logs".into())];
-    all.push(("retry_initial_interval", "1".into()));
+    all.extend([("retry_initial_interval", "1".into()), ("retry_max_interval", "1".into())]);
     all.extend(given.iter().cloned());
     match build(options("opensearch", &all)).unwrap() {
         Output::Sink(sink) => sink,
