@@ -200,7 +200,7 @@ impl Manager {
 
     /// Stops all pipelines; what was read has `patience` to come to its end.
     pub async fn stop(&self, patience: Duration) {
-        let _ = self.stopping.send(true);
+        self.stopping.send_replace(true);
         let watching = self.watching.lock().take();
         if let Some(watching) = watching {
             // A look that is under way is waited for below.

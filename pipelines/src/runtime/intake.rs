@@ -45,7 +45,7 @@ impl RunningInput {
 
     /// Tells the input to stop.
     pub(super) fn tell_to_stop(&self) {
-        let _ = self.stop.send(true);
+        self.stop.send_replace(true);
     }
 
     /// Waits until the input has stopped and all that it sent is in the queue. What is not through at the deadline is

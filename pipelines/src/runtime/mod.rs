@@ -166,7 +166,7 @@ impl Pipeline {
             return;
         }
         tracing::warn!(pipeline = %self.shared.id, "the pipeline did not drain in time; its sources keep what is not stored");
-        let _ = self.shared.cutting.send(true);
+        self.shared.cutting.send_replace(true);
         if tokio::time::timeout(CUT, &mut dispatcher).await.is_err() {
             dispatcher.abort();
         }
@@ -216,7 +216,7 @@ impl Pipeline {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        let _ = self.shared.cutting.send(true);
+        self.shared.cutting.send_replace(true);
         if let Some((inputs, _)) = self.intake.get_mut() {
             inputs.iter().for_each(RunningInput::abort);
         }

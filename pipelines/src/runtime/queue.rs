@@ -65,7 +65,7 @@ impl QueueSender {
     /// Takes nothing more: what is in the queue is the rest.
     pub(super) fn close(&self) {
         self.room.close();
-        let _ = self.closed.send(true);
+        self.closed.send_replace(true);
     }
 
     /// Events that wait.
