@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::http::decode::{self, Held, Limits};
 use crate::http::render::Style;
 use crate::http::{Params, Request, Response, content, path};
+use crate::pipelines::Management;
 use crate::server::HttpConfig;
 use crate::{Api, routes};
 
@@ -27,6 +28,16 @@ const LIVENESS: &str = "/_health/live";
 pub struct Service {
     api: Arc<Api>,
     limits: Limits,
+    routes: Routes,
+}
+
+/// What is served.
+#[derive(Clone, Debug)]
+enum Routes {
+    /// The data API.
+    Data,
+    /// The management of pipelines.
+    Management(Arc<Management>),
 }
 
 impl Service {
@@ -34,7 +45,12 @@ impl Service {
     pub fn new(api: Arc<Api>, config: &HttpConfig) -> Self {
         let chunk_timeout = Duration::from_secs(config.body_timeout_secs);
         let limits = Limits::new(config.max_content_length, chunk_timeout, config.max_in_flight_bytes);
-        Self { api, limits }
+        Self { api, limits, routes: Routes::Data }
+    }
+
+    /// Serves the management of pipelines in place of the data API, to the same users.
+    pub(crate) fn with_management(self, management: Arc<Management>) -> Self {
+        Self { routes: Routes::Management(management), ..self }
     }
 
     /// Answers one request. Writes run to their end even where this future is dropped; everything else
@@ -93,7 +109,7 @@ impl Service {
                     "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "_sql" | "query"
                 )
             });
-        let task = tokio::spawn(handle(self.api.clone(), request, uri, held));
+        let task = tokio::spawn(handle(self.api.clone(), self.routes.clone(), request, uri, held));
         let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
@@ -133,8 +149,17 @@ impl Service {
 }
 
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.
-async fn handle(api: Arc<Api>, mut request: Request, uri: String, held: Held) -> Result<Response, Error> {
-    let result = routes::run(&api, &mut request, &uri).await;
+async fn handle(
+    api: Arc<Api>,
+    routes: Routes,
+    mut request: Request,
+    uri: String,
+    held: Held,
+) -> Result<Response, Error> {
+    let result = match routes {
+        Routes::Data => routes::run(&api, &mut request, &uri).await,
+        Routes::Management(management) => management.run(&api, &mut request, &uri).await,
+    };
     drop(held);
     let response = result?;
     if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {

@@ -274,6 +274,7 @@ impl Error {
                     .with("shard", shard.to_string())
                     .with("index", index.as_str())
             }
+            S::PositionMoved { .. } => Self::new(409, "version_conflict_engine_exception", reason),
             S::DocumentMissing { index, index_uuid, shard, .. } => {
                 Self::new(404, "document_missing_exception", reason)
                     .with("index_uuid", index_uuid.as_str())
@@ -297,7 +298,7 @@ impl Error {
             }
             S::Stopped(_) => Self::new(503, "node_closed_exception", reason),
             S::Corrupt { .. } => Self::concealed(500, "corrupt_index_exception", error),
-            S::Locked(_) | S::Io { .. } | S::ObjectStore(_) | S::Catalog(_) => {
+            S::Locked(_) | S::Io { .. } | S::ObjectStore(_) | S::Catalog(_) | S::DeadLetterRefused(_) => {
                 Self::concealed(503, "unavailable_exception", error)
             }
             S::Columnar(_) | S::Internal(_) => Self::concealed(500, "illegal_state_exception", error),

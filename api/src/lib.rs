@@ -4,7 +4,8 @@
 //! authenticates it, reads its body, finds its handler, and renders the answer. Handlers are grouped by
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
-//! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster. All
+//! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
+//! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager). All
 //! take a [`Request`] and the shared [`Api`], and return a [`Response`] or an [`Error`].
 
 pub mod admin;
@@ -16,6 +17,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod pipelines;
 mod root;
 mod routes;
 mod search;

@@ -27,7 +27,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use crate::pipelines::Management;
 use crate::{Api, Authenticator, Error, Identity, Service};
+use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 
@@ -152,6 +154,15 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let service = Service::new(api, &config);
+    serve_with(listeners, config, service, shutdown).await
+}
+
+async fn serve_with(
+    listeners: Vec<Listener>,
+    config: HttpConfig,
+    service: Service,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let (stop, stopped) = watch::channel(());
     let permits = Arc::new(Semaphore::new(config.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let drain = Duration::from_secs(config.drain_timeout_secs);
@@ -208,6 +219,8 @@ pub struct Server {
     http: HttpConfig,
     api: Arc<Api>,
     generated_password: Option<String>,
+    tls: Option<Tls>,
+    management: Option<(Vec<Listener>, Arc<Management>)>,
 }
 
 impl Server {
@@ -225,6 +238,7 @@ impl Server {
             return Err(StartError::Insecure(*address));
         }
         let mut listeners = Vec::with_capacity(config.listen.len());
+        let tls = config.tls.clone();
         for address in config.listen {
             listeners.push(Listener::bind(address, config.tls.as_ref()).await.map_err(StartError::Listen)?);
         }
@@ -248,7 +262,36 @@ impl Server {
             drain_timeout_secs: u64::from(u32::MAX),
             ..HttpConfig::default()
         };
-        Ok(Self { listeners, http, api, generated_password })
+        Ok(Self { listeners, http, api, generated_password, tls, management: None })
+    }
+
+    /// Opens listeners for the management of pipelines, with the certificate and the users of the data API.
+    ///
+    /// # Errors
+    /// An address in use, not this machine's, or without authentication and not on loopback.
+    pub async fn manage(
+        &mut self,
+        listen: Vec<SocketAddr>,
+        pipelines: Arc<Manager>,
+    ) -> Result<(), StartError> {
+        let open = listen.iter().find(|address| !address.ip().is_loopback());
+        if let Some(address) = open.filter(|_| self.api.authenticator.is_insecure()) {
+            return Err(StartError::Insecure(*address));
+        }
+        let mut listeners = Vec::with_capacity(listen.len());
+        for address in listen {
+            listeners.push(Listener::bind(address, self.tls.as_ref()).await.map_err(StartError::Listen)?);
+        }
+        let address = listeners.first().and_then(|listener| listener.local_addr().ok());
+        let address = address.map_or_else(String::new, |address| address.to_string());
+        self.management = Some((listeners, Arc::new(Management::new(pipelines, address))));
+        Ok(())
+    }
+
+    /// Returns the addresses on which pipelines are managed.
+    pub fn management_addr(&self) -> Vec<SocketAddr> {
+        let listeners = self.management.iter().flat_map(|(listeners, _)| listeners);
+        listeners.filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// Returns the addresses really listened on.
@@ -266,7 +309,29 @@ impl Server {
     /// # Errors
     /// See [`serve`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        serve(self.listeners, self.http, self.api, shutdown).await
+        let data = Service::new(self.api, &self.http);
+        let Some((listeners, management)) = self.management else {
+            return serve_with(self.listeners, self.http, data, shutdown).await;
+        };
+        let manage = data.clone().with_management(management);
+        let stop = watch::Sender::new(false);
+        let stopped = |mut stopped: watch::Receiver<bool>| async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        let both = async {
+            let data = serve_with(self.listeners, self.http.clone(), data, stopped(stop.subscribe()));
+            let manage = serve_with(listeners, self.http, manage, stopped(stop.subscribe()));
+            tokio::try_join!(data, manage).map(|((), ())| ())
+        };
+        let stopping = async {
+            shutdown.await;
+            stop.send_replace(true);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            served = both => served,
+            () = stopping => Ok(()),
+        }
     }
 }
 

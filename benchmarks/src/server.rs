@@ -90,6 +90,7 @@ impl Launch {
             .args(["serve", "--insecure", "--data"])
             .arg(&self.data)
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0")
             .envs(self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -7,10 +7,15 @@
 
 pub mod batch;
 pub mod codec;
+pub mod dead_letter;
 pub mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod input;
 pub mod options;
 pub mod output;
+pub mod pattern;
+pub mod tls;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Template};

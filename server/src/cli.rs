@@ -72,10 +72,14 @@ Examples:
 
 Web access, authentication and firewall events go into demo-web, demo-auth and demo-firewall; a
 port scan and a password attack are hidden among them. Without --url a server is started in this
-process on a free port of 127.0.0.1; it stays up until Ctrl-C when the output is a terminal.
+process on a free port of 127.0.0.1, with a webhook that one more event is posted to; it stays up until
+Ctrl-C when the output is a terminal.
 
 {EXIT_CODES}"))]
     Demo(DemoArgs),
+    /// Check pipelines, or run one in the foreground
+    #[command(subcommand)]
+    Pipeline(PipelineCommand),
     /// Ask a server statements of SQL
     #[command(after_help = format!("\
 Examples:
@@ -90,6 +94,98 @@ statement that fails ends the shell with exit code 1.
 
 {EXIT_CODES}"))]
     Sql(SqlArgs),
+}
+
+/// What can be done with pipelines.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PipelineCommand {
+    /// Report everything that is wrong in files of pipelines
+    #[command(after_help = format!("\
+Examples:
+  millrace pipeline check webhook.conf
+  millrace pipeline check /etc/millrace/pipelines/*.conf
+  WEBHOOK_TOKEN=x millrace pipeline check webhook.conf
+
+Each file is a pipeline of its own. Every fault is printed with line and column; nothing is started. The
+exit code is 1 if there is one.
+
+{EXIT_CODES}"))]
+    Check(PipelineCheckArgs),
+    /// Run a pipeline in the foreground, to try it
+    #[command(after_help = format!("\
+Examples:
+  echo '<34>Oct 11 22:14:15 mymachine su: failed' | millrace pipeline run syslog.conf --print
+  millrace pipeline run apache.conf --print
+  millrace pipeline run copy.conf --data ./data
+
+A pipeline without outputs, and each with --print, shows its events on stdout as `rubydebug`. Without --data
+nothing is kept: positions of sources are forgotten at the end, and dead letters are logged. Outputs into
+indices of this server need --data, and no server that runs on it. It ends with its inputs, or at SIGINT.
+
+{EXIT_CODES}"))]
+    Run(PipelineRunArgs),
+    /// List dead letters, or store what they hold once the reason is gone
+    #[command(after_help = format!("\
+Examples:
+  millrace pipeline replay --data ./data --list
+  millrace pipeline replay --data ./data --pipeline webhook
+
+Works on a data directory that no server runs on. Letters whose events are stored are removed; the others stay,
+and the exit code is 1.
+
+{EXIT_CODES}"))]
+    Replay(PipelineReplayArgs),
+}
+
+/// Flags of `pipeline replay`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PipelineReplayArgs {
+    /// Data directory
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data: String,
+    /// Only letters of this pipeline
+    #[arg(long, value_name = "ID")]
+    pub(crate) pipeline: Option<String>,
+    /// Show letters, a JSON object a line, and leave them
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Greatest number of letters
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) most: u32,
+}
+
+/// Flags of `pipeline check`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PipelineCheckArgs {
+    /// Files to check
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Texts have escapes such as \\n (config.support_escapes)
+    #[arg(long)]
+    pub(crate) support_escapes: bool,
+}
+
+/// Flags of `pipeline run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PipelineRunArgs {
+    /// File to run
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Show events on stdout in place of sending them to the outputs of the file
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Data directory that outputs into this server write to
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+    /// Batches that are filtered at the same time; 1 keeps the order of events
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: u16,
+    /// Greatest number of events taken at once
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch_size: u32,
+    /// Texts have escapes such as \\n (config.support_escapes)
+    #[arg(long)]
+    pub(crate) support_escapes: bool,
 }
 
 /// Flags that set configuration keys.

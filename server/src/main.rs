@@ -2,13 +2,14 @@
 //!
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`demo`] feeds a server and asks it questions,
-//! [`sql`] is a shell. Logic of the product lives in the crates below.
+//! [`pipeline`] checks pipelines and runs them in the foreground, [`sql`] is a shell. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
 mod demo;
 mod exit;
 mod logging;
+mod pipeline;
 mod serve;
 mod sql;
 
@@ -47,6 +48,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             settings.config().map(drop).map_err(Failure::config)
         }
         Command::Demo(args) => demo::run(args),
+        Command::Pipeline(command) => pipeline::run(command),
         Command::Sql(args) => sql::run(args),
     }
 }

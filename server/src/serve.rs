@@ -1,8 +1,8 @@
 //! Start-up order and shutdown.
 //!
-//! Up: store, then search, then listeners, then the ready line. Down, at SIGTERM or SIGINT: no new
-//! connections, requests in flight end (at most `drain_timeout`), the store flushes and lets go of
-//! its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! Up: store, then search, then listeners, then pipelines, then the ready line. Down, at SIGTERM or SIGINT: pipelines stop
+//! reading and bring to an end what they have read while no new connections are taken and requests in flight end
+//! (both at most `drain_timeout`), then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
 
 use std::future::Future;
 use std::io::Write;
@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_api::{Listener, Server, StartError};
+use millrace_pipelines::manager;
+use millrace_pipelines::{Environment, Manager};
 use millrace_query::SearchService;
 use millrace_storage::{Engine, SystemClock};
 use tokio::runtime::Runtime;
@@ -52,10 +54,14 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
         .map_err(Failure::other)
 }
 
+/// File in the data directory that keeps what the management API has set.
+const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
+
 /// A server whose listeners are open.
 #[derive(Debug)]
 pub(crate) struct Running {
     engine: Arc<Engine>,
+    pipelines: Arc<Manager>,
     server: Server,
     drain_timeout: Duration,
 }
@@ -63,17 +69,34 @@ pub(crate) struct Running {
 impl Running {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
-        let Config { storage, api, drain_timeout, .. } = config;
+        let Config { storage, api, pipelines, drain_timeout, .. } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        for address in &api.listen {
+        for address in api.listen.iter().chain(&pipelines.listen) {
             let tried = Listener::bind(*address, api.tls.as_ref()).await;
             drop(tried.map_err(|error| Failure::listen(StartError::Listen(error)))?);
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
         let engine = Engine::open(storage, Arc::new(SystemClock)).await.map_err(Failure::open)?;
         let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());
-        match Server::bind(api, Arc::clone(&engine), Arc::new(search)).await {
-            Ok(server) => Ok(Self { engine, server, drain_timeout }),
+        let config = manager::Config {
+            directory: pipelines.dir,
+            reload_interval: pipelines.reload_interval,
+            settings_file: Some(engine.data_dir().join(PIPELINE_SETTINGS)),
+            environment: crate::environment().into_iter().collect::<Environment>(),
+        };
+        let opened = async {
+            let mut server = Server::bind(api, Arc::clone(&engine), Arc::new(search)).await?;
+            let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
+            // What is about to be read is to have somewhere to be managed.
+            let manager = Manager::new(config, store, engine.compute().clone());
+            server.manage(pipelines.listen, Arc::clone(&manager)).await?;
+            Ok::<_, StartError>((server, manager))
+        };
+        match opened.await {
+            Ok((server, pipelines)) => {
+                pipelines.start().await;
+                Ok(Self { engine, pipelines, server, drain_timeout })
+            }
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.
                 if let Err(error) = engine.shutdown().await {
@@ -89,6 +112,11 @@ impl Running {
         self.server.local_addr()
     }
 
+    /// Returns the addresses on which pipelines are managed.
+    pub(crate) fn management_addresses(&self) -> Vec<SocketAddr> {
+        self.server.management_addr()
+    }
+
     /// Returns the administrator's password if this start generated it.
     pub(crate) fn generated_password(&self) -> Option<String> {
         self.server.generated_password().map(str::to_owned)
@@ -97,13 +125,23 @@ impl Running {
     /// Serves until `stop` completes, then drains, flushes and closes.
     pub(crate) async fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
         let (stopping, stopped) = watch::channel(false);
+        let stopping = Arc::new(stopping);
+        let by_signal = Arc::clone(&stopping);
         tokio::spawn(async move {
             stop.await;
-            let _ = stopping.send(true);
+            let _ = by_signal.send(true);
         });
         let wait = |mut stopped: watch::Receiver<bool>| async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
+        let draining = tokio::spawn({
+            let (pipelines, drain_timeout, stopped) =
+                (self.pipelines, self.drain_timeout, wait(stopped.clone()));
+            async move {
+                stopped.await;
+                pipelines.stop(drain_timeout).await;
+            }
+        });
         let serving = self.server.run(wait(stopped.clone()));
         let overdue = async {
             wait(stopped).await;
@@ -117,6 +155,9 @@ impl Running {
                 Ok(())
             }
         };
+        // Also where serving ended by itself.
+        let _ = stopping.send(true);
+        draining.await.map_err(Failure::other)?;
         self.engine.shutdown().await.map_err(Failure::other)?;
         tracing::info!("stopped");
         served
@@ -130,6 +171,9 @@ fn announce(running: &Running, https: bool) {
         let _ = writeln!(out, "first start: user admin has the password {password} (it is not shown again)");
     }
     let scheme = if https { "https" } else { "http" };
+    for address in running.management_addresses() {
+        let _ = writeln!(out, "pipelines are managed on {scheme}://{address}");
+    }
     for address in running.addresses() {
         let _ = writeln!(out, "listening on {scheme}://{address}");
         tracing::info!(%address, scheme, "listening");

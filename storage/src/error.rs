@@ -138,6 +138,20 @@ pub enum Error {
         /// Expected against found.
         reason: String,
     },
+    /// The position of a source is not what its batch comes from: it was stored already, or the part has
+    /// another owner now. To be read again from the stored position.
+    #[error("position of [{source_id}/{partition}] of pipeline [{pipeline}] was moved by another owner")]
+    PositionMoved {
+        /// Pipeline of the source.
+        pipeline: String,
+        /// Natural identity of the source.
+        source_id: String,
+        /// Part of the source.
+        partition: String,
+    },
+    /// What stands for a refused operation is refused as well.
+    #[error("dead letter cannot be written: {0}")]
+    DeadLetterRefused(String),
     /// An update of a document that does not exist.
     #[error("[{doc_type}][{id}]: document missing")]
     DocumentMissing {
@@ -225,7 +239,7 @@ impl Error {
             | Self::Validation(_)
             | Self::MapperParsing { .. }
             | Self::StrictDynamicMapping { .. } => Kind::InvalidInput,
-            Self::VersionConflict { .. } => Kind::Conflict,
+            Self::VersionConflict { .. } | Self::PositionMoved { .. } => Kind::Conflict,
             Self::Blocked { .. } => Kind::Forbidden,
             Self::TooLarge(_) => Kind::TooLarge,
             Self::Rejected(_) => Kind::Overloaded,
@@ -234,6 +248,7 @@ impl Error {
             | Self::Io { .. }
             | Self::ObjectStore(_)
             | Self::Catalog(_)
+            | Self::DeadLetterRefused(_)
             | Self::Stopped(_) => Kind::Unavailable,
             Self::Columnar(_) | Self::Internal(_) => Kind::Internal,
         }

@@ -73,6 +73,11 @@ impl Authenticator {
         Self { mode: Mode::Insecure }
     }
 
+    /// Whether every request is the administrator's.
+    pub(crate) fn is_insecure(&self) -> bool {
+        matches!(self.mode, Mode::Insecure)
+    }
+
     /// Opens the accounts. A configured administrator's password replaces the stored one; without
     /// either, one is generated, stored, and returned to be shown once.
     ///

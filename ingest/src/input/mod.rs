@@ -1,17 +1,25 @@
 //! Inputs: sources of batches. One file a source.
 
+mod file;
+mod generator;
+mod http;
+mod stdin;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::options::suggest;
-use crate::{Batch, Fault, Options};
+use crate::{Batch, Event, Fault, Options};
 
 /// Names of the inputs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["file", "generator", "http", "stdin"];
 
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
@@ -75,9 +83,34 @@ pub trait Positions: Send + Sync {
 pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "file" => Ok(Box::new(file::Tail::new(options)?)),
+        "generator" => Ok(Box::new(generator::Generator::new(options)?)),
+        "http" => Ok(Box::new(http::Listener::new(options)?)),
+        "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])
         }
     }
+}
+
+/// Waits until an input is to stop.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A pipeline that is gone stops its inputs.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Gives an event what every input gives it, unless its codec did: the version of the event's form and a field
+/// that says where it is from.
+pub(crate) fn mark(event: &mut Event, name: &str, value: &str) {
+    let fields = event.fields_mut();
+    fields.entry("@version").or_insert_with(|| Value::from("1"));
+    fields.entry(name).or_insert_with(|| Value::from(value));
+}
+
+/// Name of this machine.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok()).map(|name| name.trim().to_owned());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }

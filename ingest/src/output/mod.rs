@@ -4,6 +4,10 @@
 //! the position of their source, so a [`Local`] output only says which operation an event is. All
 //! others are [`Sink`]s.
 
+mod file;
+mod opensearch;
+mod stdout;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,7 +19,7 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["elasticsearch", "file", "opensearch", "stdout"];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -72,6 +76,9 @@ pub struct Interrupted;
 pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "elasticsearch" | "opensearch" => opensearch::build(options),
+        "file" => file::build(options),
+        "stdout" => stdout::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])

@@ -56,6 +56,23 @@ pub(crate) static KEYS: &[Key] = &[
     ),
     key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
     key("http.max_content_length", Kind::Bytes(KB), "100MB", "greatest request body, after decompression"),
+    unset(
+        "pipelines.dir",
+        Kind::Text,
+        "directory of pipelines: *.conf and pipelines.yml; `pipelines` in the data directory when unset",
+    ),
+    key(
+        "pipelines.listen",
+        Kind::Addresses,
+        "127.0.0.1:9600",
+        "addresses on which pipelines are managed, by the users of the data API",
+    ),
+    key(
+        "pipelines.reload_interval",
+        Kind::Span(0),
+        "3s",
+        "time between looks for changed pipelines; 0 looks only at the start",
+    ),
     key(
         "storage.memtable_max_bytes",
         Kind::Bytes(MB),

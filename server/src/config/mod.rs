@@ -75,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) storage: millrace_storage::Config,
     /// Section of the protocols.
     pub(crate) api: millrace_api::ServerConfig,
+    /// Section of the pipelines.
+    pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
     pub(crate) threads: usize,
     /// How long a drain may take.
@@ -83,6 +85,17 @@ pub(crate) struct Config {
     pub(crate) log_level: String,
     /// Whether log lines are JSON.
     pub(crate) log_json: bool,
+}
+
+/// Where pipelines are and how they are looked after.
+#[derive(Clone, Debug)]
+pub(crate) struct PipelinesConfig {
+    /// Directory of definitions.
+    pub(crate) dir: PathBuf,
+    /// Addresses of their management.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Time between looks at the directory.
+    pub(crate) reload_interval: Duration,
 }
 
 impl Settings {
@@ -220,6 +233,12 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
+        let manage = self.addresses("pipelines.listen");
+        if let Some(address) = manage.iter().find(|address| insecure && !address.ip().is_loopback()) {
+            bail!(
+                "insecure is refused: pipelines.listen {address} is not on loopback; manage on 127.0.0.1 or drop it"
+            );
+        }
         let tls = match (self.text("tls.certificate"), self.text("tls.key")) {
             (Some(certificate), Some(key)) => {
                 Some(millrace_api::Tls { certificate: certificate.into(), key: key.into() })
@@ -247,7 +266,14 @@ impl Settings {
         if let Err(error) = log_level.parse::<tracing_subscriber::filter::Targets>() {
             bail!("log.level: `{log_level}` is not a level or filter: {error}");
         }
+        let dir =
+            self.text("pipelines.dir").map_or_else(|| storage.data_dir.join("pipelines"), PathBuf::from);
         Ok(Config {
+            pipelines: PipelinesConfig {
+                dir,
+                listen: manage,
+                reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
+            },
             storage,
             api: millrace_api::ServerConfig {
                 listen,

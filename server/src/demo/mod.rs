@@ -1,11 +1,12 @@
 //! `millrace demo`: a server, realistic events, and questions with their answers.
 //!
-//! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks. The server is either
+//! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks, [`webhook`] posts one more. The server is either
 //! one that runs already or one in this process, started as `serve` does.
 
 mod events;
 mod feed;
 mod questions;
+mod webhook;
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::{environment, logging};
 
 use events::Events;
 use feed::Target;
+use webhook::Webhook;
 
 /// Runs the demo.
 pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
@@ -35,7 +37,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
                 let credentials = password.map(|password| (args.user.clone(), password));
                 let target = Target::new(url, credentials, args.insecure_tls).map_err(Failure::other)?;
                 tokio::select! {
-                    done = play(&args, &target) => done.map_err(Failure::other),
+                    done = play(&args, &target, None) => done.map_err(Failure::other),
                     () = stop => Err(Failure::other(anyhow!("interrupted"))),
                 }
             }
@@ -61,6 +63,8 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
         keys: vec![
             ("--data", "data", data.display().to_string()),
             ("demo", "listen", "127.0.0.1:0".to_owned()),
+            ("demo", "pipelines.listen", "127.0.0.1:0".to_owned()),
+            ("demo", "pipelines.dir", data.join("pipelines").display().to_string()),
             ("demo", "insecure", "false".to_owned()),
         ],
     };
@@ -71,6 +75,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
         config.api.admin_password.clone_from(&args.password);
     }
     logging::install("warn", config.log_json);
+    let webhook = Webhook::define(&config.pipelines.dir).map_err(Failure::other)?;
     let known = config.api.admin_password.clone();
     let running = Running::start(config).await?;
     let password = running.generated_password().or(known);
@@ -81,7 +86,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     }));
     let played = match target(args, address, password) {
         Ok(target) => tokio::select! {
-            played = play_and_stay(args, &target) => played,
+            played = play_and_stay(args, &target, &webhook) => played,
             () = stop => Ok(()),
         },
         Err(error) => Err(error),
@@ -100,8 +105,8 @@ fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>
     Target::new(&format!("http://{address}"), Some((args.user.clone(), password)), false)
 }
 
-async fn play_and_stay(args: &DemoArgs, target: &Target) -> Result<()> {
-    play(args, target).await?;
+async fn play_and_stay(args: &DemoArgs, target: &Target, webhook: &Webhook) -> Result<()> {
+    play(args, target, Some(webhook)).await?;
     if args.stay || (!args.exit && std::io::stdout().is_terminal()) {
         say(format_args!("the server stays up at {}; Ctrl-C ends it", target.url()));
         std::future::pending::<()>().await;
@@ -110,7 +115,7 @@ async fn play_and_stay(args: &DemoArgs, target: &Target) -> Result<()> {
 }
 
 /// Creates the indices, feeds them, and asks.
-async fn play(args: &DemoArgs, target: &Target) -> Result<()> {
+async fn play(args: &DemoArgs, target: &Target, webhook: Option<&Webhook>) -> Result<()> {
     for (name, body) in events::indices() {
         target.create_index(name, &body).await?;
     }
@@ -134,6 +139,9 @@ async fn play(args: &DemoArgs, target: &Target) -> Result<()> {
         ));
         let answer = target.ask(question.path, &question.body).await?;
         say(format_args!("{}", question.table(&answer)));
+    }
+    if let Some(webhook) = webhook {
+        say(format_args!("{}", webhook.play(target).await?));
     }
     if fed.errors > 0 {
         bail!("{} events were refused; the first: {}", fed.errors, fed.first_error.unwrap_or_default());

@@ -4,4 +4,5 @@
 mod configuration;
 mod lifecycle;
 mod logs;
+mod pipelines;
 mod process;

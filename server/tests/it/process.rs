@@ -16,6 +16,8 @@ pub(crate) fn millrace(args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    // Many servers run at the same time here.
+    command.env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0");
     command.args(args);
     command
 }

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::{SegmentRecord, ShardCheckpoint, State};
+use super::{Position, SegmentRecord, ShardCheckpoint, State};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -32,8 +32,14 @@ impl SqliteCatalog {
             })
         };
         let read_position = |reader: Reader<'_>, row: &SqliteRow| {
-            let (pipeline, source, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            Ok((pipeline, source, partition, row.try_get(3)?, reader.u64(row.try_get(4)?)?))
+            Ok(Position {
+                pipeline: row.try_get(0)?,
+                source: row.try_get(1)?,
+                partition: row.try_get(2)?,
+                position: row.try_get(3)?,
+                owner_epoch: reader.u64(row.try_get(4)?)?,
+                frame: reader.u64(row.try_get(5)?)?,
+            })
         };
         let read_tombstones = |reader: Reader<'_>, row: &SqliteRow| {
             let index = reader.uuid(row.try_get(0)?)?;
@@ -42,7 +48,7 @@ impl SqliteCatalog {
         let mappings = "SELECT index_uuid, encoded FROM mappings ORDER BY index_uuid";
         let checkpoints = "SELECT index_uuid, shard, primary_term, next_seq_no, next_frame
              FROM checkpoints ORDER BY index_uuid, shard";
-        let positions = "SELECT pipeline, source, part, reached, owner_epoch
+        let positions = "SELECT pipeline, source, part, reached, owner_epoch, frame
              FROM source_positions ORDER BY pipeline, source, part";
         let tombstones = "SELECT index_uuid, shard, encoded FROM tombstones ORDER BY index_uuid, shard";
         let state = State {

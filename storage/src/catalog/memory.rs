@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Catalog, Commit, SegmentRecord, ShardCheckpoint, State};
+use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
@@ -29,7 +29,7 @@ struct Tables {
     persistent: Map<String, Value>,
     segments: BTreeMap<Uuid, SegmentRecord>,
     checkpoints: BTreeMap<(Uuid, u32), ShardCheckpoint>,
-    positions: BTreeMap<(String, String, String), (Vec<u8>, u64)>,
+    positions: BTreeMap<(String, String, String), Position>,
     tombstones: BTreeMap<(Uuid, u32), Vec<u8>>,
     values: BTreeMap<String, Vec<u8>>,
 }
@@ -121,9 +121,12 @@ impl Tables {
                 self.tombstones.insert((*index, *shard), encoded.clone());
             }
         }
-        for (pipeline, source, partition, position, epoch) in &commit.positions {
-            let key = (pipeline.clone(), source.clone(), partition.clone());
-            self.positions.insert(key, (position.clone(), *epoch));
+        for position in &commit.positions {
+            let Position { pipeline, source, partition, .. } = position.clone();
+            self.positions.insert((pipeline, source, partition), position.clone());
+        }
+        for forgotten in &commit.forgotten {
+            self.positions.remove(forgotten);
         }
         self.put_mappings(&commit.mappings)
     }
@@ -144,16 +147,12 @@ impl Tables {
         }
         let mut segments: Vec<SegmentRecord> = self.segments.values().cloned().collect();
         segments.sort_by_key(|segment| (segment.index, segment.shard, segment.min_seq_no, segment.id));
-        let position = |(key, value): (&(String, String, String), &(Vec<u8>, u64))| {
-            let ((pipeline, source, partition), (position, epoch)) = (key.clone(), value.clone());
-            (pipeline, source, partition, position, epoch)
-        };
         State {
             metadata,
             mappings: self.mappings.iter().map(|(index, mapping)| (*index, mapping.clone())).collect(),
             segments,
             checkpoints: self.checkpoints.values().cloned().collect(),
-            positions: self.positions.iter().map(position).collect(),
+            positions: self.positions.values().cloned().collect(),
             tombstones: self
                 .tombstones
                 .iter()

@@ -102,8 +102,10 @@ pub struct Commit {
     pub removed: Vec<Uuid>,
     /// Shard checkpoints moved.
     pub checkpoints: Vec<ShardCheckpoint>,
-    /// Source positions: (pipeline, source, partition) -> position, owner epoch.
+    /// Source positions moved.
     pub positions: Vec<Position>,
+    /// Parts of sources, as pipeline, source and partition, whose positions are removed.
+    pub forgotten: Vec<(String, String, String)>,
     /// Mappings: index uuid -> encoded mapping.
     pub mappings: Vec<(Uuid, Vec<u8>)>,
     /// Tombstones of shards, each replacing all that were there.
@@ -130,8 +132,22 @@ pub struct State {
     pub tombstones: Vec<Tombstones>,
 }
 
-/// A source position: pipeline, source, partition, position, owner epoch.
-pub type Position = (String, String, String, Vec<u8>, u64);
+/// How far a part of a source has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Pipeline that the source belongs to.
+    pub pipeline: String,
+    /// Natural identity of the source within it.
+    pub source: String,
+    /// Part of the source.
+    pub partition: String,
+    /// The position; empty where the part has an owner and nothing was read yet.
+    pub position: Vec<u8>,
+    /// Epoch of the part's owner.
+    pub owner_epoch: u64,
+    /// Frame of the log that moved it last.
+    pub frame: FrameNumber,
+}
 
 /// The catalog's operations; each is one transaction, durable when it returns.
 #[async_trait]

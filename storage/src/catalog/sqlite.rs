@@ -324,18 +324,18 @@ impl SqliteCatalog {
     }
 
     async fn put_position(&self, connection: &mut SqliteConnection, position: &Position) -> Result<()> {
-        let (pipeline, source, partition, reached, epoch) = position;
         sqlx::query(
-            "INSERT INTO source_positions (pipeline, source, part, reached, owner_epoch)
-             VALUES ($1, $2, $3, $4, $5)
+            "INSERT INTO source_positions (pipeline, source, part, reached, owner_epoch, frame)
+             VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (pipeline, source, part) DO UPDATE SET reached = excluded.reached,
-                 owner_epoch = excluded.owner_epoch",
+                 owner_epoch = excluded.owner_epoch, frame = excluded.frame",
         )
-        .bind(pipeline)
-        .bind(source)
-        .bind(partition)
-        .bind(&reached[..])
-        .bind(int("owner_epoch", *epoch)?)
+        .bind(&position.pipeline)
+        .bind(&position.source)
+        .bind(&position.partition)
+        .bind(&position.position[..])
+        .bind(int("owner_epoch", position.owner_epoch)?)
+        .bind(int("frame", position.frame)?)
         .execute(connection)
         .await
         .map_err(|error| self.failed(error))?;
@@ -378,6 +378,15 @@ impl Catalog for SqliteCatalog {
         }
         for position in &commit.positions {
             self.put_position(&mut transaction, position).await?;
+        }
+        for (pipeline, source, partition) in &commit.forgotten {
+            sqlx::query("DELETE FROM source_positions WHERE pipeline = $1 AND source = $2 AND part = $3")
+                .bind(pipeline)
+                .bind(source)
+                .bind(partition)
+                .execute(&mut *transaction)
+                .await
+                .map_err(|error| self.failed(error))?;
         }
         self.put_mappings(&mut transaction, &commit.mappings).await?;
         transaction.commit().await.map_err(|error| self.failed(error))

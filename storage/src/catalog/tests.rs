@@ -3,7 +3,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Catalog, ColumnRecord, Commit, MemoryCatalog, SegmentRecord, ShardCheckpoint, open_sqlite};
+use super::{
+    Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord, ShardCheckpoint, open_sqlite,
+};
 use crate::Error;
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
@@ -107,11 +109,18 @@ where
     assert!(matches!(missing, Error::IndexNotFound { .. }), "{missing}");
 
     // A commit is one transaction and may be repeated.
-    let position = ("p".to_owned(), "topic/group".to_owned(), "0".to_owned(), vec![0, 1, 255], 7);
+    let position = |partition: &str, frame| Position {
+        pipeline: "p".to_owned(),
+        source: "topic/group".to_owned(),
+        partition: partition.to_owned(),
+        position: vec![0, 1, 255],
+        owner_epoch: 7,
+        frame,
+    };
     let flush = Commit {
         put: vec![segment(1, 1), segment(2, 1), segment(3, 2)],
         checkpoints: vec![checkpoint(1, 10), checkpoint(2, 11)],
-        positions: vec![position.clone()],
+        positions: vec![position("0", 3), position("1", 4)],
         mappings: vec![(a.uuid, vec![9; 100_000])],
         tombstones: vec![(a.uuid, 1, vec![1]), (a.uuid, 2, vec![2]), (b.uuid, 1, vec![3])],
         ..Commit::default()
@@ -124,6 +133,8 @@ where
         put: vec![segment(4, 1), deleted.clone()],
         removed: vec![Uuid::from_u128(1), Uuid::from_u128(2)],
         checkpoints: vec![checkpoint(1, 20)],
+        positions: vec![position("0", 5)],
+        forgotten: vec![("p".to_owned(), "topic/group".to_owned(), "1".to_owned())],
         tombstones: vec![(a.uuid, 1, vec![0, 4]), (a.uuid, 2, Vec::new())],
         ..Commit::default()
     };
@@ -136,7 +147,7 @@ where
     let state = catalog.load().await.unwrap();
     assert_eq!(state.segments, [segment(4, 1), deleted.clone()]);
     assert_eq!(state.checkpoints, [checkpoint(1, 20), checkpoint(2, 11)]);
-    assert_eq!(state.positions, [position]);
+    assert_eq!(state.positions, [position("0", 5)]);
     assert_eq!(state.tombstones, [(a.uuid, 1, vec![0, 4]), (b.uuid, 1, vec![3])]);
     assert_eq!(state.mappings, [(a.uuid, vec![9; 100_000]), (b.uuid, vec![0, 255])]);
 

@@ -1,14 +1,16 @@
 //! The store as its users see it: indices, documents, snapshots, figures.
 //!
 //! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` and `round.rs` are
-//! the write path, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
+//! the write path, `source.rs` and `positions.rs` what sources of pipelines need of it, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
 //! compaction, cutting the log.
 
 mod budget;
 mod feed;
 mod index;
+mod positions;
 mod recovery;
 mod round;
+mod source;
 mod target;
 mod types;
 mod update;
@@ -28,6 +30,7 @@ use tokio::task::JoinHandle;
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
+pub use self::source::DeadLetter;
 pub use self::types::*;
 use crate::catalog::Catalog;
 use crate::disk::{Disk, SystemDisk};
@@ -64,6 +67,7 @@ struct Inner {
     compactions: Semaphore,
     busy: Mutex<upkeep::Busy>,
     leases: Mutex<feed::Leases>,
+    positions: positions::Positions,
     stopping: AtomicBool,
     /// Held for as long as the data directory is in use.
     _lock: Box<dyn crate::disk::LockGuard>,

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::budget::Budget;
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
+use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
 use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
@@ -66,7 +67,8 @@ pub(super) async fn open(
     let indices = load_indices(&metadata, &state, &env, &clock).await?;
     // Listed before anything is written: a file that is made from here on is no orphan.
     let orphans = find_orphans(&objects, &state.segments).await?;
-    let known_frames = state.checkpoints.iter().map(|c| c.next_frame).max().unwrap_or(0);
+    let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
+    let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
     for (_, greatest) in state.segments.iter().filter_map(|s| s.generated_ids.as_ref()) {
         ids.observe(greatest);
@@ -90,6 +92,7 @@ pub(super) async fn open(
         compactions: Semaphore::new(1),
         busy: Mutex::new(upkeep::Busy::default()),
         leases: Mutex::new(feed::Leases::default()),
+        positions: Positions::load(state.positions),
         stopping: AtomicBool::new(false),
         services,
         config,
@@ -259,7 +262,7 @@ fn apply_frame(
                     applied += apply_ops(inner, index, number, ops)?;
                 }
             }
-            Entry::Position(_) => {}
+            Entry::Position(delta) => inner.positions.replay(number, &delta),
         }
     }
     Ok(applied)

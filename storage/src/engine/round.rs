@@ -19,7 +19,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
 use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Turn, Wanted, decide};
-use crate::wal::{Entry, Frame, FrameNumber, Op, ShardOps};
+use crate::wal::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
 use crate::{Compute, Error, Result};
 
 /// Documents that are parsed before a read that waits for a core is let go first.
@@ -54,11 +54,42 @@ impl Batch {
     }
 }
 
-type Outcome = (usize, Result<WriteOutcome>);
+pub(super) type Outcome = (usize, Result<WriteOutcome>);
+
+/// On which terms a round becomes a frame.
+#[derive(Clone, Copy)]
+pub(super) enum Terms<'a> {
+    /// Each operation for itself: what is refused is left out.
+    Each,
+    /// All operations and these moves of positions, or nothing.
+    Whole(&'a [PositionDelta]),
+}
+
+impl Terms<'_> {
+    fn forbid(self, outcomes: &[Outcome]) -> bool {
+        matches!(self, Self::Whole(_)) && outcomes.iter().any(|(_, outcome)| outcome.is_err())
+    }
+
+    fn moves(&self) -> &[PositionDelta] {
+        match self {
+            Self::Each => &[],
+            Self::Whole(moves) => moves,
+        }
+    }
+}
 
 impl Inner {
     /// Executes a round on a compute thread: everything but the wait for the fsync.
     pub(super) fn execute(&self, ops: Vec<Prepared>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
+        self.execute_with(ops, Terms::Each)
+    }
+
+    /// Executes a round on its terms; see [`Inner::execute`].
+    pub(super) fn execute_with(
+        &self,
+        ops: Vec<Prepared>,
+        terms: Terms<'_>,
+    ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Shards are locked in this order by every writer, so that two never wait for each other.
         let mut by_shard: BTreeMap<(uuid::Uuid, u32), Vec<Prepared>> = BTreeMap::new();
@@ -81,7 +112,7 @@ impl Inner {
         for of_index in by_index.into_values() {
             batches.extend(self.parse(of_index, &mut outcomes)?);
         }
-        let frame = self.commit_round(batches, &mut outcomes)?;
+        let frame = self.commit_round(batches, terms, &mut outcomes)?;
         Ok((frame, outcomes))
     }
 
@@ -125,8 +156,12 @@ impl Inner {
     fn commit_round(
         &self,
         mut batches: Vec<Batch>,
+        terms: Terms<'_>,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<Option<FrameNumber>> {
+        if terms.forbid(outcomes) {
+            return Ok(None);
+        }
         let now_ms = self.clock.now_ms();
         let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
         let mut probed: Vec<Probed> = batches.iter().map(|batch| batch.shard.probe(batch.ids())).collect();
@@ -141,11 +176,11 @@ impl Inner {
             frame.entries.extend(one.ops.take().map(Entry::Ops));
             decided.push(one);
         }
-        if frame.entries.is_empty() {
+        if terms.forbid(outcomes) || (frame.entries.is_empty() && terms.moves().is_empty()) {
             return Ok(None);
         }
         // Up to here nothing has changed; from here on nothing fails.
-        let number = self.wal()?.append(&frame)?;
+        let number = self.positions.append(self.wal()?, &mut frame, terms.moves())?;
         let mut spent = Vec::with_capacity(batches.len());
         for ((decided, batch), turn) in decided.into_iter().zip(batches).zip(&turns) {
             spent.push((batch.ops, batch.rows));

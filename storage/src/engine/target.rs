@@ -28,7 +28,7 @@ pub(super) struct Named {
 }
 
 impl Survey {
-    pub(super) fn of(ops: &[WriteOp]) -> Self {
+    pub(super) fn of<'a>(ops: impl IntoIterator<Item = &'a WriteOp>) -> Self {
         let mut survey = Self { bytes: 0, has_updates: false, names: Vec::new() };
         let mut seen: HashSet<(Arc<str>, bool)> = HashSet::new();
         // An index comes into being by an operation that can leave something in it, wherever that

@@ -40,15 +40,7 @@ impl Engine {
             None => {
                 let upsert =
                     update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
-                let Some(upsert) = upsert else {
-                    return Err(Error::DocumentMissing {
-                        index: meta.name.to_string(),
-                        index_uuid: meta.uuid_text(),
-                        shard: number,
-                        doc_type: op.doc_type.to_string(),
-                        id,
-                    });
-                };
+                let Some(upsert) = upsert else { return Err(missing(index, number, op, id)) };
                 wanted.create = op.if_seq_no.is_none();
                 (upsert.clone(), op.routing.clone())
             }
@@ -105,6 +97,50 @@ impl Engine {
         }))
     }
 
+    /// Makes the index operation of an update whose document an earlier operation of the same round leaves:
+    /// as `earlier` says, `None` where it deletes it.
+    ///
+    /// # Errors
+    /// [`Error::DocumentMissing`] for a deleted one without anything to insert.
+    pub(super) fn prepare_update_of(
+        item: usize,
+        index: &Arc<Index>,
+        op: &WriteOp,
+        update: &Update,
+        earlier: Option<&Bytes>,
+    ) -> Result<Prepared> {
+        let id = op.id.clone().unwrap_or_default();
+        let shard = index.shard_for(Some(&id), op.routing.as_deref());
+        let source = match earlier {
+            Some(earlier) => {
+                let mut source: Value = serde_json::from_slice(earlier)
+                    .map_err(|e| Error::mapper_parsing(format!("source of [{id}] does not parse: {e}")))?;
+                if let Some(doc) = &update.doc {
+                    merge_objects(&mut source, doc);
+                }
+                source
+            }
+            None => {
+                let upsert =
+                    update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
+                let Some(upsert) = upsert else { return Err(missing(index, shard, op, id)) };
+                upsert.clone()
+            }
+        };
+        let source =
+            serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
+        let (if_seq_no, if_primary_term) = (op.if_seq_no, op.if_primary_term);
+        Ok(Prepared {
+            item,
+            index: Arc::clone(index),
+            shard,
+            id: Some(id),
+            routing: op.routing.clone(),
+            source: Some(Bytes::from(source)),
+            wanted: Wanted { delete: false, create: false, version: None, if_seq_no, if_primary_term },
+        })
+    }
+
     /// Tries an update again that lost against a concurrent writer.
     pub(super) async fn retry_update(
         &self,
@@ -126,6 +162,17 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Error {
+    let meta = index.meta();
+    Error::DocumentMissing {
+        index: meta.name.to_string(),
+        index_uuid: meta.uuid_text(),
+        shard,
+        doc_type: op.doc_type.to_string(),
+        id,
     }
 }
 

@@ -35,6 +35,9 @@ enum Work {
     Compact,
 }
 
+/// Stands for the positions of sources where a shard stands for its work: no shard is there.
+const POSITIONS: (usize, Work) = (0, Work::Flush);
+
 /// Runs until it is aborted.
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut beats = 0u64;
@@ -89,6 +92,9 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
             }
         }
     }
+    if clean_up && inner.positions.has_unsaved() {
+        spawn_cut(inner);
+    }
     if pressed && let Some((_, shard)) = largest {
         spawn_flush(inner, &shard);
     }
@@ -112,6 +118,19 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.inner.busy.lock().0.remove(&self.key);
     }
+}
+
+/// Cuts a log that grows by moves of positions alone: no flush is due then.
+fn spawn_cut(inner: &Arc<Inner>) {
+    if !inner.busy.lock().0.insert(POSITIONS) {
+        return;
+    }
+    let running = Running { inner: Arc::clone(inner), key: POSITIONS };
+    tokio::spawn(async move {
+        if let Err(error) = running.inner.cut_log().await {
+            tracing::error!(%error, "cannot cut the log, it will be tried again");
+        }
+    });
 }
 
 fn spawn_refresh(inner: &Arc<Inner>, index: &Arc<Index>, shard: &Arc<Shard>) {
@@ -225,6 +244,7 @@ impl Inner {
             return Ok(());
         }
         self.save_mappings(&indices).await?;
+        self.save_positions().await?;
         let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
         let removed = tokio::task::spawn_blocking(move || {
             let _inner = inner;

@@ -228,7 +228,7 @@ fn answered(results: Results) -> Vec<Result<WriteOutcome>> {
 /// One result an operation, `None` until it is known.
 pub(super) type Results = Vec<Option<Result<WriteOutcome>>>;
 
-fn prepare(item: usize, index: Arc<Index>, op: WriteOp) -> Prepared {
+pub(super) fn prepare(item: usize, index: Arc<Index>, op: WriteOp) -> Prepared {
     let (source, create) = match op.action {
         Action::Index(source) => (Some(source), false),
         Action::Create(source) => (Some(source), true),

@@ -39,6 +39,13 @@ impl Options {
     }
 }
 
+/// A frame as the log keeps it, but for its number.
+#[derive(Debug)]
+pub struct EncodedFrame {
+    bytes: Vec<u8>,
+    payload_checksum: u32,
+}
+
 /// The log. All calls but [`Wal::synced`] are synchronous; those that touch files say so.
 pub struct Wal {
     disk: Arc<dyn Disk>,
@@ -153,6 +160,14 @@ impl Wal {
     /// [`Error::TooLarge`] for a frame over 1 GiB, [`Error::Stopped`] when the log has stopped. Then
     /// the frame has no number and will not be in the log.
     pub fn append(&self, frame: &Frame) -> Result<FrameNumber> {
+        self.append_encoded(self.encode(frame)?)
+    }
+
+    /// Encodes a frame for [`Wal::append_encoded`], outside of the locks that order it.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a frame over 1 GiB.
+    pub fn encode(&self, frame: &Frame) -> Result<EncodedFrame> {
         let length = encoding::encoded_len(frame);
         if length > FRAME_BYTES {
             return Err(Error::TooLarge(format!(
@@ -163,7 +178,15 @@ impl Wal {
         bytes.extend_from_slice(&ROOM);
         encoding::encode(frame, &mut bytes);
         let payload_checksum = crc32c::crc32c(&bytes[RECORD_HEADER..]);
-        self.queue.push(bytes, payload_checksum)
+        Ok(EncodedFrame { bytes, payload_checksum })
+    }
+
+    /// Appends a frame that was encoded before; see [`Wal::append`].
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the log has stopped.
+    pub fn append_encoded(&self, frame: EncodedFrame) -> Result<FrameNumber> {
+        self.queue.push(frame.bytes, frame.payload_checksum)
     }
 
     /// Waits until the frame and all before it are fsynced; also for a frame that is yet to be

@@ -22,4 +22,4 @@ mod tests;
 mod writer;
 
 pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
-pub use log::{Options, Wal};
+pub use log::{EncodedFrame, Options, Wal};

@@ -7,6 +7,7 @@ mod crash;
 mod documents;
 mod faults;
 mod nested;
+mod positions;
 mod pressure;
 mod races;
 mod sorted;

@@ -2,6 +2,7 @@
 //! every acknowledged operation is there exactly once, and searches agree with gets.
 
 mod oracle;
+mod source;
 
 use std::path::Path;
 use std::sync::Arc;

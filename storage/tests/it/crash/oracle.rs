@@ -46,7 +46,7 @@ pub(crate) struct Oracle {
 
 /// Live rows of an index as searches see them, by id; every id is there once, and every row's
 /// columns are those of its source.
-async fn searched(engine: &Engine, index: &str) -> BTreeMap<String, Doc> {
+pub(super) async fn searched(engine: &Engine, index: &str) -> BTreeMap<String, Doc> {
     let snapshot = engine.index(index).unwrap().snapshot().await.unwrap();
     let mut found = BTreeMap::new();
     for shard in &snapshot.shards {

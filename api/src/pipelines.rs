@@ -1,0 +1,324 @@
+//! Management of pipelines, on a listener of its own, in the form of Logstash's node API.
+//!
+//! `GET /_node/pipelines[/<id>]` tells how pipelines run, `GET /_node/stats/pipelines[/<id>]` what went through them, `PUT
+//! /_node/pipelines/<id>` changes workers, batch size and batch delay of a running one. Everything else is not
+//! found here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use millrace_pipelines::Manager;
+use millrace_pipelines::manager::{Change, ChangeError, PluginFigures, Status};
+use serde_json::{Map, Value, json};
+
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Version of Logstash whose forms are answered.
+const VERSION: &str = "7.10.2";
+
+/// The routes of the management listener and what they manage.
+#[derive(Debug)]
+pub(crate) struct Management {
+    pipelines: Arc<Manager>,
+    /// `host:port` of the listener.
+    address: String,
+}
+
+impl Management {
+    pub(crate) fn new(pipelines: Arc<Manager>, address: String) -> Self {
+        Self { pipelines, address }
+    }
+
+    /// Finds and runs the handler of a request. `uri` is the request's own spelling, for messages.
+    pub(crate) async fn run(&self, api: &Api, request: &mut Request, uri: &str) -> Result<Response, Error> {
+        let path = request.path.clone();
+        let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+        let method = request.method.clone();
+        let allow = |allowed: &[Method]| {
+            allowed
+                .contains(&method)
+                .then_some(())
+                .ok_or_else(|| Error::method_not_allowed(uri, &method, allowed))
+        };
+        let read = [Method::GET, Method::HEAD];
+        match parts.as_slice() {
+            [] | ["_node"] => {
+                allow(&read)?;
+                request.finish()?;
+                Ok(Response::json(200, Value::Object(self.header(api))))
+            }
+            ["_node", "pipelines"] => {
+                allow(&read)?;
+                request.finish()?;
+                Ok(self.answer(api, &self.pipelines.list(), how))
+            }
+            ["_node", "pipelines", id] if method == Method::PUT => self.change(api, request, id).await,
+            ["_node", "pipelines", id] => {
+                allow(&[Method::GET, Method::HEAD, Method::PUT])?;
+                request.finish()?;
+                Ok(match self.pipelines.get(id) {
+                    Some(status) => self.answer(api, &[status], how),
+                    None => unknown(uri, id),
+                })
+            }
+            ["_node", "stats", "pipelines"] => {
+                allow(&read)?;
+                request.finish()?;
+                Ok(self.answer(api, &self.pipelines.list(), stats))
+            }
+            ["_node", "stats", "pipelines", id] => {
+                allow(&read)?;
+                request.finish()?;
+                Ok(match self.pipelines.get(id) {
+                    Some(status) => self.answer(api, &[status], stats),
+                    None => unknown(uri, id),
+                })
+            }
+            _ => Ok(not_found(uri, "Not Found")),
+        }
+    }
+
+    async fn change(&self, api: &Api, request: &mut Request, id: &str) -> Result<Response, Error> {
+        request.finish()?;
+        let change = parse(request.json()?)?;
+        match self.pipelines.change(id, change).await {
+            Ok(status) => {
+                let mut body = self.header(api);
+                body.insert("acknowledged".to_owned(), json!(true));
+                body.insert("pipelines".to_owned(), json!({ id: self.entry(&status, how) }));
+                Ok(Response::json(200, Value::Object(body)))
+            }
+            Err(ChangeError::Unknown(id)) => Ok(unknown(&request.uri(), &id)),
+            Err(ChangeError::Invalid(reason)) => Err(Error::illegal_argument(reason)),
+            Err(error @ ChangeError::NotKept(_)) => {
+                Err(Error::concealed(503, "unavailable_exception", &error))
+            }
+        }
+    }
+
+    fn answer(&self, api: &Api, all: &[Status], form: fn(&Status) -> Map<String, Value>) -> Response {
+        let mut body = self.header(api);
+        let pipelines: Map<String, Value> =
+            all.iter().map(|status| (status.id.clone(), self.entry(status, form))).collect();
+        body.insert("pipelines".to_owned(), Value::Object(pipelines));
+        Response::json(200, Value::Object(body))
+    }
+
+    fn entry(&self, status: &Status, form: fn(&Status) -> Map<String, Value>) -> Value {
+        let interval = self.pipelines.reload_interval();
+        let mut entry = form(status);
+        entry.insert("config_reload_automatic".to_owned(), json!(!interval.is_zero()));
+        entry.insert("config_reload_interval".to_owned(), json!(nanos(interval)));
+        Value::Object(entry)
+    }
+
+    fn header(&self, api: &Api) -> Map<String, Value> {
+        let header = json!({
+            "host": api.identity.node,
+            "version": VERSION,
+            "http_address": self.address,
+            "id": api.identity.cluster_uuid,
+            "name": api.identity.node,
+            "status": "green",
+            "snapshot": false,
+        });
+        match header {
+            Value::Object(header) => header,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// How a pipeline runs.
+fn how(status: &Status) -> Map<String, Value> {
+    let entry = json!({
+        "ephemeral_id": status.ephemeral_id.to_string(),
+        "hash": status.hash,
+        "status": status.state.name(),
+        "warning": status.warning,
+        "workers": status.settings.workers,
+        "batch_size": status.settings.batch_size,
+        "batch_delay": millis(status.settings.batch_delay),
+        "dead_letter_queue_enabled": true,
+    });
+    into_map(entry)
+}
+
+/// What went through a pipeline.
+fn stats(status: &Status) -> Map<String, Value> {
+    let figures = &status.figures;
+    let reloads = &status.reloads;
+    let [inputs, filters, outputs] = &status.plugins;
+    let time = |time: Option<String>| time.map_or(Value::Null, Value::String);
+    let rfc = |when: &Option<chrono::DateTime<chrono::Utc>>| {
+        time(when.map(|when| when.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)))
+    };
+    let last_error =
+        reloads.last_error.as_ref().map(|message| json!({ "message": message, "backtrace": [] }));
+    let entry = json!({
+        "status": status.state.name(),
+        "events": {
+            "in": figures.events_in,
+            "filtered": figures.filtered,
+            "out": figures.events_out,
+            "duration_in_millis": millis(figures.duration),
+            "queue_push_duration_in_millis": millis(figures.waited),
+            "dead_letters": figures.failures,
+        },
+        "plugins": {
+            "inputs": inputs.iter().map(input).collect::<Vec<_>>(),
+            "codecs": [],
+            "filters": filters.iter().map(plugin).collect::<Vec<_>>(),
+            "outputs": outputs.iter().map(plugin).collect::<Vec<_>>(),
+        },
+        "reloads": {
+            "last_error": last_error,
+            "successes": reloads.successes,
+            "last_success_timestamp": rfc(&reloads.last_success),
+            "last_failure_timestamp": rfc(&reloads.last_failure),
+            "failures": reloads.failures,
+        },
+        "queue": {
+            "type": "memory",
+            "events_count": status.queued,
+            "queue_size_in_bytes": 0,
+            "max_queue_size_in_bytes": 0,
+        },
+        "pipeline": {
+            "workers": status.settings.workers,
+            "batch_size": status.settings.batch_size,
+            "batch_delay": millis(status.settings.batch_delay),
+        },
+        "hash": status.hash,
+        "ephemeral_id": status.ephemeral_id.to_string(),
+    });
+    into_map(entry)
+}
+
+fn input(plugin: &PluginFigures) -> Value {
+    let figures = &plugin.figures;
+    json!({
+        "id": plugin.id,
+        "name": plugin.name,
+        "events": { "out": figures.events_out, "queue_push_duration_in_millis": millis(figures.waited) },
+        "failures": figures.failures,
+    })
+}
+
+fn plugin(plugin: &PluginFigures) -> Value {
+    let figures = &plugin.figures;
+    json!({
+        "id": plugin.id,
+        "name": plugin.name,
+        "events": {
+            "in": figures.events_in,
+            "out": figures.events_out,
+            "duration_in_millis": millis(figures.duration),
+        },
+        "failures": figures.failures,
+    })
+}
+
+fn into_map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn unknown(uri: &str, id: &str) -> Response {
+    not_found(uri, &format!("there is no pipeline [{id}]"))
+}
+
+/// The answer to what is not there, in Logstash's form.
+fn not_found(uri: &str, message: &str) -> Response {
+    Response::json(404, json!({ "path": uri, "status": 404, "error": { "message": message } }))
+}
+
+/// Reads what is to be changed: `pipeline.batch_size`, or `pipeline.batch.size`, flat or nested.
+fn parse(body: Option<Value>) -> Result<Change, Error> {
+    const EXPECTED: &str = "expected an object such as {\"pipeline.batch_size\": 500}";
+    let Some(Value::Object(body)) = body else { return Err(Error::illegal_argument(EXPECTED)) };
+    let mut change = Change::default();
+    let mut members = Vec::new();
+    flatten("", body, &mut members);
+    if members.is_empty() {
+        return Err(Error::illegal_argument(EXPECTED));
+    }
+    for (name, value) in members {
+        let number = || {
+            let number = match &value {
+                Value::Number(number) => number.as_u64(),
+                Value::String(text) => text.parse().ok(),
+                _ => None,
+            };
+            number.ok_or_else(|| {
+                Error::illegal_argument(format!(
+                    "[{name}] must be a whole number that is not negative, not [{value}]"
+                ))
+            })
+        };
+        let count = || number().map(|number| Some(usize::try_from(number).unwrap_or(usize::MAX)));
+        match name.as_str() {
+            "pipeline.batch_size" | "pipeline.batch.size" => change.batch_size = count()?,
+            "pipeline.workers" => change.workers = count()?,
+            "pipeline.batch_delay" | "pipeline.batch.delay" => change.batch_delay_ms = Some(number()?),
+            _ => {
+                return Err(Error::illegal_argument(format!(
+                    "unknown setting [{name}]; known are [pipeline.batch_size], [pipeline.workers] and [pipeline.batch_delay]"
+                )));
+            }
+        }
+    }
+    Ok(change)
+}
+
+fn flatten(prefix: &str, object: Map<String, Value>, members: &mut Vec<(String, Value)>) {
+    for (name, value) in object {
+        let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Object(inner) => flatten(&name, inner, members),
+            value => members.push((name, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_in_all_spellings() {
+        let of = |body: Value| parse(Some(body)).map_err(|error| (error.status(), error.reason().to_owned()));
+        let size = Change { batch_size: Some(500), ..Change::default() };
+        assert_eq!(of(json!({"pipeline.batch_size": 500})), Ok(size.clone()));
+        assert_eq!(of(json!({"pipeline.batch.size": "500"})), Ok(size.clone()));
+        assert_eq!(of(json!({"pipeline": {"batch": {"size": 500}}})), Ok(size));
+        let all = json!({"pipeline.workers": 2, "pipeline.batch_delay": 5, "pipeline.batch_size": 1});
+        let change = Change { workers: Some(2), batch_size: Some(1), batch_delay_ms: Some(5) };
+        assert_eq!(of(all), Ok(change));
+        for (body, expected) in [
+            (json!([]), "expected an object"),
+            (json!({}), "expected an object"),
+            (json!({"pipeline.batch_size": -1}), "not [-1]"),
+            (json!({"pipeline.batch_size": 1.5}), "not [1.5]"),
+            (json!({"pipeline.batch_size": "many"}), "not [\"many\"]"),
+            (json!({"pipeline.batchsize": 5}), "unknown setting [pipeline.batchsize]"),
+        ] {
+            let (status, reason) = of(body).unwrap_err();
+            assert!(status == 400 && reason.contains(expected), "{reason}");
+        }
+        assert!(parse(None).is_err());
+    }
+}

@@ -1,0 +1,397 @@
+//! Dead letters: events that cannot be stored, with the reason, in an index of their own.
+//!
+//! A letter is written in the frame of the batch that it is from, in place of what was refused
+//! ([`in_place_of`] for `Engine::write_from_source`, [`of_event`] for events that never became an operation), so an
+//! event is stored or is a letter, once. Its mapping is fixed and what the event was is kept as bytes, so that
+//! whatever kept the event out cannot keep its letter out. [`list`] reads letters, [`replay`] stores what they hold,
+//! once the reason is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use chrono::{DateTime, SecondsFormat, Utc};
+use millrace_storage::metadata::Uuid;
+use millrace_storage::segment::RowParts;
+use millrace_storage::{
+    Action, DeadLetter, Engine, Error, Kind, Principal, Result, Update, VersionType, WriteOp,
+};
+use serde_json::{Map, Value, json};
+
+use crate::Event;
+
+/// The index of dead letters.
+pub const INDEX: &str = ".dead-letters";
+/// Longest reason that is kept, in characters.
+const MAX_REASON: usize = 8192;
+/// Letters that one replay takes up at once.
+const AT_ONCE: usize = 1000;
+/// Time that a replayed write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whose event it is that became a letter.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// Pipeline.
+    pub pipeline: &'a str,
+    /// Plugin that could not store the event.
+    pub plugin: &'a str,
+}
+
+/// A stored letter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// Its id.
+    pub id: String,
+    /// When it was written, in ISO 8601.
+    pub time: String,
+    /// Pipeline of the event.
+    pub pipeline: String,
+    /// Plugin that could not store it.
+    pub plugin: String,
+    /// Why.
+    pub reason: String,
+    /// What was to be done: `index`, `create`, `update`, `delete`; empty for an event that became no operation.
+    pub action: String,
+    /// Index that it was for, where it got that far.
+    pub index: Option<String>,
+    /// The rest of the stored document: id, routing, version, payload.
+    document: Map<String, Value>,
+}
+
+/// What became of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Letters whose events are stored now; they are gone.
+    pub stored: u64,
+    /// Letters that stay, with the reason.
+    pub left: Vec<(String, String)>,
+}
+
+/// The mapping and settings of the index.
+fn index_body() -> Value {
+    let keyword = json!({"type": "keyword", "ignore_above": 8191});
+    json!({
+        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
+        "mappings": {
+            "dynamic": false,
+            "properties": {
+                "@timestamp": {"type": "date"},
+                "pipeline": keyword,
+                "plugin": keyword,
+                "reason": {"type": "text"},
+                "action": keyword,
+                "index": keyword,
+                "document_id": keyword,
+                "routing": keyword,
+                "payload": {"type": "binary"},
+            },
+        },
+    })
+}
+
+/// Creates the index where it is missing. Letters that are written without are stored as well, but with a
+/// mapping made of them.
+///
+/// # Errors
+/// The store's.
+pub async fn create_index(engine: &Engine) -> Result<()> {
+    let now_ms = engine.clock().now_ms();
+    engine
+        .change(&Principal::system(), |metadata| {
+            if metadata.indices.contains_key(INDEX) {
+                return Ok(Vec::new());
+            }
+            metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4())
+        })
+        .await
+}
+
+/// Makes the letter of an operation that was refused. `None` for what lost against another version of its
+/// document: that one stays, as in Logstash.
+pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTime<Utc>) -> Option<WriteOp> {
+    if error.kind() == Kind::Conflict {
+        tracing::warn!(
+            pipeline = sender.pipeline,
+            plugin = sender.plugin,
+            %error,
+            "an event lost against another version of its document"
+        );
+        return None;
+    }
+    let (action, payload) = match &op.action {
+        Action::Index(source) => ("index", source.clone()),
+        Action::Create(source) => ("create", source.clone()),
+        Action::Delete => ("delete", Bytes::new()),
+        Action::Update(update) => ("update", Bytes::from(update_body(update).to_string())),
+    };
+    let mut letter = letter(sender, &error.to_string(), &payload, now);
+    letter.insert("action".to_owned(), Value::from(action));
+    letter.insert("index".to_owned(), Value::from(&*op.index));
+    if let Some(id) = &op.id {
+        letter.insert("document_id".to_owned(), Value::from(id.as_str()));
+    }
+    if let Some(routing) = &op.routing {
+        letter.insert("routing".to_owned(), Value::from(routing.as_str()));
+    }
+    if let Some((version, kind)) = op.version {
+        letter.insert("version".to_owned(), Value::from(version));
+        let kind = match kind {
+            VersionType::Internal => "internal",
+            VersionType::External => "external",
+            VersionType::ExternalGte => "external_gte",
+        };
+        letter.insert("version_type".to_owned(), Value::from(kind));
+    }
+    Some(operation(letter))
+}
+
+/// Says what stands for operations that are refused, for `Engine::write_from_source`, where all of them are of
+/// one plugin.
+pub fn letters(pipeline: Arc<str>, plugin: Arc<str>) -> DeadLetter {
+    Arc::new(move |op, error| {
+        in_place_of(op, error, Sender { pipeline: &pipeline, plugin: &plugin }, Utc::now())
+    })
+}
+
+/// Makes the letter of an event that could not become an operation, or that another server refused.
+pub fn of_event(event: &Event, reason: &str, sender: Sender<'_>, now: DateTime<Utc>) -> WriteOp {
+    let mut payload = Vec::new();
+    event.write_json(&mut payload);
+    operation(letter(sender, reason, &payload, now))
+}
+
+fn letter(sender: Sender<'_>, reason: &str, payload: &[u8], now: DateTime<Utc>) -> Map<String, Value> {
+    let mut letter = Map::new();
+    let time = now.to_rfc3339_opts(SecondsFormat::Millis, true);
+    letter.insert("@timestamp".to_owned(), Value::from(time));
+    letter.insert("pipeline".to_owned(), Value::from(sender.pipeline));
+    letter.insert("plugin".to_owned(), Value::from(sender.plugin));
+    letter.insert("reason".to_owned(), Value::from(reason.chars().take(MAX_REASON).collect::<String>()));
+    letter.insert("payload".to_owned(), Value::from(STANDARD.encode(payload)));
+    letter
+}
+
+fn operation(letter: Map<String, Value>) -> WriteOp {
+    let source = Bytes::from(Value::Object(letter).to_string());
+    write_op(INDEX, None, Action::Index(source))
+}
+
+fn write_op(index: &str, id: Option<String>, action: Action) -> WriteOp {
+    WriteOp {
+        index: Arc::from(index),
+        id,
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    }
+}
+
+fn update_body(update: &Update) -> Value {
+    let mut body = Map::new();
+    body.insert("doc".to_owned(), update.doc.clone().unwrap_or_default());
+    if let Some(upsert) = &update.upsert {
+        body.insert("upsert".to_owned(), upsert.clone());
+    }
+    body.insert("doc_as_upsert".to_owned(), Value::from(update.doc_as_upsert));
+    Value::Object(body)
+}
+
+impl Letter {
+    fn of(id: String, source: &[u8]) -> Option<Self> {
+        let document: Map<String, Value> = serde_json::from_slice(source).ok()?;
+        let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            id,
+            time: text("@timestamp").unwrap_or_default(),
+            pipeline: text("pipeline").unwrap_or_default(),
+            plugin: text("plugin").unwrap_or_default(),
+            reason: text("reason").unwrap_or_default(),
+            action: text("action").unwrap_or_default(),
+            index: text("index"),
+            document,
+        })
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.document.get(name).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// What could not be stored: the event as JSON, the parts of an update, nothing for a deletion.
+    ///
+    /// # Errors
+    /// The letter was changed by somebody.
+    pub fn payload(&self) -> Result<Bytes, String> {
+        let payload = self.text("payload").ok_or("the letter has no payload")?;
+        STANDARD
+            .decode(payload)
+            .map(Bytes::from)
+            .map_err(|error| format!("the payload is not base64: {error}"))
+    }
+
+    /// The operation that was refused.
+    ///
+    /// # Errors
+    /// The event became none: it must go through its pipeline again.
+    pub fn operation(&self) -> Result<WriteOp, String> {
+        let Some(index) = &self.index else {
+            return Err("the event has no index; send it through its pipeline again".to_owned());
+        };
+        let payload = self.payload()?;
+        let action = match self.action.as_str() {
+            "index" => Action::Index(payload),
+            "create" => Action::Create(payload),
+            "delete" => Action::Delete,
+            "update" => {
+                let mut body: Map<String, Value> = serde_json::from_slice(&payload)
+                    .map_err(|error| format!("the payload is no update: {error}"))?;
+                Action::Update(Box::new(Update {
+                    doc: body.remove("doc"),
+                    upsert: body.remove("upsert"),
+                    doc_as_upsert: body.remove("doc_as_upsert") == Some(Value::Bool(true)),
+                    detect_noop: true,
+                    retry_on_conflict: 1,
+                }))
+            }
+            other => return Err(format!("the letter's action [{other}] is unknown")),
+        };
+        let kind = match self.text("version_type").as_deref() {
+            Some("external") => VersionType::External,
+            Some("external_gte") => VersionType::ExternalGte,
+            _ => VersionType::Internal,
+        };
+        let version = self.document.get("version").and_then(Value::as_u64).map(|version| (version, kind));
+        let op = write_op(index, self.text("document_id"), action);
+        Ok(WriteOp { routing: self.text("routing"), version, ..op })
+    }
+}
+
+/// Reads letters, of one pipeline or all, the oldest first, at most so many.
+///
+/// # Errors
+/// The store's.
+pub async fn list(engine: &Engine, pipeline: Option<&str>, most: usize) -> Result<Vec<Letter>> {
+    let mut found: Vec<Letter> = Vec::new();
+    let Ok(index) = engine.index(INDEX) else { return Ok(found) };
+    engine.refresh(&[Arc::clone(&index)]).await?;
+    let snapshot = index.snapshot().await?;
+    for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
+        let mut rows = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).peekable();
+        while rows.peek().is_some() && found.len() < most {
+            let some: Vec<u32> = rows.by_ref().take(AT_ONCE).collect();
+            for row in view.segment.fetch(&some, RowParts::ALL).await? {
+                let letter = Letter::of(row.id, &row.source);
+                let wanted = |letter: &Letter| pipeline.is_none_or(|pipeline| letter.pipeline == pipeline);
+                found.extend(letter.filter(wanted));
+            }
+        }
+    }
+    found.sort_by(|a, b| (&a.time, &a.id).cmp(&(&b.time, &b.id)));
+    found.truncate(most);
+    Ok(found)
+}
+
+/// Stores what letters hold, each in one frame with the removal of its letter.
+///
+/// # Errors
+/// What passes by itself, or the end of the server: the letters not looked at stay as well.
+pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) -> Result<Replayed> {
+    let mut replayed = Replayed::default();
+    for letter in letters {
+        let op = match letter.operation() {
+            Ok(op) => op,
+            Err(reason) => {
+                replayed.left.push((letter.id.clone(), reason));
+                continue;
+            }
+        };
+        let remove = write_op(INDEX, Some(letter.id.clone()), Action::Delete);
+        // Refused again, it stays a letter: the same operation in its own place ends the whole write. What lost
+        // against another version is there, and its letter goes.
+        let same: DeadLetter = Arc::new(|op, error| (error.kind() != Kind::Conflict).then(|| op.clone()));
+        match engine.write_from_source(principal, vec![op, remove], Vec::new(), same, TIMEOUT).await {
+            Ok(_) => replayed.stored += 1,
+            Err(Error::DeadLetterRefused(reason)) => replayed.left.push((letter.id.clone(), reason)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(replayed)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_storage::{Config, SystemClock};
+
+    use super::*;
+
+    async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<millrace_storage::WriteOutcome>> {
+        let letters = letters(Arc::from("main"), Arc::from("out"));
+        engine.write_from_source(&Principal::system(), ops, Vec::new(), letters, TIMEOUT).await.unwrap()
+    }
+
+    fn index(id: &str, source: &str) -> WriteOp {
+        write_op("logs", Some(id.to_owned()), Action::Index(Bytes::copy_from_slice(source.as_bytes())))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+        create_index(&engine).await.unwrap();
+        create_index(&engine).await.unwrap();
+        write(&engine, vec![index("1", r#"{"n":1}"#)]).await;
+        let mut update = write_op("logs", Some("3".to_owned()), Action::Update(Box::default()));
+        update.action = Action::Update(Box::new(Update { doc: Some(json!({"m": 2})), ..Update::default() }));
+        let exists = write_op("logs", Some("1".to_owned()), Action::Create(Bytes::from_static(b"{}")));
+        let results = write(&engine, vec![index("2", r#"{"n":"none"}"#), update, exists]).await;
+        assert!(results.iter().all(Result::is_err));
+        let found = list(&engine, Some("main"), 10).await.unwrap();
+        assert_eq!(list(&engine, Some("other"), 10).await.unwrap(), []);
+        let mut found: Vec<_> = found.into_iter().map(|l| (l.action.clone(), l)).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let [(_, refused), (_, missing)] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((refused.action.as_str(), refused.plugin.as_str()), ("index", "out"));
+        assert_eq!(refused.payload().unwrap(), r#"{"n":"none"}"#);
+        assert!(refused.reason.contains("[n]"), "{}", refused.reason);
+        assert_eq!(missing.action, "update");
+        // As long as the reason is there, they stay.
+        let both = [refused.clone(), missing.clone()];
+        let again = replay(&engine, &Principal::system(), &both).await.unwrap();
+        assert_eq!((again.stored, again.left.len()), (0, 2));
+        assert_eq!(list(&engine, None, 10).await.unwrap().len(), 2);
+        let other = Letter { index: Some("others".to_owned()), ..refused.clone() };
+        write(&engine, vec![index("3", r#"{"n":3}"#)]).await;
+        let again = replay(&engine, &Principal::system(), &[other, missing.clone()]).await.unwrap();
+        assert_eq!((again.stored, again.left), (2, Vec::new()));
+        assert_eq!(list(&engine, None, 10).await.unwrap(), []);
+        let get = |index: &'static str, id: &'static str| {
+            let engine = Arc::clone(&engine);
+            async move {
+                let found = engine.get(&Principal::system(), index, id, None, true).await.unwrap().unwrap();
+                String::from_utf8(found.source.to_vec()).unwrap()
+            }
+        };
+        assert_eq!(get("others", "2").await, r#"{"n":"none"}"#);
+        assert_eq!(get("logs", "3").await, r#"{"n":3,"m":2}"#);
+    }
+
+    #[test]
+    fn an_event_without_an_operation_is_kept_whole() {
+        let mut event = Event::new(DateTime::from_timestamp(1, 0).unwrap());
+        event.fields_mut().insert("message".to_owned(), Value::from("x"));
+        let sender = Sender { pipeline: "main", plugin: "out" };
+        let op = of_event(&event, &"r".repeat(100_000), sender, DateTime::from_timestamp(2, 0).unwrap());
+        let Action::Index(source) = &op.action else { panic!("{op:?}") };
+        let letter = Letter::of("id".to_owned(), source).unwrap();
+        assert_eq!(letter.payload().unwrap(), r#"{"@timestamp":"1970-01-01T00:00:01.000Z","message":"x"}"#);
+        assert_eq!((letter.reason.len(), letter.time.as_str()), (MAX_REASON, "1970-01-01T00:00:02.000Z"));
+        assert!(letter.operation().unwrap_err().contains("pipeline"));
+    }
+}

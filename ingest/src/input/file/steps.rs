@@ -1,0 +1,226 @@
+//! What is done with files, on threads that may block: finding them, telling what they are, opening, reading, and
+//! what follows when they are read to their end.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flate2::read::MultiGzDecoder;
+
+use super::Settings;
+use super::position::{Inode, Position, first_bytes};
+use super::reader::{Chunk, Reader, last_line};
+use crate::input::InputError;
+
+/// Where reading begins that has no stored position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    Beginning,
+    /// Behind the last whole line.
+    End,
+    At(u64),
+}
+
+/// What a look at a file found out about it.
+pub(super) enum Identified {
+    NotYet(File),
+    Known {
+        file: File,
+        partition: String,
+    },
+    /// An archive that is damaged, and is to be checked before.
+    Refused(io::Error),
+}
+
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) inode: Inode,
+    pub(super) size: u64,
+    pub(super) modified: i64,
+}
+
+/// Finds files by the patterns, and those with `wanted` inodes beside them.
+pub(super) fn look(settings: &Settings, wanted: &[Inode]) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
+    let mut paths = Vec::new();
+    settings.globs.iter().for_each(|glob| glob.find(&mut paths));
+    let mut found: Vec<Found> = Vec::new();
+    let mut seen: HashSet<Inode> = HashSet::new();
+    for path in paths {
+        if settings.exclude.iter().any(|glob| glob.matches(&path)) {
+            continue;
+        }
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        let inode = Inode::of(&metadata);
+        if seen.insert(inode) {
+            found.push(Found { path, inode, size: metadata.len(), modified: metadata.mtime() });
+        }
+    }
+    if settings.sort_by_path {
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+    } else {
+        found.sort_by(|a, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
+    }
+    if settings.descending {
+        found.reverse();
+    }
+    let mut renamed = Vec::new();
+    if !settings.once && wanted.iter().any(|inode| !seen.contains(inode)) {
+        for directory in settings.globs.iter().flat_map(super::glob::Glob::directories) {
+            let Ok(entries) = std::fs::read_dir(directory) else { continue };
+            for entry in entries.flatten() {
+                let Ok(metadata) = entry.metadata() else { continue };
+                let inode = Inode::of(&metadata);
+                if metadata.is_file() && wanted.contains(&inode) && !seen.contains(&inode) {
+                    renamed.push((inode, entry.path()));
+                }
+            }
+        }
+    }
+    (found, renamed)
+}
+
+fn is_gzip(settings: &Settings, path: &Path) -> bool {
+    settings.once && path.extension().is_some_and(|end| end == "gz" || end == "gzip")
+}
+
+pub(super) fn identify(
+    settings: &Settings,
+    path: &Path,
+    inode: Inode,
+    file: File,
+) -> Result<Identified, InputError> {
+    let gzip = is_gzip(settings, path);
+    if gzip && settings.check_archives {
+        let mut whole = MultiGzDecoder::new(&file);
+        if let Err(error) = io::copy(&mut whole, &mut io::sink()) {
+            return Ok(Identified::Refused(error));
+        }
+    }
+    let first =
+        first_bytes(&file, &settings.delimiter, settings.once).map_err(|error| named(path, &error))?;
+    Ok(match first {
+        Some(first) => Identified::Known { partition: inode.partition(&first), file },
+        None => Identified::NotYet(file),
+    })
+}
+
+/// Opens a file where its stored position says, or where one begins that has none: then whether something was
+/// left out.
+pub(super) fn resume(
+    settings: &Settings,
+    path: &Path,
+    file: File,
+    position: Option<Position>,
+    start: Start,
+) -> io::Result<(Reader, bool)> {
+    let gzip = is_gzip(settings, path);
+    let mut skipped = false;
+    let offset = match position {
+        Some(position) if gzip || position.fits(&file)? => position.offset,
+        Some(_) => {
+            tracing::info!(path = %path.display(), "file is not what it was, it is read from its beginning");
+            0
+        }
+        None => {
+            let offset = match start {
+                Start::Beginning => 0,
+                Start::End => last_line(&file, &settings.delimiter)?,
+                Start::At(offset) if gzip || file.metadata()?.len() >= offset => offset,
+                Start::At(_) => 0,
+            };
+            skipped = offset > 0;
+            offset
+        }
+    };
+    let reader = Reader::open(file, gzip, offset, settings.codec.line_decoder(), &settings.delimiter)?;
+    Ok((reader, skipped))
+}
+
+pub(super) struct Looked {
+    pub(super) chunk: Chunk,
+    pub(super) position: Position,
+    pub(super) grew: bool,
+    pub(super) replaced: bool,
+    pub(super) complete: bool,
+    pub(super) gone: bool,
+}
+
+/// Reads what is there, at most a batch.
+pub(super) fn look_at(
+    settings: &Settings,
+    reader: &mut Reader,
+    size: usize,
+    idle: Duration,
+) -> io::Result<Looked> {
+    let replaced = !settings.once && reader.at_end() && reader.was_replaced()?;
+    if replaced && !reader.holds() {
+        let position = reader.position(false)?;
+        let chunk = Chunk::default();
+        return Ok(Looked { chunk, position, grew: false, replaced, complete: false, gone: false });
+    }
+    let before = reader.end();
+    let mut chunk = if replaced { Chunk { events: Vec::new(), at_end: true } } else { reader.read(size)? };
+    let complete = settings.once && chunk.at_end;
+    let paused = settings.codec.flush_after().is_some_and(|pause| idle >= pause);
+    if complete || (reader.holds() && (replaced || (chunk.at_end && chunk.events.is_empty() && paused))) {
+        chunk.events.extend(reader.finish(complete));
+    }
+    let grew = reader.end() > before;
+    let gone = chunk.at_end && is_gone(reader.file());
+    if gone && chunk.events.is_empty() {
+        chunk.events.extend(reader.finish(true));
+    }
+    Ok(Looked { chunk, position: reader.position(complete)?, grew, replaced: false, complete, gone })
+}
+
+/// Whether no name leads to a file any more.
+pub(super) fn is_gone(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+}
+
+/// Does with a file that was read to its end, and is stored, what is to be done. Where it was so before this
+/// start, it may be listed already.
+pub(super) async fn complete(settings: Arc<Settings>, path: PathBuf, was_complete: bool) -> bool {
+    let done = blocking(move || {
+        if let Some(log) = &settings.completed.log {
+            let line = path.display().to_string();
+            let listed = was_complete
+                && std::fs::read_to_string(log).is_ok_and(|log| log.lines().any(|listed| listed == line));
+            if !listed {
+                let opened = std::fs::OpenOptions::new().create(true).append(true).open(log);
+                let written = opened.and_then(|mut log| writeln!(log, "{line}"));
+                written.map_err(|error| named(log, &error))?;
+            }
+        }
+        if settings.completed.delete {
+            std::fs::remove_file(&path).map_err(|error| named(&path, &error))?;
+        }
+        Ok(())
+    });
+    match done.await {
+        Err(InputError(reason)) => {
+            tracing::error!(reason, "file is read to its end and stays");
+            false
+        }
+        Ok(()) => true,
+    }
+}
+
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn named(path: &Path, error: &io::Error) -> InputError {
+    InputError(format!("[{}]: {error}", path.display()))
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, InputError> + Send + 'static,
+) -> Result<T, InputError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(InputError(format!("reading files ended: {error}"))))
+}

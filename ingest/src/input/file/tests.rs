@@ -1,0 +1,363 @@
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::batch::NotStored;
+use crate::input::testing::{Given, Pipeline, Stored, options, refuse};
+
+fn input(path: &str, given: &[(&str, Given)]) -> Tail {
+    let mut all: Vec<(&str, Given)> = vec![("path", path.into()), ("stat_interval", "10 ms".into())];
+    if !given.iter().any(|(name, _)| *name == "discover_interval") {
+        all.push(("discover_interval", "2".into()));
+    }
+    all.extend(given.iter().cloned());
+    Tail::new(options("file", &all)).unwrap()
+}
+
+/// A running input and its pipeline.
+struct Running {
+    pipeline: Pipeline,
+    ended: JoinHandle<Result<(), InputError>>,
+}
+
+fn start(tail: Tail, stored: &Arc<Stored>) -> Running {
+    let mut pipeline = Pipeline::with(2, Arc::clone(stored));
+    let context = pipeline.context();
+    let ended = tokio::spawn(async move { tail.run(context).await });
+    Running { pipeline, ended }
+}
+
+impl Running {
+    /// Stores batches until there are so many events.
+    async fn until(&mut self, events: usize) {
+        while self.pipeline.events.len() < events {
+            let stored = self.pipeline.take().await;
+            let stored =
+                stored.unwrap_or_else(|| panic!("ended with {} of {events}", self.pipeline.events.len()));
+            // What was refused before is read again.
+            assert!(matches!(stored, Ok(()) | Err(NotStored::Moved)), "{stored:?}");
+        }
+        assert_eq!(self.pipeline.events.len(), events);
+    }
+
+    /// Stores what comes until the input ends.
+    async fn to_end(&mut self) {
+        while self.pipeline.take().await.is_some() {}
+    }
+
+    async fn stop(mut self) -> Vec<String> {
+        self.pipeline.stop.send_replace(true);
+        // What was on its way is not stored any more.
+        while self.pipeline.next().await.is_some() {}
+        self.ended.await.unwrap().unwrap();
+        self.pipeline.messages()
+    }
+}
+
+fn append(path: &Path, lines: impl IntoIterator<Item = usize>) {
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    for line in lines {
+        writeln!(file, "line {line}").unwrap();
+    }
+}
+
+fn lines(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|line| format!("line {line}")).collect()
+}
+
+fn beginning() -> Vec<(&'static str, Given)> {
+    vec![("start_position", "beginning".into())]
+}
+
+#[tokio::test]
+async fn lines_are_read_once_across_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    let name = path.display().to_string();
+    let mut all = Vec::new();
+    append(&path, 0..1000);
+    for (round, least) in [200, 200, 200, 100].into_iter().enumerate() {
+        let mut running = start(input(&name, &beginning()), &stored);
+        running.until_at_least(least).await;
+        all.extend(running.stop().await);
+        append(&path, 1000 + round * 10..1010 + round * 10);
+    }
+    let mut running = start(input(&name, &beginning()), &stored);
+    running.until(1040 - all.len()).await;
+    let event = running.pipeline.events[0].clone();
+    assert_eq!(event.fields()["path"], name.as_str());
+    assert_eq!(event.metadata()["path"], name.as_str());
+    assert_eq!(event.fields()["host"], host_name());
+    all.extend(running.stop().await);
+    assert_eq!(all, lines(0..1040));
+}
+
+#[tokio::test]
+async fn what_is_there_first_is_left_out_and_what_comes_later_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    append(&path, 0..10);
+    let name = format!("{}/*.log", dir.path().display());
+    let mut running = start(input(&name, &[]), &stored);
+    // The end that it begins at is stored, without events.
+    running.pipeline.take().await.unwrap().unwrap();
+    append(&path, 10..12);
+    running.until(2).await;
+    // A file that is new is read from its beginning.
+    append(&dir.path().join("new.log"), 12..13);
+    running.until(3).await;
+    assert_eq!(running.stop().await, lines(10..13));
+    append(&path, 13..14);
+    let mut running = start(input(&name, &[]), &stored);
+    running.until(1).await;
+    assert_eq!(running.stop().await, lines(13..14));
+}
+
+#[tokio::test]
+async fn a_line_is_read_when_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    let mut file = File::create(&path).unwrap();
+    file.write_all(b"one\ntw").unwrap();
+    let mut running = start(input(&path.display().to_string(), &beginning()), &stored);
+    running.until(1).await;
+    file.write_all(b"o\n\nthree").unwrap();
+    running.until(3).await;
+    assert_eq!(running.stop().await, ["one", "two", ""]);
+}
+
+#[tokio::test]
+async fn rotation_under_load_loses_and_doubles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    let name = path.display().to_string();
+    let writer = {
+        let (path, dir) = (path.clone(), dir.path().to_owned());
+        std::thread::spawn(move || {
+            let mut line = 0;
+            for rotation in 0..10 {
+                let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+                for _ in 0..700 {
+                    writeln!(file, "line {line}").unwrap();
+                    line += 1;
+                }
+                std::fs::rename(&path, dir.join(format!("app.log.{rotation}"))).unwrap();
+                // The writer notices later.
+                for _ in 0..50 {
+                    writeln!(file, "line {line}").unwrap();
+                    line += 1;
+                }
+                std::thread::yield_now();
+            }
+            let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+            writeln!(file, "line {line}").unwrap();
+        })
+    };
+    // All names, so that files that come and go between two looks are found, too.
+    let pattern = format!("{name}*");
+    let mut all = Vec::new();
+    for events in [900, 1500, 2300] {
+        let mut running = start(input(&pattern, &beginning()), &stored);
+        running.until_at_least(events).await;
+        all.extend(running.stop().await);
+    }
+    writer.join().unwrap();
+    let mut running = start(input(&pattern, &beginning()), &stored);
+    running.until(7501 - all.len()).await;
+    all.extend(running.stop().await);
+    all.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
+    assert_eq!(all, lines(0..7501));
+}
+
+impl Running {
+    async fn until_at_least(&mut self, events: usize) {
+        while self.pipeline.events.len() < events {
+            let _ = self.pipeline.take().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_renamed_while_nobody_looked_is_read_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    let name = path.display().to_string();
+    append(&path, 0..10);
+    let mut running = start(input(&name, &beginning()), &stored);
+    running.until(10).await;
+    running.stop().await;
+    append(&path, 10..20);
+    std::fs::rename(&path, dir.path().join("app.log.1")).unwrap();
+    append(&path, 20..30);
+    // None of the input's.
+    append(&dir.path().join("other"), 90..99);
+    let mut running = start(input(&name, &[]), &stored);
+    running.until(10).await;
+    append(&path, 30..31);
+    let read = running.stop().await;
+    assert_eq!(read, lines(10..20));
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_read_from_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    append(&path, 0..10);
+    let mut running = start(input(&path.display().to_string(), &beginning()), &stored);
+    running.until(10).await;
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    append(&path, 10..12);
+    running.until(12).await;
+    // As long as before, or longer, with something else.
+    file.set_len(0).unwrap();
+    append(&path, 12..40);
+    running.until(40).await;
+    assert_eq!(running.stop().await, lines(0..40));
+}
+
+#[tokio::test]
+async fn what_is_not_stored_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    append(&path, 0..2000);
+    for nowhere in [false, true] {
+        let mut given = beginning();
+        if nowhere {
+            given.push(("sincedb_path", "/dev/null".into()));
+        }
+        let mut running = start(input(&path.display().to_string(), &given), &stored);
+        for refused in 0..3 {
+            for _ in 0..refused {
+                let batch = running.pipeline.next().await.unwrap();
+                assert_eq!(running.pipeline.store(batch), Ok(()));
+            }
+            // With those behind it, which come from there.
+            let first = running.pipeline.next().await.unwrap();
+            refuse(first, NotStored::Overloaded("full".to_owned()));
+            if nowhere {
+                break;
+            }
+            loop {
+                let batch = running.pipeline.next().await.unwrap();
+                match running.pipeline.store(batch) {
+                    Ok(()) => break,
+                    Err(refused) => assert_eq!(refused, NotStored::Moved),
+                }
+            }
+        }
+        if nowhere {
+            let distinct = |running: &Running| {
+                running.pipeline.messages().into_iter().collect::<std::collections::HashSet<_>>().len()
+            };
+            while distinct(&running) < 2000 {
+                let _ = running.pipeline.take().await.unwrap();
+            }
+            let mut read = running.stop().await;
+            read.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
+            read.dedup();
+            assert_eq!(read, lines(0..2000));
+        } else {
+            running.until(2000).await;
+            assert_eq!(running.stop().await, lines(0..2000));
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_read_once_are_done_with_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let stored = Arc::default();
+    append(&dir.path().join("a.log"), 0..300);
+    std::fs::write(dir.path().join("b.log"), "line 300\nline 301").unwrap();
+    std::fs::write(dir.path().join("empty.log"), "").unwrap();
+    let mut gzip = GzEncoder::new(File::create(dir.path().join("c.gz")).unwrap(), Compression::default());
+    lines(302..600).iter().for_each(|line| writeln!(gzip, "{line}").unwrap());
+    gzip.finish().unwrap();
+    let log = dir.path().join("done").display().to_string();
+    let given = [
+        ("mode", "read".into()),
+        ("exit_after_read", "true".into()),
+        ("file_completed_action", "log".into()),
+        ("file_completed_log_path", log.clone().into()),
+    ];
+    let pattern = format!("{}/*.{{log,gz}}", dir.path().display());
+    // Interrupted in between.
+    let mut running = start(input(&pattern, &given), &stored);
+    running.until_at_least(200).await;
+    let mut all = running.stop().await;
+    let mut running = start(input(&pattern, &given), &stored);
+    running.to_end().await;
+    all.extend(running.stop().await);
+    all.sort();
+    let mut expected = lines(0..600);
+    expected.sort();
+    assert_eq!(all, expected);
+    assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 4);
+    // Nothing is left; the default is to delete.
+    let delete = [("mode", "read".into()), ("exit_after_read", "true".into())];
+    let mut running = start(input(&pattern, &delete), &stored);
+    running.to_end().await;
+    assert_eq!(running.stop().await, [""; 0]);
+    assert!(!dir.path().join("a.log").exists() && !dir.path().join("c.gz").exists());
+}
+
+#[tokio::test]
+async fn lines_that_belong_together_are_read_again_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    std::fs::write(&path, "a\n 1\nb\n 2\n").unwrap();
+    let codec = Options::new(
+        "multiline",
+        crate::Location::default(),
+        [("pattern", "^ "), ("what", "previous")].map(|(name, value)| {
+            (name.to_owned(), crate::Location::default(), Setting::Text(value.to_owned()))
+        }),
+    );
+    let mut given = beginning();
+    given.push(("codec", Given(Setting::Plugin(Box::new(codec)))));
+    let mut running = start(input(&path.display().to_string(), &given), &stored);
+    running.until(1).await;
+    assert_eq!(running.stop().await, ["a\n 1"]);
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b" 3\nc\n").unwrap();
+    let mut running = start(input(&path.display().to_string(), &given), &stored);
+    running.until(1).await;
+    assert_eq!(running.stop().await, ["b\n 2\n 3"]);
+}
+
+#[test]
+fn options_are_checked() {
+    for (given, reason) in [
+        (vec![("path", Given::from("relative"))], "must be absolute"),
+        (vec![], "needs the option [path]"),
+        (vec![("path", "/a".into()), ("stat_interval", "1 year".into())], "must be a time"),
+        (vec![("path", "/a".into()), ("exit_after_read", "true".into())], "needs [mode => \"read\"]"),
+        (
+            vec![("path", "/a".into()), ("mode", "read".into()), ("file_completed_action", "log".into())],
+            "needs [file_completed_log_path]",
+        ),
+    ] {
+        let faults = Tail::new(options("file", &given)).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains(reason)), "{reason}: {faults:?}");
+    }
+}
+
+#[test]
+fn times_have_units() {
+    for (text, expected) in [
+        ("1", Some(1.0)),
+        ("1.5", Some(1.5)),
+        ("2 weeks", Some(1_209_600.0)),
+        ("10ms", Some(0.01)),
+        ("x", None),
+    ] {
+        assert_eq!(seconds(&Setting::Text(text.to_owned())), expected, "{text}");
+    }
+}

@@ -1,0 +1,579 @@
+//! Finds files, reads them in turns, and follows what becomes of their batches.
+//!
+//! One task does it all; what touches files runs on blocking threads. A file's batches go to the pipeline in order,
+//! a few ahead of what is stored; where one is not stored, the file is read again from its stored position.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use chrono::Utc;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::Settings;
+use super::position::{Inode, Position};
+use super::reader::Reader;
+use super::steps::{
+    Found, Identified, Looked, Start, blocking, complete, identify, is_gone, look, look_at, named, resume,
+    seconds,
+};
+use crate::batch::NotStored;
+use crate::input::{Context, InputError, mark, stopped};
+use crate::{Ack, Batch, Event, FieldReference, Move};
+
+/// The source of all positions of files: a file is what it is whichever pattern finds it.
+const SOURCE: &str = "file";
+/// Batches of a file that the pipeline has and has not stored yet.
+const WINDOW: usize = 16;
+/// Files that are remembered after they were closed, or not opened for their age.
+const MAX_REMEMBERED: usize = 100_000;
+
+type Acked = (Inode, u64, Option<Bytes>, Result<(), NotStored>);
+
+/// The running input.
+pub(super) struct Watch {
+    settings: Arc<Settings>,
+    context: Context,
+    stopping: watch::Receiver<bool>,
+    files: BTreeMap<Inode, Tracked>,
+    /// Files that are not open: their size when they were seen last, and where reading them goes on.
+    closed: HashMap<Inode, (u64, Start)>,
+    acks: FuturesUnordered<BoxFuture<'static, Acked>>,
+    /// Parts with a stored position that no file was found for yet.
+    unclaimed: HashMap<Inode, Vec<(String, Bytes)>>,
+    discovered: Option<Instant>,
+    generations: u64,
+    /// Where events have the path of their file and the name of this machine besides.
+    metadata: [FieldReference; 2],
+}
+
+/// An open file.
+struct Tracked {
+    path: PathBuf,
+    state: State,
+    /// Empty until the file is known.
+    partition: String,
+    epoch: u64,
+    /// Position of the last batch that was sent.
+    sent: Option<Bytes>,
+    /// Offset up to which everything is stored.
+    stored: u64,
+    in_flight: usize,
+    /// Another one each time that the file is opened or read again: what was sent before counts no more.
+    generation: u64,
+    again: bool,
+    changed: Instant,
+    /// The parts that a renamed file must be one of: another one is none of this input's.
+    only: Option<Vec<String>>,
+    /// Whether it was read to its end before this start.
+    was_complete: bool,
+}
+
+enum State {
+    /// Nothing can be said about the file before its first line is there.
+    Unknown(File, Start),
+    Known(Reader),
+    /// Read to its end; waits for its batches.
+    Complete(File),
+    /// In use by a thread, or failed.
+    Gone,
+}
+
+impl Watch {
+    pub(super) async fn begin(settings: Arc<Settings>, context: Context) -> Result<Self, InputError> {
+        let mut unclaimed: HashMap<Inode, Vec<(String, Bytes)>> = HashMap::new();
+        if settings.stored {
+            for (partition, position) in context.positions.list(SOURCE).await? {
+                if let Some(inode) = Inode::of_partition(&partition) {
+                    unclaimed.entry(inode).or_default().push((partition, position));
+                }
+            }
+        }
+        let stopping = context.stopping.clone();
+        Ok(Self {
+            settings,
+            context,
+            stopping,
+            files: BTreeMap::new(),
+            closed: HashMap::new(),
+            acks: FuturesUnordered::new(),
+            unclaimed,
+            discovered: None,
+            generations: 0,
+            metadata: ["[@metadata][path]", "[@metadata][host]"]
+                .map(|text| FieldReference::parse(text).expect("it is a reference")),
+        })
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), InputError> {
+        loop {
+            if *self.stopping.borrow() {
+                return Ok(());
+            }
+            if self.discovered.is_none_or(|last| last.elapsed() >= self.settings.discover_interval) {
+                self.discover().await?;
+            }
+            let mut progress = false;
+            let inodes: Vec<Inode> = self.files.keys().copied().collect();
+            for inode in inodes {
+                while let Some(acked) = futures::FutureExt::now_or_never(self.acks.next()).flatten() {
+                    self.acked(acked);
+                }
+                let Some(mut tracked) = self.files.remove(&inode) else { continue };
+                match self.turn(inode, &mut tracked).await? {
+                    Turn::Stop => return Ok(()),
+                    Turn::Close => self.close(inode, tracked).await,
+                    Turn::More => {
+                        progress = true;
+                        self.files.insert(inode, tracked);
+                    }
+                    Turn::Wait => {
+                        self.files.insert(inode, tracked);
+                    }
+                }
+            }
+            if self.settings.exit_after_read && self.files.is_empty() && self.acks.is_empty() {
+                return Ok(());
+            }
+            if progress {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Waits until there may be something to do.
+    async fn pause(&mut self) {
+        let (acks, stopping) = (&mut self.acks, &mut self.stopping);
+        let acked = async {
+            match acks.next().await {
+                Some(acked) => acked,
+                None => std::future::pending().await,
+            }
+        };
+        let acked = tokio::select! {
+            biased;
+            () = stopped(stopping) => None,
+            acked = acked => Some(acked),
+            () = tokio::time::sleep(self.settings.stat_interval) => None,
+        };
+        match acked {
+            Some(acked) => self.acked(acked),
+            None => {
+                if self.was_rotated() {
+                    self.discovered = None;
+                }
+            }
+        }
+    }
+
+    /// Whether a name belongs to another file by now.
+    fn was_rotated(&self) -> bool {
+        !self.settings.once
+            && self.files.iter().any(|(inode, tracked)| {
+                std::fs::metadata(&tracked.path)
+                    .is_ok_and(|now| Inode::of(&now) != *inode && !self.files.contains_key(&Inode::of(&now)))
+            })
+    }
+
+    fn acked(&mut self, (inode, generation, position, outcome): Acked) {
+        let Some(tracked) = self.files.get_mut(&inode).filter(|tracked| tracked.generation == generation)
+        else {
+            return;
+        };
+        tracked.in_flight = tracked.in_flight.saturating_sub(1);
+        match outcome {
+            Ok(()) => {
+                if let Some(position) = position.as_deref().and_then(Position::decode) {
+                    tracked.stored = position.offset;
+                }
+            }
+            Err(reason) => {
+                tracing::debug!(path = %tracked.path.display(), %reason, "file is read again from its stored position");
+                tracked.again = true;
+            }
+        }
+    }
+
+    /// Looks for files that are not open yet.
+    async fn discover(&mut self) -> Result<(), InputError> {
+        let first = self.discovered.is_none() && self.files.is_empty() && self.closed.is_empty();
+        self.discovered = Some(Instant::now());
+        let settings = Arc::clone(&self.settings);
+        let wanted: Vec<Inode> = self.unclaimed.keys().copied().collect();
+        let (found, renamed) = blocking(move || Ok(look(&settings, &wanted))).await?;
+        let mut known: Vec<(Inode, PathBuf)> =
+            found.iter().map(|found| (found.inode, found.path.clone())).collect();
+        for Found { path, inode, size, modified } in found {
+            if let Some(tracked) = self.files.get_mut(&inode) {
+                // The name that the patterns know, rather than one that it had before.
+                tracked.path = path;
+                continue;
+            }
+            let mut start = match (self.settings.once, first && !self.settings.from_beginning) {
+                (false, true) => Start::End,
+                _ => Start::Beginning,
+            };
+            if let Some((seen, at)) = self.closed.get(&inode) {
+                if *seen == size {
+                    continue;
+                }
+                start = *at;
+            }
+            let age = Utc::now().timestamp().saturating_sub(modified);
+            let old = self.settings.ignore_older.is_some_and(|most| age > seconds(most));
+            if old && !self.unclaimed.contains_key(&inode) {
+                // What comes later is read.
+                let start = if self.settings.once { Start::Beginning } else { Start::At(size) };
+                self.remember(inode, size, start);
+                continue;
+            }
+            if self.files.len() >= self.settings.max_open_files {
+                tracing::debug!(path = %path.display(), "too many open files, it is read later");
+                continue;
+            }
+            self.closed.remove(&inode);
+            self.open(inode, path, start, None).await;
+        }
+        for (inode, path) in renamed {
+            // Rotated while nobody looked: the rest of it is read.
+            if !self.files.contains_key(&inode) && !known.iter().any(|(of, _)| *of == inode) {
+                known.push((inode, path.clone()));
+                let parts = self.unclaimed.get(&inode);
+                let only = parts.map(|parts| parts.iter().map(|(part, _)| part.clone()).collect());
+                self.open(inode, path, Start::End, only).await;
+            }
+        }
+        let left = std::mem::take(&mut self.unclaimed);
+        for (inode, parts) in left {
+            if !known.iter().any(|(of, _)| *of == inode) {
+                forget_old(&self.settings, &self.context, parts).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, inode: Inode, path: PathBuf, start: Start, only: Option<Vec<String>>) {
+        let opening = path.clone();
+        match blocking(move || File::open(&opening).map_err(|error| named(&opening, &error))).await {
+            Ok(file) => {
+                let tracked = Tracked {
+                    path,
+                    state: State::Unknown(file, start),
+                    partition: String::new(),
+                    epoch: 0,
+                    sent: None,
+                    stored: 0,
+                    in_flight: 0,
+                    generation: self.generation(),
+                    again: false,
+                    changed: Instant::now(),
+                    only,
+                    was_complete: false,
+                };
+                self.files.insert(inode, tracked);
+            }
+            Err(InputError(reason)) => tracing::warn!(reason, "cannot read a file, it is tried again"),
+        }
+    }
+
+    fn generation(&mut self) -> u64 {
+        self.generations += 1;
+        self.generations
+    }
+
+    fn remember(&mut self, inode: Inode, size: u64, start: Start) {
+        if self.closed.len() < MAX_REMEMBERED || self.closed.contains_key(&inode) {
+            self.closed.insert(inode, (size, start));
+        }
+    }
+
+    /// Gives a file its turn.
+    async fn turn(&mut self, inode: Inode, tracked: &mut Tracked) -> Result<Turn, InputError> {
+        if tracked.again {
+            if !self.read_again(tracked).await? {
+                return Ok(Turn::Close);
+            }
+            // What was not stored will not be at once.
+            return Ok(Turn::Wait);
+        }
+        match std::mem::replace(&mut tracked.state, State::Gone) {
+            State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
+            State::Known(reader) => self.read(inode, tracked, reader).await,
+            State::Complete(file) if tracked.in_flight == 0 => {
+                drop(file);
+                let done =
+                    complete(Arc::clone(&self.settings), tracked.path.clone(), tracked.was_complete).await;
+                if done
+                    && self.settings.completed.delete
+                    && let Some(previous) = tracked.sent.take()
+                {
+                    let partition = std::mem::take(&mut tracked.partition);
+                    forget(&self.context, partition, previous, tracked.epoch).await;
+                }
+                Ok(Turn::Close)
+            }
+            State::Complete(file) => {
+                tracked.state = State::Complete(file);
+                Ok(Turn::Wait)
+            }
+            State::Gone => Ok(Turn::Close),
+        }
+    }
+
+    /// Finds out which file it is and goes on from its stored position.
+    async fn identify(
+        &mut self,
+        inode: Inode,
+        tracked: &mut Tracked,
+        file: File,
+        start: Start,
+    ) -> Result<Turn, InputError> {
+        let settings = Arc::clone(&self.settings);
+        let path = tracked.path.clone();
+        let identified = blocking(move || identify(&settings, &path, inode, file)).await?;
+        let (file, partition) = match identified {
+            Identified::NotYet(file) => {
+                let gone = is_gone(&file);
+                tracked.state = State::Unknown(file, start);
+                let idle = tracked.changed.elapsed() >= self.settings.close_older;
+                return Ok(if gone || idle { Turn::Close } else { Turn::Wait });
+            }
+            Identified::Known { file, partition } => (file, partition),
+            Identified::Refused(error) => {
+                tracing::error!(path = %tracked.path.display(), %error, "file is left as it is");
+                return Ok(Turn::Close);
+            }
+        };
+        if tracked.only.as_ref().is_some_and(|only| !only.contains(&partition)) {
+            return Ok(Turn::Close);
+        }
+        let mut position = None;
+        if self.settings.stored {
+            (tracked.sent, tracked.epoch) = self.context.positions.claim(SOURCE, &partition).await?;
+            position = tracked.sent.as_deref().and_then(Position::decode);
+        }
+        tracked.partition = partition;
+        if position.is_some_and(|position| position.complete) && self.settings.once {
+            tracked.state = State::Complete(file);
+            tracked.was_complete = true;
+            return Ok(Turn::More);
+        }
+        let (settings, path) = (Arc::clone(&self.settings), tracked.path.clone());
+        let opened = blocking(move || {
+            let reader = resume(&settings, &path, file, position, start);
+            reader.map_err(|error| named(&path, &error))
+        });
+        let (reader, skipped) = opened.await?;
+        tracked.stored = reader.safe();
+        tracked.changed = Instant::now();
+        if skipped && self.settings.stored {
+            // The end that reading begins at is kept: what follows is not lost if this ends before.
+            let at = reader.position(false).map_err(|error| named(&tracked.path, &error))?;
+            if !self.send(inode, tracked, Vec::new(), Some(at)).await {
+                return Ok(Turn::Stop);
+            }
+        }
+        tracked.state = State::Known(reader);
+        Ok(Turn::More)
+    }
+
+    /// Reads a batch and hands it on.
+    async fn read(
+        &mut self,
+        inode: Inode,
+        tracked: &mut Tracked,
+        mut reader: Reader,
+    ) -> Result<Turn, InputError> {
+        if tracked.in_flight >= WINDOW {
+            tracked.state = State::Known(reader);
+            return Ok(Turn::Wait);
+        }
+        let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.max(1));
+        let idle = tracked.changed.elapsed();
+        let looked = blocking(move || {
+            let looked = look_at(&settings, &mut reader, size, idle);
+            Ok((reader, looked))
+        });
+        let (reader, looked) = looked.await?;
+        let looked = match looked {
+            Ok(looked) => looked,
+            Err(error) => {
+                // Another try may do; the archive may also be damaged for good.
+                tracing::warn!(path = %tracked.path.display(), %error, "cannot read a file, it is tried again when it changes");
+                tracked.changed = Instant::now();
+                tracked.again = true;
+                return Ok(Turn::Wait);
+            }
+        };
+        let Looked { chunk, position, grew, replaced, complete, gone } = looked;
+        if replaced {
+            if tracked.in_flight > 0 {
+                tracked.state = State::Known(reader);
+                return Ok(Turn::Wait);
+            }
+            let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
+            drop(reader);
+            return self.begin_anew(tracked, file).await;
+        }
+        let some = !chunk.events.is_empty();
+        if grew {
+            tracked.changed = Instant::now();
+        }
+        if (some || complete) && !self.send(inode, tracked, chunk.events, Some(position)).await {
+            return Ok(Turn::Stop);
+        }
+        if complete {
+            let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
+            tracked.state = State::Complete(file);
+            return Ok(Turn::More);
+        }
+        tracked.state = State::Known(reader);
+        if chunk.at_end && !some && tracked.in_flight == 0 {
+            let closes = gone || tracked.changed.elapsed() >= self.settings.close_older;
+            if closes {
+                return Ok(Turn::Close);
+            }
+        }
+        Ok(if chunk.at_end { Turn::Wait } else { Turn::More })
+    }
+
+    /// Goes on with a file that was truncated.
+    async fn begin_anew(&mut self, tracked: &mut Tracked, file: File) -> Result<Turn, InputError> {
+        tracing::info!(path = %tracked.path.display(), "file was truncated, it is read from its beginning");
+        if let Some(previous) = tracked.sent.take() {
+            let partition = std::mem::take(&mut tracked.partition);
+            forget(&self.context, partition, previous, tracked.epoch).await;
+        }
+        tracked.changed = Instant::now();
+        tracked.state = State::Unknown(file, Start::Beginning);
+        // Its next line may be the same first one: the position must be forgotten by then.
+        Ok(Turn::Wait)
+    }
+
+    /// Hands a batch to the pipeline; `false` when the input is to stop.
+    async fn send(
+        &mut self,
+        inode: Inode,
+        tracked: &mut Tracked,
+        mut events: Vec<Event>,
+        position: Option<Position>,
+    ) -> bool {
+        let path = tracked.path.to_string_lossy();
+        for event in &mut events {
+            mark(event, "host", &self.settings.host);
+            mark(event, "path", &path);
+            for (field, value) in self.metadata.iter().zip([&*path, self.settings.host.as_str()]) {
+                // Nothing can be in the way in the metadata of a new event.
+                let _ = event.set(field, Value::from(value));
+            }
+        }
+        let new = position.map(Position::encode);
+        let moved = new.clone().filter(|_| self.settings.stored).map(|new| Move {
+            source: SOURCE.to_owned(),
+            partition: tracked.partition.clone(),
+            previous: tracked.sent.clone(),
+            new,
+            owner_epoch: tracked.epoch,
+        });
+        if let Some(moved) = &moved {
+            tracked.sent = Some(moved.new.clone());
+        }
+        let (ack, stored) = Ack::channel();
+        let generation = tracked.generation;
+        tracked.in_flight += 1;
+        self.acks.push(Box::pin(async move {
+            let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
+            (inode, generation, new, outcome)
+        }));
+        let batch = Batch { events, position: moved, ack };
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stopping) => false,
+            sent = self.context.batches.send(batch) => sent.is_ok(),
+        }
+    }
+
+    /// Goes back to the stored position; `false` where the file cannot be read any more.
+    async fn read_again(&mut self, tracked: &mut Tracked) -> Result<bool, InputError> {
+        let file = match std::mem::replace(&mut tracked.state, State::Gone) {
+            State::Unknown(file, _) | State::Complete(file) => Ok(file),
+            State::Known(reader) => reader.file().try_clone(),
+            State::Gone => return Ok(false),
+        };
+        let file = file.map_err(|error| named(&tracked.path, &error))?;
+        tracked.generation = self.generation();
+        (tracked.in_flight, tracked.again) = (0, false);
+        // Where positions are not stored, what was stored last is known here only.
+        tracked.state = State::Unknown(file, Start::At(tracked.stored));
+        Ok(true)
+    }
+
+    /// Lets go of a file.
+    async fn close(&mut self, inode: Inode, tracked: Tracked) {
+        let file = match &tracked.state {
+            State::Unknown(file, _) | State::Complete(file) => Some(file),
+            State::Known(reader) => Some(reader.file()),
+            State::Gone => None,
+        };
+        let found =
+            file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
+        let Some(found) = found.filter(|found| Inode::of(found) == inode) else { return };
+        if found.nlink() > 0 {
+            self.remember(inode, found.len(), Start::At(tracked.stored));
+        } else if !self.settings.once
+            && let Some(previous) = tracked.sent
+        {
+            forget(&self.context, tracked.partition, previous, tracked.epoch).await;
+        }
+    }
+}
+
+/// Forgets positions of files that were not seen for long.
+async fn forget_old(settings: &Settings, context: &Context, parts: Vec<(String, Bytes)>) {
+    let oldest = Utc::now().timestamp().saturating_sub(seconds(settings.clean_after));
+    for (partition, position) in parts {
+        if Position::decode(&position).is_none_or(|position| position.seconds >= oldest) {
+            continue;
+        }
+        if let Ok((Some(previous), owner_epoch)) = context.positions.claim(SOURCE, &partition).await {
+            forget(context, partition, previous, owner_epoch).await;
+        }
+    }
+}
+
+async fn forget(context: &Context, partition: String, previous: Bytes, owner_epoch: u64) {
+    let position = Some(Move {
+        source: SOURCE.to_owned(),
+        partition,
+        previous: Some(previous),
+        new: Bytes::new(),
+        owner_epoch,
+    });
+    let batch = Batch { events: Vec::new(), position, ack: Ack::none() };
+    let mut stopping = context.stopping.clone();
+    tokio::select! {
+        biased;
+        () = stopped(&mut stopping) => {}
+        // What is not forgotten now is forgotten after another start.
+        _ = context.batches.send(batch) => {}
+    }
+}
+
+/// How a file's turn ended.
+enum Turn {
+    /// There may be more at once.
+    More,
+    Wait,
+    Close,
+    Stop,
+}

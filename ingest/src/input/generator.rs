@@ -1,0 +1,132 @@
+//! `generator`: events made up, to try things and to measure.
+//!
+//! Nothing is stored about how far it is: each start begins anew.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Context, Input, InputError, host_name, mark, stopped};
+use crate::codec::{self, Codec};
+use crate::{Ack, Batch, Event, Fault, Options};
+
+/// Message where none is given.
+const MESSAGE: &str = "Hello world!";
+
+/// The input; see the module.
+#[derive(Debug)]
+pub(super) struct Generator {
+    lines: Vec<String>,
+    /// Rounds over the lines, 0 for no end.
+    count: u64,
+    threads: u64,
+    codec: Arc<dyn Codec>,
+    host: String,
+}
+
+impl Generator {
+    /// Makes the input.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let lines = options.texts("lines");
+        let message = options.text("message");
+        let count = options.integer("count", 0..=i64::MAX).unwrap_or(0);
+        let threads = options.integer("threads", 1..=64).unwrap_or(1);
+        let codec = codec::take(&mut options, "plain");
+        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        if message.as_deref() == Some("stdin") {
+            options.fault_here("[message => \"stdin\"] is not supported: use the input [stdin]");
+        }
+        options.finish()?;
+        let lines =
+            if lines.is_empty() { vec![message.unwrap_or_else(|| MESSAGE.to_owned())] } else { lines };
+        let host = host_name();
+        let (count, threads) = (count.unsigned_abs(), threads.unsigned_abs());
+        Ok(Self { lines, count, threads, codec: codec?, host })
+    }
+
+    /// Makes the events of rounds from `first` on, every `threads`th of them, until there are `size`; returns
+    /// the round that comes next.
+    fn events(&self, first: u64, size: usize, events: &mut Vec<Event>) -> u64 {
+        let mut decoder = self.codec.decoder();
+        let mut round = first;
+        // As many rounds at most as there are to be events: a codec may make none of a line.
+        for _ in 0..size {
+            if events.len() >= size || (self.count > 0 && round >= self.count) {
+                break;
+            }
+            for line in &self.lines {
+                let before = events.len();
+                decoder.decode(line.as_bytes(), events);
+                decoder.finish(events);
+                for event in events.iter_mut().skip(before) {
+                    mark(event, "host", &self.host);
+                    event.fields_mut().insert("sequence".to_owned(), Value::from(round));
+                }
+            }
+            round += self.threads;
+        }
+        round
+    }
+
+    async fn one(&self, thread: u64, context: &Context) {
+        let mut stopping = context.stopping.clone();
+        let mut round = thread;
+        loop {
+            let mut events = Vec::with_capacity(context.batch_size);
+            round = self.events(round, context.batch_size.max(1), &mut events);
+            if events.is_empty() && (self.count > 0 && round >= self.count) {
+                return;
+            }
+            if events.is_empty() {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let batch = Batch { events, position: None, ack: Ack::none() };
+            tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return,
+                sent = context.batches.send(batch) => if sent.is_err() { return },
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Input for Generator {
+    fn identity(&self) -> String {
+        "generator".to_owned()
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        futures::future::join_all((0..self.threads).map(|thread| self.one(thread, &context))).await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::super::testing::{Pipeline, options};
+    use super::*;
+
+    #[tokio::test]
+    async fn it_makes_each_line_as_often_as_asked() {
+        let given = options("generator", &[("count", "5".into())]);
+        let generator = Generator::new(given).unwrap();
+        let mut pipeline = Pipeline::new(2);
+        let run = generator.run(pipeline.context());
+        let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+        ended.unwrap();
+        let sequence: Vec<_> =
+            pipeline.events.iter().map(|event| event.fields()["sequence"].clone()).collect();
+        assert_eq!(sequence, [0, 1, 2, 3, 4]);
+        assert!(pipeline.events.iter().all(|event| event.fields()["message"] == MESSAGE));
+        assert!(pipeline.events.iter().all(|event| event.timestamp() <= Utc::now()));
+    }
+}

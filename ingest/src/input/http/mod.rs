@@ -1,0 +1,184 @@
+//! `http`: events that are posted (webhooks).
+//!
+//! A request is answered once its events are durable, so what was answered with success is stored, and what
+//! was not may be sent again. With a header `Idempotency-Key`, sending it again stores it once
+//! ([`idempotency`]). While the pipeline is behind, requests are refused with 429.
+
+mod idempotency;
+mod listener;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::{Context, Input, InputError};
+use crate::codec::{self, Codec};
+use crate::{Fault, FieldReference, Options, Setting, tls};
+
+/// Port where none is given.
+const PORT: i64 = 8080;
+/// Greatest body where nothing is said.
+const MAX_CONTENT_LENGTH: i64 = 100 << 20;
+/// Requests that wait for their events to be stored, where nothing is said.
+const MAX_PENDING_REQUESTS: i64 = 200;
+/// Time for which keys of requests are remembered, where nothing is said, in seconds.
+const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
+/// Number of keys that are remembered, where nothing is said.
+const IDEMPOTENCY_KEYS: i64 = 100_000;
+
+/// The input; see the module.
+#[derive(Debug)]
+pub(super) struct Listener {
+    settings: Arc<Settings>,
+}
+
+/// How requests are taken and answered.
+#[derive(Debug)]
+struct Settings {
+    host: String,
+    port: u16,
+    tls: Option<tls::Server>,
+    /// The only accepted `Authorization` header.
+    authorization: Option<String>,
+    codec: Arc<dyn Codec>,
+    /// Codecs by media type.
+    codecs: Vec<(String, Arc<dyn Codec>)>,
+    response_code: StatusCode,
+    response_headers: Vec<(HeaderName, HeaderValue)>,
+    max_content_length: usize,
+    max_pending_requests: usize,
+    headers_field: FieldReference,
+    host_field: FieldReference,
+    idempotency: idempotency::Bounds,
+}
+
+impl Listener {
+    /// Makes the input.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
+        let port = options.integer("port", 0..=65_535).unwrap_or(PORT);
+        let tls = tls::Server::take(&mut options);
+        let authorization = authorization(&mut options);
+        let codec = codec::take(&mut options, "plain");
+        let codecs = additional_codecs(&mut options);
+        let code = options.read("response_code", "one of [200, 201, 202, 204]", |setting| {
+            let code = setting.as_text()?.parse().ok()?;
+            [200, 201, 202, 204].contains(&code).then_some(code)
+        });
+        let response_headers = response_headers(&mut options);
+        let max_content_length =
+            options.integer("max_content_length", 1..=i64::from(i32::MAX)).unwrap_or(MAX_CONTENT_LENGTH);
+        let max_pending_requests =
+            options.integer("max_pending_requests", 1..=100_000).unwrap_or(MAX_PENDING_REQUESTS);
+        let headers_field = field(&mut options, "request_headers_target_field", "headers");
+        let host_field = field(&mut options, "remote_host_target_field", "host");
+        let seconds = options.integer("idempotency_seconds", 1..=90 * 86_400).unwrap_or(IDEMPOTENCY_SECONDS);
+        let keys = options.integer("idempotency_keys", 0..=500_000).unwrap_or(IDEMPOTENCY_KEYS);
+        // Connections are tasks here, not threads.
+        let _ = options.integer("threads", 1..=i64::from(i32::MAX));
+        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        options.finish()?;
+        let settings = Settings {
+            host,
+            port: u16::try_from(port).unwrap_or_default(),
+            tls,
+            authorization,
+            codec: codec?,
+            codecs,
+            response_code: code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::OK),
+            response_headers,
+            max_content_length: usize::try_from(max_content_length).unwrap_or(usize::MAX),
+            max_pending_requests: usize::try_from(max_pending_requests).unwrap_or(usize::MAX),
+            headers_field,
+            host_field,
+            idempotency: idempotency::Bounds {
+                age: Duration::from_secs(seconds.unsigned_abs()),
+                keys: usize::try_from(keys).unwrap_or_default(),
+            },
+        };
+        Ok(Self { settings: Arc::new(settings) })
+    }
+}
+
+fn authorization(options: &mut Options) -> Option<String> {
+    let (user, password) = (options.text("user"), options.text("password"));
+    match (user, password) {
+        (Some(user), Some(password)) => {
+            let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+            Some(format!("Basic {credentials}"))
+        }
+        (None, None) => None,
+        _ => {
+            options.fault_here("options [user] and [password] need each other");
+            None
+        }
+    }
+}
+
+fn additional_codecs(options: &mut Options) -> Vec<(String, Arc<dyn Codec>)> {
+    let at = options.at();
+    let mut given = options.hash("additional_codecs");
+    if given.is_empty() {
+        given.push(("application/json".to_owned(), Setting::Text("json".to_owned())));
+    }
+    let mut codecs = Vec::new();
+    for (media_type, codec) in given {
+        let codec = match codec {
+            Setting::Plugin(codec) => *codec,
+            Setting::Text(name) => Options::new(name, at, []),
+            _ => {
+                options.fault(at, format!("[additional_codecs] of [{media_type}] must be a codec"));
+                continue;
+            }
+        };
+        match codec::build(codec) {
+            Ok(codec) => codecs.push((media_type.to_ascii_lowercase(), codec)),
+            Err(faults) => faults.into_iter().for_each(|fault| options.fault(fault.at, fault.message)),
+        }
+    }
+    codecs
+}
+
+fn response_headers(options: &mut Options) -> Vec<(HeaderName, HeaderValue)> {
+    let at = options.at();
+    let mut headers = Vec::new();
+    for (name, value) in options.hash("response_headers") {
+        let value = value.as_text().unwrap_or_default();
+        match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
+            (Ok(name), Ok(value)) => headers.push((name, value)),
+            _ => options.fault(at, format!("[{name}: {value}] of [response_headers] is not a header")),
+        }
+    }
+    if headers.is_empty() {
+        headers.push((http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain")));
+    }
+    headers
+}
+
+fn field(options: &mut Options, name: &'static str, default: &str) -> FieldReference {
+    let default = || FieldReference::parse(default).expect("a bare name is a reference");
+    options.field(name).unwrap_or_else(default)
+}
+
+#[async_trait]
+impl Input for Listener {
+    fn identity(&self) -> String {
+        format!("http {}:{}", self.settings.host, self.settings.port)
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        let source = format!("{} idempotency", self.identity());
+        let keys = idempotency::Keys::load(source, self.settings.idempotency, &context).await?;
+        let service = Arc::new(request::Service::new(Arc::clone(&self.settings), context, keys));
+        listener::serve(service).await
+    }
+}

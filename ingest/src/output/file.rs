@@ -1,0 +1,406 @@
+//! `file`: events into files whose names may come from them.
+//!
+//! Written when [`Sink::send`] returns, in the system's hands: a power loss may cost what was written last, as in
+//! Logstash. A name never leads out of the directory that its path begins with, whatever an event says.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::codec::{self, Codec};
+use crate::input::stopped;
+use crate::output::{Interrupted, Output, Refused, Sink};
+use crate::{Event, Fault, Options, Template};
+
+/// Files that are open at a time; the one that was used least lately is closed for another.
+const MAX_OPEN: usize = 1024;
+/// Time after which a file that was not written to is closed.
+const IDLE: Duration = Duration::from_secs(10);
+/// Pause after a failed write.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Name for events whose own leads elsewhere.
+const FAILURES: &str = "_filepath_failures";
+
+#[derive(Debug)]
+struct Files {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: Template,
+    /// What all paths begin with: nothing is written elsewhere.
+    root: PathBuf,
+    failures: String,
+    codec: Arc<dyn Codec>,
+    gzip: bool,
+    /// Whether only the last event stays in a file.
+    overwrite: bool,
+    create_if_deleted: bool,
+    file_mode: Option<u32>,
+    dir_mode: Option<u32>,
+    open: Mutex<HashMap<PathBuf, Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    used: Instant,
+}
+
+/// Makes the output.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
+    let text = options.required_text("path");
+    let codec = codec::take(&mut options, "json_lines");
+    let gzip = options.boolean("gzip").unwrap_or(false);
+    let overwrite = options.one_of("write_behavior", &["append", "overwrite"]) == Some("overwrite");
+    let create_if_deleted = options.boolean("create_if_deleted").unwrap_or(true);
+    let failures = options.text("filename_failure").unwrap_or_else(|| FAILURES.to_owned());
+    // What was sent is written: there is nothing to flush later, and files close by themselves.
+    let _ = options.integer("flush_interval", 0..=i64::MAX);
+    let _ = options.integer("stale_cleanup_interval", 0..=i64::MAX);
+    let file_mode = mode(&mut options, "file_mode");
+    let dir_mode = mode(&mut options, "dir_mode");
+    let _ = options.one_of("ecs_compatibility", &["disabled"]);
+    let root = root(&text);
+    if !text.is_empty() && !text.starts_with('/') {
+        options.fault_here(format!("path [{text}] must be absolute"));
+    } else if root == Path::new("/") {
+        options.fault_here(format!("path [{text}] must begin with a directory that is in no event's hand"));
+    }
+    if failures.is_empty() || failures.contains('/') || failures == ".." {
+        options.fault_here(format!("[filename_failure] is [{failures}], not a file's name"));
+    }
+    options.finish()?;
+    let shared = Shared {
+        path: Template::parse(&text),
+        root,
+        failures,
+        codec: codec?,
+        gzip,
+        overwrite,
+        create_if_deleted,
+        file_mode,
+        dir_mode,
+        open: Mutex::default(),
+    };
+    Ok(Output::Sink(Arc::new(Files { shared: Arc::new(shared) })))
+}
+
+/// Permissions: as a decimal number, as Logstash has it, or in octal with a leading 0; -1 for the system's.
+fn mode(options: &mut Options, name: &'static str) -> Option<u32> {
+    let mode = options.read(name, "permissions such as 0640", |setting| {
+        let text = setting.as_text()?;
+        match text.as_str() {
+            "-1" => Some(None),
+            octal if octal.len() > 1 && octal.starts_with('0') => {
+                u32::from_str_radix(octal, 8).ok().map(Some)
+            }
+            decimal => decimal.parse().ok().map(Some),
+        }
+        .filter(|mode| mode.is_none_or(|mode| mode <= 0o7777))
+    });
+    mode.flatten()
+}
+
+/// The directories that a path begins with and that are the same for all events.
+fn root(path: &str) -> PathBuf {
+    let fixed = path.split("%{").next().unwrap_or_default();
+    let directory = fixed.rsplit_once('/').map_or("", |(directory, _)| directory);
+    PathBuf::from(format!("{directory}/")).components().collect()
+}
+
+impl Shared {
+    /// The file of an event. One whose name leads out of the root goes into a file of its own there.
+    fn target(&self, event: &Event) -> PathBuf {
+        let rendered = self.path.render(event);
+        let path = PathBuf::from(&rendered);
+        let stays = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+            && path.starts_with(&self.root)
+            && path != self.root
+            && !rendered.ends_with('/')
+            && !rendered.contains('\0')
+            && path.components().all(|part| part.as_os_str().len() <= 255);
+        if stays { path } else { self.root.join(&self.failures) }
+    }
+
+    /// Writes what goes into each file; takes out what was written.
+    fn write(&self, texts: &mut Vec<(PathBuf, Vec<u8>)>) -> io::Result<()> {
+        let mut open = self.open.lock();
+        while let Some((path, text)) = texts.last() {
+            if let Err(error) = self.write_one(&mut open, path, text) {
+                open.remove(path);
+                return Err(io::Error::new(error.kind(), format!("[{}]: {error}", path.display())));
+            }
+            texts.pop();
+        }
+        open.retain(|_, file| file.used.elapsed() < IDLE);
+        Ok(())
+    }
+
+    fn write_one(&self, open: &mut HashMap<PathBuf, Open>, path: &Path, text: &[u8]) -> io::Result<()> {
+        // Each batch is a member of its own, so that a file is whole whenever it is read.
+        let packed;
+        let bytes = if self.gzip {
+            let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::default());
+            encoder.write_all(text)?;
+            packed = encoder.finish()?;
+            &packed
+        } else {
+            text
+        };
+        if let Some(known) = open.get_mut(path)
+            && !self.overwrite
+            && (!self.create_if_deleted || is_there(&known.file, path))
+        {
+            known.used = Instant::now();
+            return append(&mut known.file, bytes);
+        }
+        if open.len() >= MAX_OPEN
+            && let Some(oldest) = open.iter().min_by_key(|(_, file)| file.used).map(|(path, _)| path.clone())
+        {
+            open.remove(&oldest);
+        }
+        if let Some(directory) = path.parent() {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true);
+            if let Some(mode) = self.dir_mode {
+                builder.mode(mode);
+            }
+            builder.create(directory)?;
+            self.check_inside(directory)?;
+        }
+        let mut create = OpenOptions::new();
+        create.create(true);
+        if let Some(mode) = self.file_mode {
+            create.mode(mode);
+        }
+        if self.overwrite {
+            create.write(true).truncate(true);
+        } else {
+            create.append(true);
+        }
+        let mut file = create.open(path)?;
+        append(&mut file, bytes)?;
+        open.insert(path.to_owned(), Open { file, used: Instant::now() });
+        Ok(())
+    }
+
+    /// A link in the root may lead elsewhere, too.
+    fn check_inside(&self, directory: &Path) -> io::Result<()> {
+        let inside = directory.canonicalize()?.starts_with(self.root.canonicalize()?);
+        if inside { Ok(()) } else { Err(io::Error::other("a link leads out of the output's directory")) }
+    }
+}
+
+/// Appends all bytes or none, as far as the system lets it: what was half written would be there twice.
+fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    file.write_all(bytes).inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = file.set_len(before);
+    })
+}
+
+fn is_there(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[async_trait]
+impl Sink for Files {
+    async fn send(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<Vec<Refused>, Interrupted> {
+        let shared = &self.shared;
+        let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+        let mut places: HashMap<PathBuf, usize> = HashMap::new();
+        for (event, _) in events {
+            let path = shared.target(event);
+            let place = *places.entry(path.clone()).or_insert_with(|| {
+                texts.push((path, Vec::new()));
+                texts.len() - 1
+            });
+            if let Some((_, text)) = texts.get_mut(place) {
+                if shared.overwrite {
+                    text.clear();
+                }
+                shared.codec.encode(event, text);
+            }
+        }
+        texts.reverse();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (files, mut left) = (Arc::clone(shared), std::mem::take(&mut texts));
+            let tried = tokio::task::spawn_blocking(move || {
+                let written = files.write(&mut left);
+                (left, written)
+            });
+            match tried.await {
+                Ok((_, Ok(()))) => return Ok(Vec::new()),
+                Ok((left, Err(error))) => {
+                    texts = left;
+                    tracing::warn!(%error, left = texts.len(), "the output cannot write a file, it tries again");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the output file ended");
+                    return Err(Interrupted);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Err(Interrupted),
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use chrono::Utc;
+    use flate2::read::MultiGzDecoder;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::input::testing::{Given, options};
+
+    fn output(given: &[(&str, Given)]) -> Arc<dyn Sink> {
+        match build(options("file", given)).unwrap() {
+            Output::Sink(sink) => sink,
+            Output::Local(_) => panic!("it is a sink"),
+        }
+    }
+
+    fn event(user: &str, message: &str) -> (Arc<Event>, Option<String>) {
+        let mut event = Event::new(Utc::now());
+        event.fields_mut().insert("user".to_owned(), Value::from(user));
+        event.fields_mut().insert("message".to_owned(), Value::from(message));
+        (Arc::new(event), None)
+    }
+
+    async fn send(output: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) {
+        assert_eq!(output.send(events, watch::Sender::new(false).subscribe()).await, Ok(Vec::new()));
+    }
+
+    fn messages(path: &Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let message = |line: &str| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            event["message"].as_str().unwrap().to_owned()
+        };
+        text.lines().map(message).collect()
+    }
+
+    #[tokio::test]
+    async fn events_go_into_files_that_they_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = format!("{}/%{{user}}/out.json", dir.path().display());
+        let output = output(&[("path", path.into())]);
+        send(&output, &[event("a", "1"), event("b", "2"), event("a", "3")]).await;
+        send(&output, &[event("a", "4")]).await;
+        assert_eq!(messages(&dir.path().join("a/out.json")), ["1", "3", "4"]);
+        assert_eq!(messages(&dir.path().join("b/out.json")), ["2"]);
+        // Deleted meanwhile.
+        std::fs::remove_file(dir.path().join("a/out.json")).unwrap();
+        send(&output, &[event("a", "5")]).await;
+        assert_eq!(messages(&dir.path().join("a/out.json")), ["5"]);
+    }
+
+    #[tokio::test]
+    async fn names_that_lead_elsewhere_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let path = format!("{}/%{{user}}", root.display());
+        let output = output(&[("path", path.into())]);
+        for user in ["..", "../out", "a/../../out", "", ".", "a/..", "\0", &"x".repeat(300)] {
+            send(&output, &[event(user, "m")]).await;
+        }
+        assert_eq!(messages(&root.join(FAILURES)).len(), 8);
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        std::os::unix::fs::symlink(dir.path(), root.join("link")).unwrap();
+        let stop = watch::Sender::new(true);
+        let refused = output.send(&[event("link/x", "m")], stop.subscribe()).await;
+        assert_eq!(refused, Err(Interrupted));
+        assert!(!dir.path().join("x").exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_overwritten_has_the_last_event() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let given = [("path", path.display().to_string().into()), ("write_behavior", "overwrite".into())];
+        let output = output(&given);
+        send(&output, &[event("a", "1"), event("a", "2")]).await;
+        assert_eq!(messages(&path), ["2"]);
+        send(&output, &[event("a", "3")]).await;
+        assert_eq!(messages(&path), ["3"]);
+    }
+
+    #[tokio::test]
+    async fn compressed_files_are_whole_after_each_batch() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.gz");
+        let output = output(&[("path", path.display().to_string().into()), ("gzip", "true".into())]);
+        for (round, expected) in [("1", 1), ("2", 2)] {
+            send(&output, &[event("a", round)]).await;
+            let mut text = String::new();
+            MultiGzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+            assert_eq!(text.lines().count(), expected);
+        }
+    }
+
+    #[test]
+    fn options_are_checked() {
+        for (given, reason) in
+            [("relative/x", "must be absolute"), ("/%{user}/x", "must begin with a directory"), ("", "path")]
+        {
+            let faults = build(options("file", &[("path", given.into())])).unwrap_err();
+            assert!(faults.iter().any(|fault| fault.message.contains(reason)), "{given}: {faults:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_leads_out(user in r"[a./\\%{}\x00-]{0,16}") {
+            let shared = Shared {
+                path: Template::parse("/root/of/%{user}/x"),
+                root: root("/root/of/%{user}/x"),
+                failures: FAILURES.to_owned(),
+                codec: codec::build(Options::new("json_lines", crate::Location::default(), [])).unwrap(),
+                gzip: false,
+                overwrite: false,
+                create_if_deleted: true,
+                file_mode: None,
+                dir_mode: None,
+                open: Mutex::default(),
+            };
+            let target = shared.target(&event(&user, "m").0);
+            prop_assert!(target.starts_with("/root/of"));
+            prop_assert!(!target.components().any(|part| part == Component::ParentDir));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Operations on indices of this server.
+
+use std::sync::Arc;
+
+use millrace_storage::{self as storage, Update, WriteOp};
+use parking_lot::Mutex;
+
+use super::operation::{Action, Operation, Operations, VersionType};
+use crate::Event;
+use crate::output::Local;
+
+/// Makes operations for the pipeline to store.
+#[derive(Debug)]
+pub(super) struct Indices {
+    operations: Operations,
+    /// The last index: most events go where the one before went, and names that are the same piece of memory
+    /// are compared at once.
+    last: Mutex<Arc<str>>,
+    doc_type: Arc<str>,
+}
+
+impl Indices {
+    pub(super) fn new(operations: Operations) -> Self {
+        Self { operations, last: Mutex::new(Arc::from("")), doc_type: Arc::from("_doc") }
+    }
+
+    fn index(&self, name: &str) -> Arc<str> {
+        let mut last = self.last.lock();
+        if &**last != name {
+            *last = Arc::from(name);
+        }
+        Arc::clone(&last)
+    }
+}
+
+impl Local for Indices {
+    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String> {
+        let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, .. } =
+            self.operations.of(event, stable_id)?;
+        let action = match action {
+            Action::Index => storage::Action::Index(document),
+            Action::Create => storage::Action::Create(document),
+            Action::Delete => storage::Action::Delete,
+            Action::Update => {
+                let doc = serde_json::from_slice(&document)
+                    .map_err(|error| format!("event is not JSON: {error}"))?;
+                storage::Action::Update(Box::new(Update {
+                    doc: Some(doc),
+                    upsert,
+                    doc_as_upsert,
+                    detect_noop: true,
+                    retry_on_conflict: self.operations.retry_on_conflict,
+                }))
+            }
+        };
+        let version = version.map(|(version, kind)| {
+            let kind = match kind {
+                VersionType::Internal => storage::VersionType::Internal,
+                VersionType::External => storage::VersionType::External,
+                VersionType::ExternalGte => storage::VersionType::ExternalGte,
+            };
+            (version, kind)
+        });
+        Ok(WriteOp {
+            index: self.index(&index),
+            id,
+            routing,
+            action,
+            version,
+            if_seq_no: None,
+            if_primary_term: None,
+            require_alias: false,
+            doc_type: Arc::clone(&self.doc_type),
+        })
+    }
+}

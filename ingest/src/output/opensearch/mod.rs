@@ -1,0 +1,112 @@
+//! `opensearch` and `elasticsearch`: events into indices, of this server or of another one.
+//!
+//! Without `hosts` they are this server's: the pipeline stores them in one frame with the position of their
+//! source, exactly once ([`local`]). With `hosts` they are sent over `_bulk`, at least once ([`remote`],
+//! [`connection`]). What an
+//! event becomes is the same for both ([`operation`]).
+
+mod connection;
+mod local;
+mod operation;
+mod remote;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::output::Output;
+use crate::{Fault, Options};
+
+/// Options without a meaning here, accepted because configurations have them: templates and life cycles
+/// are the server's own affair, and connections are looked after by themselves.
+const WITHOUT_EFFECT: &[&str] = &[
+    "default_server_major_version",
+    "document_type",
+    "healthcheck_path",
+    "ilm_enabled",
+    "ilm_pattern",
+    "ilm_policy",
+    "ilm_rollover_alias",
+    "legacy_template",
+    "manage_template",
+    "pool_max",
+    "pool_max_per_route",
+    "resurrect_delay",
+    "silence_errors_in_log",
+    "failure_type_logging_whitelist",
+    "template",
+    "template_api",
+    "template_name",
+    "template_overwrite",
+    "validate_after_inactivity",
+];
+
+/// Options that would change what is stored, and that are not there.
+const NOT_SUPPORTED: &[(&str, &str)] = &[
+    ("cloud_auth", "give [hosts], [user] and [password]"),
+    ("cloud_id", "give [hosts]"),
+    ("data_stream_auto_routing", "data streams are not supported, give [index]"),
+    ("data_stream_dataset", "data streams are not supported, give [index]"),
+    ("data_stream_namespace", "data streams are not supported, give [index]"),
+    ("data_stream_sync_fields", "data streams are not supported, give [index]"),
+    ("data_stream_type", "data streams are not supported, give [index]"),
+    ("dlq_custom_codes", "what is refused for good becomes a dead letter, whatever its code"),
+    ("join_field", "join fields are not supported"),
+    ("parent", "join fields are not supported"),
+    ("script", "scripts are not supported, use a filter"),
+    ("script_lang", "scripts are not supported, use a filter"),
+    ("script_type", "scripts are not supported, use a filter"),
+    ("script_var_name", "scripts are not supported, use a filter"),
+    ("sniffing_delay", "give all [hosts]"),
+    ("sniffing_path", "give all [hosts]"),
+];
+
+/// Makes the output.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
+    for name in WITHOUT_EFFECT {
+        let _ = options.take(name);
+    }
+    for (name, why) in NOT_SUPPORTED {
+        if let Some((at, _)) = options.take(name) {
+            options.fault(at, format!("option [{name}] is not supported: {why}"));
+        }
+    }
+    for (name, why) in [
+        ("data_stream", "data streams are not supported, give [index]"),
+        ("scripted_upsert", "scripts are not supported, use a filter"),
+        ("sniffing", "give all [hosts]"),
+    ] {
+        if options.boolean(name) == Some(true) {
+            options.fault_here(format!("[{name} => true] is not supported: {why}"));
+        }
+    }
+    let _ = options.one_of("ecs_compatibility", &["disabled"]);
+    // A name that could not be made would be an index of its own; there is no other way here.
+    if options.boolean("dlq_on_failed_indexname_interpolation") == Some(false) {
+        options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported");
+    }
+    let operations = operation::Operations::take(&mut options);
+    match connection::Settings::take(&mut options) {
+        None => {
+            if operations.pipeline.is_some() {
+                options.fault_here(
+                    "option [pipeline] is not supported: this server has no ingest pipelines, use filters",
+                );
+            }
+            options.finish()?;
+            Ok(Output::Local(Arc::new(local::Indices::new(operations))))
+        }
+        Some(settings) => {
+            let remote = remote::Remote::new(operations, settings);
+            if let Err(reason) = &remote {
+                options.fault_here(reason.clone());
+            }
+            options.finish()?;
+            // Its fault was the options'.
+            Ok(Output::Sink(Arc::new(remote.map_err(|_| Vec::new())?)))
+        }
+    }
+}

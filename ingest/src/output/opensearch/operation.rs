@@ -1,0 +1,196 @@
+//! What an event becomes: an action on a document of an index.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{Event, Options, Template};
+
+/// Index where none is given.
+const INDEX: &str = "logstash-%{+yyyy.MM.dd}";
+/// Longest id of a document.
+const MAX_ID_BYTES: usize = 512;
+
+/// How operations are made of events.
+#[derive(Debug)]
+pub(super) struct Operations {
+    action: Template,
+    index: Template,
+    document_id: Option<Template>,
+    routing: Option<Template>,
+    pub(super) pipeline: Option<Template>,
+    version: Option<Template>,
+    version_type: Option<VersionType>,
+    upsert: Option<Template>,
+    doc_as_upsert: bool,
+    pub(super) retry_on_conflict: u32,
+}
+
+/// How a version is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VersionType {
+    Internal,
+    External,
+    ExternalGte,
+}
+
+impl VersionType {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::External => "external",
+            Self::ExternalGte => "external_gte",
+        }
+    }
+}
+
+/// Kinds of actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Index,
+    Create,
+    Update,
+    Delete,
+}
+
+impl Action {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "index" => Self::Index,
+            "create" => Self::Create,
+            "update" => Self::Update,
+            "delete" => Self::Delete,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Index => "index",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// An action on a document.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) action: Action,
+    pub(super) index: String,
+    pub(super) id: Option<String>,
+    pub(super) routing: Option<String>,
+    pub(super) pipeline: Option<String>,
+    pub(super) version: Option<(u64, VersionType)>,
+    /// The event as JSON; empty for a deletion.
+    pub(super) document: Bytes,
+    pub(super) upsert: Option<Value>,
+    pub(super) doc_as_upsert: bool,
+}
+
+impl Operations {
+    /// Takes the options that say what an event becomes.
+    pub(super) fn take(options: &mut Options) -> Self {
+        let action = options.template("action").unwrap_or_else(|| Template::parse("index"));
+        if action.is_constant() && Action::of(action.as_str()).is_none() {
+            let action = action.as_str();
+            options.fault_here(format!("[action] is [{action}], not one of [index, create, update, delete]"));
+        }
+        let version_type =
+            options.one_of("version_type", &["internal", "external", "external_gt", "external_gte"]);
+        let version_type = version_type.map(|name| match name {
+            "internal" => VersionType::Internal,
+            "external_gte" => VersionType::ExternalGte,
+            _ => VersionType::External,
+        });
+        let document_id = options.template("document_id");
+        if document_id.is_none() && matches!(action.as_str(), "update" | "delete") {
+            options.fault_here(format!("[action => \"{}\"] needs the option [document_id]", action.as_str()));
+        }
+        let retries = options.integer("retry_on_conflict", 0..=1_000).unwrap_or(1);
+        Self {
+            action,
+            index: options.template("index").unwrap_or_else(|| Template::parse(INDEX)),
+            document_id,
+            routing: options.template("routing"),
+            pipeline: options.template("pipeline"),
+            version: options.template("version"),
+            version_type,
+            upsert: options.template("upsert").filter(|upsert| !upsert.as_str().is_empty()),
+            doc_as_upsert: options.boolean("doc_as_upsert").unwrap_or(false),
+            retry_on_conflict: u32::try_from(retries).unwrap_or(1),
+        }
+    }
+
+    /// Makes the operation of an event.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub(super) fn of(&self, event: &Event, stable_id: Option<String>) -> Result<Operation, String> {
+        let name = self.action.render(event);
+        let mut action = Action::of(&name)
+            .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
+        let index = self.index.render(event);
+        if index.contains("%{") {
+            return Err(format!("the event has not what the name of its index is made of: [{index}]"));
+        }
+        let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
+        let given_none = given.is_none();
+        let id = given.or_else(|| {
+            // Sent again under the same id, it is not there twice.
+            if matches!(action, Action::Index | Action::Create) { stable_id } else { None }
+        });
+        if given_none && id.is_some() {
+            action = Action::Create;
+        }
+        if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
+            return Err(format!("document_id is longer than {MAX_ID_BYTES} bytes"));
+        }
+        if id.is_none() && matches!(action, Action::Update | Action::Delete) {
+            return Err(format!("action [{name}] needs a document_id"));
+        }
+        let version = self.version.as_ref().map(|version| version.render(event));
+        let version = match version {
+            None => None,
+            Some(text) => {
+                let number = text.parse().map_err(|_| format!("version [{text}] is not a number"))?;
+                Some((number, self.version_type.unwrap_or(VersionType::Internal)))
+            }
+        };
+        let upsert = match (&self.upsert, action) {
+            (Some(upsert), Action::Update) => {
+                let text = upsert.render(event);
+                let upsert: Value = serde_json::from_str(&text)
+                    .map_err(|error| format!("upsert [{text}] is not JSON: {error}"))?;
+                if !upsert.is_object() {
+                    return Err(format!("upsert [{text}] is not an object"));
+                }
+                Some(upsert)
+            }
+            _ => None,
+        };
+        let mut document = Vec::with_capacity(512);
+        if action != Action::Delete {
+            event.write_json(&mut document);
+        }
+        Ok(Operation {
+            action,
+            index,
+            id,
+            routing: self
+                .routing
+                .as_ref()
+                .map(|routing| routing.render(event))
+                .filter(|text| !text.is_empty()),
+            pipeline: self
+                .pipeline
+                .as_ref()
+                .map(|pipeline| pipeline.render(event))
+                .filter(|text| !text.is_empty()),
+            version,
+            document: Bytes::from(document),
+            upsert,
+            doc_as_upsert: self.doc_as_upsert && action == Action::Update,
+        })
+    }
+}

@@ -1,0 +1,350 @@
+//! Operations on indices of another server, over `_bulk`.
+//!
+//! What passes by itself is sent again with growing pauses until it is through: no connection, 429, 5xx,
+//! blocks, wrong credentials. What is refused for good (400, 404 of an item) is told to the pipeline. An item that was
+//! sent before may have arrived although its answer did not: events without an id of their own have a
+//! stable one and are created, so a conflict means that they are there.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use reqwest::{Client, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, watch};
+
+use super::connection::Settings;
+use super::operation::{Action, Operation, Operations};
+use crate::Event;
+use crate::output::{Interrupted, Refused, Sink};
+
+/// Longest answer.
+const MAX_ANSWER: usize = 256 << 20;
+/// Longest reason of a refusal that is kept.
+const MAX_REASON: usize = 4096;
+
+/// Sends events to another server.
+pub(super) struct Remote {
+    operations: Operations,
+    settings: Settings,
+    addresses: Vec<Url>,
+    /// The address that worked last.
+    current: AtomicUsize,
+    client: OnceCell<Client>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("hosts", &self.hosts()).finish_non_exhaustive()
+    }
+}
+
+/// An operation on its way.
+struct Item {
+    /// Which of the events it is.
+    event: usize,
+    /// Its lines of the body.
+    lines: Vec<u8>,
+    /// Whether a conflict means that it is there.
+    create: bool,
+}
+
+/// How one request ended.
+enum Sent {
+    /// Items that were not taken and are to be sent again, with why.
+    Again(Vec<Item>, String),
+    /// The request is too large for the server.
+    TooLarge(Vec<Item>),
+    Done,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    items: Vec<serde_json::Map<String, Value>>,
+}
+
+impl Remote {
+    pub(super) fn new(operations: Operations, settings: Settings) -> Result<Self, String> {
+        let addresses = settings.addresses()?;
+        Ok(Self { operations, settings, addresses, current: AtomicUsize::new(0), client: OnceCell::new() })
+    }
+
+    /// Names of the hosts, without the credentials that an address may have.
+    fn hosts(&self) -> Vec<&str> {
+        self.addresses.iter().filter_map(Url::host_str).collect()
+    }
+
+    fn items(&self, events: &[(Arc<Event>, Option<String>)], refused: &mut Vec<Refused>) -> Vec<Item> {
+        let mut items = Vec::with_capacity(events.len());
+        for (event, (content, stable_id)) in events.iter().enumerate() {
+            match self.operations.of(content, stable_id.clone()) {
+                Ok(operation) => items.push(self.item(event, operation)),
+                Err(reason) => refused.push(Refused { event, reason }),
+            }
+        }
+        items
+    }
+
+    fn item(&self, event: usize, operation: Operation) -> Item {
+        let Operation { action, index, id, routing, pipeline, version, document, upsert, doc_as_upsert } =
+            operation;
+        let mut meta = json!({"_index": index});
+        let mut put = |name: &str, value: Option<Value>| {
+            if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
+                meta.insert(name.to_owned(), value);
+            }
+        };
+        put("_id", id.map(Value::from));
+        put("routing", routing.map(Value::from));
+        put("pipeline", pipeline.map(Value::from));
+        put("version", version.map(|(version, _)| Value::from(version)));
+        put("version_type", version.map(|(_, kind)| Value::from(kind.name())));
+        if action == Action::Update {
+            put("retry_on_conflict", Some(Value::from(self.operations.retry_on_conflict)));
+        }
+        let mut lines = json!({ action.name(): meta }).to_string().into_bytes();
+        lines.push(b'\n');
+        match action {
+            Action::Delete => {}
+            Action::Index | Action::Create => {
+                lines.extend_from_slice(&document);
+                lines.push(b'\n');
+            }
+            Action::Update => {
+                lines.extend_from_slice(b"{\"doc\":");
+                lines.extend_from_slice(&document);
+                if doc_as_upsert {
+                    lines.extend_from_slice(b",\"doc_as_upsert\":true");
+                }
+                if let Some(upsert) = upsert {
+                    lines.extend_from_slice(format!(",\"upsert\":{upsert}").as_bytes());
+                }
+                lines.extend_from_slice(b"}\n");
+            }
+        }
+        Item { event, lines, create: action == Action::Create }
+    }
+
+    /// Sends one request.
+    async fn send_once(&self, items: Vec<Item>, refused: &mut Vec<Refused>) -> Sent {
+        let client = match self.client.get_or_try_init(|| async { self.settings.client() }).await {
+            Ok(client) => client,
+            Err(reason) => return Sent::Again(items, reason),
+        };
+        let at = self.current.load(Ordering::Relaxed);
+        let Some(url) = self.addresses.get(at % self.addresses.len().max(1)) else {
+            return Sent::Again(items, "there are no hosts".to_owned());
+        };
+        let body = match self.body(&items) {
+            Ok(body) => body,
+            Err(error) => return Sent::Again(items, format!("cannot compress: {error}")),
+        };
+        let fails = |items, reason: String| {
+            // The next try goes to the next host.
+            self.current.fetch_add(1, Ordering::Relaxed);
+            Sent::Again(items, format!("[{}]: {reason}", url.host_str().unwrap_or_default()))
+        };
+        let answer = match client.post(url.clone()).body(body).send().await {
+            Ok(answer) => answer,
+            Err(error) => return fails(items, chain(&error.without_url())),
+        };
+        let status = answer.status();
+        let text = match read(answer).await {
+            Ok(text) => text,
+            Err(reason) => return fails(items, reason),
+        };
+        match status {
+            StatusCode::OK | StatusCode::CREATED => {}
+            StatusCode::PAYLOAD_TOO_LARGE => return Sent::TooLarge(items),
+            StatusCode::BAD_REQUEST => {
+                let reason =
+                    format!("the server refuses the request: {}", cut(&String::from_utf8_lossy(&text)));
+                refused.extend(
+                    items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                );
+                return Sent::Done;
+            }
+            other => return fails(items, format!("{other}: {}", cut(&String::from_utf8_lossy(&text)))),
+        }
+        match serde_json::from_slice::<Answer>(&text) {
+            Ok(answer) if answer.items.len() == items.len() => sort(items, answer, refused),
+            Ok(answer) => {
+                let reason =
+                    format!("the answer has {} items, the request had {}", answer.items.len(), items.len());
+                fails(items, reason)
+            }
+            Err(error) => fails(items, format!("the answer is not that of _bulk: {error}")),
+        }
+    }
+
+    fn body(&self, items: &[Item]) -> std::io::Result<Bytes> {
+        let length = items.iter().map(|item| item.lines.len()).sum();
+        let Some(level) = self.settings.gzip else {
+            let mut body = Vec::with_capacity(length);
+            items.iter().for_each(|item| body.extend_from_slice(&item.lines));
+            return Ok(Bytes::from(body));
+        };
+        let mut encoder = GzEncoder::new(Vec::with_capacity(length / 4), Compression::new(level));
+        for item in items {
+            encoder.write_all(&item.lines)?;
+        }
+        Ok(Bytes::from(encoder.finish()?))
+    }
+
+    /// Sends items until each is taken or refused.
+    async fn send_all(
+        &self,
+        items: Vec<Item>,
+        refused: &mut Vec<Refused>,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Result<(), Interrupted> {
+        let mut requests = cut_up(items, self.settings.bulk_bytes);
+        requests.reverse();
+        let mut pause = self.settings.retry_initial;
+        let mut failures = 0u64;
+        while let Some(request) = requests.pop() {
+            let count = request.len();
+            let sent = tokio::select! {
+                biased;
+                () = crate::input::stopped(stopping) => return Err(Interrupted),
+                sent = self.send_once(request, refused) => sent,
+            };
+            match sent {
+                Sent::Done => {
+                    if failures > 0 {
+                        tracing::info!(hosts = ?self.hosts(), failures, "the output takes events again");
+                    }
+                    (failures, pause) = (0, self.settings.retry_initial);
+                }
+                Sent::TooLarge(mut items) if count > 1 => {
+                    let second = items.split_off(count / 2);
+                    requests.push(second);
+                    requests.push(items);
+                }
+                Sent::TooLarge(items) => {
+                    let reason = "the event is too large for the server".to_owned();
+                    refused.extend(
+                        items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                    );
+                }
+                Sent::Again(items, reason) => {
+                    failures += 1;
+                    let left = items.len();
+                    tracing::warn!(
+                        reason,
+                        left,
+                        failures,
+                        "the output does not take events, they are sent again"
+                    );
+                    requests.push(items);
+                    tokio::select! {
+                        biased;
+                        () = crate::input::stopped(stopping) => return Err(Interrupted),
+                        () = tokio::time::sleep(jittered(pause)) => {}
+                    }
+                    pause = pause.saturating_mul(2).min(self.settings.retry_max);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A pause of between half and all of the given one: clients that failed together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+}
+
+/// Sorts items by what the answer says of each.
+fn sort(items: Vec<Item>, answer: Answer, refused: &mut Vec<Refused>) -> Sent {
+    let mut again = Vec::new();
+    let mut why = String::new();
+    for (item, answer) in items.into_iter().zip(answer.items) {
+        let outcome = answer.values().next();
+        let status = outcome.and_then(|outcome| outcome.get("status")?.as_u64()).unwrap_or(0);
+        let reason = || {
+            let error = outcome.and_then(|outcome| outcome.get("error"));
+            cut(&error.map_or_else(|| format!("status {status}"), ToString::to_string))
+        };
+        match status {
+            200..=299 => {}
+            // It is there: from a try before, or another event of the same id.
+            409 if item.create => {}
+            // Somebody else's version is newer: as in Logstash, it stays.
+            409 => tracing::warn!(reason = reason(), "an event lost against a newer version of its document"),
+            400 | 404 | 413 => refused.push(Refused { event: item.event, reason: reason() }),
+            _ => {
+                if again.is_empty() {
+                    why = reason();
+                }
+                again.push(item);
+            }
+        }
+    }
+    if again.is_empty() { Sent::Done } else { Sent::Again(again, why) }
+}
+
+fn cut_up(items: Vec<Item>, most: usize) -> Vec<Vec<Item>> {
+    let mut requests: Vec<Vec<Item>> = Vec::new();
+    let mut bytes = 0;
+    for item in items {
+        bytes += item.lines.len();
+        match requests.last_mut() {
+            Some(last) if bytes <= most => last.push(item),
+            _ => {
+                bytes = item.lines.len();
+                requests.push(vec![item]);
+            }
+        }
+    }
+    requests
+}
+
+async fn read(mut answer: reqwest::Response) -> Result<Vec<u8>, String> {
+    let mut text = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| chain(&error.without_url()))? {
+        if text.len() + chunk.len() > MAX_ANSWER {
+            return Err(format!("the answer exceeds {MAX_ANSWER} bytes"));
+        }
+        text.extend_from_slice(&chunk);
+    }
+    Ok(text)
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_REASON).collect()
+}
+
+#[async_trait]
+impl Sink for Remote {
+    async fn send(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<Vec<Refused>, Interrupted> {
+        let mut refused = Vec::new();
+        let items = self.items(events, &mut refused);
+        self.send_all(items, &mut refused, &mut stopping).await?;
+        refused.sort_by_key(|refused| refused.event);
+        Ok(refused)
+    }
+}

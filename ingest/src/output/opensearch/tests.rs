@@ -1,0 +1,336 @@
+use std::collections::VecDeque;
+
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::DateTime;
+use flate2::read::GzDecoder;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use millrace_storage::{Action, VersionType, WriteOp};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::build;
+use crate::input::testing::{Given, options};
+use crate::output::{Interrupted, Local, Output, Refused, Sink};
+use crate::{Event, Fault};
+
+fn local(given: &[(&str, Given)]) -> Arc<dyn Local> {
+    match build(options("opensearch", given)).unwrap() {
+        Output::Local(local) => local,
+        Output::Sink(sink) => panic!("{sink:?}"),
+    }
+}
+
+fn event(fields: Value) -> Event {
+    let Value::Object(fields) = fields else { panic!("{fields}") };
+    Event::from_fields(fields, DateTime::from_timestamp(1_700_000_000, 0).unwrap())
+}
+
+fn faults(given: &[(&str, Given)]) -> Vec<Fault> {
+    build(options("opensearch", given)).unwrap_err()
+}
+
+fn kind(op: &WriteOp) -> &'static str {
+    match op.action {
+        Action::Index(_) => "index",
+        Action::Create(_) => "create",
+        Action::Update(_) => "update",
+        Action::Delete => "delete",
+    }
+}
+
+#[test]
+fn events_become_operations_as_the_options_say() {
+    let plain = event(json!({"a": "x", "n": 7}));
+    let op = local(&[]).operation(&plain, None).unwrap();
+    assert_eq!((&*op.index, kind(&op), op.id), ("logstash-2023.11.14", "index", None));
+    let Action::Index(source) = op.action else { panic!() };
+    assert_eq!(
+        serde_json::from_slice::<Value>(&source).unwrap(),
+        json!({"@timestamp": "2023-11-14T22:13:20.000Z", "a": "x", "n": 7})
+    );
+    // A stable id is created, one that the user gives is written as asked.
+    let op = local(&[]).operation(&plain, Some("stable".to_owned())).unwrap();
+    assert_eq!((kind(&op), op.id.as_deref()), ("create", Some("stable")));
+    let given = [("index", "of-%{a}".into()), ("document_id", "%{n}".into()), ("routing", "%{a}".into())];
+    let op = local(&given).operation(&plain, Some("stable".to_owned())).unwrap();
+    assert_eq!(
+        (&*op.index, kind(&op), op.id.as_deref(), op.routing.as_deref()),
+        ("of-x", "index", Some("7"), Some("x"))
+    );
+    let given = [("action", "%{[@metadata][action]}".into()), ("document_id", "%{n}".into())];
+    let mut chosen = plain.clone();
+    let action = crate::FieldReference::parse("[@metadata][action]").unwrap();
+    for name in ["index", "create", "update", "delete"] {
+        chosen.set(&action, Value::from(name)).unwrap();
+        assert_eq!(kind(&local(&given).operation(&chosen, None).unwrap()), name);
+    }
+    chosen.set(&action, Value::from("drop")).unwrap();
+    assert!(local(&given).operation(&chosen, None).unwrap_err().contains("[drop]"));
+    let given = [
+        ("action", "update".into()),
+        ("document_id", "1".into()),
+        ("doc_as_upsert", "true".into()),
+        ("upsert", r#"{"first":"%{a}"}"#.into()),
+        ("retry_on_conflict", "5".into()),
+    ];
+    let op = local(&given).operation(&plain, None).unwrap();
+    let Action::Update(update) = op.action else { panic!() };
+    assert_eq!(update.doc.unwrap()["a"], "x");
+    assert_eq!(update.upsert, Some(json!({"first": "x"})));
+    assert!(update.doc_as_upsert && update.retry_on_conflict == 5);
+    let given =
+        [("document_id", "1".into()), ("version", "%{n}".into()), ("version_type", "external_gt".into())];
+    assert_eq!(local(&given).operation(&plain, None).unwrap().version, Some((7, VersionType::External)));
+}
+
+#[test]
+fn events_that_cannot_become_operations_say_why() {
+    let plain = event(json!({"a": "x"}));
+    for (given, reason) in [
+        (vec![("index", "of-%{missing}".into())], "of-%{missing}"),
+        (vec![("version", "%{a}".into())], "is not a number"),
+        (vec![("document_id", "x".repeat(600).into())], "longer than"),
+        (
+            vec![("action", "update".into()), ("document_id", "1".into()), ("upsert", "[1]".into())],
+            "is not an object",
+        ),
+    ] {
+        let refused = local(&given).operation(&plain, None).unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
+fn options_are_checked() {
+    assert!(build(options("elasticsearch", &[("manage_template", "false".into())])).is_ok());
+    for (given, reason) in [
+        (vec![("action", Given::from("upsert"))], "not one of"),
+        (vec![("action", "delete".into())], "needs the option [document_id]"),
+        (vec![("pipeline", "p".into())], "no ingest pipelines"),
+        (vec![("script", "x".into())], "scripts are not supported"),
+        (vec![("data_stream", "true".into())], "data streams"),
+        (vec![("user", "x".into()), ("password", "y".into())], "no [hosts]"),
+        (vec![("hosts", "a".into()), ("user", "x".into())], "[user] and [password]"),
+        (vec![("hosts", "ftp://a".into())], "not http or https"),
+        (vec![("hosts", "https://a".into()), ("ssl_enabled", "false".into())], "says https"),
+        (vec![("idnex", "x".into())], "did you mean [index]"),
+    ] {
+        let found = faults(&given);
+        assert!(found.iter().any(|fault| fault.message.contains(reason)), "{reason}: {found:?}");
+    }
+}
+
+/// What the server is to answer next.
+#[derive(Clone, Debug)]
+enum Reply {
+    Status(u16),
+    /// Status of each item.
+    Items(Vec<u16>),
+    /// All items are taken, but the answer gets lost.
+    Lost,
+    Hang,
+}
+
+/// A server that answers `_bulk` as told, and otherwise takes everything.
+struct Server {
+    address: String,
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    /// Bodies of the requests, and their headers.
+    requests: Arc<Mutex<Vec<(String, http::HeaderMap, String)>>>,
+}
+
+impl Server {
+    async fn start(replies: &[Reply]) -> Self {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", socket.local_addr().unwrap());
+        let replies = Arc::new(Mutex::new(replies.iter().cloned().collect::<VecDeque<_>>()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let server = Self { address, replies: Arc::clone(&replies), requests: Arc::clone(&requests) };
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = socket.accept().await.unwrap();
+                let (replies, requests) = (Arc::clone(&replies), Arc::clone(&requests));
+                let service = service_fn(move |request| {
+                    let (replies, requests) = (Arc::clone(&replies), Arc::clone(&requests));
+                    async move { respond(request, &replies, &requests).await }
+                });
+                tokio::spawn(async move {
+                    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        server
+    }
+
+    fn sent(&self) -> Vec<Vec<Value>> {
+        let lines = |body: &str| body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        self.requests.lock().iter().map(|(_, _, body)| lines(body)).collect()
+    }
+}
+
+async fn respond(
+    request: http::Request<Incoming>,
+    replies: &Mutex<VecDeque<Reply>>,
+    requests: &Mutex<Vec<(String, http::HeaderMap, String)>>,
+) -> Result<http::Response<Full<Bytes>>, std::io::Error> {
+    let (head, body) = request.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    let mut text = String::new();
+    if head.headers.get("content-encoding").is_some() {
+        GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+    } else {
+        text = String::from_utf8(bytes.to_vec()).unwrap();
+    }
+    let items = text
+        .lines()
+        .filter(|line| line.starts_with(r#"{"index""#) || line.starts_with(r#"{"create""#))
+        .count();
+    requests.lock().push((head.uri.to_string(), head.headers, text));
+    let reply = replies.lock().pop_front().unwrap_or_else(|| Reply::Items(vec![201; items]));
+    let statuses = match reply {
+        Reply::Status(status) => {
+            return Ok(http::Response::builder().status(status).body(Full::from("busy")).unwrap());
+        }
+        Reply::Lost => return Err(std::io::Error::other("lost")),
+        Reply::Hang => std::future::pending().await,
+        Reply::Items(statuses) => statuses,
+    };
+    let item = |status: &u16| {
+        let error = json!({"type": "t", "reason": format!("reason {status}")});
+        let mut item = json!({"status": status});
+        if *status >= 300 {
+            item["error"] = error;
+        }
+        json!({ "index": item })
+    };
+    let answer = json!({"took": 1, "errors": true, "items": statuses.iter().map(item).collect::<Vec<_>>()});
+    Ok(http::Response::new(Full::from(answer.to_string())))
+}
+
+fn remote(server: &Server, given: &[(&str, Given)]) -> Arc<dyn Sink> {
+    let mut all = vec![("hosts", Given::from(server.address.clone())), ("index", "logs".into())];
+    all.extend([("retry_initial_interval", "1".into()), ("retry_max_interval", "1".into())]);
+    all.extend(given.iter().cloned());
+    match build(options("opensearch", &all)).unwrap() {
+        Output::Sink(sink) => sink,
+        Output::Local(local) => panic!("{local:?}"),
+    }
+}
+
+fn events(count: usize) -> Vec<(Arc<Event>, Option<String>)> {
+    (0..count).map(|n| (Arc::new(event(json!({"n": n}))), Some(format!("id-{n}")))).collect()
+}
+
+async fn send(sink: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) -> Vec<Refused> {
+    let stop = watch::Sender::new(false);
+    sink.send(events, stop.subscribe()).await.unwrap()
+}
+
+/// Numbers of the events in a request.
+fn numbers(request: &[Value]) -> Vec<u64> {
+    request.iter().filter_map(|line| line["n"].as_u64()).collect()
+}
+
+#[tokio::test]
+async fn only_what_passes_is_sent_again_until_it_is_taken() {
+    let server = Server::start(&[
+        Reply::Status(503),
+        Reply::Status(429),
+        Reply::Items(vec![201, 429, 400, 503, 201, 409]),
+        Reply::Lost,
+        Reply::Items(vec![429, 409]),
+    ])
+    .await;
+    let sink = remote(&server, &[]);
+    let refused = send(&sink, &events(6)).await;
+    assert_eq!(refused.iter().map(|refused| refused.event).collect::<Vec<_>>(), [2]);
+    assert!(refused[0].reason.contains("reason 400"), "{refused:?}");
+    let sent = server.sent();
+    let sent: Vec<_> = sent.iter().map(|request| numbers(request)).collect();
+    let all: Vec<u64> = (0..6).collect();
+    assert_eq!(sent, [all.clone(), all.clone(), all, vec![1, 3], vec![1, 3], vec![1]]);
+    // A stable id, created, so that it is there once.
+    assert_eq!(server.sent()[0][0], json!({"create": {"_index": "logs", "_id": "id-0"}}));
+}
+
+#[tokio::test]
+async fn requests_are_as_configured() {
+    let server = Server::start(&[]).await;
+    let given = [
+        ("user", "logs".into()),
+        ("password", "secret".into()),
+        ("http_compression", "true".into()),
+        ("path", "/prefix".into()),
+        ("parameters", [("filter_path", "items")].into()),
+        ("custom_headers", [("X-Custom", "yes")].into()),
+        ("document_id", "%{n}".into()),
+        ("routing", "r".into()),
+        ("pipeline", "p".into()),
+        ("version", "3".into()),
+        ("version_type", "external".into()),
+    ];
+    assert_eq!(send(&remote(&server, &given), &events(1)).await, []);
+    {
+        let requests = server.requests.lock();
+        let (uri, headers, _) = &requests[0];
+        assert_eq!(uri, "/prefix/_bulk?filter_path=items");
+        assert_eq!(headers["authorization"], "Basic bG9nczpzZWNyZXQ=");
+        assert_eq!(headers["content-type"], "application/x-ndjson");
+        assert_eq!(headers["x-custom"], "yes");
+    }
+    let expected = json!({"index": {
+        "_index": "logs", "_id": "0", "routing": "r", "pipeline": "p", "version": 3, "version_type": "external"
+    }});
+    assert_eq!(server.sent()[0][0], expected);
+    assert_eq!(send(&remote(&server, &[("api_key", "id:key".into())]), &events(1)).await, []);
+    assert_eq!(server.requests.lock()[1].1["authorization"], "ApiKey aWQ6a2V5");
+}
+
+#[tokio::test]
+async fn requests_that_are_too_large_are_cut_up() {
+    let server = Server::start(&[Reply::Status(413), Reply::Status(413)]).await;
+    let refused = send(&remote(&server, &[]), &events(4)).await;
+    assert_eq!(refused, []);
+    let sent: Vec<_> = server.sent().iter().map(|request| numbers(request)).collect();
+    assert_eq!(sent, [vec![0, 1, 2, 3], vec![0, 1], vec![0], vec![1], vec![2, 3]]);
+    let server = Server::start(&[Reply::Status(413)]).await;
+    let refused = send(&remote(&server, &[]), &events(1)).await;
+    assert!(refused[0].reason.contains("too large"), "{refused:?}");
+    let server = Server::start(&[]).await;
+    send(&remote(&server, &[("target_bulk_bytes", "200".into())]), &events(6)).await;
+    assert!(server.sent().len() > 1);
+}
+
+#[tokio::test]
+async fn the_next_host_takes_over_and_a_stop_ends_the_trying() {
+    let server = Server::start(&[]).await;
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let hosts = Given::from([dead.as_str(), server.address.as_str()]);
+    let given = [("hosts", hosts), ("index", "logs".into()), ("retry_initial_interval", "1".into())];
+    let Output::Sink(sink) = build(options("opensearch", &given)).unwrap() else { panic!() };
+    assert_eq!(send(&sink, &events(1)).await, []);
+    assert_eq!(server.sent().len(), 1);
+    server.replies.lock().push_back(Reply::Hang);
+    let stop = watch::Sender::new(false);
+    let two = events(2);
+    let sending = sink.send(&two, stop.subscribe());
+    let stopping = async {
+        while server.sent().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        stop.send_replace(true);
+    };
+    let (sent, ()) = tokio::join!(sending, stopping);
+    assert_eq!(sent, Err(Interrupted));
+}

@@ -1,0 +1,305 @@
+//! TLS of listeners and of HTTP clients, as plugins configure it: PEM files, and the older names of the options.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::ClientBuilder;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+use crate::Options;
+
+/// Time that a TLS handshake may take where nothing is said.
+const HANDSHAKE_MILLIS: i64 = 10_000;
+/// Cipher suites and key stores that nothing can be done with.
+const KEY_STORES: &str = "key stores are not read; convert it with \
+    `openssl pkcs12 -in store.p12 -out store.pem -nodes` and give PEM files";
+
+/// Whether a listener asks its clients for certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuthentication {
+    /// No.
+    #[default]
+    None,
+    /// Those that have one must have a valid one.
+    Optional,
+    /// All must have one.
+    Required,
+}
+
+/// TLS of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    certificate: PathBuf,
+    key: PathBuf,
+    authorities: Vec<PathBuf>,
+    authentication: ClientAuthentication,
+    versions: Versions,
+    /// Time that a handshake may take.
+    pub handshake: Duration,
+}
+
+/// TLS of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    authorities: Vec<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    unverified: bool,
+    versions: Versions,
+}
+
+/// Protocol versions that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Versions {
+    tls12: bool,
+    tls13: bool,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self { tls12: true, tls13: true }
+    }
+}
+
+/// Takes an option by its name of now, else by one of before.
+fn renamed<T>(
+    options: &mut Options,
+    names: &[&'static str],
+    mut take: impl FnMut(&mut Options, &'static str) -> Option<T>,
+) -> Option<T> {
+    let mut found = None;
+    for name in names {
+        if let Some(value) = take(options, name) {
+            if found.is_some() {
+                options.fault_here(format!(
+                    "options [{}] are names of the same one: give one",
+                    names.join("], [")
+                ));
+            }
+            found.get_or_insert(value);
+        }
+    }
+    found
+}
+
+/// Refuses an option that is known and not supported.
+fn refuse(options: &mut Options, name: &'static str, why: &str) {
+    if let Some((at, _)) = options.take(name) {
+        options.fault(at, format!("option [{name}] is not supported: {why}"));
+    }
+}
+
+fn refuse_key_stores(options: &mut Options) {
+    for name in
+        ["keystore", "keystore_password", "ssl_keystore_password", "ssl_keystore_path", "ssl_keystore_type"]
+    {
+        refuse(options, name, KEY_STORES);
+    }
+    for name in [
+        "truststore",
+        "truststore_password",
+        "ssl_truststore_password",
+        "ssl_truststore_path",
+        "ssl_truststore_type",
+    ] {
+        refuse(options, name, KEY_STORES);
+    }
+    for name in ["cipher_suites", "ssl_cipher_suites"] {
+        refuse(options, name, "only suites that are considered safe are offered, and all of them");
+    }
+    refuse(
+        options,
+        "ssl_key_passphrase",
+        "give a key without passphrase that only the server's user can read",
+    );
+}
+
+fn versions(options: &mut Options) -> Versions {
+    let at = options.at();
+    let given = options.texts("ssl_supported_protocols");
+    let mut versions = Versions { tls12: false, tls13: false };
+    for name in &given {
+        match name.as_str() {
+            "TLSv1.2" => versions.tls12 = true,
+            "TLSv1.3" => versions.tls13 = true,
+            other => options.fault(at, format!("TLS version [{other}] is not one of [TLSv1.2, TLSv1.3]")),
+        }
+    }
+    if given.is_empty() { Versions::default() } else { versions }
+}
+
+fn paths(options: &mut Options, names: &[&'static str]) -> Vec<PathBuf> {
+    let given = |options: &mut Options, name| Some(options.texts(name)).filter(|texts| !texts.is_empty());
+    renamed(options, names, given).unwrap_or_default().into_iter().map(PathBuf::from).collect()
+}
+
+impl Server {
+    /// Takes the options of a listener; `None` where it speaks plain text.
+    pub fn take(options: &mut Options) -> Option<Self> {
+        let enabled = renamed(options, &["ssl_enabled", "ssl"], Options::boolean).unwrap_or(false);
+        let certificate = options.text("ssl_certificate");
+        let key = options.text("ssl_key");
+        let authorities = paths(options, &["ssl_certificate_authorities"]);
+        let choices = &["none", "optional", "required"];
+        let authentication = options.one_of("ssl_client_authentication", choices);
+        let mode = renamed(options, &["ssl_verify_mode", "verify_mode"], |options, name| {
+            options.one_of(name, &["none", "peer", "force_peer"])
+        });
+        if authentication.is_some() && mode.is_some() {
+            options.fault_here(
+                "options [ssl_client_authentication] and [ssl_verify_mode] say the same: give one",
+            );
+        }
+        let authentication = match authentication.or(mode) {
+            Some("optional" | "peer") => ClientAuthentication::Optional,
+            Some("required" | "force_peer") => ClientAuthentication::Required,
+            _ => ClientAuthentication::None,
+        };
+        let handshake = options.integer("ssl_handshake_timeout", 1..=600_000).unwrap_or(HANDSHAKE_MILLIS);
+        let versions = versions(options);
+        for name in ["tls_max_version", "tls_min_version"] {
+            refuse(options, name, "give [ssl_supported_protocols]");
+        }
+        refuse_key_stores(options);
+        if !enabled {
+            if certificate.is_some() || key.is_some() {
+                options.fault_here("a certificate is given, but not [ssl_enabled => true]");
+            }
+            return None;
+        }
+        let (Some(certificate), Some(key)) = (certificate, key) else {
+            options.fault_here("[ssl_enabled] needs the options [ssl_certificate] and [ssl_key]");
+            return None;
+        };
+        if authentication != ClientAuthentication::None && authorities.is_empty() {
+            options.fault_here("to verify clients, [ssl_certificate_authorities] is needed");
+        }
+        let handshake = Duration::from_millis(u64::try_from(handshake).unwrap_or_default());
+        let (certificate, key) = (PathBuf::from(certificate), PathBuf::from(key));
+        Some(Self { certificate, key, authorities, authentication, versions, handshake })
+    }
+
+    /// Reads the files. They are read at each start of the listener, so that renewed ones are taken up.
+    ///
+    /// # Errors
+    /// What is wrong, naming the file.
+    pub fn config(&self) -> Result<rustls::ServerConfig, String> {
+        let chain = certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| format!("TLS key [{}]: {error}", self.key.display()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions: Vec<&'static rustls::SupportedProtocolVersion> =
+            [(self.versions.tls13, &rustls::version::TLS13), (self.versions.tls12, &rustls::version::TLS12)]
+                .into_iter()
+                .filter_map(|(wanted, version)| wanted.then_some(version))
+                .collect();
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&versions)
+            .map_err(|error| format!("TLS versions: {error}"))?;
+        let builder = if self.authentication == ClientAuthentication::None {
+            builder.with_no_client_auth()
+        } else {
+            let mut roots = RootCertStore::empty();
+            for file in &self.authorities {
+                for certificate in certificates(file)? {
+                    roots
+                        .add(certificate)
+                        .map_err(|error| format!("certificate authority [{}]: {error}", file.display()))?;
+                }
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match self.authentication {
+                ClientAuthentication::Optional => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            let verifier = verifier.build().map_err(|error| format!("certificate authorities: {error}"))?;
+            builder.with_client_cert_verifier(verifier)
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| format!("TLS key [{}]: {error}", self.key.display()))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+impl Client {
+    /// Takes the options of a client, but for whether it speaks TLS at all: its addresses say that.
+    pub fn take(options: &mut Options) -> Self {
+        let authorities = paths(options, &["ssl_certificate_authorities", "cacert"]);
+        let certificate = renamed(options, &["ssl_certificate", "tls_certificate"], Options::text);
+        let key = renamed(options, &["ssl_key", "tls_key"], Options::text);
+        let mode = options.one_of("ssl_verification_mode", &["full", "none"]);
+        let verify = options.boolean("ssl_certificate_verification");
+        if mode.is_some() && verify.is_some() {
+            let names =
+                "options [ssl_verification_mode] and [ssl_certificate_verification] say the same: give one";
+            options.fault_here(names);
+        }
+        let versions = versions(options);
+        refuse_key_stores(options);
+        refuse(options, "ca_trusted_fingerprint", "give [ssl_certificate_authorities]");
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((PathBuf::from(certificate), PathBuf::from(key))),
+            (None, None) => None,
+            _ => {
+                options.fault_here("options [ssl_certificate] and [ssl_key] need each other");
+                None
+            }
+        };
+        let unverified = mode == Some("none") || verify == Some(false);
+        Self { authorities, identity, unverified, versions }
+    }
+
+    /// Gives a client these properties.
+    ///
+    /// # Errors
+    /// What is wrong, naming the file.
+    pub fn apply(&self, mut builder: ClientBuilder) -> Result<ClientBuilder, String> {
+        if !self.authorities.is_empty() {
+            let mut all = Vec::new();
+            for file in &self.authorities {
+                let pem = read(file)?;
+                let some = reqwest::Certificate::from_pem_bundle(&pem)
+                    .map_err(|error| format!("certificate authority [{}]: {error}", file.display()))?;
+                if some.is_empty() {
+                    return Err(format!("certificate authority [{}]: no certificate in it", file.display()));
+                }
+                all.extend(some);
+            }
+            builder = builder.tls_certs_only(all);
+        }
+        if let Some((certificate, key)) = &self.identity {
+            let mut pem = read(certificate)?;
+            pem.push(b'\n');
+            pem.extend(read(key)?);
+            let identity = reqwest::Identity::from_pem(&pem)
+                .map_err(|error| format!("certificate [{}]: {error}", certificate.display()))?;
+            builder = builder.identity(identity);
+        }
+        if !self.versions.tls12 {
+            builder = builder.tls_version_min(reqwest::tls::Version::TLS_1_3);
+        }
+        if !self.versions.tls13 {
+            builder = builder.tls_version_max(reqwest::tls::Version::TLS_1_2);
+        }
+        Ok(builder.tls_danger_accept_invalid_certs(self.unverified))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("[{}]: {error}", file.display()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("TLS certificate [{}]: {error}", file.display()))?;
+    if chain.is_empty() {
+        return Err(format!("TLS certificate [{}]: no certificate in the file", file.display()));
+    }
+    Ok(chain)
+}

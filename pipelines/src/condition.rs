@@ -1,0 +1,274 @@
+//! Conditions of branches, evaluated on events as Logstash does it.
+//!
+//! What values of which kinds mean to an operator:
+//! - A field by itself holds where it is there and its text is neither empty nor `false`.
+//! - `==` compares kind and value: `1`, `1.0` and `"1"` are three values; what is missing equals only what is missing.
+//!   Texts are compared in a time that does not tell where they differ.
+//! - `<`, `<=`, `>`, `>=` order numbers by value and texts by their bytes. Of anything else, and of a missing
+//!   field, neither they nor their opposite holds: the event cannot be decided ([`Undecided`]), takes no branch
+//!   and becomes a dead letter, so that `else` is not taken for want of a field.
+//! - `=~` holds for texts only. `^` and `$` are the ends of lines, as in Ruby.
+//! - `a in b` asks for a part of a text, an element of an array, or a member of a hash; against a written array
+//!   the texts of values are compared, so that `1` is in `["1"]`.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use millrace_ingest::{Event, FieldReference};
+use pcre2::bytes::{Regex, RegexBuilder};
+use serde_json::{Number, Value};
+
+/// Steps of backtracking after which an expression is given up.
+const MATCH_LIMIT: u32 = 1_000_000;
+/// Longest regular expression, in bytes.
+const MAX_PATTERN: usize = 64 << 10;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Both hold.
+    And(Box<Condition>, Box<Condition>),
+    /// Not both hold.
+    Nand(Box<Condition>, Box<Condition>),
+    /// One or both hold.
+    Or(Box<Condition>, Box<Condition>),
+    /// Exactly one holds.
+    Xor(Box<Condition>, Box<Condition>),
+    /// It does not hold.
+    Not(Box<Condition>),
+    /// The value is there, and neither empty nor false.
+    Truthy(Operand),
+    /// Two values compare as wanted.
+    Compare(Operand, Comparison, Operand),
+    /// A text matches.
+    Matches(Operand, Pattern),
+    /// The first is in the second.
+    In(Operand, Operand),
+}
+
+/// A side of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A field of the event.
+    Field(FieldReference),
+    /// A value as written.
+    Value(Value),
+}
+
+/// Operators that compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<=`
+    AtMost,
+    /// `>=`
+    AtLeast,
+    /// `<`
+    Less,
+    /// `>`
+    Greater,
+}
+
+impl Comparison {
+    /// All of them; what begins another one stands behind it.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Equal, Self::NotEqual, Self::AtMost, Self::AtLeast, Self::Less, Self::Greater];
+
+    /// How it is written.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::AtMost => "<=",
+            Self::AtLeast => ">=",
+            Self::Less => "<",
+            Self::Greater => ">",
+        }
+    }
+
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::NotEqual => ordering.is_ne(),
+            Self::AtMost => ordering.is_le(),
+            Self::AtLeast => ordering.is_ge(),
+            Self::Less => ordering.is_lt(),
+            Self::Greater => ordering.is_gt(),
+        }
+    }
+}
+
+/// A regular expression of a condition.
+#[derive(Clone)]
+pub struct Pattern {
+    text: String,
+    regex: Regex,
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/", self.text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Pattern {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_PATTERN {
+            return Err(format!("the regular expression is longer than {MAX_PATTERN} bytes"));
+        }
+        let limits = format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_DEPTH={MATCH_LIMIT})");
+        let mut builder = RegexBuilder::new();
+        builder.utf(true).multi_line(true).jit_if_available(true);
+        // Without the limits first: what is wrong is told by its place in the text.
+        let built = builder.build(text).and_then(|_| builder.build(&format!("{limits}{text}")));
+        let regex = built.map_err(|error| format!("the regular expression /{text}/ is wrong: {error}"))?;
+        Ok(Self { text: text.to_owned(), regex })
+    }
+}
+
+/// A condition has no answer for an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Undecided(pub String);
+
+impl Condition {
+    /// Whether an event meets the condition.
+    ///
+    /// # Errors
+    /// Values that have no order, or an expression that takes too many steps.
+    pub fn holds(&self, event: &Event) -> Result<bool, Undecided> {
+        match self {
+            Self::And(a, b) => Ok(a.holds(event)? && b.holds(event)?),
+            Self::Nand(a, b) => Ok(!(a.holds(event)? && b.holds(event)?)),
+            Self::Or(a, b) => Ok(a.holds(event)? || b.holds(event)?),
+            Self::Xor(a, b) => Ok(a.holds(event)? != b.holds(event)?),
+            Self::Not(inner) => Ok(!inner.holds(event)?),
+            Self::Truthy(operand) => Ok(operand.of(event).is_some_and(|value| is_truthy(&value))),
+            Self::Compare(a, comparison, b) => compare(a, *comparison, b, event),
+            Self::Matches(operand, pattern) => match operand.of(event).as_deref() {
+                Some(Value::String(text)) => pattern.regex.is_match(text.as_bytes()).map_err(|error| {
+                    Undecided(format!("{operand} =~ /{}/ was given up: {error}", pattern.text))
+                }),
+                _ => Ok(false),
+            },
+            Self::In(a, b) => Ok(is_in(a, b, event)),
+        }
+    }
+}
+
+impl Operand {
+    fn of<'a>(&'a self, event: &'a Event) -> Option<Cow<'a, Value>> {
+        match self {
+            Self::Field(reference) => event.get(reference).filter(|value| !value.is_null()),
+            Self::Value(value) => Some(Cow::Borrowed(value)),
+        }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(reference) if reference.path().len() == 1 => write!(f, "[{reference}]"),
+            Self::Field(reference) => write!(f, "{reference}"),
+            Self::Value(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::String(text) => !text.is_empty() && text != "false",
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+fn compare(a: &Operand, comparison: Comparison, b: &Operand, event: &Event) -> Result<bool, Undecided> {
+    let (left, right) = (a.of(event), b.of(event));
+    if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
+        let equal = match (left.as_deref(), right.as_deref()) {
+            (Some(Value::String(left)), Some(Value::String(right))) => is_same_text(left, right),
+            (left, right) => left == right,
+        };
+        return Ok(equal == (comparison == Comparison::Equal));
+    }
+    let undecided = || {
+        let shown = |value: Option<&Value>| value.map_or("nothing", kind).to_owned();
+        let (left, right) = (shown(left.as_deref()), shown(right.as_deref()));
+        Undecided(format!("{a} {} {b} has no answer for {left} and {right}", comparison.sign()))
+    };
+    let ordering = match (left.as_deref(), right.as_deref()) {
+        (Some(Value::String(left)), Some(Value::String(right))) => {
+            Some(left.as_bytes().cmp(right.as_bytes()))
+        }
+        (Some(Value::Number(left)), Some(Value::Number(right))) => order(left, right),
+        _ => None,
+    };
+    ordering.map(|ordering| comparison.holds(ordering)).ok_or_else(undecided)
+}
+
+/// Whether texts are the same, in a time that depends on their lengths only: conditions compare tokens.
+fn is_same_text(a: &str, b: &str) -> bool {
+    let differing = a.bytes().zip(b.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
+    a.len() == b.len() && std::hint::black_box(differing) == 0
+}
+
+fn order(a: &Number, b: &Number) -> Option<Ordering> {
+    let whole = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    match (whole(a), whole(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "a hash",
+    }
+}
+
+fn is_in(a: &Operand, b: &Operand, event: &Event) -> bool {
+    let (Some(item), Some(whole)) = (a.of(event), b.of(event)) else { return false };
+    let by_text = matches!(b, Operand::Value(_));
+    match (item.as_ref(), whole.as_ref()) {
+        (Value::String(part), Value::String(text)) => text.contains(part.as_str()),
+        (Value::String(name), Value::Object(members)) => members.contains_key(name),
+        (Value::Array(_) | Value::Object(_), _) if matches!(a, Operand::Field(_)) => false,
+        // A written array on the left: whether one of its elements is the value.
+        (Value::Array(elements), single) if !single.is_array() => {
+            elements.iter().any(|element| text_of(element) == text_of(single))
+        }
+        (item, Value::Array(elements)) if by_text => {
+            elements.iter().any(|element| text_of(element) == text_of(item))
+        }
+        (item, Value::Array(elements)) => elements.contains(item),
+        (item, whole) => item == whole,
+    }
+}
+
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
+}

@@ -1,0 +1,129 @@
+//! Options that all plugins of a kind have: what is added to and removed from events, and how a plugin is called.
+
+use millrace_ingest::{Event, FieldReference, Options, Setting, Template};
+use serde_json::Value;
+
+/// What is done to events beside what the plugin is for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Decoration {
+    kind: Option<String>,
+    add_field: Vec<(Template, Vec<Template>)>,
+    remove_field: Vec<Template>,
+    add_tag: Vec<Template>,
+    remove_tag: Vec<Template>,
+}
+
+/// How a plugin is called and shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Naming {
+    pub(crate) id: Option<String>,
+    pub(crate) shown: bool,
+}
+
+impl Naming {
+    pub(crate) fn take(options: &mut Options) -> Self {
+        let id = options.read("id", "a text that is not empty", |setting| {
+            setting.as_text().filter(|id| !id.trim().is_empty())
+        });
+        Self { id, shown: options.boolean("enable_metric").unwrap_or(true) }
+    }
+}
+
+impl Decoration {
+    /// Takes the options that inputs have.
+    pub(crate) fn of_input(options: &mut Options) -> Self {
+        Self {
+            kind: options.text("type"),
+            add_field: add_field(options),
+            add_tag: templates(options, "tags"),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the options that filters have.
+    pub(crate) fn of_filter(options: &mut Options) -> Self {
+        // Filters here need no flushing by the clock: accepted for the sake of existing files.
+        options.boolean("periodic_flush");
+        Self {
+            kind: None,
+            add_field: add_field(options),
+            remove_field: templates(options, "remove_field"),
+            add_tag: templates(options, "add_tag"),
+            remove_tag: templates(options, "remove_tag"),
+        }
+    }
+
+    /// Decorates an event, in the order in which Logstash does it.
+    pub(crate) fn apply(&self, event: &mut Event) {
+        if let Some(kind) = &self.kind
+            && !event.fields().contains_key("type")
+        {
+            event.fields_mut().insert("type".to_owned(), Value::String(kind.clone()));
+        }
+        for (name, values) in &self.add_field {
+            let Ok(reference) = FieldReference::parse(&name.render(event)) else { continue };
+            for value in values {
+                let value = Value::String(value.render(event));
+                add(event, &reference, value);
+            }
+        }
+        for name in &self.remove_field {
+            if let Ok(reference) = FieldReference::parse(&name.render(event)) {
+                event.remove(&reference);
+            }
+        }
+        for tag in &self.add_tag {
+            let tag = tag.render(event);
+            event.tag(&tag);
+        }
+        for tag in &self.remove_tag {
+            let tag = tag.render(event);
+            event.untag(&tag);
+        }
+    }
+}
+
+/// Sets a field, or appends to it where it is there.
+fn add(event: &mut Event, reference: &FieldReference, value: Value) {
+    let value = match event.get(reference).map(std::borrow::Cow::into_owned) {
+        // The time of an event is one.
+        Some(_) if reference.path() == [millrace_ingest::event::TIMESTAMP] => value,
+        None | Some(Value::Null) => value,
+        Some(Value::Array(mut elements)) => {
+            elements.push(value);
+            Value::Array(elements)
+        }
+        Some(single) => Value::Array(vec![single, value]),
+    };
+    if let Err(problem) = event.set(reference, value) {
+        tracing::debug!(problem, "a field could not be added");
+    }
+}
+
+fn templates(options: &mut Options, name: &'static str) -> Vec<Template> {
+    options.texts(name).iter().map(|text| Template::parse(text)).collect()
+}
+
+fn add_field(options: &mut Options) -> Vec<(Template, Vec<Template>)> {
+    let at = options.at();
+    let mut fields = Vec::new();
+    for (name, setting) in options.hash("add_field") {
+        let name_template = Template::parse(&name);
+        if name_template.is_constant()
+            && let Err(problem) = FieldReference::parse(&name)
+        {
+            options.fault(at, format!("option [add_field]: {problem}"));
+        }
+        let texts: Option<Vec<String>> = match &setting {
+            Setting::Array(elements) => elements.iter().map(Setting::as_text).collect(),
+            single => single.as_text().map(|text| vec![text]),
+        };
+        match texts {
+            Some(texts) => {
+                fields.push((name_template, texts.iter().map(|text| Template::parse(text)).collect()))
+            }
+            None => options.fault(at, format!("option [add_field] must give texts, [{name}] is none")),
+        }
+    }
+    fields
+}

@@ -1,0 +1,245 @@
+//! Definitions as running parts: every plugin built, every option checked, before anything starts.
+//!
+//! [`Graph::build`] makes a graph of a [`Definition`] or reports all that is wrong with it. The runtime runs its
+//! inputs and takes batches of events through [`walk`]: filters change a whole selection of
+//! events one after another, branches cut selections by their conditions, outputs collect what goes where.
+
+mod decoration;
+mod naming;
+pub(crate) mod walk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_ingest::input::Input;
+use millrace_ingest::output::Output;
+use millrace_ingest::{Fault, Location, Options, input, output};
+
+use crate::condition::Condition;
+use crate::filter::{self, Filter};
+use crate::language::{Definition, Plugin, Statement};
+use crate::meter::Meter;
+use decoration::{Decoration, Naming};
+use naming::Names;
+
+/// A pipeline ready to run.
+#[derive(Debug)]
+pub struct Graph {
+    /// Sources.
+    pub(crate) inputs: Vec<Arc<InputNode>>,
+    /// What changes events.
+    pub(crate) filters: Block<FilterNode>,
+    /// Where they go.
+    pub(crate) outputs: Block<Arc<OutputNode>>,
+}
+
+/// Plugins and branches, one after another.
+pub(crate) type Block<N> = Vec<Node<N>>;
+
+/// A line of a block.
+#[derive(Debug)]
+pub(crate) enum Node<N> {
+    Plugin(N),
+    Branch(Arms<N>),
+}
+
+/// Alternatives; an event takes the first whose condition it meets.
+#[derive(Debug)]
+pub(crate) struct Arms<N> {
+    /// Id under which its failures are reported.
+    pub(crate) id: Arc<str>,
+    pub(crate) arms: Vec<(Condition, Block<N>)>,
+    pub(crate) otherwise: Block<N>,
+}
+
+/// What the figures of a plugin are kept under.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) id: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// Whether it is in the figures.
+    pub(crate) shown: bool,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// An input.
+#[derive(Debug)]
+pub(crate) struct InputNode {
+    pub(crate) label: Label,
+    pub(crate) input: Box<dyn Input>,
+    /// What it is by nature and how it was written: an input that has both from an earlier graph goes on.
+    pub(crate) identity: String,
+    pub(crate) decoration: Decoration,
+}
+
+/// A filter.
+#[derive(Debug)]
+pub(crate) struct FilterNode {
+    pub(crate) label: Label,
+    pub(crate) filter: Arc<dyn Filter>,
+    pub(crate) decoration: Decoration,
+}
+
+/// An output.
+#[derive(Debug)]
+pub(crate) struct OutputNode {
+    pub(crate) label: Label,
+    pub(crate) output: Output,
+}
+
+impl Graph {
+    /// Builds all plugins of a definition. Nothing is started.
+    ///
+    /// # Errors
+    /// All that is wrong, by place.
+    pub fn build(definition: Definition) -> Result<Self, Vec<Fault>> {
+        Self::build_after(definition, None)
+    }
+
+    /// Builds a graph that takes the place of another; the figures of plugins that stay go on.
+    pub(crate) fn build_after(definition: Definition, before: Option<&Self>) -> Result<Self, Vec<Fault>> {
+        let meters = before.map(Self::meters).unwrap_or_default();
+        let mut builder = Builder { faults: Vec::new(), names: Names::default(), meters };
+        let inputs = definition.inputs.into_iter().filter_map(|plugin| builder.input(plugin)).collect();
+        let filters = builder.block(definition.filters, Builder::filter);
+        let outputs = builder.block(definition.outputs, Builder::output);
+        let mut faults = builder.faults;
+        if faults.is_empty() {
+            return Ok(Self { inputs, filters, outputs });
+        }
+        faults.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| a.message.cmp(&b.message)));
+        faults.dedup();
+        Err(faults)
+    }
+
+    /// Whether an output writes into indices of this server.
+    pub fn writes_here(&self) -> bool {
+        let mut found = false;
+        each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| {
+            found |= matches!(node.output, Output::Local(_));
+        });
+        found
+    }
+
+    pub(crate) fn input_labels(&self) -> Vec<Label> {
+        self.inputs.iter().map(|node| node.label.clone()).collect()
+    }
+
+    pub(crate) fn filter_labels(&self) -> Vec<Label> {
+        let mut labels = Vec::new();
+        each_plugin(&self.filters, &mut |node: &FilterNode| labels.push(node.label.clone()));
+        labels
+    }
+
+    pub(crate) fn output_labels(&self) -> Vec<Label> {
+        let mut labels = Vec::new();
+        each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| labels.push(node.label.clone()));
+        labels
+    }
+
+    fn meters(&self) -> HashMap<Arc<str>, Arc<Meter>> {
+        let labels = self.input_labels().into_iter().chain(self.filter_labels()).chain(self.output_labels());
+        labels.map(|label| (label.id, label.meter)).collect()
+    }
+}
+
+/// Calls for each plugin of a block, those within branches included.
+pub(crate) fn each_plugin<N>(block: &[Node<N>], call: &mut impl FnMut(&N)) {
+    for node in block {
+        match node {
+            Node::Plugin(plugin) => call(plugin),
+            Node::Branch(branch) => {
+                for (_, block) in &branch.arms {
+                    each_plugin(block, call);
+                }
+                each_plugin(&branch.otherwise, call);
+            }
+        }
+    }
+}
+
+struct Builder {
+    faults: Vec<Fault>,
+    names: Names,
+    meters: HashMap<Arc<str>, Arc<Meter>>,
+}
+
+impl Builder {
+    fn block<N>(
+        &mut self,
+        statements: Vec<Statement>,
+        build: fn(&mut Self, Plugin) -> Option<N>,
+    ) -> Block<N> {
+        let mut block = Vec::with_capacity(statements.len());
+        for statement in statements {
+            match statement {
+                Statement::Plugin(plugin) => block.extend(build(self, plugin).map(Node::Plugin)),
+                Statement::Branch(branch) => {
+                    let line = branch.arms.first().map_or(0, |arm| arm.at.line);
+                    let arms = branch
+                        .arms
+                        .into_iter()
+                        .map(|arm| (arm.condition, self.block(arm.body, build)))
+                        .collect();
+                    let otherwise = self.block(branch.otherwise, build);
+                    block.push(Node::Branch(Arms { id: format!("if_line_{line}").into(), arms, otherwise }));
+                }
+            }
+        }
+        block
+    }
+
+    fn label(
+        &mut self,
+        section: &str,
+        naming: &Naming,
+        plugin: &str,
+        at: Location,
+        canonical: &str,
+    ) -> Label {
+        let id = match &naming.id {
+            Some(id) => {
+                if !self.names.give(id) {
+                    let message = format!("two plugins have the id [{id}]; ids are unique in a pipeline");
+                    self.faults.push(Fault { at, message });
+                }
+                Arc::from(id.as_str())
+            }
+            None => self.names.make(section, plugin, canonical),
+        };
+        let meter = self.meters.get(&id).cloned().unwrap_or_default();
+        Label { id, name: plugin.into(), shown: naming.shown, meter }
+    }
+
+    fn keep<T>(&mut self, built: Result<T, Vec<Fault>>) -> Option<T> {
+        built.map_err(|faults| self.faults.extend(faults)).ok()
+    }
+
+    fn input(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<Arc<InputNode>> {
+        let (naming, name, at) = opening(&mut options);
+        let decoration = Decoration::of_input(&mut options);
+        let label = self.label("input", &naming, &name, at, &canonical);
+        let input = self.keep(input::build(options))?;
+        let identity = format!("{}\n{canonical}", input.identity());
+        Some(Arc::new(InputNode { label, input, identity, decoration }))
+    }
+
+    fn filter(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<FilterNode> {
+        let (naming, name, at) = opening(&mut options);
+        let decoration = Decoration::of_filter(&mut options);
+        let label = self.label("filter", &naming, &name, at, &canonical);
+        let filter = self.keep(filter::build(options))?;
+        Some(FilterNode { label, filter, decoration })
+    }
+
+    fn output(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<Arc<OutputNode>> {
+        let (naming, name, at) = opening(&mut options);
+        let label = self.label("output", &naming, &name, at, &canonical);
+        let output = self.keep(output::build(options))?;
+        Some(Arc::new(OutputNode { label, output }))
+    }
+}
+
+fn opening(options: &mut Options) -> (Naming, String, Location) {
+    (Naming::take(options), options.plugin().to_owned(), options.at())
+}

@@ -1,0 +1,209 @@
+//! Events on their way through filters and outputs, many at a time.
+//!
+//! A selection is a list of places of events. A filter goes over its selection; a branch cuts one into those of
+//! its arms. What is dropped or refused leaves its place empty; new events get places behind all others.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_ingest::Event;
+
+use super::{Block, FilterNode, Node};
+use crate::condition::Condition;
+use crate::filter::Outcome;
+
+/// Where an event comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Which of the batches taken together.
+    pub(crate) batch: usize,
+    /// Which event of it.
+    pub(crate) ordinal: usize,
+    /// Which of those made of this event; 0 is the event itself. It does not depend on what other events are
+    /// under way, so that it is the same when the event comes again.
+    pub(crate) made: u64,
+}
+
+/// An event with where it comes from.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) event: Event,
+    pub(crate) origin: Origin,
+    /// Events made of it so far.
+    children: u64,
+}
+
+/// Spreads the numbers of events that are made of made events.
+const GENERATION: u64 = 1_000_003;
+
+/// An event that ends as a dead letter.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    pub(crate) event: Arc<Event>,
+    pub(crate) batch: usize,
+    pub(crate) plugin: Arc<str>,
+    pub(crate) reason: String,
+}
+
+/// Events under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) slots: Vec<Option<Slot>>,
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+impl Flow {
+    /// Adds an event; returns its place.
+    pub(crate) fn add(&mut self, event: Event, origin: Origin) -> usize {
+        self.slots.push(Some(Slot { event, origin, children: 0 }));
+        self.slots.len() - 1
+    }
+
+    /// Takes a selection through filters; returns what is left of it and what was made of it, in order.
+    pub(crate) fn filter(&mut self, block: &Block<FilterNode>, mut selected: Vec<usize>) -> Vec<usize> {
+        for node in block {
+            if selected.is_empty() {
+                break;
+            }
+            selected = match node {
+                Node::Plugin(node) => self.apply(node, selected),
+                Node::Branch(branch) => {
+                    let mut rest = selected;
+                    let mut through = Vec::with_capacity(rest.len());
+                    for (condition, block) in &branch.arms {
+                        let (taken, others) = self.cut(condition, rest, &branch.id);
+                        through.extend(self.filter(block, taken));
+                        rest = others;
+                    }
+                    through.extend(self.filter(&branch.otherwise, rest));
+                    through.sort_unstable();
+                    through
+                }
+            };
+        }
+        selected
+    }
+
+    /// Cuts a selection into those that meet a condition and those that do not.
+    fn cut(
+        &mut self,
+        condition: &Condition,
+        selected: Vec<usize>,
+        id: &Arc<str>,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let (mut taken, mut others) = (Vec::new(), Vec::new());
+        for at in selected {
+            let Some(slot) = self.slots.get(at).and_then(Option::as_ref) else { continue };
+            match condition.holds(&slot.event) {
+                Ok(true) => taken.push(at),
+                Ok(false) => others.push(at),
+                Err(undecided) => self.reject(at, id, undecided.0),
+            }
+        }
+        (taken, others)
+    }
+
+    fn reject(&mut self, at: usize, plugin: &Arc<str>, reason: String) {
+        if let Some(slot) = self.slots.get_mut(at).and_then(Option::take) {
+            let (event, batch) = (Arc::new(slot.event), slot.origin.batch);
+            self.rejected.push(Rejected { event, batch, plugin: Arc::clone(plugin), reason });
+        }
+    }
+
+    fn apply(&mut self, node: &FilterNode, selected: Vec<usize>) -> Vec<usize> {
+        let began = Instant::now();
+        let mut left = Vec::with_capacity(selected.len());
+        let (mut new, mut made) = (Vec::new(), Vec::new());
+        node.label.meter.came_in(selected.len());
+        for at in selected {
+            let Some(slot) = self.slots.get_mut(at).and_then(Option::as_mut) else { continue };
+            let origin = slot.origin;
+            // A defect of a filter costs the event that brings it to light, not the pipeline.
+            let applied = catch_unwind(AssertUnwindSafe(|| {
+                let outcome = node.filter.apply(&mut slot.event, &mut made);
+                if outcome == Outcome::Matched {
+                    node.decoration.apply(&mut slot.event);
+                }
+                outcome
+            }));
+            match applied {
+                Ok(Outcome::Matched | Outcome::Unmatched) => left.push(at),
+                Ok(Outcome::Dropped) => {
+                    if let Some(slot) = self.slots.get_mut(at) {
+                        *slot = None;
+                    }
+                }
+                Err(panic) => {
+                    node.label.meter.failed(1);
+                    let reason = format!("the filter failed: {}", text_of(panic.as_ref()));
+                    tracing::error!(plugin = %node.label.id, reason, "a filter panicked");
+                    self.reject(at, &node.label.id, reason);
+                }
+            }
+            let earlier = self.slots.get(at).and_then(Option::as_ref).map_or(0, |slot| slot.children);
+            let mut number = earlier;
+            for mut event in made.drain(..) {
+                node.decoration.apply(&mut event);
+                number += 1;
+                let made = origin.made.wrapping_mul(GENERATION).wrapping_add(number);
+                new.push(self.add(event, Origin { made, ..origin }));
+            }
+            if let Some(slot) = self.slots.get_mut(at).and_then(Option::as_mut) {
+                slot.children = number;
+            }
+        }
+        left.extend(new);
+        node.label.meter.went_out(left.len());
+        node.label.meter.took(began.elapsed());
+        left
+    }
+
+    /// Takes a selection through outputs. `send` is told which events an output gets.
+    pub(crate) fn output<N>(
+        &mut self,
+        block: &Block<N>,
+        events: &[Option<(Arc<Event>, Origin)>],
+        selected: &[usize],
+        send: &mut impl FnMut(&mut Self, &N, &[usize]),
+    ) {
+        for node in block {
+            if selected.is_empty() {
+                return;
+            }
+            match node {
+                Node::Plugin(node) => send(self, node, selected),
+                Node::Branch(branch) => {
+                    let mut rest = selected.to_vec();
+                    for (condition, block) in &branch.arms {
+                        let (mut taken, mut others) = (Vec::new(), Vec::new());
+                        for at in rest {
+                            let Some((event, origin)) = events.get(at).and_then(Option::as_ref) else {
+                                continue;
+                            };
+                            match condition.holds(event) {
+                                Ok(true) => taken.push(at),
+                                Ok(false) => others.push(at),
+                                Err(undecided) => self.rejected.push(Rejected {
+                                    event: Arc::clone(event),
+                                    batch: origin.batch,
+                                    plugin: Arc::clone(&branch.id),
+                                    reason: undecided.0,
+                                }),
+                            }
+                        }
+                        self.output(block, events, &taken, send);
+                        rest = others;
+                    }
+                    self.output(&branch.otherwise, events, &rest, send);
+                }
+            }
+        }
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic")
+}

@@ -1,0 +1,55 @@
+//! What a text defines, before any plugin is built of it.
+
+use millrace_ingest::{Location, Options};
+
+use crate::condition::Condition;
+
+/// The sections of a pipeline. Sections that are given several times follow each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Definition {
+    /// Inputs.
+    pub inputs: Vec<Plugin>,
+    /// Filters and branches.
+    pub filters: Vec<Statement>,
+    /// Outputs and branches.
+    pub outputs: Vec<Statement>,
+}
+
+/// A plugin as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plugin {
+    /// Name and options.
+    pub options: Options,
+    /// The same as text that does not depend on places, blanks, comments and kinds of quotes: what it is
+    /// recognised by after the text has changed.
+    pub canonical: String,
+}
+
+/// A line of a section.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// A plugin.
+    Plugin(Plugin),
+    /// `if`, `else if`, `else`.
+    Branch(Branch),
+}
+
+/// Alternatives, of which an event takes the first whose condition it meets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// `if` and each `else if`.
+    pub arms: Vec<Arm>,
+    /// `else`.
+    pub otherwise: Vec<Statement>,
+}
+
+/// A condition and what is done with events that meet it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// Where it begins.
+    pub at: Location,
+    /// The condition.
+    pub condition: Condition,
+    /// What is done.
+    pub body: Vec<Statement>,
+}

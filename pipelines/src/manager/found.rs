@@ -1,0 +1,448 @@
+//! Which pipelines there are: `*.conf` in a directory, each a pipeline of its name, and those that `pipelines.yml`
+//! there describes. A file that `pipelines.yml` names is no pipeline by itself.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millrace_ingest::options::suggest;
+use ring::digest::{Context, SHA256};
+use serde_norway::{Mapping, Value};
+
+use crate::language::MAX_BYTES;
+use crate::settings::{Ordered, Settings};
+
+/// Name of the file that describes pipelines.
+const DESCRIPTION: &str = "pipelines.yml";
+/// Most pipelines of a directory.
+const MAX_PIPELINES: usize = 1_000;
+/// Most files of one pipeline.
+const MAX_FILES: usize = 1_000;
+/// Longest id of a pipeline.
+const MAX_ID: usize = 255;
+
+const KEYS: [&str; 12] = [
+    "config.string",
+    "config.support_escapes",
+    "path.config",
+    "pipeline.batch.delay",
+    "pipeline.batch.size",
+    "pipeline.ecs_compatibility",
+    "pipeline.enabled",
+    "pipeline.id",
+    "pipeline.ordered",
+    "pipeline.workers",
+    "queue.max_bytes",
+    "queue.type",
+];
+
+/// A pipeline as its files describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) id: String,
+    /// Files and their texts, read one behind the other.
+    pub(crate) texts: Vec<(String, String)>,
+    pub(crate) settings: Settings,
+    pub(crate) support_escapes: bool,
+    pub(crate) enabled: bool,
+    /// What cannot be read or is set wrong.
+    pub(crate) problems: Vec<String>,
+    /// Changes with everything above.
+    pub(crate) hash: String,
+}
+
+impl Found {
+    pub(crate) fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            texts: Vec::new(),
+            settings: Settings::default(),
+            support_escapes: false,
+            enabled: true,
+            problems: Vec::new(),
+            hash: String::new(),
+        }
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> String {
+        let mut whole = String::new();
+        for (_, text) in &self.texts {
+            whole.push_str(text);
+            if !whole.ends_with('\n') {
+                whole.push('\n');
+            }
+        }
+        whole
+    }
+
+    /// File and line there of a line of the whole text.
+    pub(crate) fn place(&self, line: u32) -> (&str, u32) {
+        let mut line = line;
+        for (number, (file, text)) in self.texts.iter().enumerate() {
+            let lines = u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX);
+            let lines = lines.saturating_add(u32::from(!text.ends_with('\n')));
+            if line <= lines || number + 1 == self.texts.len() {
+                return (file, line);
+            }
+            line -= lines;
+        }
+        ("", line)
+    }
+
+    fn add_file(&mut self, path: &Path) {
+        match read(path) {
+            Ok(text) => self.texts.push((path.display().to_string(), text)),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    fn done(mut self) -> Self {
+        if self.id.is_empty()
+            || self.id.len() > MAX_ID
+            || self.id.contains(|c: char| c.is_control() || c == '/')
+        {
+            self.problems.push(format!("[{}] cannot be the id of a pipeline", self.id.escape_debug()));
+        }
+        if let Err(problem) = self.settings.check() {
+            self.problems.push(problem);
+        }
+        let mut context = Context::new(&SHA256);
+        let settings = format!("{:?} {} {}", self.settings, self.support_escapes, self.enabled);
+        let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
+        for part in texts.chain(&self.problems).chain([&settings]) {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        let digest = context.finish();
+        self.hash = digest.as_ref().iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+        self
+    }
+}
+
+/// Looks what pipelines there are. A directory that is not there has none.
+///
+/// # Errors
+/// The directory or `pipelines.yml` cannot be read.
+pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, Found>, String> {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut described = HashSet::new();
+    let description = directory.join(DESCRIPTION);
+    if description.exists() {
+        for one in describe(directory, &read(&description)?, &mut described)? {
+            if let Some(earlier) = found.get_mut(&one.id) {
+                earlier.problems.push(format!("{DESCRIPTION} describes [{}] twice", one.id));
+                continue;
+            }
+            found.insert(one.id.clone(), one);
+        }
+    }
+    for path in conf_files(directory)? {
+        let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+        let Some(name) = name.filter(|_| !described.contains(&path)) else { continue };
+        match found.get_mut(&name) {
+            Some(earlier) => {
+                let path = path.display();
+                earlier.problems.push(format!("{path} and {DESCRIPTION} both describe [{name}]: rename one"));
+            }
+            None => {
+                let mut one = Found::new(name.clone());
+                one.add_file(&path);
+                found.insert(name, one);
+            }
+        }
+    }
+    if found.len() > MAX_PIPELINES {
+        return Err(format!("{} has more than {MAX_PIPELINES} pipelines", directory.display()));
+    }
+    Ok(found.into_iter().map(|(id, found)| (id, found.done())).collect())
+}
+
+/// Files that a pattern names: a file, a directory with all its files, or one with `*` in the last part.
+fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let whole = directory.join(pattern);
+    if whole.is_file() {
+        return Ok(vec![whole]);
+    }
+    let (parent, name) = if whole.is_dir() {
+        (whole.clone(), "*".to_owned())
+    } else {
+        let name = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        (whole.parent().unwrap_or(directory).to_owned(), name)
+    };
+    let mut files: Vec<PathBuf> = match std::fs::read_dir(&parent) {
+        Ok(entries) => entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_file())
+            .filter(|path| {
+                let file = path.file_name().and_then(|file| file.to_str());
+                file.is_some_and(|file| !file.starts_with('.') && matches(&name, file))
+            })
+            .take(MAX_FILES + 1)
+            .collect(),
+        Err(error) => return Err(format!("[path.config]: cannot read {}: {error}", parent.display())),
+    };
+    files.sort();
+    match files.len() {
+        0 => Err(format!("[path.config]: there is no file {}", whole.display())),
+        1..=MAX_FILES => Ok(files),
+        _ => Err(format!("[path.config]: {} names more than {MAX_FILES} files", whole.display())),
+    }
+}
+
+/// Whether a name matches a pattern with `*` for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn conf_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("cannot read {}: {error}", directory.display())),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "conf") && path.is_file())
+        .filter(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')))
+        .take(MAX_PIPELINES + 1)
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a file of bounded length.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("{shown} is longer than {MAX_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))
+}
+
+/// Reads `pipelines.yml`.
+fn describe(directory: &Path, text: &str, described: &mut HashSet<PathBuf>) -> Result<Vec<Found>, String> {
+    let wrong = |why: &str| format!("{}: {why}", directory.join(DESCRIPTION).display());
+    let list: Value = serde_norway::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+    let entries = match list {
+        Value::Null => return Ok(Vec::new()),
+        Value::Sequence(entries) => entries,
+        _ => return Err(wrong("it must be a list of pipelines, each beginning with `- pipeline.id: …`")),
+    };
+    if entries.len() > MAX_PIPELINES {
+        return Err(wrong(&format!("it describes more than {MAX_PIPELINES} pipelines")));
+    }
+    let mut all = Vec::with_capacity(entries.len());
+    for (number, entry) in entries.into_iter().enumerate() {
+        let Value::Mapping(entry) = entry else {
+            return Err(wrong(&format!("entry {} is not a mapping of keys to values", number + 1)));
+        };
+        let mut keys = BTreeMap::new();
+        flatten("", &entry, &mut keys);
+        all.push(one(directory, number, keys, described));
+    }
+    Ok(all)
+}
+
+/// `pipeline: {batch: {size: 5}}` means the same as `pipeline.batch.size: 5`.
+fn flatten(prefix: &str, mapping: &Mapping, keys: &mut BTreeMap<String, Value>) {
+    for (name, value) in mapping {
+        let name = name.as_str().map_or_else(|| format!("{name:?}"), str::to_owned);
+        let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Mapping(inner) if keys.len() < KEYS.len() * 4 => flatten(&name, inner, keys),
+            value => drop(keys.insert(name, value.clone())),
+        }
+    }
+}
+
+fn one(
+    directory: &Path,
+    number: usize,
+    mut keys: BTreeMap<String, Value>,
+    described: &mut HashSet<PathBuf>,
+) -> Found {
+    let mut problems = Vec::new();
+    for key in keys.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+        problems.push(format!("{DESCRIPTION} has an unknown key [{key}]{}", suggest(key, KEYS)));
+    }
+    let mut text = |key: &str| {
+        let value = keys.remove(key)?;
+        let text = match &value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(value) => Some(value.to_string()),
+            _ => None,
+        };
+        if text.is_none() {
+            problems.push(format!("[{key}] of {DESCRIPTION} must be a single value"));
+        }
+        text
+    };
+    let id = text("pipeline.id");
+    let path = text("path.config");
+    let string = text("config.string");
+    let mut found = Found::new(id.clone().unwrap_or_else(|| format!("entry-{}", number + 1)));
+    let boolean =
+        |given: Option<String>| given.map_or(Ok(None), |given| given.parse().map(Some).map_err(|_| given));
+    let workers = text("pipeline.workers");
+    let size = text("pipeline.batch.size");
+    let delay = text("pipeline.batch.delay");
+    let ordered = text("pipeline.ordered");
+    let enabled = boolean(text("pipeline.enabled"));
+    let escapes = boolean(text("config.support_escapes"));
+    let ecs = text("pipeline.ecs_compatibility");
+    let queue = text("queue.type");
+    // It bounds a persisted queue only.
+    text("queue.max_bytes");
+
+    if id.is_none() {
+        problems.push(format!("entry {} of {DESCRIPTION} has no [pipeline.id]", number + 1));
+    }
+    let mut count = |key: &str, given: Option<String>| {
+        let given = given?;
+        let count = given.parse::<usize>().ok();
+        if count.is_none() {
+            problems.push(format!("[{key}] must be a whole number, not [{given}]"));
+        }
+        count
+    };
+    let defaults = Settings::default();
+    found.settings.workers = count("pipeline.workers", workers).unwrap_or(defaults.workers);
+    found.settings.batch_size = count("pipeline.batch.size", size).unwrap_or(defaults.batch_size);
+    let delay = count("pipeline.batch.delay", delay).map(|delay| Duration::from_millis(delay as u64));
+    found.settings.batch_delay = delay.unwrap_or(defaults.batch_delay);
+    match ordered.as_deref() {
+        None | Some("auto") => {}
+        Some("true") => found.settings.ordered = Ordered::Yes,
+        Some("false") => found.settings.ordered = Ordered::No,
+        Some(other) => {
+            problems.push(format!("[pipeline.ordered] must be auto, true or false, not [{other}]"))
+        }
+    }
+    for (key, given, place) in [
+        ("pipeline.enabled", enabled, &mut found.enabled),
+        ("config.support_escapes", escapes, &mut found.support_escapes),
+    ] {
+        match given {
+            Ok(given) => *place = given.unwrap_or(*place),
+            Err(other) => problems.push(format!("[{key}] must be true or false, not [{other}]")),
+        }
+    }
+    if let Some(other) = ecs.filter(|mode| mode != "disabled") {
+        problems.push(format!("[pipeline.ecs_compatibility] must be disabled, not [{other}]"));
+    }
+    match queue.as_deref() {
+        None | Some("memory") => {}
+        Some("persisted") => problems.push(
+            "[queue.type] persisted is not available; leave it out: sources with positions lose nothing, and `http` answers only when its events are stored"
+                .to_owned(),
+        ),
+        Some(other) => problems.push(format!("[queue.type] must be memory, not [{other}]")),
+    }
+    match (path, string) {
+        (Some(_), Some(_)) => {
+            problems.push("[path.config] and [config.string] exclude each other".to_owned())
+        }
+        (None, None) => problems.push("[path.config] or [config.string] is needed".to_owned()),
+        (None, Some(string)) => found.texts.push((format!("{DESCRIPTION} [config.string]"), string)),
+        (Some(path), None) => match files(directory, &path) {
+            Ok(files) => {
+                for file in files {
+                    found.add_file(&file);
+                    described.insert(file);
+                }
+            }
+            Err(problem) => problems.push(problem),
+        },
+    }
+    found.problems.extend(problems);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_descriptions() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(find(&dir.path().join("absent")).unwrap().len(), 0);
+        std::fs::write(dir.path().join("alone.conf"), "input { }").unwrap();
+        std::fs::write(dir.path().join("10-in.conf"), "input { }\n# two lines").unwrap();
+        std::fs::write(dir.path().join("20-out.conf"), "output { }").unwrap();
+        let text = "
+- pipeline.id: both
+  path.config: '?0-*.conf'
+- pipeline.id: parts
+  path.config: \"*0-*.conf\"
+  pipeline:
+    workers: 1
+    batch: {size: 50, delay: 5}
+  pipeline.ordered: true
+- pipeline.id: wrong
+  config.string: 'input {}'
+  pipelin.workers: 2
+  pipeline.batch.size: many
+  queue.type: persisted
+- config.string: ''
+  pipeline.enabled: false
+";
+        std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
+        let found = find(dir.path()).unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["alone", "both", "entry-4", "parts", "wrong"]);
+        assert!(found["both"].problems[0].contains("there is no file"), "{:?}", found["both"].problems);
+        let parts = &found["parts"];
+        assert_eq!(parts.problems, Vec::<String>::new());
+        let settings = Settings {
+            workers: 1,
+            batch_size: 50,
+            batch_delay: Duration::from_millis(5),
+            ordered: Ordered::Yes,
+        };
+        assert_eq!(parts.settings, settings);
+        assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
+        assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
+        assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
+        let wrong = found["wrong"].problems.join("\n");
+        for part in ["[pipelin.workers], did you mean [pipeline.workers]?", "not [many]", "persisted is not"]
+        {
+            assert!(wrong.contains(part), "{wrong}");
+        }
+        assert!(!found["entry-4"].enabled);
+
+        let before = parts.hash.clone();
+        std::fs::write(dir.path().join("20-out.conf"), "output {  }").unwrap();
+        assert_ne!(find(dir.path()).unwrap()["parts"].hash, before);
+    }
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name, expected) in [
+            ("a*", "abc", true),
+            ("*.conf", "a.conf", true),
+            ("a*b*c", "aXbYc", true),
+            ("a", "ab", false),
+            ("*b", "ba", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

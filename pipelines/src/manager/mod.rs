@@ -1,0 +1,434 @@
+//! The pipelines of a server: found in a directory, started, reloaded when their files change, stopped together.
+//!
+//! Every few seconds the directory is looked at ([`found`]); where the content of a pipeline's files is another,
+//! a graph is built of them. If that fails the running one stays, and status and log say why. Settings given through
+//! the API are [`kept`].
+
+mod found;
+mod kept;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use millrace_storage::Compute;
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+pub use kept::Change;
+
+use crate::Graph;
+use crate::language::{self, Dialect, Environment};
+use crate::meter::Figures;
+use crate::runtime::Pipeline;
+use crate::settings::Settings;
+use crate::store::Store;
+use found::Found;
+use kept::Kept;
+
+/// Time for which trouble makes a pipeline one with a warning.
+const RECENT: chrono::TimeDelta = chrono::TimeDelta::minutes(5);
+/// Time that inputs and events of an old graph have to come to an end at a reload.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where pipelines come from and how they are looked after.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Directory of `*.conf` and `pipelines.yml`.
+    pub directory: PathBuf,
+    /// Time between looks at the directory; zero looks only at the start.
+    pub reload_interval: Duration,
+    /// File that keeps settings given through the API; `None` forgets them.
+    pub settings_file: Option<PathBuf>,
+    /// Variables that definitions may refer to.
+    pub environment: Environment,
+}
+
+/// What a pipeline is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs.
+    Active,
+    /// It runs, but an input or the store failed lately, or its changed files were refused.
+    ActiveWithWarning,
+    /// It does not run: its files are wrong, or all its inputs have ended.
+    Inactive,
+    /// `pipeline.enabled` is false.
+    Disabled,
+}
+
+impl State {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::ActiveWithWarning => "Active with warning",
+            Self::Inactive => "Inactive",
+            Self::Disabled => "Disabled",
+        }
+    }
+}
+
+/// What became of changed files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reloads {
+    /// Reloads that took effect.
+    pub successes: u64,
+    /// Files that were refused.
+    pub failures: u64,
+    /// When the last one took effect.
+    pub last_success: Option<DateTime<Utc>>,
+    /// When the last one was refused.
+    pub last_failure: Option<DateTime<Utc>>,
+    /// Why; `None` after one that took effect.
+    pub last_error: Option<String>,
+}
+
+/// Figures of a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginFigures {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What went through it.
+    pub figures: Figures,
+}
+
+/// A pipeline as the management API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// Id.
+    pub id: String,
+    /// What it is doing.
+    pub state: State,
+    /// The last trouble within the last minutes.
+    pub warning: Option<String>,
+    /// Hash of its files.
+    pub hash: String,
+    /// Other at each start.
+    pub ephemeral_id: Uuid,
+    /// How it runs, or would.
+    pub settings: Settings,
+    /// What became of changed files.
+    pub reloads: Reloads,
+    /// Figures of the whole.
+    pub figures: Figures,
+    /// Events that wait for a worker.
+    pub queued: usize,
+    /// Figures of inputs, filters and outputs.
+    pub plugins: [Vec<PluginFigures>; 3],
+}
+
+/// Why a change was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such pipeline.
+    #[error("there is no pipeline [{0}]")]
+    Unknown(String),
+    /// A value that cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// It cannot be kept.
+    #[error("the settings cannot be kept: {0}")]
+    NotKept(String),
+}
+
+/// All pipelines.
+#[derive(Debug)]
+pub struct Manager {
+    config: Config,
+    store: Arc<dyn Store>,
+    compute: Compute,
+    pipelines: Mutex<BTreeMap<String, Arc<Managed>>>,
+    kept: Mutex<Kept>,
+    /// One look at the directory at a time, and none beside the end.
+    looking: AsyncMutex<()>,
+    /// Why the directory cannot be read.
+    unreadable: Mutex<Option<String>>,
+    stopping: watch::Sender<bool>,
+    watching: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Managed {
+    ephemeral_id: Uuid,
+    state: Mutex<Known>,
+}
+
+/// What is known of a pipeline.
+#[derive(Debug)]
+struct Known {
+    /// The files last looked at.
+    found: Found,
+    pipeline: Option<Arc<Pipeline>>,
+    reloads: Reloads,
+}
+
+impl Manager {
+    /// Makes a manager that has not looked at its directory yet.
+    pub fn new(config: Config, store: Arc<dyn Store>, compute: Compute) -> Arc<Self> {
+        Arc::new(Self {
+            kept: Mutex::new(Kept::open(config.settings_file.clone())),
+            config,
+            store,
+            compute,
+            pipelines: Mutex::default(),
+            looking: AsyncMutex::default(),
+            unreadable: Mutex::default(),
+            stopping: watch::Sender::new(false),
+            watching: Mutex::default(),
+        })
+    }
+
+    /// Starts the pipelines of the directory and looks after them until [`Manager::stop`]. One that is wrong does not
+    /// keep the others from starting.
+    pub async fn start(self: &Arc<Self>) {
+        self.look().await;
+        if !self.config.reload_interval.is_zero() {
+            let watching = tokio::spawn(Arc::clone(self).watch());
+            *self.watching.lock() = Some(watching);
+        }
+    }
+
+    /// Stops all pipelines; what was read has `patience` to come to its end.
+    pub async fn stop(&self, patience: Duration) {
+        self.stopping.send_replace(true);
+        let watching = self.watching.lock().take();
+        if let Some(watching) = watching {
+            // A look that is under way is waited for below.
+            watching.abort();
+        }
+        let _looking = self.looking.lock().await;
+        let all: Vec<Arc<Managed>> = std::mem::take(&mut *self.pipelines.lock()).into_values().collect();
+        join_all(all.into_iter().map(|managed| async move {
+            let pipeline = managed.state.lock().pipeline.take();
+            if let Some(pipeline) = pipeline {
+                pipeline.stop(patience).await;
+            }
+        }))
+        .await;
+    }
+
+    async fn watch(self: Arc<Self>) {
+        let mut stopping = self.stopping.subscribe();
+        loop {
+            let stops = stopping.wait_for(|stopping| *stopping);
+            if tokio::time::timeout(self.config.reload_interval, stops).await.is_ok() {
+                return;
+            }
+            self.look().await;
+        }
+    }
+
+    /// Looks at the directory and does what its changes ask for.
+    pub async fn look(&self) {
+        let _looking = self.looking.lock().await;
+        if *self.stopping.borrow() {
+            return;
+        }
+        let directory = self.config.directory.clone();
+        let found = tokio::task::spawn_blocking(move || found::find(&directory)).await;
+        let found = match found.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(found) => {
+                *self.unreadable.lock() = None;
+                found
+            }
+            Err(problem) => {
+                let mut unreadable = self.unreadable.lock();
+                if unreadable.as_ref() != Some(&problem) {
+                    tracing::error!(problem, "pipelines cannot be read; those that run go on");
+                    *unreadable = Some(problem);
+                }
+                return;
+            }
+        };
+        let gone: Vec<(String, Arc<Managed>)> = {
+            let mut pipelines = self.pipelines.lock();
+            let ids: Vec<String> = pipelines.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
+            ids.into_iter().filter_map(|id| pipelines.remove_entry(&id)).collect()
+        };
+        for (id, managed) in gone {
+            let pipeline = managed.state.lock().pipeline.take();
+            if let Some(pipeline) = pipeline {
+                tracing::info!(pipeline = %id, "the pipeline's files are gone: it stops");
+                pipeline.stop(RELOAD_PATIENCE).await;
+            }
+        }
+        for (id, found) in found {
+            let managed = self.pipelines.lock().get(&id).cloned();
+            match managed {
+                Some(managed) if managed.state.lock().found.hash == found.hash => {}
+                Some(managed) => self.renew(&managed, found).await,
+                None => {
+                    let known = Known { found: found.clone(), pipeline: None, reloads: Reloads::default() };
+                    let managed =
+                        Arc::new(Managed { ephemeral_id: Uuid::new_v4(), state: Mutex::new(known) });
+                    self.pipelines.lock().insert(id, Arc::clone(&managed));
+                    self.renew(&managed, found).await;
+                }
+            }
+        }
+    }
+
+    /// Brings a pipeline to what its files say, or leaves it as it is where they are wrong.
+    async fn renew(&self, managed: &Managed, found: Found) {
+        let running = managed.state.lock().pipeline.clone();
+        let id = found.id.clone();
+        if !found.enabled && found.problems.is_empty() {
+            if let Some(pipeline) = &running {
+                pipeline.stop(RELOAD_PATIENCE).await;
+            }
+            let mut known = managed.state.lock();
+            (known.pipeline, known.found) = (None, found);
+            return;
+        }
+        let before = running.as_ref().map(|running| running.graph());
+        let environment = self.config.environment.clone();
+        let building = found.clone();
+        let built =
+            tokio::task::spawn_blocking(move || build(&building, environment, before.as_deref())).await;
+        match built.unwrap_or_else(|error| Err(format!("the pipeline could not be built: {error}"))) {
+            Err(problem) => {
+                tracing::error!(pipeline = %id, problem, running = running.is_some(), "the pipeline's files are wrong");
+                let mut known = managed.state.lock();
+                known.found = found;
+                known.reloads.failures += 1;
+                known.reloads.last_failure = Some(Utc::now());
+                known.reloads.last_error = Some(problem);
+            }
+            Ok(graph) => {
+                let change = self.kept.lock().of(&id, &found.hash);
+                let settings = change.apply(&found.settings);
+                let again = match running {
+                    Some(pipeline) => {
+                        pipeline.set(settings);
+                        pipeline.reload(graph, RELOAD_PATIENCE).await;
+                        managed.state.lock().found = found;
+                        true
+                    }
+                    None => {
+                        if let Err(error) = self.store.open().await {
+                            tracing::error!(%error, "the store is not prepared for pipelines");
+                        }
+                        let (store, compute) = (Arc::clone(&self.store), self.compute.clone());
+                        let pipeline = Pipeline::start(id.as_str(), graph, settings, store, compute);
+                        let mut known = managed.state.lock();
+                        (known.pipeline, known.found) = (Some(Arc::new(pipeline)), found);
+                        known.reloads.failures > 0
+                    }
+                };
+                tracing::info!(pipeline = %id, reloaded = again, "the pipeline runs");
+                let mut known = managed.state.lock();
+                if again {
+                    known.reloads.successes += 1;
+                    known.reloads.last_success = Some(Utc::now());
+                }
+                known.reloads.last_error = None;
+            }
+        }
+    }
+
+    /// Whether changed files are looked for, and how often.
+    pub fn reload_interval(&self) -> Duration {
+        self.config.reload_interval
+    }
+
+    /// All pipelines, by id.
+    pub fn list(&self) -> Vec<Status> {
+        let all: Vec<(String, Arc<Managed>)> =
+            self.pipelines.lock().iter().map(|(id, managed)| (id.clone(), Arc::clone(managed))).collect();
+        all.into_iter().map(|(id, managed)| self.status(id, &managed)).collect()
+    }
+
+    /// One pipeline.
+    pub fn get(&self, id: &str) -> Option<Status> {
+        let managed = self.pipelines.lock().get(id).cloned()?;
+        Some(self.status(id.to_owned(), &managed))
+    }
+
+    fn status(&self, id: String, managed: &Managed) -> Status {
+        let known = managed.state.lock();
+        let pipeline = known.pipeline.as_ref();
+        let trouble = pipeline.and_then(|pipeline| pipeline.trouble());
+        let trouble = trouble.filter(|(_, when)| Utc::now().signed_duration_since(when) < RECENT);
+        let warning = known.reloads.last_error.clone().or(trouble.map(|(what, _)| what));
+        let state = match pipeline {
+            None if !known.found.enabled => State::Disabled,
+            None => State::Inactive,
+            Some(pipeline) if pipeline.running_inputs() == 0 => State::Inactive,
+            Some(_) if warning.is_some() => State::ActiveWithWarning,
+            Some(_) => State::Active,
+        };
+        let settings = pipeline.map_or_else(
+            || self.kept.lock().of(&id, &known.found.hash).apply(&known.found.settings),
+            |pipeline| pipeline.settings(),
+        );
+        let plugins = pipeline.map(|pipeline| pipeline.labels()).unwrap_or_default().map(|labels| {
+            let shown = labels.into_iter().filter(|label| label.shown);
+            shown
+                .map(|label| PluginFigures { figures: label.meter.figures(), id: label.id, name: label.name })
+                .collect()
+        });
+        Status {
+            id,
+            state,
+            warning,
+            hash: known.found.hash.clone(),
+            ephemeral_id: managed.ephemeral_id,
+            settings,
+            reloads: known.reloads.clone(),
+            figures: pipeline.map(|pipeline| pipeline.figures()).unwrap_or_default(),
+            queued: pipeline.map_or(0, |pipeline| pipeline.queued()),
+            plugins,
+        }
+    }
+
+    /// Changes how a pipeline runs, at once and until its files change.
+    ///
+    /// # Errors
+    /// An unknown pipeline, a value out of bounds, settings that cannot be kept.
+    pub async fn change(&self, id: &str, change: Change) -> Result<Status, ChangeError> {
+        let _looking = self.looking.lock().await;
+        let managed = self.pipelines.lock().get(id).cloned();
+        let managed = managed.ok_or_else(|| ChangeError::Unknown(id.to_owned()))?;
+        {
+            let known = managed.state.lock();
+            let mut kept = self.kept.lock();
+            let before = kept.of(id, &known.found.hash).apply(&known.found.settings);
+            let settings = change.apply(&before);
+            settings.check().map_err(ChangeError::Invalid)?;
+            kept.keep(id, &known.found.hash, &change)
+                .map_err(|error| ChangeError::NotKept(error.to_string()))?;
+            if let Some(pipeline) = &known.pipeline {
+                pipeline.set(settings);
+            }
+        }
+        Ok(self.status(id.to_owned(), &managed))
+    }
+}
+
+/// Builds the graph of what was found.
+fn build(found: &Found, environment: Environment, before: Option<&Graph>) -> Result<Graph, String> {
+    if !found.problems.is_empty() {
+        return Err(found.problems.join("; "));
+    }
+    let dialect = Dialect { environment, support_escapes: found.support_escapes };
+    let text = found.text();
+    let built =
+        language::parse(&text, &dialect).and_then(|definition| Graph::build_after(definition, before));
+    built.map_err(|faults| {
+        let lines = faults.iter().map(|fault| {
+            let (file, line) = found.place(fault.at.line);
+            format!("{file}:{line}:{}: {}", fault.at.column, fault.message)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}

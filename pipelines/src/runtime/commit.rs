@@ -1,0 +1,217 @@
+//! The end of a portion: sinks first, then one write of operations, dead letters and positions, then the sources
+//! are told. See `docs/internals/delivery.md`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use millrace_ingest::batch::NotStored;
+use millrace_ingest::output::Interrupted;
+use millrace_ingest::{Ack, Move};
+use millrace_storage::wal::PositionDelta;
+use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
+use tokio::sync::watch;
+
+use super::Shared;
+use super::work::{Planned, Send, Work};
+use crate::graph::walk::Rejected;
+use crate::store::Sender;
+
+/// Time that one write may wait for room.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause after the first refusal that passes by itself; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Time after which sources without a position are told that the store is overloaded: somebody may wait there.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a write was given up.
+enum GaveUp {
+    NotStored(NotStored),
+    /// To be tried with less.
+    Divide,
+}
+
+/// Brings a portion to its end.
+pub(super) async fn run(shared: &Arc<Shared>, work: Work) {
+    let Work { batches, mut ops, sends, rejected, .. } = work;
+    let refused = match send(shared, sends).await {
+        Ok(refused) => refused,
+        Err(Interrupted) => return tell_all(batches, &NotStored::Ended),
+    };
+    for Rejected { event, batch, plugin, reason } in rejected.into_iter().chain(refused) {
+        shared.meter.failed(1);
+        let op = shared.store.letter(&event, &reason, Sender { pipeline: &shared.id, plugin: &plugin });
+        ops.extend(op.map(|op| Planned { op, batch, label: None }));
+    }
+    let moves: Vec<Option<Move>> = batches.iter().map(|(position, _)| position.clone()).collect();
+    match write(shared, &ops, &moves).await {
+        Ok(()) => batches.into_iter().for_each(|(_, ack)| ack.tell(Ok(()))),
+        Err(GaveUp::Divide) if batches.len() > 1 => one_by_one(shared, ops, batches).await,
+        Err(GaveUp::Divide) => {
+            let reason = "the batch is too large for one write; let its source make smaller ones".to_owned();
+            shared.note(reason.clone());
+            tell_all(batches, &NotStored::Overloaded(reason));
+        }
+        // One of them has another owner; the others shall not suffer for it.
+        Err(GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
+            one_by_one(shared, ops, batches).await
+        }
+        Err(GaveUp::NotStored(why)) => tell_all(batches, &why),
+    }
+}
+
+fn tell_all(batches: Vec<(Option<Move>, Ack)>, why: &NotStored) {
+    for (_, ack) in batches {
+        ack.tell(Err(why.clone()));
+    }
+}
+
+/// Writes each batch by itself, in order.
+async fn one_by_one(shared: &Arc<Shared>, ops: Vec<Planned>, batches: Vec<(Option<Move>, Ack)>) {
+    let mut of_batch: Vec<Vec<Planned>> = batches.iter().map(|_| Vec::new()).collect();
+    for planned in ops {
+        if let Some(ops) = of_batch.get_mut(planned.batch) {
+            ops.push(planned);
+        }
+    }
+    for ((position, ack), ops) in batches.into_iter().zip(of_batch) {
+        ack.tell(match write(shared, &ops, &[position]).await {
+            Ok(()) => Ok(()),
+            Err(GaveUp::NotStored(why)) => Err(why),
+            Err(GaveUp::Divide) => {
+                Err(NotStored::Overloaded("the batch is too large for one write".to_owned()))
+            }
+        });
+    }
+}
+
+/// Sends to all sinks at the same time; returns what they refuse.
+async fn send(shared: &Arc<Shared>, sends: Vec<Send>) -> Result<Vec<Rejected>, Interrupted> {
+    let sent = join_all(sends.into_iter().filter(|send| !send.events.is_empty()).map(|send| async move {
+        let began = Instant::now();
+        let refused = send.sink.send(&send.events, shared.cutting.subscribe()).await?;
+        let meter = &send.label.meter;
+        meter.took(began.elapsed());
+        meter.failed(refused.len());
+        let out = send.events.len().saturating_sub(refused.len());
+        meter.went_out(out);
+        shared.meter.went_out(out);
+        let rejected = refused.into_iter().filter_map(|refused| {
+            let (event, _) = send.events.get(refused.event)?;
+            Some(Rejected {
+                event: Arc::clone(event),
+                batch: send.batches.get(refused.event).copied()?,
+                plugin: Arc::clone(&send.label.id),
+                reason: refused.reason,
+            })
+        });
+        Ok(rejected.collect::<Vec<_>>())
+    }));
+    Ok(sent.await.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Writes operations and moves in one frame, for as long as what is in the way may pass.
+async fn write(shared: &Arc<Shared>, ops: &[Planned], moves: &[Option<Move>]) -> Result<(), GaveUp> {
+    let moves: Vec<PositionDelta> =
+        moves.iter().flatten().map(|position| delta(&shared.id, position)).collect();
+    if ops.is_empty() && moves.is_empty() {
+        return Ok(());
+    }
+    let replace = replacement(shared, ops);
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let writes = ops.iter().map(|planned| planned.op.clone()).collect();
+        let error = match shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT).await
+        {
+            Ok(results) => {
+                count(shared, ops, &results, began.elapsed());
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        match &error {
+            Error::PositionMoved { .. } => return Err(GaveUp::NotStored(NotStored::Moved)),
+            Error::TooLarge(_) => return Err(GaveUp::Divide),
+            Error::Stopped(_) => return Err(GaveUp::NotStored(NotStored::Ended)),
+            _ => {}
+        }
+        shared.note(format!("the store refuses: {error}"));
+        let passes = matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
+        let waited_enough = moves.is_empty() && began.elapsed() >= PATIENCE;
+        if !passes || waited_enough {
+            tracing::error!(pipeline = %shared.id, %error, "events could not be stored; their source keeps them");
+            return Err(GaveUp::NotStored(NotStored::Overloaded(error.to_string())));
+        }
+        tracing::warn!(pipeline = %shared.id, %error, pause_ms = pause.as_millis() as u64, "the store refuses for now");
+        if !paused(pause, shared.cutting.subscribe()).await {
+            return Err(GaveUp::NotStored(NotStored::Ended));
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits; whether it was not cut short.
+async fn paused(pause: Duration, mut cutting: watch::Receiver<bool>) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => true,
+        _ = cutting.wait_for(|cutting| *cutting) => false,
+    }
+}
+
+fn count(
+    shared: &Shared,
+    ops: &[Planned],
+    results: &[Result<millrace_storage::WriteOutcome, Error>],
+    took: Duration,
+) {
+    let mut last: Option<&Arc<crate::meter::Meter>> = None;
+    for (planned, result) in ops.iter().zip(results) {
+        let Some(label) = &planned.label else { continue };
+        if last.is_none_or(|last| !Arc::ptr_eq(last, &label.meter)) {
+            label.meter.took(took);
+            last = Some(&label.meter);
+        }
+        // What is there already needs no dead letter.
+        let stored = match result {
+            Ok(_) => true,
+            Err(error) => matches!(error, Error::VersionConflict { .. }),
+        };
+        if stored {
+            label.meter.went_out(1);
+            shared.meter.went_out(1);
+        } else {
+            label.meter.failed(1);
+            shared.meter.failed(1);
+        }
+    }
+}
+
+/// What is stored in place of operations that the store refuses for good.
+fn replacement(shared: &Arc<Shared>, ops: &[Planned]) -> Replace {
+    let mut ids: Vec<Arc<str>> = Vec::new();
+    for label in ops.iter().filter_map(|planned| planned.label.as_ref()) {
+        if !ids.contains(&label.id) {
+            ids.push(Arc::clone(&label.id));
+        }
+    }
+    let plugin: Arc<str> = ids.join(",").into();
+    let shared = Arc::clone(shared);
+    Arc::new(move |op: &WriteOp, error: &Error| {
+        let sender = Sender { pipeline: &shared.id, plugin: &plugin };
+        shared.store.letter_in_place_of(op, error, sender)
+    })
+}
+
+fn delta(pipeline: &str, position: &Move) -> PositionDelta {
+    PositionDelta {
+        pipeline: pipeline.to_owned(),
+        source: position.source.clone(),
+        partition: position.partition.clone(),
+        previous: position.previous.clone(),
+        new: position.new.clone(),
+        owner_epoch: position.owner_epoch,
+    }
+}

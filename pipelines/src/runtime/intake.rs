@@ -1,0 +1,157 @@
+//! Inputs as tasks: each is run until it ends, again after a failure, and what it sends goes to the queue.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt;
+use millrace_ingest::Batch;
+use millrace_ingest::input::{Context, InputError, Positions};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::Shared;
+use super::queue::QueueSender;
+use crate::graph::InputNode;
+use crate::store::Store;
+
+/// Batches of one input that wait before the queue.
+const WAITING: usize = 16;
+/// Pause after the first failure of an input; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause. An input that ran for as long before it failed starts from the first pause again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A running input.
+#[derive(Debug)]
+pub(super) struct RunningInput {
+    pub(super) node: Arc<InputNode>,
+    stop: watch::Sender<bool>,
+    source: JoinHandle<()>,
+    forward: JoinHandle<()>,
+}
+
+impl RunningInput {
+    pub(super) fn start(node: Arc<InputNode>, shared: Arc<Shared>, queue: QueueSender) -> Self {
+        let (stop, stopping) = watch::channel(false);
+        let (batches, received) = mpsc::channel(WAITING);
+        shared.running.send_modify(|running| *running += 1);
+        let source = tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), batches, stopping));
+        let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue));
+        Self { node, stop, source, forward }
+    }
+
+    /// Tells the input to stop.
+    pub(super) fn tell_to_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the input has stopped and all that it sent is in the queue. What is not through at the deadline is
+    /// cut off: it was not acknowledged, and is read again.
+    pub(super) async fn stopped(mut self, deadline: tokio::time::Instant) {
+        let both = async {
+            let _ = (&mut self.source).await;
+            let _ = (&mut self.forward).await;
+        };
+        if tokio::time::timeout_at(deadline, both).await.is_err() {
+            tracing::warn!(input = %self.node.label.id, "the input did not stop in time and is cut off");
+            self.source.abort();
+            self.forward.abort();
+        }
+    }
+
+    pub(super) fn abort(&self) {
+        self.source.abort();
+        self.forward.abort();
+    }
+}
+
+async fn supervise(
+    node: Arc<InputNode>,
+    shared: Arc<Shared>,
+    batches: mpsc::Sender<Batch>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let positions =
+        Arc::new(OfPipeline { store: Arc::clone(&shared.store), pipeline: Arc::clone(&shared.id) });
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let context = Context {
+            batches: batches.clone(),
+            positions: Arc::clone(&positions) as Arc<dyn Positions>,
+            stopping: stopping.clone(),
+            batch_size: shared.settings.borrow().batch_size,
+        };
+        let began = Instant::now();
+        let error = match AssertUnwindSafe(node.input.run(context)).catch_unwind().await {
+            Ok(Ok(())) => return,
+            Ok(Err(InputError(error))) => error,
+            Err(_) => "the input panicked".to_owned(),
+        };
+        if *stopping.borrow() {
+            return;
+        }
+        if began.elapsed() >= LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
+        node.label.meter.failed(1);
+        shared.note(format!("input [{}]: {error}", node.label.id));
+        tracing::warn!(pipeline = %shared.id, input = %node.label.id, error, pause_ms = pause.as_millis() as u64, "an input failed and is run again after a pause");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn forward(
+    node: Arc<InputNode>,
+    shared: Arc<Shared>,
+    mut batches: mpsc::Receiver<Batch>,
+    queue: QueueSender,
+) {
+    // However it ends, it is counted off.
+    let _running = CountedOff(Arc::clone(&shared));
+    while let Some(batch) = batches.recv().await {
+        let events = batch.events.len();
+        let began = Instant::now();
+        if !queue.send(&node, batch, || shared.graph.read().clone()).await {
+            return;
+        }
+        let waited = began.elapsed();
+        for meter in [&node.label.meter, &shared.meter] {
+            meter.came_in(events);
+            meter.waited(waited);
+        }
+        node.label.meter.went_out(events);
+    }
+}
+
+struct CountedOff(Arc<Shared>);
+
+impl Drop for CountedOff {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+/// Positions of the sources of one pipeline.
+struct OfPipeline {
+    store: Arc<dyn Store>,
+    pipeline: Arc<str>,
+}
+
+#[async_trait]
+impl Positions for OfPipeline {
+    async fn claim(&self, source: &str, partition: &str) -> Result<(Option<Bytes>, u64), InputError> {
+        let claimed = self.store.claim(&self.pipeline, source, partition).await;
+        claimed.map_err(|error| InputError(format!("cannot take over [{source}/{partition}]: {error}")))
+    }
+
+    async fn list(&self, source: &str) -> Result<Vec<(String, Bytes)>, InputError> {
+        Ok(self.store.positions(&self.pipeline, source))
+    }
+}

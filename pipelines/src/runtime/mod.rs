@@ -1,0 +1,279 @@
+//! A running pipeline.
+//!
+//! `intake` runs the inputs and puts their batches into the `queue`. The dispatcher here takes portions from it and
+//! makes a task of each: `work` takes it through the graph on a compute thread, `commit` brings it to its end,
+//! in the order that `sequence` keeps. As many portions are computed at the same time as there are
+//! workers; a few more may wait for their sinks and the store, so that computing does not wait for a disk.
+//!
+//! A reload swaps the graph: inputs that are written as before go on with their sockets and positions, the
+//! others are stopped or started, and what is in the queue goes through the graph that it was queued for.
+
+mod commit;
+mod intake;
+mod queue;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use millrace_storage::{Compute, Lane};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::Graph;
+use crate::graph::Label;
+use crate::meter::{Figures, Meter};
+use crate::settings::Settings;
+use crate::store::Store;
+use intake::RunningInput;
+use queue::{Queue, QueueSender};
+use sequence::Sequence;
+
+/// Portions that may wait for sinks and the store, beside those that are computed.
+const WAITING: usize = 4;
+/// Time that what is cut off has to tell its sources.
+const CUT: Duration = Duration::from_secs(2);
+
+/// What the parts of a running pipeline share.
+pub(crate) struct Shared {
+    id: Arc<str>,
+    store: Arc<dyn Store>,
+    compute: Compute,
+    graph: RwLock<Arc<Graph>>,
+    settings: watch::Sender<Settings>,
+    meter: Arc<Meter>,
+    /// Inputs that run.
+    running: watch::Sender<usize>,
+    /// Becomes `true` when nothing is waited for any more.
+    cutting: watch::Sender<bool>,
+    /// The last trouble, and when.
+    trouble: Mutex<Option<(String, DateTime<Utc>)>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Remembers trouble for the status.
+    fn note(&self, what: String) {
+        *self.trouble.lock() = Some((what, Utc::now()));
+    }
+}
+
+/// A running pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    shared: Arc<Shared>,
+    /// Inputs and the way to the queue; `None` when it was stopped.
+    intake: AsyncMutex<Option<(Vec<RunningInput>, QueueSender)>>,
+    dispatcher: Mutex<Option<JoinHandle<()>>>,
+    waiting: QueueSender,
+}
+
+impl Pipeline {
+    /// Starts a pipeline. It must be called within a runtime.
+    pub fn start(
+        id: impl Into<Arc<str>>,
+        graph: Graph,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        compute: Compute,
+    ) -> Self {
+        let graph = Arc::new(graph);
+        let shared = Arc::new(Shared {
+            id: id.into(),
+            store,
+            compute,
+            graph: RwLock::new(Arc::clone(&graph)),
+            settings: watch::Sender::new(settings),
+            meter: Arc::default(),
+            running: watch::Sender::new(0),
+            cutting: watch::Sender::new(false),
+            trouble: Mutex::new(None),
+        });
+        let (sender, queue) = queue::queue();
+        let dispatcher = tokio::spawn(dispatch(Arc::clone(&shared), queue));
+        let start =
+            |node: &Arc<_>| RunningInput::start(Arc::clone(node), Arc::clone(&shared), sender.clone());
+        let inputs = graph.inputs.iter().map(start).collect();
+        Self {
+            intake: AsyncMutex::new(Some((inputs, sender.clone()))),
+            dispatcher: Mutex::new(Some(dispatcher)),
+            waiting: sender,
+            shared,
+        }
+    }
+
+    /// Puts another graph in the place of the running one. Inputs that both have go on; others get `patience` to stop.
+    pub async fn reload(&self, mut graph: Graph, patience: Duration) {
+        let mut intake = self.intake.lock().await;
+        let Some((inputs, sender)) = intake.as_mut() else { return };
+        let mut stay = Vec::new();
+        let mut go: Vec<RunningInput> = std::mem::take(inputs);
+        let mut new = Vec::new();
+        for node in &mut graph.inputs {
+            match go.iter().position(|running| running.node.identity == node.identity) {
+                Some(at) => {
+                    let running = go.swap_remove(at);
+                    *node = Arc::clone(&running.node);
+                    stay.push(running);
+                }
+                None => new.push(Arc::clone(node)),
+            }
+        }
+        go.iter().for_each(RunningInput::tell_to_stop);
+        let deadline = Instant::now() + patience;
+        for running in go {
+            running.stopped(deadline).await;
+        }
+        *self.shared.graph.write() = Arc::new(graph);
+        for node in new {
+            stay.push(RunningInput::start(node, Arc::clone(&self.shared), sender.clone()));
+        }
+        *inputs = stay;
+    }
+
+    /// Waits until all inputs have ended by themselves.
+    pub async fn ended(&self) {
+        // The sender lives as long as the pipeline.
+        let _ = self.shared.running.subscribe().wait_for(|running| *running == 0).await;
+    }
+
+    /// Stops the inputs, lets what was read come to its end within `patience`, and ends. What is not through by then
+    /// is told to its source as not stored.
+    pub async fn stop(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let Some((inputs, sender)) = self.intake.lock().await.take() else { return };
+        inputs.iter().for_each(RunningInput::tell_to_stop);
+        let dispatcher = self.dispatcher.lock().take();
+        drop(sender);
+        for running in inputs {
+            running.stopped(deadline).await;
+        }
+        self.waiting.close();
+        let Some(mut dispatcher) = dispatcher else { return };
+        if tokio::time::timeout_at(deadline, &mut dispatcher).await.is_ok() {
+            return;
+        }
+        tracing::warn!(pipeline = %self.shared.id, "the pipeline did not drain in time; its sources keep what is not stored");
+        self.shared.cutting.send_replace(true);
+        if tokio::time::timeout(CUT, &mut dispatcher).await.is_err() {
+            dispatcher.abort();
+        }
+    }
+
+    /// How it runs.
+    pub fn settings(&self) -> Settings {
+        self.shared.settings.borrow().clone()
+    }
+
+    /// Changes how it runs, from the next portion on.
+    pub fn set(&self, settings: Settings) {
+        self.shared.settings.send_replace(settings);
+    }
+
+    /// Figures of the whole.
+    pub fn figures(&self) -> Figures {
+        self.shared.meter.figures()
+    }
+
+    /// Events that wait for a worker.
+    pub fn queued(&self) -> usize {
+        self.waiting.events()
+    }
+
+    /// Inputs that have not ended.
+    pub fn running_inputs(&self) -> usize {
+        *self.shared.running.borrow()
+    }
+
+    /// The last trouble that passed or may pass, and when it was.
+    pub fn trouble(&self) -> Option<(String, DateTime<Utc>)> {
+        self.shared.trouble.lock().clone()
+    }
+
+    /// The graph that runs.
+    pub(crate) fn graph(&self) -> Arc<Graph> {
+        Arc::clone(&self.shared.graph.read())
+    }
+
+    /// Plugins of the graph, by section, in the order written.
+    pub(crate) fn labels(&self) -> [Vec<Label>; 3] {
+        let graph = self.graph();
+        [graph.input_labels(), graph.filter_labels(), graph.output_labels()]
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.shared.cutting.send_replace(true);
+        if let Some((inputs, _)) = self.intake.get_mut() {
+            inputs.iter().for_each(RunningInput::abort);
+        }
+        self.waiting.close();
+    }
+}
+
+/// Takes portions from the queue and makes tasks of them, until the queue ends.
+async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
+    let mut portions = JoinSet::new();
+    let mut sequence = Sequence::default();
+    let mut workers = shared.settings.borrow().workers;
+    let mut computing = Arc::new(Semaphore::new(workers));
+    loop {
+        let settings = shared.settings.borrow().clone();
+        if settings.workers != workers {
+            workers = settings.workers;
+            computing = Arc::new(Semaphore::new(workers));
+        }
+        while portions.len() >= workers + WAITING {
+            reap(&shared, portions.join_next().await);
+        }
+        while let Some(ended) = portions.try_join_next() {
+            reap(&shared, Some(ended));
+        }
+        // Never closed.
+        let Ok(turn_to_compute) = Arc::clone(&computing).acquire_owned().await else { break };
+        // Where nothing is under way, waiting for more would only make somebody wait.
+        let patience = (!portions.is_empty()).then_some(settings.batch_delay);
+        let Some(portion) = queue.take(settings.batch_size, patience).await else { break };
+        let moves = portion.iter().filter_map(|entry| entry.batch.position.as_ref());
+        let mut turn = sequence.enter(moves, settings.keeps_order());
+        let shared = Arc::clone(&shared);
+        portions.spawn(async move {
+            let meter = Arc::clone(&shared.meter);
+            let job = move || Ok(work::run(portion, &meter));
+            let work = shared.compute.run(Lane::Ingest, job).await;
+            drop(turn_to_compute);
+            turn.come().await;
+            match work {
+                Ok(work) => commit::run(&shared, work).await,
+                Err(error) => {
+                    // The sources were told by the drop of their acknowledgements.
+                    tracing::error!(pipeline = %shared.id, %error, "a portion of events was lost on the way; its sources send it again");
+                    shared.note(error.to_string());
+                }
+            }
+        });
+    }
+    while let Some(ended) = portions.join_next().await {
+        reap(&shared, Some(ended));
+    }
+}
+
+fn reap(shared: &Shared, ended: Option<Result<(), tokio::task::JoinError>>) {
+    if let Some(Err(error)) = ended {
+        tracing::error!(pipeline = %shared.id, %error, "a portion of events failed; its sources send it again");
+        shared.note(error.to_string());
+    }
+}

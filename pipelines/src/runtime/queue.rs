@@ -1,0 +1,116 @@
+//! The queue between inputs and workers: bounded by the number of events, taken from in portions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_ingest::Batch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::Graph;
+use crate::graph::InputNode;
+
+/// Most events that wait. A batch without events counts as one.
+pub(super) const MAX_EVENTS: usize = 16_384;
+
+/// A batch, the input that it comes from, and the graph that it goes through.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) input: Arc<InputNode>,
+    pub(super) graph: Arc<Graph>,
+    pub(super) batch: Batch,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The inputs' end.
+#[derive(Clone, Debug)]
+pub(super) struct QueueSender {
+    entries: mpsc::UnboundedSender<Entry>,
+    room: Arc<Semaphore>,
+    closed: Arc<watch::Sender<bool>>,
+}
+
+/// The workers' end.
+#[derive(Debug)]
+pub(super) struct Queue {
+    entries: mpsc::UnboundedReceiver<Entry>,
+    closed: watch::Receiver<bool>,
+    /// What was too much for the last portion, or goes through another graph.
+    held: Option<Entry>,
+}
+
+pub(super) fn queue() -> (QueueSender, Queue) {
+    let (sender, entries) = mpsc::unbounded_channel();
+    let room = Arc::new(Semaphore::new(MAX_EVENTS));
+    let (close, closed) = watch::channel(false);
+    (QueueSender { entries: sender, room, closed: Arc::new(close) }, Queue { entries, closed, held: None })
+}
+
+impl QueueSender {
+    /// Waits for room and appends a batch; whether there is still somebody who takes it. `graph` is asked for when
+    /// there is room.
+    pub(super) async fn send(
+        &self,
+        input: &Arc<InputNode>,
+        batch: Batch,
+        graph: impl Fn() -> Arc<Graph>,
+    ) -> bool {
+        let events = batch.events.len().clamp(1, MAX_EVENTS);
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(events).await else { return false };
+        let entry = Entry { input: Arc::clone(input), graph: graph(), batch, _room: room };
+        self.entries.send(entry).is_ok()
+    }
+
+    /// Takes nothing more: what is in the queue is the rest.
+    pub(super) fn close(&self) {
+        self.room.close();
+        self.closed.send_replace(true);
+    }
+
+    /// Events that wait.
+    pub(super) fn events(&self) -> usize {
+        MAX_EVENTS.saturating_sub(self.room.available_permits())
+    }
+}
+
+impl Queue {
+    /// The next entry; `None` when the queue is closed and empty.
+    async fn next(&mut self) -> Option<Entry> {
+        tokio::select! {
+            biased;
+            next = self.entries.recv() => next,
+            _ = self.closed.wait_for(|closed| *closed) => self.entries.try_recv().ok(),
+        }
+    }
+
+    /// Takes batches of up to `size` events together, at least one batch, all for the same graph; `None` at the
+    /// end. It waits up to `patience` for more than there is.
+    pub(super) async fn take(&mut self, size: usize, patience: Option<Duration>) -> Option<Vec<Entry>> {
+        let first = match self.held.take() {
+            Some(held) => held,
+            None => self.next().await?,
+        };
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let mut events = first.batch.events.len();
+        let graph = Arc::clone(&first.graph);
+        let mut portion = vec![first];
+        while events < size {
+            let next = match (self.entries.try_recv(), deadline) {
+                (Ok(next), _) => Some(next),
+                (Err(mpsc::error::TryRecvError::Empty), Some(deadline)) => {
+                    tokio::time::timeout_at(deadline, self.next()).await.ok().flatten()
+                }
+                (Err(_), _) => None,
+            };
+            let Some(next) = next else { break };
+            if events + next.batch.events.len() > size || !Arc::ptr_eq(&next.graph, &graph) {
+                self.held = Some(next);
+                break;
+            }
+            events += next.batch.events.len();
+            portion.push(next);
+        }
+        Some(portion)
+    }
+}

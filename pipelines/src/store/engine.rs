@@ -1,0 +1,68 @@
+//! The engine as the store of pipelines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use millrace_ingest::{Event, dead_letter};
+use millrace_storage::wal::PositionDelta;
+use millrace_storage::{Engine, Error, Principal, Result, WriteOp, WriteOutcome};
+
+use super::{Replace, Sender, Store};
+
+/// Writes into the engine's indices, dead letters included.
+#[derive(Debug)]
+struct OfEngine {
+    engine: Arc<Engine>,
+    principal: Principal,
+}
+
+/// Makes a store of an engine. What pipelines write, they write as the server itself.
+pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
+    Arc::new(OfEngine { engine, principal: Principal::system() })
+}
+
+impl OfEngine {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(self.engine.clock().now_ms()).unwrap_or_default()
+    }
+}
+
+fn sender(sender: Sender<'_>) -> dead_letter::Sender<'_> {
+    dead_letter::Sender { pipeline: sender.pipeline, plugin: sender.plugin }
+}
+
+#[async_trait]
+impl Store for OfEngine {
+    async fn open(&self) -> Result<()> {
+        dead_letter::create_index(&self.engine).await
+    }
+
+    async fn write(
+        &self,
+        ops: Vec<WriteOp>,
+        moves: Vec<PositionDelta>,
+        replace: Replace,
+        timeout: Duration,
+    ) -> Result<Vec<Result<WriteOutcome>>> {
+        self.engine.write_from_source(&self.principal, ops, moves, replace, timeout).await
+    }
+
+    async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {
+        self.engine.claim_position(pipeline, source, partition).await
+    }
+
+    fn positions(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)> {
+        self.engine.positions(pipeline, source)
+    }
+
+    fn letter(&self, event: &Event, reason: &str, from: Sender<'_>) -> Option<WriteOp> {
+        Some(dead_letter::of_event(event, reason, sender(from), self.now()))
+    }
+
+    fn letter_in_place_of(&self, op: &WriteOp, error: &Error, from: Sender<'_>) -> Option<WriteOp> {
+        dead_letter::in_place_of(op, error, sender(from), self.now())
+    }
+}

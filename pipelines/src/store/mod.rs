@@ -1,0 +1,134 @@
+//! What a pipeline needs of the store: committing events with the positions of their sources, and knowing
+//! these positions.
+//!
+//! [`Volatile`] stands in where a pipeline is tried in the foreground without a store.
+
+mod engine;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use millrace_ingest::Event;
+use millrace_storage::wal::PositionDelta;
+use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
+use parking_lot::Mutex;
+
+pub use engine::of_engine;
+
+/// Who could not do with an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// Pipeline.
+    pub pipeline: &'a str,
+    /// Id of the plugin.
+    pub plugin: &'a str,
+}
+
+/// Durable truth as pipelines see it.
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync {
+    /// Prepares what pipelines need there.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn open(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Executes operations and moves positions in one frame, and returns when it is durable. One result an operation.
+    ///
+    /// # Errors
+    /// [`Error::PositionMoved`] and what passes by itself; nothing was written then.
+    async fn write(
+        &self,
+        ops: Vec<WriteOp>,
+        moves: Vec<PositionDelta>,
+        replace: Replace,
+        timeout: Duration,
+    ) -> Result<Vec<Result<WriteOutcome>>>;
+
+    /// Takes a part of a source over: its position and the epoch of its new owner.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)>;
+
+    /// Parts of a source with a position.
+    fn positions(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)>;
+
+    /// The operation that stores an event that ends as a dead letter; `None` where there is no place for it, and it
+    /// was logged.
+    fn letter(&self, event: &Event, reason: &str, sender: Sender<'_>) -> Option<WriteOp>;
+
+    /// The operation that takes the place of one that is refused for good; `None` where it is only to be left out.
+    fn letter_in_place_of(&self, op: &WriteOp, error: &Error, sender: Sender<'_>) -> Option<WriteOp>;
+}
+
+/// A store that forgets: positions are kept in memory, dead letters are logged.
+#[derive(Debug, Default)]
+pub struct Volatile {
+    positions: Mutex<HashMap<Part, (Option<Bytes>, u64)>>,
+}
+
+/// Pipeline, source, partition.
+type Part = (String, String, String);
+
+#[async_trait]
+impl Store for Volatile {
+    async fn write(
+        &self,
+        ops: Vec<WriteOp>,
+        moves: Vec<PositionDelta>,
+        _replace: Replace,
+        _timeout: Duration,
+    ) -> Result<Vec<Result<WriteOutcome>>> {
+        let mut positions = self.positions.lock();
+        let mut moved = HashMap::new();
+        for delta in moves {
+            let part = (delta.pipeline, delta.source, delta.partition);
+            let have = moved.get(&part).or_else(|| positions.get(&part)).cloned().unwrap_or((None, 0));
+            if have != (delta.previous, delta.owner_epoch) {
+                let (pipeline, source_id, partition) = part;
+                return Err(Error::PositionMoved { pipeline, source_id, partition });
+            }
+            let new = Some(delta.new).filter(|new| !new.is_empty());
+            moved.insert(part, (new, delta.owner_epoch));
+        }
+        positions.extend(moved);
+        let refused = |op: WriteOp| Err(Error::IndexNotFound { index: op.index.to_string() });
+        Ok(ops.into_iter().map(refused).collect())
+    }
+
+    async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {
+        let part = (pipeline.to_owned(), source.to_owned(), partition.to_owned());
+        let mut positions = self.positions.lock();
+        let (position, epoch) = positions.entry(part).or_default();
+        *epoch += 1;
+        Ok((position.clone(), *epoch))
+    }
+
+    fn positions(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)> {
+        let positions = self.positions.lock();
+        let of_source = positions.iter().filter(|((p, s, _), _)| p == pipeline && s == source);
+        of_source
+            .filter_map(|((_, _, part), (position, _))| Some((part.clone(), position.clone()?)))
+            .collect()
+    }
+
+    fn letter(&self, event: &Event, reason: &str, sender: Sender<'_>) -> Option<WriteOp> {
+        let mut json = Vec::new();
+        event.write_json(&mut json);
+        let event = String::from_utf8_lossy(&json);
+        tracing::warn!(pipeline = sender.pipeline, plugin = sender.plugin, reason, %event, "an event ends here");
+        None
+    }
+
+    fn letter_in_place_of(&self, op: &WriteOp, error: &Error, sender: Sender<'_>) -> Option<WriteOp> {
+        let Sender { pipeline, plugin } = sender;
+        tracing::warn!(pipeline, plugin, index = %op.index, %error, "an operation is refused");
+        None
+    }
+}

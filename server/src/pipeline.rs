@@ -1,0 +1,192 @@
+//! `millrace pipeline`: files checked, one run in the foreground, dead letters replayed.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use millrace_ingest::{Fault, dead_letter};
+use millrace_pipelines::language::{self, MAX_BYTES};
+use millrace_pipelines::runtime::Pipeline;
+use millrace_pipelines::store::{Store, Volatile, of_engine};
+use millrace_pipelines::{Dialect, Graph, Settings};
+use millrace_storage::{Compute, Engine, Principal, SystemClock};
+use serde_json::json;
+
+use crate::cli::{PipelineCheckArgs, PipelineCommand, PipelineReplayArgs, PipelineRunArgs};
+use crate::exit::Failure;
+use crate::serve::{on_signal, runtime};
+use crate::{config, environment, logging};
+
+/// Time that events have to come to an end after SIGINT.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Shown where a pipeline has no output of its own.
+const PRINT: &str = "input { generator { count => 0 } } output { stdout { codec => rubydebug } }";
+/// Longest line shown with a fault, in characters.
+const SHOWN: usize = 160;
+
+/// Runs the command.
+pub(crate) fn run(command: PipelineCommand) -> Result<(), Failure> {
+    match command {
+        PipelineCommand::Check(args) => check(&args),
+        PipelineCommand::Run(args) => run_file(&args),
+        PipelineCommand::Replay(args) => replay(&args),
+    }
+}
+
+fn check(args: &PipelineCheckArgs) -> Result<(), Failure> {
+    let dialect = dialect(args.support_escapes);
+    let mut wrong = 0;
+    for file in &args.files {
+        match load(file, &dialect).and_then(|(text, definition)| {
+            let built = definition.and_then(Graph::build);
+            built.map(drop).map_err(|faults| anyhow!(report(file, &text, &faults)))
+        }) {
+            Ok(()) => say(&format!("{}: ok\n", file.display())),
+            Err(error) => {
+                wrong += 1;
+                let _ = writeln!(std::io::stderr(), "{error:#}");
+            }
+        }
+    }
+    match wrong {
+        0 => Ok(()),
+        _ => Err(Failure::other(anyhow!("{wrong} of {} files cannot run", args.files.len()))),
+    }
+}
+
+fn dialect(support_escapes: bool) -> Dialect {
+    Dialect { environment: environment().into_iter().collect(), support_escapes }
+}
+
+type Parsed = Result<language::Definition, Vec<Fault>>;
+
+fn load(file: &Path, dialect: &Dialect) -> Result<(String, Parsed)> {
+    let shown = file.display();
+    let unreadable = |error: std::io::Error| anyhow!("{shown}: cannot be read: {error}");
+    if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_BYTES as u64 {
+        return Err(anyhow!("{shown}: longer than {MAX_BYTES} bytes"));
+    }
+    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let definition = language::parse(&text, dialect);
+    Ok((text, definition))
+}
+
+/// Faults with the lines that they are in.
+fn report(file: &Path, text: &str, faults: &[Fault]) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = String::new();
+    for fault in faults {
+        let (line, column) = (fault.at.line, fault.at.column);
+        out.push_str(&format!("{}:{line}:{column}: {}\n", file.display(), fault.message));
+        let shown = (line as usize).checked_sub(1).and_then(|line| lines.get(line));
+        if let Some(shown) = shown.filter(|shown| shown.chars().count() <= SHOWN) {
+            // Tabs stay, so that the mark is below the place whatever their width.
+            let before = shown.chars().take((column as usize).saturating_sub(1));
+            let blank: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            out.push_str(&format!("{line:>6} | {shown}\n       | {blank}^\n"));
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
+    logging::install("warn", false);
+    let dialect = dialect(args.support_escapes);
+    let (text, definition) = load(&args.file, &dialect).map_err(Failure::other)?;
+    let graph = definition.and_then(|mut definition| {
+        if args.print || definition.outputs.is_empty() {
+            definition.outputs = language::parse(PRINT, &dialect)?.outputs;
+        }
+        Graph::build(definition)
+    });
+    let graph = graph.map_err(|faults| {
+        let _ = writeln!(std::io::stderr(), "{}", report(&args.file, &text, &faults));
+        Failure::other(anyhow!("{} cannot run", args.file.display()))
+    })?;
+    if graph.writes_here() && args.data.is_none() {
+        return Err(Failure::other(anyhow!(
+            "the pipeline writes into indices of this server: name a data directory with --data, show its events with --print, or give its output [hosts]"
+        )));
+    }
+    let name = args.file.file_stem().map_or_else(|| "main".into(), |name| name.to_string_lossy());
+    let settings = Settings {
+        workers: usize::from(args.workers),
+        batch_size: args.batch_size as usize,
+        ..Settings::default()
+    };
+    runtime(0)?.block_on(async {
+        let stop = on_signal()?;
+        let engine = match &args.data {
+            Some(data) => Some(open(data).await?),
+            None => None,
+        };
+        let (store, compute): (Arc<dyn Store>, Compute) = match &engine {
+            Some(engine) => (of_engine(Arc::clone(engine)), engine.compute().clone()),
+            None => (Arc::new(Volatile::default()), Compute::start(0).map_err(Failure::other)?),
+        };
+        store.open().await.map_err(Failure::other)?;
+        let pipeline = Pipeline::start(name.as_ref(), graph, settings, store, compute);
+        tokio::select! {
+            () = pipeline.ended() => {}
+            () = stop => {}
+        }
+        pipeline.stop(DRAIN).await;
+        match engine {
+            Some(engine) => engine.shutdown().await.map_err(Failure::other),
+            None => Ok(()),
+        }
+    })
+}
+
+fn replay(args: &PipelineReplayArgs) -> Result<(), Failure> {
+    logging::install("warn", false);
+    runtime(0)?.block_on(async {
+        let engine = open(&args.data).await?;
+        let done = replay_in(&engine, args).await;
+        engine.shutdown().await.map_err(Failure::other)?;
+        done.map_err(Failure::other)
+    })
+}
+
+async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
+    let letters = dead_letter::list(engine, args.pipeline.as_deref(), args.most as usize).await?;
+    if args.list {
+        for letter in &letters {
+            let payload = letter.payload().unwrap_or_default();
+            let line = json!({
+                "@timestamp": letter.time,
+                "pipeline": letter.pipeline,
+                "plugin": letter.plugin,
+                "reason": letter.reason,
+                "action": letter.action,
+                "index": letter.index,
+                "event": String::from_utf8_lossy(&payload),
+            });
+            say(&format!("{line}\n"));
+        }
+        return Ok(());
+    }
+    let replayed = dead_letter::replay(engine, &Principal::system(), &letters).await?;
+    say(&format!("{} stored, {} left\n", replayed.stored, replayed.left.len()));
+    for (id, reason) in &replayed.left {
+        let _ = writeln!(std::io::stderr(), "{id}: {reason}");
+    }
+    match replayed.left.len() {
+        0 => Ok(()),
+        left => Err(anyhow!("{left} dead letters stay")),
+    }
+}
+
+async fn open(data: &str) -> Result<Arc<Engine>, Failure> {
+    let flags = config::Flags { config: None, keys: vec![("--data", "data", data.to_owned())] };
+    let settings = config::Settings::load(&flags, environment()).map_err(Failure::config)?;
+    let config = settings.config().map_err(Failure::config)?;
+    Engine::open(config.storage, Arc::new(SystemClock)).await.map_err(Failure::open)
+}
+
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

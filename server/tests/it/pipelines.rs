@@ -1,0 +1,252 @@
+//! Pipelines in a whole server: what they store, through kills and reloads, and their management.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use reqwest::{Client, Method};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::process::{Server, millrace, run};
+
+const LINES: usize = 3_000;
+
+fn put(data: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(data.join("pipelines")).unwrap();
+    std::fs::write(data.join("pipelines").join(name), text).unwrap();
+}
+
+fn start(data: &Path) -> Server {
+    Server::of(&mut command(data))
+}
+
+fn command(data: &Path) -> Command {
+    let mut command = millrace(&["serve", "--insecure", "--listen", "127.0.0.1:0", "--data"]);
+    command
+        .arg(data)
+        .env("MILLRACE_PIPELINES__RELOAD_INTERVAL", "100ms")
+        .env("DATA", data)
+        .env("TOKEN", "sesame");
+    command
+}
+
+/// Where the server manages its pipelines.
+fn management(server: &Server) -> String {
+    let line = server.greeting.lines().find_map(|line| line.strip_prefix("pipelines are managed on "));
+    line.unwrap().to_owned()
+}
+
+async fn manage(server: &Server, method: Method, path: &str, body: &str) -> (u16, Value) {
+    let request = Client::new().request(method, format!("{}{path}", management(server)));
+    let answer =
+        request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+async fn count(server: &Server, index: &str) -> u64 {
+    server.call(Method::POST, "/_refresh", "").await;
+    server.call(Method::GET, &format!("/{index}/_count"), "").await.1["count"].as_u64().unwrap_or(0)
+}
+
+async fn until_count(server: &Server, index: &str, wanted: u64) {
+    let began = std::time::Instant::now();
+    while count(server, index).await < wanted {
+        assert!(began.elapsed() < Duration::from_secs(60), "{index} has {}", count(server, index).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn access(numbers: std::ops::Range<usize>) -> String {
+    numbers.fold(String::new(), |all, n| {
+        all + &format!(
+            "192.0.2.{} - - [22/Nov/2026:10:{:02}:{:02} +0000] \"GET /page/{n} HTTP/1.1\" {} {n} \"-\" \"test\"\n",
+            n % 250,
+            n / 60 % 60,
+            n % 60,
+            if n.is_multiple_of(10) { 404 } else { 200 },
+        )
+    })
+}
+
+const APACHE: &str = r#"
+input { file { path => "${DATA}/access.log" start_position => "beginning" } }
+filter {
+  grok { match => { "message" => "%{COMBINEDAPACHELOG}" } remove_field => ["message"] }
+  date { match => ["timestamp", "dd/MMM/yyyy:HH:mm:ss Z"] }
+  mutate { convert => { "response" => "integer" } }
+}
+output {
+  if [response] == 404 { opensearch { index => "missing" } }
+  opensearch { index => "web-%{+yyyy.MM.dd}" }
+}
+"#;
+
+#[tokio::test]
+async fn a_file_is_stored_once_though_the_server_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("access.log"), access(0..LINES)).unwrap();
+    put(dir.path(), "apache.conf", APACHE);
+    let server = start(dir.path());
+    until_count(&server, "web-*", 1).await;
+    server.signal(Signal::KILL);
+    server.wait();
+
+    let mut log = std::fs::File::options().append(true).open(dir.path().join("access.log")).unwrap();
+    log.write_all(access(LINES..2 * LINES).as_bytes()).unwrap();
+    let server = start(dir.path());
+    until_count(&server, "web-*", (LINES + LINES / 2) as u64).await;
+    // A reload while it reads.
+    put(dir.path(), "apache.conf", &format!("{APACHE}# changed"));
+    until_count(&server, "web-*", 2 * LINES as u64).await;
+    server.stop();
+
+    let server = start(dir.path());
+    assert_eq!(count(&server, "web-2026.11.22").await, 2 * LINES as u64);
+    assert_eq!(count(&server, "missing").await, LINES as u64 / 5);
+    let distinct = json!({"size": 0, "aggs": {"pages": {"cardinality": {"field": "request.keyword", "precision_threshold": 40_000}}}});
+    let answer = server.search("web-*", &distinct).await;
+    assert_eq!(answer["aggregations"]["pages"]["value"], 2 * LINES, "{answer}");
+    server.stop();
+}
+
+#[tokio::test]
+async fn a_webhook_is_answered_when_its_event_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let webhook = include_str!("../../../deploy/pipelines/webhook.conf");
+    put(dir.path(), "webhook.conf", webhook);
+    let prepare = || {
+        let mut command = command(dir.path());
+        command.env("WEBHOOK_PORT", port.to_string()).env("WEBHOOK_TOKEN", "sesame");
+        command
+    };
+    let server = Server::of(&mut prepare());
+    let url = format!("http://127.0.0.1:{port}/");
+    let post = |token: &'static str, n: usize| {
+        let request = Client::new().post(&url).bearer_auth(token).header("x-webhook-source", "github");
+        let request = request.header("x-github-event", "push").header("content-type", "application/json");
+        request.body(json!({"n": n}).to_string()).send()
+    };
+    while post("wrong", 0).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for n in 0..20 {
+        assert_eq!(post("sesame", n).await.unwrap().status(), 200);
+    }
+    server.signal(Signal::KILL);
+    server.wait();
+
+    let server = Server::of(&mut prepare());
+    assert_eq!(count(&server, "webhook-events-*").await, 20, "what was answered is there");
+    let answer = server.search("webhook-events-*", &json!({"query": {"term": {"n": 7}}})).await;
+    let source = &answer["hits"]["hits"][0]["_source"];
+    assert_eq!(source["webhook"], json!({"source": "github", "event": "push"}), "{source}");
+    assert_eq!(source["headers"], Value::Null);
+    while post("wrong", 0).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (_, stats) = manage(&server, Method::GET, "/_node/stats/pipelines/webhook", "").await;
+    let filters = stats["pipelines"]["webhook"]["plugins"]["filters"].as_array().unwrap();
+    let dropped = filters.iter().find(|filter| filter["id"] == "wrong_token").unwrap();
+    assert!(dropped["events"]["in"].as_u64() > Some(0) && dropped["events"]["out"] == 0, "{dropped}");
+    server.stop();
+}
+
+#[tokio::test]
+async fn pipelines_are_managed_on_a_listener_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = "input { generator { message => 'x' } } filter { drop { } } output { stdout { } }";
+    put(dir.path(), "main.conf", good);
+    let server = start(dir.path());
+    let (status, all) = manage(&server, Method::GET, "/_node/pipelines", "").await;
+    assert_eq!((status, &all["pipelines"]["main"]["status"]), (200, &json!("Active")));
+    assert_eq!(all["pipelines"]["main"]["config_reload_interval"], 100_000_000);
+    let (status, answer) =
+        manage(&server, Method::PUT, "/_node/pipelines/main", r#"{"pipeline.batch_size": 321}"#).await;
+    assert_eq!((status, &answer["pipelines"]["main"]["batch_size"]), (200, &json!(321)));
+    for (method, path, body, expected) in [
+        (Method::GET, "/_node/pipelines/absent", "", 404),
+        (Method::PUT, "/_node/pipelines/absent", r#"{"pipeline.batch_size": 5}"#, 404),
+        (Method::PUT, "/_node/pipelines/main", r#"{"pipeline.batch_size": 0}"#, 400),
+        (Method::PUT, "/_node/pipelines/main", r#"{"pipeline.batch_size": "x"}"#, 400),
+        (Method::PUT, "/_node/pipelines/main", r#"{"other": 1}"#, 400),
+        (Method::DELETE, "/_node/pipelines/main", "", 405),
+        (Method::GET, "/_node/stats/pipelines/absent", "", 404),
+        (Method::GET, "/_cat/indices", "", 404),
+    ] {
+        let (status, answer) = manage(&server, method.clone(), path, body).await;
+        assert_eq!(status, expected, "{method} {path} {body}: {answer}");
+    }
+    put(dir.path(), "main.conf", "input { generatr { } }");
+    let warned = loop {
+        let (_, stats) = manage(&server, Method::GET, "/_node/stats/pipelines", "").await;
+        if stats["pipelines"]["main"]["reloads"]["failures"] == 1 {
+            break stats["pipelines"]["main"].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(warned["status"], "Active with warning");
+    let why = warned["reloads"]["last_error"]["message"].as_str().unwrap();
+    assert!(why.contains("main.conf:1:9: there is no input [generatr], did you mean [generator]?"), "{why}");
+    put(dir.path(), "main.conf", good);
+    server.stop();
+
+    let server = start(dir.path());
+    let (_, all) = manage(&server, Method::GET, "/_node/pipelines", "").await;
+    assert_eq!(all["pipelines"]["main"]["batch_size"], 321, "the file is what it was: {all}");
+    server.stop();
+}
+
+#[test]
+fn pipelines_are_checked_and_run_in_the_foreground() {
+    let dir = tempfile::tempdir().unwrap();
+    let (good, bad) = (dir.path().join("good.conf"), dir.path().join("bad.conf"));
+    let text = "input { stdin { } } filter { mutate { uppercase => ['message'] } } output { opensearch { index => 'x' } }";
+    std::fs::write(&good, text).unwrap();
+    std::fs::write(&bad, "input { stdin { } }\nfilter {\n\tgrk { }\n  mutate { upercase => ['a'] }\n}\n")
+        .unwrap();
+    let check = |files: &[&Path]| run(millrace(&["pipeline", "check"]).args(files));
+    assert_eq!(check(&[&good]).0, Some(0));
+    let (code, _, errors) = check(&[&good, &bad]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("bad.conf:3:2: there is no filter [grk], did you mean [grok]?"), "{errors}");
+    assert!(errors.contains("       | \t^") && errors.contains("did you mean [uppercase]?"), "{errors}");
+
+    let run_it = |flags: &[&str]| {
+        let mut command = millrace(&["pipeline", "run"]);
+        let mut child = command
+            .arg(&good)
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, errors) = run_it(&["--print"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("\"message\" => \"ONE\"") && out.contains("\"TWO\""), "{out}");
+    let (code, _, errors) = run_it(&[]);
+    assert!(code == Some(1) && errors.contains("--data"), "{errors}");
+    let data = dir.path().join("data");
+    let (code, _, errors) = run_it(&["--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{errors}");
+}
+
+#[test]
+fn a_taken_management_port_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, _, errors) =
+        run(command(&dir.path().join("data")).env("MILLRACE_PIPELINES__LISTEN", &address));
+    assert!(code == Some(4) && errors.contains(&address), "{errors}");
+    assert!(!dir.path().join("data").exists(), "nothing was opened");
+}

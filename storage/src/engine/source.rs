@@ -1,0 +1,261 @@
+//! Writes of a source: documents, dead letters and moves of positions, all in one frame or none of them.
+//!
+//! Pipelines hand over what they have read with the positions that it moves. Where the store refuses an
+//! operation for good, the caller says what is to be stored in its place, and the whole is tried again; what
+//! passes by itself (overload, a full disk, a block) fails the whole, and the source keeps its position.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::Engine;
+use super::round::{Outcome, Terms};
+use super::target::{Survey, Targets, admit};
+use super::types::{Action, WriteOp, WriteOutcome};
+use super::write::prepare;
+use crate::wal::{FrameNumber, PositionDelta};
+use crate::{Error, Kind, Lane, Principal, Result};
+
+/// Times that a write is decided anew because others changed the same documents or indices meanwhile.
+const RACES: usize = 16;
+/// Bytes that a move of a position needs in the log beyond its names and positions.
+const MOVE_BYTES: u64 = 64;
+
+/// What is stored in place of an operation that is refused for good, with the reason; `None` where it is
+/// only to be left out.
+pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> Option<WriteOp> + Send + Sync>;
+
+/// What a source writes at once.
+struct Load {
+    /// The operations, dead letters in the place of theirs; `None` for those left out.
+    ops: Vec<Option<WriteOp>>,
+    /// Why the operation that was there first was refused.
+    refused: Vec<Option<Error>>,
+    moves: Vec<PositionDelta>,
+}
+
+/// How a try ended.
+enum Tried {
+    /// The frame, if there is anything in it, and what became of the operations.
+    Done(Option<FrameNumber>, Vec<Outcome>),
+    /// Refused operations: nothing was written.
+    Refused(Vec<Refusal>),
+}
+
+struct Refusal {
+    item: usize,
+    error: Error,
+    /// Whether somebody else's change may be the reason, so that another try may do.
+    race: bool,
+}
+
+impl Engine {
+    /// Executes operations in order and moves positions, in one frame: after a crash all of it is there or
+    /// nothing. Returns when it is durable, whatever the indices' settings say. One result an operation;
+    /// where one was refused for good, its error, and `dead_letter` has said what is stored in its place.
+    ///
+    /// # Errors
+    /// [`Error::PositionMoved`] where a position is not what its move comes from; [`Error::DeadLetterRefused`]
+    /// where what stands for a refused operation is refused as well; what passes by itself: overload, a full
+    /// disk, a block, shutdown. Then nothing was written.
+    pub async fn write_from_source(
+        &self,
+        principal: &Principal,
+        ops: Vec<WriteOp>,
+        moves: Vec<PositionDelta>,
+        dead_letter: DeadLetter,
+        timeout: Duration,
+    ) -> Result<Vec<Result<WriteOutcome>>> {
+        let inner = &self.inner;
+        inner.check_accepting()?;
+        inner.positions.check(&moves)?;
+        let mut load = Load {
+            refused: ops.iter().map(|_| None).collect(),
+            ops: ops.into_iter().map(Some).collect(),
+            moves,
+        };
+        let survey = Survey::of(load.ops.iter().flatten());
+        let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
+        inner.wal()?.admit(bytes)?;
+        let reserved = inner.budget.reserve(bytes, timeout).await?;
+        let mut races = 0;
+        let (frame, outcomes) = loop {
+            // Looked at anew each time: dead letters have an index of their own.
+            let survey = Survey::of(load.ops.iter().flatten());
+            let targets = self.targets(principal, survey.names).await;
+            let tried = if survey.has_updates {
+                self.try_with_updates(&mut load, targets).await?
+            } else {
+                self.try_at_once(&mut load, targets).await?
+            };
+            match tried {
+                Tried::Done(frame, outcomes) => break (frame, outcomes),
+                Tried::Refused(refusals) if refusals.iter().all(|r| r.race) && races < RACES => races += 1,
+                Tried::Refused(refusals) => load.replace(refusals, races < RACES, &dead_letter)?,
+            }
+        };
+        if let Some(frame) = frame {
+            inner.wal()?.synced(frame).await?;
+        }
+        drop(reserved);
+        inner.upkeep.notify_one();
+        Ok(load.answers(outcomes))
+    }
+
+    /// Tries operations without partial updates: all of it on a compute thread.
+    async fn try_at_once(&self, load: &mut Load, targets: Targets) -> Result<Tried> {
+        let inner = Arc::clone(&self.inner);
+        let (ops, moves) = (std::mem::take(&mut load.ops), std::mem::take(&mut load.moves));
+        let job = move || {
+            let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
+            for (item, op) in ops.iter().enumerate() {
+                let Some(mut op) = op.clone() else { continue };
+                match admit(&targets, &mut op) {
+                    Ok(index) => round.push(prepare(item, index, op)),
+                    Err(error) => refusals.push(Refusal { item, error, race: false }),
+                }
+            }
+            let tried = match refusals.as_slice() {
+                [] => {
+                    inner.execute_with(round, Terms::Whole(&moves)).map(|(frame, all)| tried(frame, all, &[]))
+                }
+                _ => Ok(Tried::Refused(refusals)),
+            };
+            Ok((ops, moves, tried))
+        };
+        let (ops, moves, tried) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        (load.ops, load.moves) = (ops, moves);
+        tried
+    }
+
+    /// Tries operations with partial updates among them. An update of a document that the same frame has
+    /// changed already goes on from there, so that one frame does for all.
+    async fn try_with_updates(&self, load: &mut Load, targets: Targets) -> Result<Tried> {
+        let (mut round, mut noops, mut refusals) =
+            (Vec::with_capacity(load.ops.len()), Vec::new(), Vec::new());
+        // What the operations so far leave of each document, by index, shard and id.
+        let mut left: HashMap<(Uuid, u32, String), Option<Bytes>> = HashMap::new();
+        let mut updates = Vec::new();
+        for (item, op) in load.ops.iter().enumerate() {
+            let Some(mut op) = op.clone() else { continue };
+            let index = match admit(&targets, &mut op) {
+                Ok(index) => index,
+                Err(error) => {
+                    refusals.push(Refusal { item, error, race: false });
+                    continue;
+                }
+            };
+            let id = op.id.clone().unwrap_or_default();
+            let key = (index.meta().uuid, index.shard_for(op.id.as_deref(), op.routing.as_deref()), id);
+            let prepared = match &op.action {
+                Action::Update(update) => {
+                    if op.if_seq_no.is_none() {
+                        updates.push(item);
+                    }
+                    match left.get(&key) {
+                        Some(earlier) => {
+                            Self::prepare_update_of(item, &index, &op, update, earlier.as_ref()).map(Ok)
+                        }
+                        None => self.prepare_update(item, &index, &op, update).await,
+                    }
+                }
+                _ => Ok(Ok(prepare(item, index, op))),
+            };
+            match prepared {
+                Ok(Ok(prepared)) => {
+                    if prepared.id.is_some() {
+                        left.insert(key, prepared.source.clone());
+                    }
+                    round.push(prepared);
+                }
+                Ok(Err(noop)) => noops.push((item, Ok(noop))),
+                Err(error) => refusals.push(Refusal { item, error, race: false }),
+            }
+        }
+        if !refusals.is_empty() {
+            return Ok(Tried::Refused(refusals));
+        }
+        let inner = Arc::clone(&self.inner);
+        let moves = std::mem::take(&mut load.moves);
+        let job = move || {
+            let done = inner.execute_with(round, Terms::Whole(&moves));
+            Ok((moves, done))
+        };
+        let (moves, done) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        load.moves = moves;
+        let (frame, mut outcomes) = done?;
+        outcomes.extend(noops);
+        Ok(tried(frame, outcomes, &updates))
+    }
+}
+
+/// Sorts what became of a round: `updates` are the operations that may lose against other writers.
+fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) -> Tried {
+    if outcomes.iter().all(|(_, outcome)| outcome.is_ok()) {
+        return Tried::Done(frame, outcomes);
+    }
+    let refusals = outcomes.into_iter().filter_map(|(item, outcome)| {
+        let error = outcome.err()?;
+        let race = match &error {
+            Error::VersionConflict { .. } => updates.binary_search(&item).is_ok(),
+            // It was there when the round began: deleted, and perhaps made anew.
+            Error::IndexNotFound { .. } => true,
+            _ => false,
+        };
+        Some(Refusal { item, error, race })
+    });
+    Tried::Refused(refusals.collect())
+}
+
+impl Load {
+    /// Puts dead letters in the place of what was refused for good.
+    ///
+    /// # Errors
+    /// A refusal that passes by itself, or that of a dead letter.
+    fn replace(&mut self, refusals: Vec<Refusal>, again: bool, dead_letter: &DeadLetter) -> Result<()> {
+        for Refusal { item, error, race } in refusals {
+            if race && again {
+                continue;
+            }
+            let (Some(op), Some(refused)) = (self.ops.get_mut(item), self.refused.get_mut(item)) else {
+                return Err(error);
+            };
+            if !is_permanent(&error) {
+                return Err(error);
+            }
+            if refused.is_some() {
+                return Err(Error::DeadLetterRefused(error.to_string()));
+            }
+            *op = op.take().and_then(|op| dead_letter(&op, &error));
+            *refused = Some(error);
+        }
+        Ok(())
+    }
+
+    /// One result an operation.
+    fn answers(self, outcomes: Vec<Outcome>) -> Vec<Result<WriteOutcome>> {
+        let mut answers: Vec<Option<Result<WriteOutcome>>> =
+            self.refused.into_iter().map(|refused| refused.map(Err)).collect();
+        for (item, outcome) in outcomes {
+            if let Some(answer) = answers.get_mut(item).filter(|answer| answer.is_none()) {
+                *answer = Some(outcome);
+            }
+        }
+        let lost = || Err(Error::Internal("operation was lost".to_owned()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
+    }
+}
+
+/// Whether trying again can never help.
+fn is_permanent(error: &Error) -> bool {
+    matches!(error.kind(), Kind::InvalidInput | Kind::NotFound | Kind::Conflict | Kind::TooLarge)
+}
+
+fn move_bytes(delta: &PositionDelta) -> u64 {
+    let names = delta.pipeline.len() + delta.source.len() + delta.partition.len();
+    let positions = delta.previous.as_ref().map_or(0, Bytes::len) + delta.new.len();
+    (names + positions) as u64 + MOVE_BYTES
+}
