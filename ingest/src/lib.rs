@@ -9,6 +9,7 @@ pub mod batch;
 pub mod codec;
 pub mod event;
 pub mod input;
+mod kafka;
 pub mod options;
 pub mod output;
 

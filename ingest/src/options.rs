@@ -141,7 +141,8 @@ impl Options {
         let (at, setting) = self.take(name)?;
         let value = read(&setting);
         if value.is_none() {
-            let given = setting.as_text().map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
+            let given =
+                setting.as_text().map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
             self.fault(at, format!("option [{name}] of [{}] must be {wanted}, not {given}", self.plugin));
         }
         value
@@ -186,7 +187,9 @@ impl Options {
 
     /// Takes a number.
     pub fn float(&mut self, name: &'static str) -> Option<f64> {
-        self.read(name, "a number", |setting| setting.as_text()?.parse().ok().filter(|number: &f64| number.is_finite()))
+        self.read(name, "a number", |setting| {
+            setting.as_text()?.parse().ok().filter(|number: &f64| number.is_finite())
+        })
     }
 
     /// Takes an array of texts; a single text counts as an array of one. Empty where not given.

@@ -1,5 +1,10 @@
 //! Inputs: sources of batches. One file a source.
 
+mod jdbc;
+mod kafka;
+#[cfg(test)]
+mod ledger;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +16,7 @@ use crate::options::suggest;
 use crate::{Batch, Fault, Options};
 
 /// Names of the inputs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["jdbc", "kafka"];
 
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
@@ -75,6 +80,8 @@ pub trait Positions: Send + Sync {
 pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "jdbc" => jdbc::build(options),
+        "kafka" => kafka::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])

@@ -4,6 +4,8 @@
 //! the position of their source, so a [`Local`] output only says which operation an event is. All
 //! others are [`Sink`]s.
 
+mod kafka;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["kafka"];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -72,6 +74,7 @@ pub struct Interrupted;
 pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "kafka" => kafka::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])

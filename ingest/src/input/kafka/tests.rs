@@ -1,0 +1,1 @@
+//! The input on a cluster.
