@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use sqlx::Executor as _;
 use tempfile::TempDir;
+use tokio::sync::RwLock;
 use tokio::time::sleep;
 
 use super::address::{Address, Kind};
@@ -18,6 +19,9 @@ use super::connection::Connection;
 use crate::input::Input;
 use crate::input::ledger::{Ledger, Running, messages, options, run, text};
 use crate::{Options, Setting};
+
+/// Held by the test that restarts servers, and shared by all others.
+static UP: RwLock<()> = RwLock::const_new(());
 
 /// A database with a table of our own in it.
 struct Database {
@@ -103,6 +107,7 @@ fn names(to: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn each_row_comes_once_whatever_the_pages_and_batches() {
+    let _up = UP.read().await;
     for database in Database::all() {
         database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20))").await;
         database.execute(&format!("INSERT INTO T# VALUES {}", values(0, 1005))).await;
@@ -126,6 +131,7 @@ async fn each_row_comes_once_whatever_the_pages_and_batches() {
 
 #[tokio::test]
 async fn a_refused_batch_is_read_again() {
+    let _up = UP.read().await;
     for database in Database::all() {
         database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20))").await;
         database.execute(&format!("INSERT INTO T# VALUES {}", values(0, 500))).await;
@@ -140,6 +146,7 @@ async fn a_refused_batch_is_read_again() {
 
 #[tokio::test]
 async fn a_transaction_that_commits_late_is_found_within_the_lag() {
+    let _up = UP.read().await;
     for database in Database::all().into_iter().filter(|database| database.kind != Kind::Sqlite) {
         database.execute("CREATE TABLE T# (at TIMESTAMP(6) NOT NULL, name VARCHAR(20))").await;
         let mut late = database.open().await;
@@ -167,6 +174,7 @@ async fn a_transaction_that_commits_late_is_found_within_the_lag() {
 
 #[tokio::test]
 async fn a_run_without_a_tracking_column_reads_what_changed_since_the_last() {
+    let _up = UP.read().await;
     for database in Database::all() {
         let now = match database.kind {
             Kind::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -191,6 +199,7 @@ async fn a_run_without_a_tracking_column_reads_what_changed_since_the_last() {
 
 #[tokio::test]
 async fn a_statement_may_page_itself_and_have_parameters() {
+    let _up = UP.read().await;
     for database in Database::all() {
         database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20))").await;
         database.execute(&format!("INSERT INTO T# VALUES {}", values(0, 95))).await;
@@ -228,6 +237,7 @@ async fn a_statement_may_page_itself_and_have_parameters() {
 
 #[tokio::test]
 async fn a_schedule_survives_a_restart_of_the_database() {
+    let _up = UP.write().await;
     for (database, restart) in Database::all().into_iter().filter_map(|database| {
         let name = match database.kind {
             Kind::Sqlite => return None,
@@ -260,6 +270,7 @@ async fn a_schedule_survives_a_restart_of_the_database() {
 
 #[tokio::test]
 async fn types_of_postgresql() {
+    let _up = UP.read().await;
     let columns = [
         ("b", "BOOLEAN", "true", json!(true)),
         ("i2", "SMALLINT", "-2", json!(-2)),
@@ -312,6 +323,7 @@ async fn types_of_postgresql() {
 
 #[tokio::test]
 async fn types_of_mariadb() {
+    let _up = UP.read().await;
     let columns = [
         ("b", "BOOLEAN", "true", json!(true)),
         ("i1", "TINYINT", "-5", json!(-5)),
@@ -342,6 +354,7 @@ async fn types_of_mariadb() {
 
 #[tokio::test]
 async fn types_of_sqlite() {
+    let _up = UP.read().await;
     let columns = [
         ("i", "INTEGER", "9223372036854775807", json!(i64::MAX)),
         ("b", "BOOLEAN", "1", json!(true)),
@@ -379,6 +392,7 @@ async fn types(kind: Kind, setup: &str, columns: &[(&str, &str, &str, Value)]) {
 
 #[tokio::test]
 async fn what_the_database_refuses_is_told() {
+    let _up = UP.read().await;
     for database in Database::all() {
         let ledger = Ledger::new();
         for (statement, more, part) in [

@@ -359,9 +359,10 @@ mod tests {
                 .iter().enumerate().map(|(at, (value, late))| (*value, value + late, at as u128)).collect();
             waiting.sort_by_key(|(_, shown, _)| *shown);
             let mut waiting = waiting.into_iter().peekable();
-            let mut position = None;
+            let mut position: Option<Bytes> = None;
             let mut read = Vec::new();
-            for clock in 0..24 {
+            // At the end, time enough to read the rest.
+            for clock in 0..24 + rows.len() as i64 {
                 while let Some((value, _, hash)) = waiting.next_if(|(_, shown, _)| *shown <= clock) {
                     visible.push((value, hash));
                 }
