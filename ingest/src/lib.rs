@@ -12,6 +12,7 @@ pub mod input;
 mod kafka;
 pub mod options;
 pub mod output;
+pub mod pattern;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Template};

@@ -1,21 +1,41 @@
 //! Codecs: bytes to events and back. One file a codec.
 
+mod charset;
+mod json;
+mod json_lines;
+mod line;
+mod lines;
+mod multiline;
+mod plain;
+mod rubydebug;
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the codecs.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &["json", "json_lines", "line", "multiline", "plain", "rubydebug"];
 
 /// A configured codec.
 pub trait Codec: fmt::Debug + Send + Sync {
     /// Begins a stream of bytes.
     fn decoder(&self) -> Box<dyn Decoder>;
 
+    /// Begins a stream of lines: each call of [`Decoder::decode`] gets a whole one, without what ends it.
+    fn line_decoder(&self) -> Box<dyn Decoder> {
+        self.decoder()
+    }
+
     /// Appends the bytes of an event.
     fn encode(&self, event: &Event, out: &mut Vec<u8>);
+
+    /// Pause of a stream after which its decoder is to be told to finish what it holds; `None` for never.
+    fn flush_after(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Decodes one stream; what is no event by itself yet is kept.
@@ -25,6 +45,12 @@ pub trait Decoder: Send {
 
     /// Ends the stream, or a pause of it: appends what was kept.
     fn finish(&mut self, events: &mut Vec<Event>);
+
+    /// Whether something is kept that is in no event yet. What made events in the call before this one
+    /// is not: after events, only bytes of the last call are kept.
+    fn holds(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a codec.
@@ -34,9 +60,44 @@ pub trait Decoder: Send {
 pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "json" => json::build(options),
+        "json_lines" => json_lines::build(options),
+        "line" => line::build(options),
+        "multiline" => multiline::build(options),
+        "plain" => plain::build(options),
+        "rubydebug" => rubydebug::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no codec [{unknown}]{suggestion}") }])
         }
     }
 }
+
+/// Takes the option `codec` of a plugin. Its faults are the plugin's, too.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn take(options: &mut Options, default: &str) -> Result<Arc<dyn Codec>, Vec<Fault>> {
+    let given = options.codec("codec");
+    let built = build(given.unwrap_or_else(|| Options::new(default, options.at(), [])));
+    if let Err(faults) = &built {
+        for fault in faults {
+            options.fault(fault.at, fault.message.clone());
+        }
+    }
+    built
+}
+
+/// Takes `ecs_compatibility`, of which only `disabled` is known.
+fn ecs_disabled(options: &mut Options) {
+    match options.one_of("ecs_compatibility", &["disabled", "v1", "v8"]) {
+        None | Some("disabled") => {}
+        Some(other) => options.fault_here(format!(
+            "[{}] does not name fields by ECS: set ecs_compatibility to disabled, not to {other}",
+            options.plugin()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 mod reference;
 mod template;
+mod text;
+pub mod time_format;
 
 use std::borrow::Cow;
 
@@ -10,6 +12,8 @@ use serde_json::{Map, Value};
 
 pub use reference::FieldReference;
 pub use template::Template;
+pub use text::{text_of, write_text};
+use time_format::{Zone, iso8601};
 
 /// Name of the member that holds the time of an event.
 pub const TIMESTAMP: &str = "@timestamp";
@@ -33,18 +37,28 @@ impl Event {
 
     /// Makes an event of an object. A member `@timestamp` in ISO 8601 becomes its time; one that is
     /// none moves to `_@timestamp`, and the event is tagged `_timestampparsefailure`. A member
-    /// `@metadata` that is an object becomes its metadata.
+    /// `@metadata` that is an object becomes its metadata. Tags that are an object move to `_tags`, with the tag
+    /// `_tagsparsefailure`.
     pub fn from_fields(mut fields: Map<String, Value>, now: DateTime<Utc>) -> Self {
         let metadata = match fields.shift_remove(METADATA) {
             Some(Value::Object(metadata)) => metadata,
-            _ => Map::new(),
+            None | Some(Value::Null) => Map::new(),
+            Some(other) => {
+                fields.insert("_@metadata".to_owned(), other);
+                Map::new()
+            }
         };
         let given = fields.shift_remove(TIMESTAMP);
+        let tags_are_object = fields.get(TAGS).is_some_and(Value::is_object);
         let mut event = Self { timestamp: now, fields, metadata };
+        if tags_are_object && let Some(tags) = event.fields.shift_remove(TAGS) {
+            event.fields.insert("_tags".to_owned(), tags);
+            event.tag("_tagsparsefailure");
+        }
         match given {
             None | Some(Value::Null) => {}
-            Some(given) => match given.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok()) {
-                Some(time) => event.timestamp = time.to_utc(),
+            Some(given) => match given.as_str().and_then(|text| iso8601(text, Zone::UTC)) {
+                Some(time) => event.timestamp = time,
                 None => {
                     event.fields.insert("_@timestamp".to_owned(), given);
                     event.tag("_timestampparsefailure");
@@ -98,8 +112,8 @@ impl Event {
         let (first, rest) = reference.split();
         match first {
             TIMESTAMP if rest.is_empty() => {
-                let time = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
-                self.timestamp = time.ok_or_else(|| format!("[@timestamp] cannot be {value}"))?.to_utc();
+                let time = value.as_str().and_then(|text| iso8601(text, Zone::UTC));
+                self.timestamp = time.ok_or_else(|| format!("[@timestamp] cannot be {value}"))?;
                 Ok(())
             }
             METADATA => match value {
@@ -151,6 +165,23 @@ impl Event {
             _ => SecondsFormat::Nanos,
         };
         self.timestamp.to_rfc3339_opts(format, true)
+    }
+
+    /// The event in a line, as outputs show it that are given no format: time, host and message.
+    pub fn line(&self) -> String {
+        let mut line = self.timestamp_text();
+        for name in ["host", "message"] {
+            line.push(' ');
+            match self.fields.get(name) {
+                None | Some(Value::Null) => {
+                    line.push_str("%{");
+                    line.push_str(name);
+                    line.push('}');
+                }
+                Some(value) => write_text(value, &mut line),
+            }
+        }
+        line
     }
 
     /// Appends the event as one JSON object, `@timestamp` included and metadata left out.
@@ -215,8 +246,10 @@ fn put(
         Some(Value::Object(members)) => drop(members.insert(last.clone(), value)),
         Some(Value::Array(elements)) => match element(elements.len(), last) {
             Some(at) if at == elements.len() => elements.push(value),
-            Some(at) if at < elements.len() => elements[at] = value,
-            _ => return Err(format!("[{reference}] has no element [{last}]")),
+            at => match at.and_then(|at| elements.get_mut(at)) {
+                Some(element) => *element = value,
+                None => return Err(format!("[{reference}] has no element [{last}]")),
+            },
         },
         Some(_) => return Err(format!("[{reference}] goes through a value that is no object")),
     }
@@ -243,3 +276,6 @@ fn take(fields: &mut Map<String, Value>, path: &[String]) -> Option<Value> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

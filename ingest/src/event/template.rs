@@ -1,7 +1,10 @@
-//! Formats: text with `%{[a][b]}` and `%{+yyyy.MM.dd}` in it, filled from an event.
+//! Formats: text with `%{[a][b]}`, `%{+yyyy.MM.dd}` and `%{{yyyy-MM-dd}}` in it, filled from an event.
 
-use super::{Event, FieldReference};
+use chrono::Utc;
 use serde_json::Value;
+
+use super::time_format::{TimeFormat, Zone};
+use super::{Event, FieldReference, write_text};
 
 /// A parsed format.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,26 +18,42 @@ enum Part {
     Text(String),
     /// A field, and what stands where the event has none.
     Field(FieldReference, String),
+    /// Time of the event by a pattern.
+    Time(TimeFormat),
+    /// Time of the event in seconds since 1970.
+    EpochSeconds,
+    /// Time of the clock.
+    Now,
 }
 
 impl Template {
     /// Parses a format. What is no reference stands for itself.
     pub fn parse(text: &str) -> Self {
         let mut parts = Vec::new();
+        let mut literal = String::new();
         let mut rest = text;
         while let Some(start) = rest.find("%{") {
-            let Some(length) = rest[start..].find('}') else { break };
-            let whole = &rest[start..=start + length];
-            if let Ok(reference) = FieldReference::parse(&whole[2..whole.len() - 1]) {
-                parts.push(Part::Text(rest[..start].to_owned()));
-                parts.push(Part::Field(reference, whole.to_owned()));
-            } else {
-                parts.push(Part::Text(rest[..=start + length].to_owned()));
+            let (before, from) = rest.split_at(start);
+            literal.push_str(before);
+            let close = if from.starts_with("%{{") { "}}" } else { "}" };
+            let Some(end) = from.find(close) else {
+                rest = from;
+                break;
+            };
+            let (written, behind) = from.split_at(end + close.len());
+            match part(written) {
+                Some(part) => {
+                    parts.extend(
+                        Some(std::mem::take(&mut literal)).filter(|text| !text.is_empty()).map(Part::Text),
+                    );
+                    parts.push(part);
+                }
+                None => literal.push_str(written),
             }
-            rest = &rest[start + length + 1..];
+            rest = behind;
         }
-        parts.push(Part::Text(rest.to_owned()));
-        parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+        literal.push_str(rest);
+        parts.extend(Some(literal).filter(|text| !text.is_empty()).map(Part::Text));
         Self { text: text.to_owned(), parts }
     }
 
@@ -48,7 +67,8 @@ impl Template {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
     }
 
-    /// The text for an event; a reference to what the event does not have stays as it is written.
+    /// The text for an event; a reference to what the event does not have stays as it is written. Arrays are
+    /// their elements with commas between, objects are JSON, times are in UTC.
     pub fn render(&self, event: &Event) -> String {
         let mut out = String::with_capacity(self.text.len() + 16);
         for part in &self.parts {
@@ -56,11 +76,29 @@ impl Template {
                 Part::Text(text) => out.push_str(text),
                 Part::Field(reference, written) => match event.get(reference).as_deref() {
                     None | Some(Value::Null) => out.push_str(written),
-                    Some(Value::String(text)) => out.push_str(text),
-                    Some(value) => out.push_str(&value.to_string()),
+                    Some(value) => write_text(value, &mut out),
                 },
+                Part::Time(format) => format.format(event.timestamp(), Zone::UTC, &mut out),
+                Part::EpochSeconds => out.push_str(&event.timestamp().timestamp().to_string()),
+                Part::Now => out.push_str(&Event::new(Utc::now()).timestamp_text()),
             }
         }
         out
+    }
+}
+
+/// What a text from `%{` to its closing brackets means.
+fn part(written: &str) -> Option<Part> {
+    if let Some(pattern) = written.strip_prefix("%{{").and_then(|rest| rest.strip_suffix("}}")) {
+        return match pattern {
+            "TIME_NOW" => Some(Part::Now),
+            pattern => TimeFormat::java(pattern).ok().map(Part::Time),
+        };
+    }
+    let inner = written.strip_prefix("%{")?.strip_suffix('}')?;
+    match inner.strip_prefix('+') {
+        Some("%s") => Some(Part::EpochSeconds),
+        Some(pattern) => TimeFormat::joda(pattern).ok().map(Part::Time),
+        None => FieldReference::parse(inner).ok().map(|reference| Part::Field(reference, written.to_owned())),
     }
 }

@@ -1,5 +1,18 @@
 //! Filters: what changes events between input and output. One file a filter.
 
+mod characters;
+mod clone;
+mod date;
+mod dissect;
+mod drop;
+mod fingerprint;
+mod grok;
+mod json;
+mod kv;
+mod mutate;
+mod number;
+mod settings;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,7 +20,8 @@ use millrace_ingest::options::suggest;
 use millrace_ingest::{Event, Fault, Options};
 
 /// Names of the filters.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] =
+    &["clone", "date", "dissect", "drop", "fingerprint", "grok", "json", "kv", "mutate"];
 
 /// A configured filter. The options that all filters have (`add_field`, `add_tag`, `remove_field`,
 /// `remove_tag`, `id`) are not its concern: they are applied where it answers [`Outcome::Matched`].
@@ -34,9 +48,21 @@ pub enum Outcome {
 pub fn build(options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "clone" => clone::build(options),
+        "date" => date::build(options),
+        "dissect" => dissect::build(options),
+        "drop" => drop::build(options),
+        "fingerprint" => fingerprint::build(options),
+        "grok" => grok::build(options),
+        "json" => json::build(options),
+        "kv" => kv::build(options),
+        "mutate" => mutate::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no filter [{unknown}]{suggestion}") }])
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! `json_lines`: each line of a stream is JSON.
+
+use std::sync::Arc;
+
+use super::json::{Reader, Whole};
+use super::line::delimiter;
+use super::lines::{Lines, MAX_LINE_BYTES};
+use super::{Codec, Decoder};
+use crate::{Event, Fault, Options};
+
+/// Greatest limit of a line that can be set.
+const MAX_LIMIT: i64 = 512 << 20;
+
+#[derive(Debug)]
+struct JsonLines {
+    reader: Reader,
+    delimiter: String,
+    max_bytes: usize,
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
+    let reader = Reader::take(&mut options);
+    let delimiter = delimiter(&mut options);
+    let limit = options.integer("decode_size_limit_bytes", 1..=MAX_LIMIT);
+    let max_bytes = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_LINE_BYTES);
+    options.finish()?;
+    Ok(Arc::new(JsonLines { reader, delimiter, max_bytes }))
+}
+
+impl Codec for JsonLines {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Lined { reader: self.reader.clone(), lines: Lines::new(&self.delimiter, self.max_bytes) })
+    }
+
+    fn line_decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Whole { reader: self.reader.clone() })
+    }
+
+    fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        event.write_json(out);
+        out.extend_from_slice(self.delimiter.as_bytes());
+    }
+}
+
+struct Lined {
+    reader: Reader,
+    lines: Lines,
+}
+
+impl Decoder for Lined {
+    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        let reader = &self.reader;
+        // The pieces of a line that is too long are no JSON, and tagged so.
+        self.lines.push(bytes, |line, _| reader.read(line, events));
+    }
+
+    fn finish(&mut self, events: &mut Vec<Event>) {
+        let reader = &self.reader;
+        self.lines.finish(|line| reader.read(line, events));
+    }
+
+    fn holds(&self) -> bool {
+        !self.lines.is_empty()
+    }
+}

@@ -1,0 +1,89 @@
+//! Cutting a stream of bytes at a delimiter.
+
+/// Longest line by default, in bytes. What is longer is cut.
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
+/// Tag of events whose line was cut.
+pub(super) const TOO_LONG: &str = "_linetoolong";
+
+/// Bytes of a stream that no delimiter has ended yet.
+#[derive(Debug)]
+pub(super) struct Lines {
+    delimiter: Vec<u8>,
+    max_bytes: usize,
+    kept: Vec<u8>,
+    /// How far what is kept was searched.
+    searched: usize,
+}
+
+impl Lines {
+    /// Lines of a stream; the delimiter is not empty.
+    pub(super) fn new(delimiter: &str, max_bytes: usize) -> Self {
+        Self { delimiter: delimiter.as_bytes().to_vec(), max_bytes, kept: Vec::new(), searched: 0 }
+    }
+
+    /// Takes bytes and hands on each line that they end, without its delimiter. A line that is too long is handed on in
+    /// pieces, with `true` for all but the last.
+    pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
+        if self.kept.is_empty() {
+            let rest = self.cut(bytes, 0, &mut line);
+            self.kept.extend_from_slice(rest);
+        } else {
+            let mut kept = std::mem::take(&mut self.kept);
+            kept.extend_from_slice(bytes);
+            let rest = self.cut(&kept, self.searched, &mut line).len();
+            kept.drain(..kept.len() - rest);
+            self.kept = kept;
+        }
+        while self.kept.len() > self.max_bytes {
+            let rest = self.kept.split_off(self.max_bytes);
+            line(&self.kept, true);
+            self.kept = rest;
+        }
+        // The end of what is kept may be the beginning of a delimiter.
+        self.searched = (self.kept.len() + 1).saturating_sub(self.delimiter.len());
+    }
+
+    /// Hands on the lines that end in `bytes` and answers what is behind the last. Nothing ends before `from`.
+    fn cut<'a>(&self, bytes: &'a [u8], from: usize, line: &mut impl FnMut(&[u8], bool)) -> &'a [u8] {
+        let (mut rest, mut from) = (bytes, from);
+        while let Some(at) = find(rest, &self.delimiter, from) {
+            let (mut found, behind) = rest.split_at(at);
+            while found.len() > self.max_bytes {
+                let (piece, more) = found.split_at(self.max_bytes);
+                line(piece, true);
+                found = more;
+            }
+            line(found, false);
+            rest = behind.get(self.delimiter.len()..).unwrap_or_default();
+            from = 0;
+        }
+        rest
+    }
+
+    /// Hands on what is kept, if anything is.
+    pub(super) fn finish(&mut self, line: impl FnOnce(&[u8])) {
+        self.searched = 0;
+        let kept = std::mem::take(&mut self.kept);
+        if !kept.is_empty() {
+            line(&kept);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
+fn find(bytes: &[u8], delimiter: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let (first, others) = delimiter.split_first()?;
+    let mut at = 0;
+    loop {
+        // The search for one byte is fast; delimiters are short.
+        at += rest.get(at..)?.iter().position(|byte| byte == first)?;
+        if rest.get(at + 1..)?.starts_with(others) {
+            return Some(from + at);
+        }
+        at += 1;
+    }
+}

@@ -1,0 +1,234 @@
+//! `multiline`: joins lines that belong together.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::charset::Charset;
+use super::lines::{Lines, MAX_LINE_BYTES};
+use super::{Codec, Decoder, ecs_disabled};
+use crate::pattern::{Bounds, Library, Pattern};
+use crate::{Event, Fault, Options};
+
+/// Bytes of an event by default.
+const DEFAULT_MAX_BYTES: usize = 10 << 20;
+/// Most lines that can be set.
+const MAX_LINES: i64 = 10_000_000;
+/// Most bytes that can be set.
+const MAX_BYTES: u64 = 1 << 30;
+/// Time for the pattern on one line.
+const MATCH_TIME: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+struct Multiline {
+    joining: Arc<Joining>,
+}
+
+/// Which lines are joined, and how many.
+#[derive(Debug)]
+struct Joining {
+    charset: Charset,
+    pattern: Pattern,
+    negate: bool,
+    /// A line that matches belongs to the one before it, else to the one behind it.
+    previous: bool,
+    tag: String,
+    max_lines: usize,
+    max_bytes: usize,
+    flush_after: Option<Duration>,
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
+    ecs_disabled(&mut options);
+    let charset = Charset::take(&mut options);
+    let mut library = Library::new();
+    for directory in options.texts("patterns_dir") {
+        if let Err(fault) = library.load(Path::new(&directory), "*") {
+            options.fault_here(fault);
+        }
+    }
+    let pattern = options.required_text("pattern");
+    let pattern = Pattern::compile(&pattern, &library, true, Bounds { time: MATCH_TIME });
+    let pattern = pattern.map_err(|fault| options.fault_here(fault));
+    let what = options.one_of("what", &["previous", "next"]);
+    if what.is_none() {
+        options.fault_here("[multiline] needs the option [what], which is previous or next");
+    }
+    let negate = options.boolean("negate").unwrap_or(false);
+    let tag = options.text("multiline_tag").unwrap_or_else(|| "multiline".to_owned());
+    let max_lines = options.integer("max_lines", 1..=MAX_LINES).and_then(|lines| usize::try_from(lines).ok());
+    let max_bytes = options.read("max_bytes", "a size such as 10 MiB, at most 1 GiB", |setting| {
+        size(&setting.as_text()?)
+            .filter(|size| (1..=MAX_BYTES).contains(size))
+            .and_then(|size| usize::try_from(size).ok())
+    });
+    let interval = options.read("auto_flush_interval", "a number of seconds above 0", |setting| {
+        let seconds: f64 = setting.as_text()?.parse().ok()?;
+        (seconds > 0.0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
+    });
+    options.finish()?;
+    let Ok(pattern) = pattern else { return Err(Vec::new()) };
+    let joining = Joining {
+        charset,
+        pattern,
+        negate,
+        previous: what == Some("previous"),
+        tag,
+        max_lines: max_lines.unwrap_or(500),
+        max_bytes: max_bytes.unwrap_or(DEFAULT_MAX_BYTES),
+        flush_after: interval,
+    };
+    Ok(Arc::new(Multiline { joining: Arc::new(joining) }))
+}
+
+/// Reads a size: `10 MiB` by powers of 1024, `10 MB` by powers of 1000, a number alone in bytes.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" | "k" => 1e3,
+        "mb" | "m" => 1e6,
+        "gb" | "g" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1_048_576.0,
+        "gib" => 1_073_741_824.0,
+        _ => return None,
+    };
+    let size = number.parse::<f64>().ok()? * unit;
+    (size.is_finite() && size >= 0.0).then_some(size as u64)
+}
+
+impl Codec for Multiline {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Joined { lines: Lines::new("\n", MAX_LINE_BYTES), open: Open::new(&self.joining) })
+    }
+
+    fn line_decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Whole { open: Open::new(&self.joining) })
+    }
+
+    fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        out.extend_from_slice(event.line().as_bytes());
+    }
+
+    fn flush_after(&self) -> Option<Duration> {
+        self.joining.flush_after
+    }
+}
+
+/// The event that lines are being added to.
+struct Open {
+    joining: Arc<Joining>,
+    text: String,
+    lines: usize,
+    begun: DateTime<Utc>,
+}
+
+impl Open {
+    fn new(joining: &Arc<Joining>) -> Self {
+        Self { joining: Arc::clone(joining), text: String::new(), lines: 0, begun: DateTime::UNIX_EPOCH }
+    }
+
+    fn line(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        let joining = Arc::clone(&self.joining);
+        let line = joining.charset.decode(bytes);
+        // A line on which the pattern takes too long does not match.
+        let belongs = joining.pattern.is_match(&line).unwrap_or(false) != joining.negate;
+        if joining.previous {
+            if !belongs || self.is_full() {
+                self.close(events);
+            }
+            self.add(&line);
+        } else {
+            self.add(&line);
+            if !belongs || self.is_full() {
+                self.close(events);
+            }
+        }
+    }
+
+    fn add(&mut self, line: &str) {
+        if self.lines == 0 {
+            self.begun = Utc::now();
+        } else {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+        self.lines += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines >= self.joining.max_lines || self.text.len() >= self.joining.max_bytes
+    }
+
+    fn close(&mut self, events: &mut Vec<Event>) {
+        if self.lines == 0 {
+            return;
+        }
+        let mut event = Event::new(self.begun);
+        let (full_lines, full_bytes) =
+            (self.lines >= self.joining.max_lines, self.text.len() >= self.joining.max_bytes);
+        let text = std::mem::take(&mut self.text);
+        event.fields_mut().insert("message".to_owned(), Value::String(text));
+        if self.lines > 1 && !self.joining.tag.is_empty() {
+            event.tag(&self.joining.tag);
+        }
+        if full_bytes {
+            event.tag("multiline_codec_max_bytes_reached");
+        }
+        if full_lines {
+            event.tag("multiline_codec_max_lines_reached");
+        }
+        self.lines = 0;
+        events.push(event);
+    }
+}
+
+/// A stream of bytes.
+struct Joined {
+    lines: Lines,
+    open: Open,
+}
+
+impl Decoder for Joined {
+    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        let open = &mut self.open;
+        self.lines.push(bytes, |line, _| open.line(line.strip_suffix(b"\r").unwrap_or(line), events));
+    }
+
+    fn finish(&mut self, events: &mut Vec<Event>) {
+        let open = &mut self.open;
+        self.lines.finish(|line| open.line(line, events));
+        self.open.close(events);
+    }
+
+    fn holds(&self) -> bool {
+        !self.lines.is_empty() || self.open.lines > 0
+    }
+}
+
+/// A stream of lines.
+struct Whole {
+    open: Open,
+}
+
+impl Decoder for Whole {
+    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        for line in bytes.split(|byte| *byte == b'\n') {
+            self.open.line(line, events);
+        }
+    }
+
+    fn finish(&mut self, events: &mut Vec<Event>) {
+        self.open.close(events);
+    }
+
+    fn holds(&self) -> bool {
+        self.open.lines > 0
+    }
+}

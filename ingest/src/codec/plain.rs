@@ -1,0 +1,54 @@
+//! `plain`: a text is an event.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use serde_json::Value;
+
+use super::charset::Charset;
+use super::{Codec, Decoder, ecs_disabled};
+use crate::{Event, Fault, Options, Template};
+
+#[derive(Clone, Debug)]
+struct Plain {
+    charset: Charset,
+    format: Option<Template>,
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
+    ecs_disabled(&mut options);
+    let plain = Plain { charset: Charset::take(&mut options), format: options.template("format") };
+    options.finish()?;
+    Ok(Arc::new(plain))
+}
+
+impl Codec for Plain {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(self.clone())
+    }
+
+    fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        out.extend_from_slice(formatted(self.format.as_ref(), event).as_bytes());
+    }
+}
+
+impl Decoder for Plain {
+    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        events.push(message(self.charset, bytes));
+    }
+
+    fn finish(&mut self, _events: &mut Vec<Event>) {}
+}
+
+/// An event whose message is a text.
+pub(super) fn message(charset: Charset, bytes: &[u8]) -> Event {
+    let mut event = Event::new(Utc::now());
+    let text = charset.decode(bytes).into_owned();
+    event.fields_mut().insert("message".to_owned(), Value::String(text));
+    event
+}
+
+/// An event by a format, or as one line.
+pub(super) fn formatted(format: Option<&Template>, event: &Event) -> String {
+    format.map_or_else(|| event.line(), |format| format.render(event))
+}

@@ -1,0 +1,275 @@
+use std::fs;
+use std::sync::Arc;
+
+use chrono::{TimeZone, Utc};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::{Codec, NAMES, build};
+use crate::options::{Location, Setting};
+use crate::{Event, Fault, Options};
+
+fn given(codec: &str, options: Value) -> Result<Arc<dyn Codec>, Vec<Fault>> {
+    fn setting(value: &Value) -> Setting {
+        match value {
+            Value::Array(elements) => Setting::Array(elements.iter().map(setting).collect()),
+            Value::Number(number) => Setting::Number(number.clone()),
+            Value::String(text) => Setting::Text(text.clone()),
+            other => Setting::Text(other.to_string()),
+        }
+    }
+    let Value::Object(options) = options else { panic!("an object") };
+    let options = options.iter().map(|(name, value)| (name.clone(), Location::default(), setting(value)));
+    build(Options::new(codec, Location::default(), options))
+}
+
+fn codec(name: &str, options: Value) -> Arc<dyn Codec> {
+    given(name, options).unwrap()
+}
+
+fn event(fields: Value) -> Event {
+    let Value::Object(fields) = fields else { panic!("an object") };
+    Event::from_fields(fields, Utc.with_ymd_and_hms(2013, 1, 2, 3, 4, 5).unwrap())
+}
+
+/// Events of chunks of a stream.
+fn decoded(codec: &Arc<dyn Codec>, chunks: &[&[u8]]) -> Vec<Value> {
+    let mut decoder = codec.decoder();
+    let mut events = Vec::new();
+    chunks.iter().for_each(|chunk| decoder.decode(chunk, &mut events));
+    decoder.finish(&mut events);
+    assert!(!decoder.holds());
+    events.into_iter().map(|event| Value::Object(event.fields().clone())).collect()
+}
+
+fn messages(codec: &Arc<dyn Codec>, chunks: &[&[u8]]) -> Vec<String> {
+    let message = |event: &Value| event["message"].as_str().unwrap_or_default().to_owned();
+    decoded(codec, chunks).iter().map(message).collect()
+}
+
+fn encoded(codec: &Arc<dyn Codec>, event: &Event) -> String {
+    let mut bytes = Vec::new();
+    codec.encode(event, &mut bytes);
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn plain_texts_are_events() {
+    let plain = codec("plain", json!({}));
+    assert_eq!(messages(&plain, &[b"a\nb", b"\xff\xc3\xa4"]), ["a\nb", "\u{fffd}ä"]);
+    let latin = codec("plain", json!({"charset": "iso-8859-1"}));
+    assert_eq!(messages(&latin, &[b"gr\xfc\xdfe"]), ["grüße"]);
+    let windows = codec("plain", json!({"charset": "CP1252"}));
+    assert_eq!(messages(&windows, &[b"\x80 \x93x\x94"]), ["€ “x”"]);
+    assert!(given("plain", json!({"charset": "EBCDIC"})).unwrap_err()[0].message.contains("UTF-8"));
+    let event = event(json!({"message": "m", "host": "h", "n": 1}));
+    assert_eq!(encoded(&plain, &event), "2013-01-02T03:04:05.000Z h m");
+    assert_eq!(encoded(&codec("plain", json!({"format": "%{n} %{message}"})), &event), "1 m");
+}
+
+#[test]
+fn lines_are_events() {
+    let line = codec("line", json!({}));
+    assert_eq!(messages(&line, &[b"a\nb", b"c\n", b"\nd"]), ["a", "bc", "", "d"]);
+    let by = codec("line", json!({"delimiter": "\r\n"}));
+    assert_eq!(messages(&by, &[b"a\r", b"\nb\nc\r\n"]), ["a", "b\nc"]);
+    assert_eq!(
+        encoded(&by, &event(json!({"message": "m", "host": "h"}))),
+        "2013-01-02T03:04:05.000Z h m\r\n"
+    );
+    let mut whole = line.line_decoder();
+    let mut events = Vec::new();
+    whole.decode(b"a", &mut events);
+    assert_eq!((events.len(), whole.holds()), (1, false));
+}
+
+#[test]
+fn json_values_are_events() {
+    let json = codec("json", json!({}));
+    assert_eq!(decoded(&json, &[br#"{"a":1}"#]), [json!({"a": 1})]);
+    assert_eq!(decoded(&json, &[br#"[{"a":1},{"a":2}]"#]), [json!({"a": 1}), json!({"a": 2})]);
+    assert_eq!(decoded(&json, &[b" \n"]), Vec::<Value>::new());
+    assert_eq!(decoded(&json, &[b"{\"a\":", b"1}{\"b\"", b":2}"]), [json!({"a": 1}), json!({"b": 2})]);
+    let failed = |text: &str| json!({"message": text, "tags": ["_jsonparsefailure"]});
+    assert_eq!(decoded(&json, &[b"no json"]), [failed("no json")]);
+    assert_eq!(decoded(&json, &[b"{\"a\":"]), [failed("{\"a\":")]);
+    assert_eq!(decoded(&json, &[b"[1,{\"a\":2}]"]), [failed("1"), json!({"a": 2})]);
+    let deep = "[".repeat(100_000);
+    assert_eq!(decoded(&json, &[deep.as_bytes()]), [failed(&deep)]);
+    let target = codec("json", json!({"target": "[doc]"}));
+    assert_eq!(decoded(&target, &[br#"{"a":1}"#]), [json!({"doc": {"a": 1}})]);
+    let text = encoded(&json, &event(json!({"a": "x\n"})));
+    assert_eq!(text, r#"{"@timestamp":"2013-01-02T03:04:05.000Z","a":"x\n"}"#);
+}
+
+#[test]
+fn lines_of_json_are_events() {
+    let lines = codec("json_lines", json!({}));
+    assert_eq!(
+        decoded(&lines, &[b"{\"a\":1}\n\n{\"a\"", b":2}\n[{\"a\":3}]"]),
+        [json!({"a": 1}), json!({"a": 2}), json!({"a": 3})]
+    );
+    assert_eq!(
+        decoded(&lines, &[b"{\n{\"a\":1}\n"]),
+        [json!({"message": "{", "tags": ["_jsonparsefailure"]}), json!({"a": 1})]
+    );
+    assert!(encoded(&lines, &event(json!({}))).ends_with("}\n"));
+    let limited = codec("json_lines", json!({"decode_size_limit_bytes": 4}));
+    assert!(decoded(&limited, &[b"{\"a\":123456}\n"]).len() > 1);
+}
+
+#[test]
+fn lines_are_joined() {
+    let trace: &[u8] = b"first\n  at a\n  at b\nsecond\n";
+    let previous = codec("multiline", json!({"pattern": "^\\s", "what": "previous"}));
+    assert_eq!(messages(&previous, &[trace]), ["first\n  at a\n  at b", "second"]);
+    assert_eq!(decoded(&previous, &[trace])[0]["tags"], json!(["multiline"]));
+    assert_eq!(decoded(&previous, &[trace])[1].get("tags"), None);
+    let next = codec("multiline", json!({"pattern": "\\\\$", "what": "next"}));
+    assert_eq!(messages(&next, &[b"a\\\nb\\\nc\nd\n"]), ["a\\\nb\\\nc", "d"]);
+    let negated = codec(
+        "multiline",
+        json!({"pattern": "^%{TIMESTAMP_ISO8601} ", "negate": true, "what": "previous", "multiline_tag": "joined"}),
+    );
+    let log: &[u8] = b"2013-01-02 03:04:05 one\nmore\n2013-01-02 03:04:06 two";
+    assert_eq!(messages(&negated, &[log]), ["2013-01-02 03:04:05 one\nmore", "2013-01-02 03:04:06 two"]);
+    // The cut between the chunks is within a line.
+    assert_eq!(messages(&previous, &[b"fir", b"st\n ", b" at a\n"]), ["first\n  at a"]);
+}
+
+#[test]
+fn joined_lines_are_bounded() {
+    let few = codec("multiline", json!({"pattern": "^ ", "what": "previous", "max_lines": 2}));
+    let found = decoded(&few, &[b"a\n b\n c\n d\n e\n"]);
+    assert_eq!(found[0]["message"], "a\n b");
+    assert_eq!(found[0]["tags"], json!(["multiline", "multiline_codec_max_lines_reached"]));
+    assert_eq!(found.len(), 3);
+    let short = codec("multiline", json!({"pattern": "^ ", "what": "previous", "max_bytes": "4 b"}));
+    assert_eq!(messages(&short, &[b"a\n bc\n d\n"]), ["a\n bc", " d"]);
+    for options in [
+        json!({"pattern": "(", "what": "next"}),
+        json!({"pattern": "x"}),
+        json!({"what": "next"}),
+        json!({"pattern": "x", "what": "next", "max_bytes": "ten"}),
+        json!({"pattern": "x", "what": "before"}),
+    ] {
+        assert!(given("multiline", options.clone()).is_err(), "{options}");
+    }
+    let flushed = codec("multiline", json!({"pattern": "^ ", "what": "previous", "auto_flush_interval": 2}));
+    assert_eq!(flushed.flush_after(), Some(std::time::Duration::from_secs(2)));
+}
+
+#[test]
+fn whole_lines_are_joined() {
+    let previous = codec("multiline", json!({"pattern": "^ ", "what": "previous"}));
+    let mut decoder = previous.line_decoder();
+    let mut events = Vec::new();
+    for line in ["a", " b", "c"] {
+        decoder.decode(line.as_bytes(), &mut events);
+    }
+    assert_eq!((events.len(), decoder.holds()), (1, true));
+    decoder.finish(&mut events);
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn patterns_of_a_directory_are_known() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("mine"), "BEGIN --\\d+--\n").unwrap();
+    let directory = directory.path().to_str().unwrap();
+    let options =
+        json!({"pattern": "%{BEGIN}", "negate": true, "what": "previous", "patterns_dir": [directory]});
+    assert_eq!(messages(&codec("multiline", options), &[b"--1--\na\n--2--\n"]), ["--1--\na", "--2--"]);
+}
+
+#[test]
+fn ruby_shows_events() {
+    let event = event(json!({
+        "message": "say \"#{x}\"\n\u{1b}", "took": 1.0, "n": null, "tags": ["a", ["b"]], "empty": {}, "none": [],
+        "http": {"method": "GET", "status": {"code": 200}},
+    }));
+    let expected = r##"{
+    "@timestamp" => 2013-01-02T03:04:05.000Z,
+       "message" => "say \"\#{x}\"\n\e",
+          "took" => 1.0,
+             "n" => nil,
+          "tags" => [
+        [0] "a",
+        [1] [
+            [0] "b"
+        ]
+    ],
+         "empty" => {},
+          "none" => [],
+          "http" => {
+        "method" => "GET",
+        "status" => {
+            "code" => 200
+        }
+    }
+}
+"##;
+    assert_eq!(encoded(&codec("rubydebug", json!({})), &event), expected);
+}
+
+#[test]
+fn ruby_shows_metadata_on_demand() {
+    let event = event(json!({"@metadata": {"a": 1}}));
+    let shown = |metadata: bool| encoded(&codec("rubydebug", json!({"metadata": metadata})), &event);
+    assert!(shown(true).contains("\"@metadata\" => {\n        \"a\" => 1\n    }"), "{}", shown(true));
+    assert!(!shown(false).contains("@metadata"));
+}
+
+#[test]
+fn unknown_names_and_options_are_faults() {
+    for name in NAMES {
+        let faults = given(name, json!({"nonsense": 1})).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains("[nonsense]")), "{name}");
+    }
+    assert!(given("jsn_lines", json!({})).unwrap_err()[0].message.contains("did you mean [json_lines]?"));
+}
+
+proptest! {
+    /// However a stream is cut into chunks, its events are the same.
+    #[test]
+    fn chunks_do_not_matter(
+        text in "[ab \\\\{}\\[\\]:\",0-9\\nä]{0,120}",
+        cuts in proptest::collection::vec(0usize..120, 0..6),
+    ) {
+        let bytes = text.as_bytes();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        for (name, options) in [
+            ("line", json!({})),
+            ("line", json!({"delimiter": "ab"})),
+            ("json_lines", json!({})),
+            ("multiline", json!({"pattern": "^ ", "what": "previous"})),
+            ("multiline", json!({"pattern": "a$", "what": "next", "max_lines": 3})),
+        ] {
+            let codec = codec(name, options);
+            prop_assert_eq!(decoded(&codec, &chunks), decoded(&codec, &[bytes]), "{}", name);
+        }
+        decoded(&codec("json", json!({})), &chunks);
+    }
+
+    #[test]
+    fn json_comes_back(message in "\\PC{0,40}", number in proptest::num::i64::ANY, list in proptest::collection::vec("\\PC{0,8}", 0..4)) {
+        let fields = Map::from_iter([
+            ("message".to_owned(), json!(message)),
+            ("number".to_owned(), json!(number)),
+            ("list".to_owned(), json!(list)),
+        ]);
+        let event = event(Value::Object(fields.clone()));
+        for name in ["json", "json_lines"] {
+            let codec = codec(name, json!({}));
+            let mut bytes = Vec::new();
+            codec.encode(&event, &mut bytes);
+            prop_assert_eq!(decoded(&codec, &[&bytes]), [Value::Object(fields.clone())]);
+        }
+        let mut shown = Vec::new();
+        codec("rubydebug", json!({})).encode(&event, &mut shown);
+        prop_assert!(!shown.is_empty());
+    }
+}

@@ -1,0 +1,138 @@
+//! Replacing `%{NAME:field:type}` by definitions.
+
+use super::library::is_name;
+use super::matcher::Kind;
+use super::{Capture, Library};
+
+/// Longest expression that definitions may make, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+/// How deep definitions may name one another.
+const MAX_DEPTH: usize = 64;
+/// Most fields of a pattern.
+const MAX_CAPTURES: usize = 2_000;
+/// Marks the groups that are made here, where the name of a group stands.
+pub(super) const MARK: char = '\u{1}';
+
+/// Replaces all references in a pattern. Each that names a field becomes a group `(?<MARK number>…)`, where the
+/// number is its place in the captures answered.
+pub(super) fn expand(
+    pattern: &str,
+    library: &Library,
+    named_only: bool,
+) -> Result<(String, Vec<Capture>), String> {
+    let mut expansion =
+        Expansion { library, named_only, out: String::new(), captures: Vec::new(), within: Vec::new() };
+    expansion.add(pattern)?;
+    Ok((expansion.out, expansion.captures))
+}
+
+struct Expansion<'a> {
+    library: &'a Library,
+    named_only: bool,
+    out: String,
+    captures: Vec<Capture>,
+    /// Names of the definitions that are being replaced, from the outermost.
+    within: Vec<String>,
+}
+
+impl Expansion<'_> {
+    fn add(&mut self, pattern: &str) -> Result<(), String> {
+        let mut rest = pattern;
+        while let Some(start) = rest.find("%{") {
+            let (before, from) = rest.split_at(start);
+            self.push(before)?;
+            match Reference::parse(from) {
+                Some((reference, behind)) => {
+                    self.reference(&reference)?;
+                    rest = behind;
+                }
+                None => {
+                    self.push("%{")?;
+                    rest = &from[2..];
+                }
+            }
+        }
+        self.push(rest)
+    }
+
+    fn push(&mut self, text: &str) -> Result<(), String> {
+        if text.contains(MARK) {
+            return Err("a pattern cannot have the control character 1".to_owned());
+        }
+        self.out.push_str(text);
+        if self.out.len() > MAX_BYTES {
+            return Err(format!(
+                "the pattern becomes longer than {MAX_BYTES} bytes; its definitions name too much"
+            ));
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self, reference: &Reference<'_>) -> Result<(), String> {
+        let name = reference.name;
+        if self.within.iter().any(|within| within == name) {
+            return Err(format!(
+                "the pattern [{name}] is defined by itself: {} -> {name}",
+                self.within.join(" -> ")
+            ));
+        }
+        if self.within.len() >= MAX_DEPTH {
+            return Err(format!("patterns name one another more than {MAX_DEPTH} deep at [{name}]"));
+        }
+        let definition = match reference.definition {
+            Some(definition) => definition,
+            None => self.library.get(name).ok_or_else(|| {
+                let suggestion = crate::options::suggest(name, self.library.names());
+                format!("there is no pattern [{name}]{suggestion}")
+            })?,
+        };
+        let field = reference.field.or((!self.named_only).then_some(name));
+        match field {
+            Some(field) => {
+                if self.captures.len() >= MAX_CAPTURES {
+                    return Err(format!("the pattern has more than {MAX_CAPTURES} fields"));
+                }
+                self.out.push_str(&format!("(?<{MARK}{}>", self.captures.len()));
+                self.captures.push(Capture { name: field.to_owned(), kind: reference.kind, group: 0 });
+            }
+            None => self.out.push_str("(?:"),
+        }
+        self.within.push(name.to_owned());
+        self.add(definition)?;
+        self.within.pop();
+        self.push(")")
+    }
+}
+
+/// `%{NAME}`, `%{NAME:field}`, `%{NAME:field:type}`, each also with `=definition`.
+struct Reference<'a> {
+    name: &'a str,
+    field: Option<&'a str>,
+    kind: Kind,
+    definition: Option<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    /// Reads a reference that begins a text, and answers what stands behind it.
+    fn parse(text: &'a str) -> Option<(Self, &'a str)> {
+        let inner = text.strip_prefix("%{")?;
+        let (inner, behind) = inner.split_once('}')?;
+        let length = inner.bytes().take_while(|byte| is_name(*byte)).count();
+        let (name, rest) = inner.split_at(length);
+        if name.is_empty() {
+            return None;
+        }
+        let (rest, definition) = match rest.split_once('=') {
+            Some((rest, definition)) => (rest, Some(definition)),
+            None => (rest, None),
+        };
+        let (field, kind) = match rest.strip_prefix(':') {
+            Some(field) => match field.split_once(':') {
+                Some((field, kind)) => (Some(field), Kind::named(kind)),
+                None => (Some(field), Kind::Text),
+            },
+            None => (None, Kind::Text),
+        };
+        Some((Self { name, field: field.filter(|field| !field.is_empty()), kind, definition }, behind))
+    }
+}

@@ -1,0 +1,190 @@
+//! Definitions of patterns by name.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Files of definitions that every installation knows.
+const FILES: [(&str, &str); 21] = [
+    ("aws", include_str!("definitions/aws")),
+    ("bacula", include_str!("definitions/bacula")),
+    ("bind", include_str!("definitions/bind")),
+    ("bro", include_str!("definitions/bro")),
+    ("exim", include_str!("definitions/exim")),
+    ("firewalls", include_str!("definitions/firewalls")),
+    ("grok-patterns", include_str!("definitions/grok-patterns")),
+    ("haproxy", include_str!("definitions/haproxy")),
+    ("httpd", include_str!("definitions/httpd")),
+    ("java", include_str!("definitions/java")),
+    ("junos", include_str!("definitions/junos")),
+    ("linux-syslog", include_str!("definitions/linux-syslog")),
+    ("maven", include_str!("definitions/maven")),
+    ("mcollective", include_str!("definitions/mcollective")),
+    ("mongodb", include_str!("definitions/mongodb")),
+    ("nagios", include_str!("definitions/nagios")),
+    ("postgresql", include_str!("definitions/postgresql")),
+    ("rails", include_str!("definitions/rails")),
+    ("redis", include_str!("definitions/redis")),
+    ("ruby", include_str!("definitions/ruby")),
+    ("squid", include_str!("definitions/squid")),
+];
+
+/// Largest file of definitions.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Most files that one directory gives.
+const MAX_FILES: usize = 1_000;
+
+/// Definitions of patterns.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    own: HashMap<String, Arc<str>>,
+}
+
+impl Library {
+    /// A library with what every installation knows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Defines a pattern, in place of one that has the name.
+    ///
+    /// # Errors
+    /// The name is none.
+    pub fn define(&mut self, name: &str, definition: &str) -> Result<(), String> {
+        if name.is_empty() || !name.bytes().all(is_name) {
+            return Err(format!("[{name}] cannot name a pattern: letters, digits and underscores can"));
+        }
+        self.own.insert(name.to_owned(), Arc::from(definition));
+        Ok(())
+    }
+
+    /// Defines what the files in a directory define whose names match `glob`, in the order of their names.
+    ///
+    /// # Errors
+    /// What cannot be read or is no definition, naming it.
+    pub fn load(&mut self, directory: &Path, glob: &str) -> Result<(), String> {
+        for path in files(directory, glob)? {
+            let unreadable =
+                |error: std::io::Error| format!("cannot read the patterns in [{}]: {error}", path.display());
+            let file = fs::File::open(&path).map_err(unreadable)?;
+            let mut text = String::new();
+            let length = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+            if length as u64 > MAX_FILE_BYTES {
+                return Err(format!(
+                    "the file of patterns [{}] has more than {MAX_FILE_BYTES} bytes",
+                    path.display()
+                ));
+            }
+            for (name, definition) in definitions(&text) {
+                self.define(name, definition).map_err(|fault| format!("{}: {fault}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The definition of a pattern.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.own.get(name).map(|definition| &**definition).or_else(|| standard().get(name).copied())
+    }
+
+    /// Names of all patterns.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.own.keys().map(String::as_str).chain(standard().keys().copied())
+    }
+}
+
+fn standard() -> &'static HashMap<&'static str, &'static str> {
+    static STANDARD: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
+    STANDARD.get_or_init(|| FILES.iter().flat_map(|(_, text)| definitions(text)).collect())
+}
+
+/// Definitions of a file: a name, space, and the rest of the line. Lines that begin with `#` are comments.
+fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        if line.starts_with('#') {
+            return None;
+        }
+        let (name, definition) = line.split_once([' ', '\t'])?;
+        Some((name, definition.trim_start()))
+    })
+}
+
+/// Whether a byte can be part of a pattern's name.
+pub(super) fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn files(directory: &Path, glob: &str) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |error: std::io::Error| {
+        format!("cannot read the directory of patterns [{}]: {error}", directory.display())
+    };
+    if directory.is_file() {
+        return Ok(vec![directory.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.starts_with('.') && path.is_file() && matches_glob(glob.as_bytes(), name.as_bytes()) {
+            found.push(path);
+        }
+        if found.len() > MAX_FILES {
+            return Err(format!(
+                "the directory of patterns [{}] has more than {MAX_FILES} files",
+                directory.display()
+            ));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a name matches a glob of `*` and `?`. Linear in both but for the last star, to which it returns.
+fn matches_glob(glob: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut byte) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while byte < name.len() {
+        match glob.get(at) {
+            Some(b'*') => {
+                star = Some((at, byte));
+                at += 1;
+            }
+            Some(wanted) if *wanted == b'?' || name.get(byte) == Some(wanted) => {
+                at += 1;
+                byte += 1;
+            }
+            _ => match star {
+                Some((star_at, from)) => {
+                    star = Some((star_at, from + 1));
+                    at = star_at + 1;
+                    byte = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    glob.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_glob;
+
+    #[test]
+    fn globs_match_names() {
+        for (glob, name, matches) in [
+            ("*", "nginx", true),
+            ("*.grok", "nginx.grok", true),
+            ("*.grok", "nginx", false),
+            ("ng?n*", "nginx", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("", "", true),
+        ] {
+            assert_eq!(matches_glob(glob.as_bytes(), name.as_bytes()), matches, "{glob} {name}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+use std::fs;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::{Bounds, Expression, Kind, Library, Pattern, Replacement, Stopped};
+
+fn compile(pattern: &str) -> Result<Pattern, String> {
+    Pattern::compile(pattern, &Library::new(), true, Bounds::default())
+}
+
+fn captured(pattern: &Pattern, text: &str) -> Option<Vec<(String, String)>> {
+    let found = pattern.find(text).unwrap()?;
+    let names = pattern.captures().iter().map(|capture| capture.name.clone()).enumerate();
+    let part = |at| found.range(at).map(|range| text[range].to_owned());
+    Some(names.filter_map(|(at, name)| Some((name, part(at)?))).collect())
+}
+
+fn matches(pattern: &str, text: &str) -> bool {
+    compile(pattern).unwrap().is_match(text).unwrap()
+}
+
+#[test]
+fn every_definition_compiles() {
+    let library = Library::new();
+    for name in library.names() {
+        let compiled = Pattern::compile(&format!("%{{{name}}}"), &library, true, Bounds::default());
+        assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+    }
+}
+
+#[test]
+fn fields_are_captured_in_order() {
+    let pattern = compile("%{IP:client} %{WORD:[http][method]} %{NUMBER:took:float} (?<rest>.*)").unwrap();
+    let found = captured(&pattern, "55.3.244.1 GET 0.043 and more").unwrap();
+    let found: Vec<(&str, &str)> = found.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(
+        found,
+        [("client", "55.3.244.1"), ("[http][method]", "GET"), ("took", "0.043"), ("rest", "and more")]
+    );
+    assert_eq!(pattern.captures()[2].kind, Kind::Float);
+    assert!(captured(&pattern, "no address").is_none());
+}
+
+#[test]
+fn unnamed_ones_are_captured_on_demand() {
+    let all = Pattern::compile("%{WORD} %{INT:n}", &Library::new(), false, Bounds::default()).unwrap();
+    let found = captured(&all, "a 1").unwrap();
+    assert!(found.contains(&("WORD".to_owned(), "a".to_owned())), "{found:?}");
+}
+
+#[test]
+fn faults_name_what_is_wrong() {
+    let mut library = Library::new();
+    library.define("A", "%{B}").unwrap();
+    library.define("B", "x%{A}").unwrap();
+    let fault = |pattern: &str| {
+        Pattern::compile(pattern, &library, true, Bounds::default()).err().unwrap_or_default()
+    };
+    assert!(fault("%{A:x}").contains("A -> B -> A"), "{}", fault("%{A:x}"));
+    assert!(fault("%{COMBINEDAPACHELOGS}").contains("did you mean [COMBINEDAPACHELOG]?"));
+    assert!(fault("(a").contains("[(a]"));
+    assert!(fault("[a-z&&[^b]]").contains("&&"));
+    assert!(fault("(*ACCEPT)").contains("(*"));
+    assert!(fault("(?~a)").contains("absent"));
+    assert!(library.define("A-B", "x").is_err());
+}
+
+#[test]
+fn definitions_that_grow_without_end_are_refused() {
+    let mut library = Library::new();
+    library.define("G0", "xxxxxxxxxxxxxxxx").unwrap();
+    for level in 1..=20 {
+        let before = level - 1;
+        library.define(&format!("G{level}"), &format!("%{{G{before}}}%{{G{before}}}")).unwrap();
+    }
+    let fault = Pattern::compile("%{G20}", &library, true, Bounds::default()).unwrap_err();
+    assert!(fault.contains("longer than"), "{fault}");
+}
+
+#[test]
+fn files_of_definitions_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("own.grok"), "# a comment\nQUEUE [0-9A-F]{10,11}\n\n  SHORT  \\w{2}\n")
+        .unwrap();
+    fs::write(directory.path().join("own.txt"), "WORD never\n").unwrap();
+    let mut library = Library::new();
+    library.load(directory.path(), "*.grok").unwrap();
+    let pattern =
+        Pattern::compile("%{QUEUE:q}: %{SHORT:s} %{WORD:w}", &library, true, Bounds::default()).unwrap();
+    assert_eq!(captured(&pattern, "BEF25A72965: ab cd").unwrap().len(), 3);
+    assert!(library.load(&directory.path().join("none"), "*").unwrap_err().contains("none"));
+}
+
+#[test]
+fn the_syntax_is_that_of_oniguruma() {
+    for (pattern, text, expected) in [
+        (r"^\h+$", "beef09", true),
+        (r"^\h+$", "hello", false),
+        (r"^[\h:]+$", "be:ef", true),
+        (r"^b$", "a\nb\nc", true),
+        ("a.b", "a\nb", false),
+        ("(?m)a.b", "a\nb", true),
+        ("(?m:a.)b", "a\nb", true),
+        (r"\u00e4", "ä", true),
+        (r"^[[:alpha:]]+$", "größe", true),
+        (r"^[^[:alpha:]]+$", "größe", false),
+        (r"^[[:digit:][a-c]]+$", "1a2b", true),
+        ("^a{,2}b$", "aab", true),
+        ("^a{,2}b$", "aaab", false),
+        (r"^(?<x>a|b)\k<x>$", "aa", true),
+        (r"^(?<x>a|b)\k<x>$", "ab", false),
+        (r"(?<!a)b", "cb", true),
+        (r"\Ab\z", "b\n", false),
+        (r"\Ab\Z", "b\n", true),
+        (r"(?i)ABC", "abc", true),
+        ("a(?#no ) comment)b", "ab comment)b", true),
+        (r"x\yz", "xyz", true),
+        (r"[]a]+", "]a", true),
+        (r"a++b", "aab", true),
+        (r"(?>a+)b", "aab", true),
+    ] {
+        assert_eq!(matches(pattern, text), expected, "{pattern} on {text:?}");
+    }
+}
+
+#[test]
+fn endless_backtracking_is_stopped() {
+    let bounds = Bounds { time: Duration::from_millis(100) };
+    let began = Instant::now();
+    for pattern in ["^(a+)+$", "^(.*),(.*),(.*),(.*),(.*),(.*),(.*),(.*)x$", "(?:a|aa)+$", "(%{HOSTNAME}+)+$"]
+    {
+        let pattern = Pattern::compile(pattern, &Library::new(), true, bounds).unwrap();
+        let text = "a".repeat(40) + &",".repeat(40) + &"a".repeat(40) + "!";
+        for text in [&text, &("a".repeat(50) + "!")] {
+            assert!(matches!(pattern.is_match(text), Err(Stopped) | Ok(false)));
+        }
+    }
+    let pattern = Pattern::compile("^(a+)+$", &Library::new(), true, bounds).unwrap();
+    assert_eq!(pattern.is_match(&("a".repeat(50) + "!")), Err(Stopped));
+    // Generous: the point is that it ends.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[test]
+fn matches_are_replaced() {
+    let replaced = |expression: &str, replacement: &str, text: &str| {
+        let expression = Expression::compile(expression, Bounds::default()).unwrap();
+        let replacement = Replacement::parse(replacement, &expression);
+        expression.replace_all(text, &replacement).unwrap()
+    };
+    for (expression, replacement, text, expected) in [
+        ("/", "_", "a/b/c", Some("a_b_c")),
+        (r"[\\?#-]", ".", "a\\b?c#d-e", Some("a.b.c.d.e")),
+        (r"(\d+)-(\d+)", r"\2-\1", "1-2 3-4", Some("2-1 4-3")),
+        (r"(?<a>\w)(?<b>\w)", r"\k<b>\k<a>", "abcd", Some("badc")),
+        ("x", "y", "abc", None),
+        ("", "-", "äb", Some("-ä-b-")),
+        ("a*", "-", "baac", Some("-b--c-")),
+        (r"b", r"[\0]\\\n", "abc", Some(r"a[b]\\nc")),
+        ("^", "> ", "a\nb", Some("> a\n> b")),
+    ] {
+        assert_eq!(replaced(expression, replacement, text).as_deref(), expected, "{expression}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(pattern in "[a-c%{}:()\\[\\]\\\\<>?*+|^$hkugdPw&~#'=!,.0-9-]{0,24}", text in "\\PC{0,40}") {
+        let bounds = Bounds { time: Duration::from_millis(1) };
+        if let Ok(pattern) = Pattern::compile(&pattern, &Library::new(), false, bounds)
+            && let Ok(Some(found)) = pattern.find(&text)
+        {
+            for at in 0..pattern.captures().len() {
+                let _ = found.range(at).map(|range| text.get(range).map(str::len));
+            }
+        }
+        if let Ok(expression) = Expression::compile(&pattern, bounds) {
+            let replacement = Replacement::parse(&text, &expression);
+            let _ = expression.replace_all(&text, &replacement);
+        }
+    }
+
+    #[test]
+    fn access_logs_match(host in "[a-z]{1,8}(\\.[a-z]{2,5}){0,2}", path in "/[a-z0-9/._-]{0,30}", bytes in 0u64..1_000_000) {
+        let line = format!(
+            "{host} - frank [10/Oct/2000:13:55:36 -0700] \"GET {path} HTTP/1.0\" 200 {bytes} \"-\" \"Mozilla/4.08 [en]\""
+        );
+        let pattern = compile("%{COMBINEDAPACHELOG}").unwrap();
+        let found = captured(&pattern, &line).unwrap();
+        prop_assert!(found.contains(&("request".to_owned(), path)));
+        prop_assert!(found.contains(&("bytes".to_owned(), bytes.to_string())));
+    }
+}

@@ -1,0 +1,309 @@
+//! From the syntax of Oniguruma, as Ruby has it, to that of PCRE2.
+//!
+//! Both are nearly one. What differs and is turned: `\h` and `\H` are hexadecimal digits, `\v` is one
+//! character, escaped letters without a meaning stand for themselves, `\uHHHH`, `{,n}`, `(?m)` means that `.` matches ends
+//! of lines, the POSIX classes know all of Unicode, sets within sets, names of groups may be any text. `^` and `$` are ends of lines
+//! always, by an option of the compiler. What PCRE2 cannot do is refused: `&&` in sets, `(?~…)`.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::Capture;
+use super::expand::MARK;
+use super::matcher::Kind;
+
+/// Deepest nesting of sets.
+const MAX_SETS: usize = 16;
+/// Most groups with a name.
+const MAX_GROUPS: usize = 4_000;
+
+/// Turns an expression, and numbers the groups that capture: those made by [`super::expand`], whose captures are
+/// given, and those with a name.
+pub(super) fn translate(expression: &str, made: Vec<Capture>) -> Result<(String, Vec<Capture>), String> {
+    let mut translation = Translation {
+        rest: expression.chars().peekable(),
+        out: String::with_capacity(expression.len() + 64),
+        made,
+        captures: Vec::new(),
+    };
+    translation.run()?;
+    Ok((translation.out, translation.captures))
+}
+
+struct Translation<'a> {
+    rest: Peekable<Chars<'a>>,
+    out: String,
+    /// Captures of the groups with a mark.
+    made: Vec<Capture>,
+    /// Captures in the order of their groups; the group of the first is 1.
+    captures: Vec<Capture>,
+}
+
+impl Translation<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        while let Some(letter) = self.rest.next() {
+            match letter {
+                '\\' => self.escape()?,
+                '[' => self.set(0)?,
+                '(' => self.group()?,
+                '{' => {
+                    self.out.push('{');
+                    if self.rest.peek() == Some(&',') {
+                        let mut ahead = self.rest.clone();
+                        ahead.next();
+                        let digits = ahead.by_ref().take_while(char::is_ascii_digit).count();
+                        let mut behind = self.rest.clone();
+                        if digits > 0 && behind.nth(digits + 1) == Some('}') {
+                            self.out.push('0');
+                        }
+                    }
+                }
+                other => self.out.push(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands behind a backslash, outside of sets.
+    fn escape(&mut self) -> Result<(), String> {
+        let Some(letter) = self.rest.next() else {
+            return Err("a regular expression ends with a backslash".to_owned());
+        };
+        match letter {
+            'h' => self.out.push_str("[0-9a-fA-F]"),
+            'H' => self.out.push_str("[^0-9a-fA-F]"),
+            'v' => self.out.push_str("\\x0b"),
+            'u' => self.code_point()?,
+            'k' | 'g' if matches!(self.rest.peek(), Some('<' | '\'')) => {
+                let name = self.name()?;
+                // A number or a level stays as it is.
+                let number = name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit());
+                let name = if number { name } else { self.group_of(&name)? };
+                self.out.push_str(&format!("\\{letter}<{name}>"));
+            }
+            letter => self.plain_escape(letter, "tnrfaexcwWsSdDRXAzZGbBpPK"),
+        }
+        Ok(())
+    }
+
+    /// A backslash before a letter: kept where it means the same in both, else the letter itself.
+    fn plain_escape(&mut self, letter: char, same: &str) {
+        if letter.is_ascii() && (!letter.is_ascii_alphabetic() || same.contains(letter)) {
+            self.out.push('\\');
+        }
+        self.out.push(letter);
+    }
+
+    /// Four digits behind `\u`.
+    fn code_point(&mut self) -> Result<(), String> {
+        let digits: String =
+            std::iter::from_fn(|| self.rest.next_if(char::is_ascii_hexdigit)).take(4).collect();
+        if digits.len() < 4 {
+            return Err("\\u must have four hexadecimal digits".to_owned());
+        }
+        self.out.push_str(&format!("\\x{{{digits}}}"));
+        Ok(())
+    }
+
+    /// A name in `<>` or quotes.
+    fn name(&mut self) -> Result<String, String> {
+        let close = if self.rest.next() == Some('<') { '>' } else { '\'' };
+        let mut name = String::new();
+        loop {
+            match self.rest.next() {
+                Some(letter) if letter == close => return Ok(name),
+                Some(letter) => name.push(letter),
+                None => return Err("the name of a group is not closed".to_owned()),
+            }
+        }
+    }
+
+    /// The latest group of a name.
+    fn group_of(&self, name: &str) -> Result<String, String> {
+        let at = self.captures.iter().rposition(|capture| capture.name == name);
+        at.map(group_name).ok_or_else(|| format!("there is no group [{name}] before what refers to it"))
+    }
+
+    /// What stands behind an opening bracket.
+    fn group(&mut self) -> Result<(), String> {
+        self.out.push('(');
+        match self.rest.peek() {
+            Some('*') => {
+                return Err(
+                    "a regular expression cannot have [(*]; put a backslash before the star".to_owned()
+                );
+            }
+            Some('?') => {
+                self.rest.next();
+            }
+            _ => return Ok(()),
+        }
+        self.out.push('?');
+        match self.rest.peek() {
+            Some('~') => return Err("absent operators [(?~…)] are not supported".to_owned()),
+            Some('<') => {
+                let mut ahead = self.rest.clone();
+                ahead.next();
+                if matches!(ahead.peek(), Some('=' | '!')) {
+                    self.out.push('<');
+                    self.rest.next();
+                    return Ok(());
+                }
+                self.named_group()
+            }
+            Some('\'') => self.named_group(),
+            Some('P') => {
+                self.rest.next();
+                if self.rest.peek() == Some(&'<') {
+                    self.named_group()
+                } else {
+                    Err("[(?P] must be followed by a name in [<>]".to_owned())
+                }
+            }
+            Some('(') => {
+                self.rest.next();
+                self.out.push('(');
+                if matches!(self.rest.peek(), Some('<' | '\'')) {
+                    let name = self.name()?;
+                    let name = self.group_of(&name)?;
+                    self.out.push_str(&format!("<{name}>"));
+                }
+                Ok(())
+            }
+            Some('#') => {
+                // A comment: brackets in it mean nothing.
+                self.out.truncate(self.out.len() - 2);
+                self.rest.by_ref().find(|letter| *letter == ')');
+                Ok(())
+            }
+            Some(letter) if letter.is_ascii_alphabetic() || *letter == '-' => self.options(),
+            _ => Ok(()),
+        }
+    }
+
+    fn named_group(&mut self) -> Result<(), String> {
+        let name = self.name()?;
+        if name.is_empty() {
+            return Err("a group has an empty name".to_owned());
+        }
+        let group = self.captures.len() + 1;
+        if group > MAX_GROUPS {
+            return Err(format!("the pattern has more than {MAX_GROUPS} groups"));
+        }
+        let capture = match name.strip_prefix(MARK).and_then(|number| number.parse::<usize>().ok()) {
+            Some(at) => {
+                let made = self.made.get(at).ok_or("a group has lost its field")?;
+                Capture { group, ..made.clone() }
+            }
+            None => Capture { name, kind: Kind::Text, group },
+        };
+        self.out.push_str(&format!("<{}>", group_name(self.captures.len())));
+        self.captures.push(capture);
+        Ok(())
+    }
+
+    /// Options such as `(?mi-x)`: `m` of Ruby is `s` here, and what chooses a character set is left out.
+    fn options(&mut self) -> Result<(), String> {
+        let mut options = String::new();
+        while let Some(letter) = self.rest.next_if(|letter| letter.is_ascii_alphabetic() || *letter == '-') {
+            match letter {
+                'm' => options.push('s'),
+                'i' | 'x' | '-' => options.push(letter),
+                'a' | 'd' | 'u' => {}
+                other => {
+                    return Err(format!("there is no option [{other}] in [(?{other})]; [i], [m] and [x] are"));
+                }
+            }
+        }
+        self.out.push_str(&options);
+        Ok(())
+    }
+
+    /// A set, whose opening bracket was read. Sets within it that are not negated become part of it.
+    fn set(&mut self, depth: usize) -> Result<(), String> {
+        if depth > MAX_SETS {
+            return Err(format!("sets are nested more than {MAX_SETS} deep"));
+        }
+        let negated = self.rest.next_if_eq(&'^').is_some();
+        if depth == 0 {
+            self.out.push_str(if negated { "[^" } else { "[" });
+        } else if negated {
+            return Err("a set within a set cannot be negated".to_owned());
+        }
+        let mut first = true;
+        loop {
+            let Some(letter) = self.rest.next() else { return Err("a set [ is not closed".to_owned()) };
+            match letter {
+                ']' if first => self.out.push_str("\\]"),
+                ']' => break,
+                '\\' => self.escape_in_set()?,
+                '[' if self.rest.peek() == Some(&':') => self.posix_class()?,
+                '[' => self.set(depth + 1)?,
+                '&' if self.rest.peek() == Some(&'&') => {
+                    return Err("[&&] in a set is not supported; use a look-ahead".to_owned());
+                }
+                other => self.out.push(other),
+            }
+            first = false;
+        }
+        if depth == 0 {
+            self.out.push(']');
+        }
+        Ok(())
+    }
+
+    fn escape_in_set(&mut self) -> Result<(), String> {
+        let Some(letter) = self.rest.next() else { return Err("a set [ is not closed".to_owned()) };
+        match letter {
+            'h' => self.out.push_str("0-9a-fA-F"),
+            'H' => return Err("[\\H] in a set is not supported".to_owned()),
+            'v' => self.out.push_str("\\x0b"),
+            'b' => self.out.push_str("\\x08"),
+            'u' => self.code_point()?,
+            letter => self.plain_escape(letter, "tnrfaexcwWsSdDpP"),
+        }
+        Ok(())
+    }
+
+    /// `[:name:]`, of which the opening bracket was read. A bracket that opens none is a set within the set.
+    fn posix_class(&mut self) -> Result<(), String> {
+        let mut ahead = self.rest.clone();
+        ahead.next();
+        let name: String = ahead.by_ref().take_while(|letter| *letter != ':').take(16).collect();
+        if ahead.next() != Some(']') {
+            self.out.push_str("\\[");
+            return Ok(());
+        }
+        let (negated, class) = name.strip_prefix('^').map_or((false, name.as_str()), |class| (true, class));
+        let members = match class {
+            "alpha" => "\\p{L}\\p{M}",
+            "digit" => "\\p{Nd}",
+            "alnum" => "\\p{L}\\p{M}\\p{Nd}",
+            "upper" => "\\p{Lu}",
+            "lower" => "\\p{Ll}",
+            "punct" => "\\p{P}$+<=>^`|~",
+            "space" => "\\s\\x85\\p{Z}",
+            "word" => "\\p{L}\\p{M}\\p{Nd}\\p{Pc}",
+            "blank" => " \\t\\p{Zs}",
+            "cntrl" => "\\p{Cc}",
+            "xdigit" => "0-9a-fA-F",
+            "ascii" => "\\x00-\\x7f",
+            "print" | "graph" => "",
+            other => return Err(format!("there is no class [[:{other}:]]")),
+        };
+        if negated || members.is_empty() {
+            self.out.push_str(&format!("[:{name}:]"));
+        } else {
+            self.out.push_str(members);
+        }
+        for _ in 0..name.chars().count() + 3 {
+            self.rest.next();
+        }
+        Ok(())
+    }
+}
+
+/// Name of a group in the expression that PCRE2 gets.
+fn group_name(at: usize) -> String {
+    format!("c{at}")
+}

@@ -1,0 +1,42 @@
+//! `clone`: copies events, each copy with a type of its own.
+
+use std::sync::Arc;
+
+use millrace_ingest::{Event, Fault, Options};
+use serde_json::Value;
+
+use super::settings::ecs_disabled;
+use super::{Filter, Outcome};
+
+/// Most copies of one event.
+const MAX_CLONES: usize = 100;
+
+#[derive(Debug)]
+struct Clone_ {
+    types: Vec<String>,
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
+    ecs_disabled(&mut options);
+    let types = options.texts("clones");
+    if types.is_empty() {
+        options.fault_here("[clone] needs the option [clones], an array with the type of each copy");
+    }
+    if types.len() > MAX_CLONES {
+        options.fault_here(format!("[clone] makes at most {MAX_CLONES} copies"));
+    }
+    options.finish()?;
+    Ok(Arc::new(Clone_ { types }))
+}
+
+impl Filter for Clone_ {
+    fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
+        for name in &self.types {
+            let mut copy = event.clone();
+            copy.fields_mut().insert("type".to_owned(), Value::String(name.clone()));
+            made.push(copy);
+        }
+        // What all filters add goes to the copies, in which the event continues as it was.
+        Outcome::Unmatched
+    }
+}

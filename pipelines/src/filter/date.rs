@@ -1,0 +1,255 @@
+//! `date`: reads times from fields.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Datelike, Utc};
+use millrace_ingest::event::time_format::{TimeFormat, Zone, iso8601};
+use millrace_ingest::event::{TIMESTAMP, text_of};
+use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
+use serde_json::Value;
+
+use super::settings::texts_or;
+use super::{Filter, Outcome};
+
+/// Seconds between the epochs of TAI64 and of Unix.
+const TAI64_EPOCH: i64 = 1 << 62;
+/// Seconds by which TAI is ahead at the epoch of Unix.
+const TAI_AHEAD: i64 = 10;
+
+#[derive(Debug)]
+struct Date {
+    source: FieldReference,
+    patterns: Vec<Pattern>,
+    zone: ZoneOption,
+    target: FieldReference,
+    tags_on_failure: Vec<String>,
+    clock: fn() -> DateTime<Utc>,
+}
+
+#[derive(Debug)]
+enum ZoneOption {
+    Fixed(Zone),
+    PerEvent(Template),
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Iso8601,
+    Unix,
+    UnixMillis,
+    Tai64n,
+    Format(TimeFormat),
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "ISO8601" => Self::Iso8601,
+            "UNIX" => Self::Unix,
+            "UNIX_MS" => Self::UnixMillis,
+            "TAI64N" => Self::Tai64n,
+            pattern => {
+                let format = TimeFormat::joda(pattern)?;
+                format.check_parse()?;
+                Self::Format(format)
+            }
+        })
+    }
+
+    fn read(&self, text: &str, zone: Zone, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Iso8601 => iso8601(text, zone),
+            Self::Unix => unix(text, 1_000_000_000),
+            Self::UnixMillis => unix(text, 1_000_000),
+            Self::Tai64n => tai64n(text),
+            Self::Format(format) => format.parse(text, now.year())?.instant(zone, now),
+        }
+    }
+}
+
+pub(super) fn build(options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
+    Ok(Arc::new(Date::read(options, Utc::now)?))
+}
+
+impl Date {
+    fn read(mut options: Options, clock: fn() -> DateTime<Utc>) -> Result<Self, Vec<Fault>> {
+        let mut matching = options.texts("match").into_iter();
+        let source = matching
+            .next()
+            .and_then(|field| FieldReference::parse(&field).map_err(|fault| options.fault_here(fault)).ok());
+        let mut patterns = Vec::new();
+        for text in matching {
+            match Pattern::parse(&text) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(fault) => options.fault_here(fault),
+            }
+        }
+        if source.is_none() || patterns.is_empty() {
+            options.fault_here(
+                "[date] needs the option [match] with a field and its patterns, as in match => [\"time\", \"ISO8601\"]",
+            );
+        }
+        let zone = match options.template("timezone") {
+            None => ZoneOption::Fixed(Zone::Local),
+            Some(template) if template.is_constant() => match Zone::named(template.as_str()) {
+                Some(zone) => ZoneOption::Fixed(zone),
+                None => {
+                    options.fault_here(format!(
+                        "there is no time zone [{}]; ids such as Europe/Berlin and offsets such as +02:00 are",
+                        template.as_str()
+                    ));
+                    ZoneOption::Fixed(Zone::UTC)
+                }
+            },
+            Some(template) => ZoneOption::PerEvent(template),
+        };
+        if let Some(locale) = options.text("locale")
+            && !is_english(&locale)
+        {
+            options.fault_here(format!(
+                "[date] knows names of months and days in English (locale en), not in [{locale}]"
+            ));
+        }
+        let target = options.field("target");
+        let tags_on_failure = texts_or(&mut options, "tag_on_failure", &["_dateparsefailure"]);
+        let timestamp = FieldReference::parse(TIMESTAMP);
+        options.finish()?;
+        let (Some(source), Ok(timestamp)) = (source, timestamp) else { return Err(Vec::new()) };
+        Ok(Self { source, patterns, zone, target: target.unwrap_or(timestamp), tags_on_failure, clock })
+    }
+
+    /// The time of a value, by the first pattern that it follows.
+    fn time(&self, event: &Event, text: &str) -> Option<DateTime<Utc>> {
+        let zone = match &self.zone {
+            ZoneOption::Fixed(zone) => *zone,
+            ZoneOption::PerEvent(template) => Zone::named(&template.render(event))?,
+        };
+        let now = (self.clock)();
+        self.patterns.iter().find_map(|pattern| pattern.read(text, zone, now))
+    }
+}
+
+fn is_english(locale: &str) -> bool {
+    let language = locale.split(['-', '_', '.']).next().unwrap_or_default();
+    language.eq_ignore_ascii_case("en") || matches!(locale, "C" | "POSIX")
+}
+
+/// Reads a number of units of so many nanoseconds since 1970, with a fraction.
+fn unix(text: &str, unit: i64) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let nanos = if !whole.is_empty() && all_digits(whole) && all_digits(fraction) {
+        let mut nanos = whole.parse::<i128>().ok()?.checked_mul(i128::from(unit))?;
+        let mut unit = i128::from(unit);
+        for digit in fraction.bytes() {
+            unit /= 10;
+            nanos += i128::from(digit - b'0') * unit;
+        }
+        if negative { -nanos } else { nanos }
+    } else {
+        // With an exponent.
+        let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
+        if !text.bytes().any(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        (value * unit as f64) as i128
+    };
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+    DateTime::from_timestamp(seconds, u32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?)
+}
+
+/// Reads `@` and 24 hexadecimal digits: seconds and nanoseconds.
+fn tai64n(text: &str) -> Option<DateTime<Utc>> {
+    let digits = text.trim();
+    let digits = digits.strip_prefix('@').unwrap_or(digits);
+    if digits.len() != 24 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let seconds = i64::from_str_radix(digits.get(..16)?, 16).ok()?.checked_sub(TAI64_EPOCH)?;
+    let nanos = u32::from_str_radix(digits.get(16..)?, 16).ok()?;
+    DateTime::from_timestamp(seconds.checked_sub(TAI_AHEAD)?, nanos)
+}
+
+impl Filter for Date {
+    fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
+        let time = match event.get(&self.source).as_deref() {
+            None | Some(Value::Null) => return Outcome::Unmatched,
+            Some(Value::String(text)) => self.time(event, text),
+            Some(Value::Array(elements)) => match elements.first() {
+                Some(first) => self.time(event, &text_of(first)),
+                None => return Outcome::Unmatched,
+            },
+            Some(other) => self.time(event, &text_of(other)),
+        };
+        let set = time.is_some_and(|time| {
+            if matches!(self.target.path(), [name] if name == TIMESTAMP) {
+                event.set_timestamp(time);
+                return true;
+            }
+            let text = Event::new(time).timestamp_text();
+            event.set(&self.target, Value::String(text)).is_ok()
+        });
+        if set {
+            return Outcome::Matched;
+        }
+        self.tags_on_failure.iter().for_each(|tag| event.tag(tag));
+        Outcome::Unmatched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+    use millrace_ingest::options::{Location, Setting};
+    use millrace_ingest::{Event, Options};
+    use serde_json::Value;
+
+    use super::{Date, tai64n, unix};
+    use crate::filter::Filter as _;
+
+    fn time(text: &str) -> DateTime<Utc> {
+        DateTime::parse_from_rfc3339(text).unwrap().to_utc()
+    }
+
+    #[test]
+    fn epochs_are_read() {
+        for (text, expected) in [
+            ("0", "1970-01-01T00:00:00Z"),
+            ("1478207457", "2016-11-03T21:10:57Z"),
+            ("1478207457.456", "2016-11-03T21:10:57.456Z"),
+            ("-1.5", "1969-12-31T23:59:58.5Z"),
+            ("1.478207457e9", "2016-11-03T21:10:57Z"),
+        ] {
+            assert_eq!(unix(text, 1_000_000_000), Some(time(expected)), "{text}");
+        }
+        assert_eq!(unix("1000000000123", 1_000_000), Some(time("2001-09-09T01:46:40.123Z")));
+        for text in ["", "-", "x", "1.x", "inf", "NaN", "1e300", "99999999999999999999"] {
+            assert_eq!(unix(text, 1_000_000_000), None, "{text}");
+        }
+        assert_eq!(tai64n("@4000000050d506482dbdf024"), Some(time("2012-12-22T01:00:46.767422500Z")));
+        assert_eq!(tai64n("4000000050d506482dbdf024"), Some(time("2012-12-22T01:00:46.767422500Z")));
+        assert_eq!(tai64n("@4000"), None);
+    }
+
+    #[test]
+    fn the_year_comes_from_the_clock() {
+        let texts = ["time", "MMM d HH:mm:ss", "MMM dd HH:mm:ss"].map(|text| Setting::Text(text.to_owned()));
+        let given = |name: &str, setting| (name.to_owned(), Location::default(), setting);
+        let options = [
+            given("match", Setting::Array(texts.to_vec())),
+            given("timezone", Setting::Text("America/New_York".to_owned())),
+        ];
+        let options = Options::new("date", Location::default(), options);
+        let date = Date::read(options, || time("2026-01-01T02:00:00Z")).unwrap();
+        let mut event = Event::new(Utc::now());
+        event.fields_mut().insert("time".to_owned(), Value::String("Dec 31 20:59:00".to_owned()));
+        date.apply(&mut event, &mut Vec::new());
+        // In New York it is still December.
+        assert_eq!(event.timestamp(), time("2026-01-01T01:59:00Z"));
+    }
+}

@@ -1,0 +1,240 @@
+//! `fingerprint`: digests of fields, and identifiers.
+
+mod md5;
+mod murmur;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ingest::event::{TIMESTAMP, text_of};
+use millrace_ingest::{Event, Fault, FieldReference, Options};
+use ring::{digest, hmac};
+use serde_json::Value;
+
+use super::settings::ecs_disabled;
+use super::{Filter, Outcome};
+
+#[derive(Debug)]
+struct Fingerprint {
+    /// In the order of their names.
+    sources: Vec<(String, FieldReference)>,
+    target: FieldReference,
+    method: Method,
+    base64: bool,
+    concatenate: Concatenate,
+}
+
+#[derive(Debug, PartialEq)]
+enum Concatenate {
+    Nothing,
+    Sources,
+    AllFields,
+}
+
+#[derive(Debug)]
+enum Method {
+    Digest(&'static digest::Algorithm),
+    Hmac(hmac::Key),
+    Md5,
+    HmacMd5(Vec<u8>),
+    Murmur32,
+    Murmur128,
+    Uuid,
+    Punctuation,
+    /// Network of an address, by so many bits.
+    Network(u32),
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
+    ecs_disabled(&mut options);
+    let mut names = options.texts("source");
+    if names.is_empty() {
+        names.push("message".to_owned());
+    }
+    names.sort();
+    let mut sources = Vec::new();
+    for name in names {
+        match FieldReference::parse(&name) {
+            Ok(reference) => sources.push((name, reference)),
+            Err(fault) => options.fault_here(fault),
+        }
+    }
+    let target = options.text("target").unwrap_or_else(|| "fingerprint".to_owned());
+    let target = FieldReference::parse(&target).map_err(|fault| options.fault_here(fault));
+    let method = method(&mut options);
+    let base64 = options.boolean("base64encode").unwrap_or(false);
+    let from_sources = options.boolean("concatenate_sources").unwrap_or(false);
+    let concatenate = match options.boolean("concatenate_all_fields") {
+        Some(true) => Concatenate::AllFields,
+        _ if from_sources => Concatenate::Sources,
+        _ => Concatenate::Nothing,
+    };
+    options.finish()?;
+    let (Ok(target), Some(method)) = (target, method) else { return Err(Vec::new()) };
+    Ok(Arc::new(Fingerprint { sources, target, method, base64, concatenate }))
+}
+
+fn method(options: &mut Options) -> Option<Method> {
+    let key = options.text("key");
+    let name = options.one_of(
+        "method",
+        &[
+            "SHA1",
+            "SHA256",
+            "SHA384",
+            "SHA512",
+            "MD5",
+            "MURMUR3",
+            "MURMUR3_128",
+            "UUID",
+            "PUNCT",
+            "IPV4_NETWORK",
+        ],
+    );
+    let sha = |algorithm, of_hmac| match &key {
+        Some(key) => Method::Hmac(hmac::Key::new(of_hmac, key.as_bytes())),
+        None => Method::Digest(algorithm),
+    };
+    Some(match name.unwrap_or("SHA1") {
+        "SHA256" => sha(&digest::SHA256, hmac::HMAC_SHA256),
+        "SHA384" => sha(&digest::SHA384, hmac::HMAC_SHA384),
+        "SHA512" => sha(&digest::SHA512, hmac::HMAC_SHA512),
+        "MD5" => key.map_or(Method::Md5, |key| Method::HmacMd5(key.into_bytes())),
+        "MURMUR3" => Method::Murmur32,
+        "MURMUR3_128" => Method::Murmur128,
+        "UUID" => Method::Uuid,
+        "PUNCT" => Method::Punctuation,
+        "IPV4_NETWORK" => {
+            match key.as_ref().and_then(|key| key.parse::<u32>().ok()).filter(|bits| *bits <= 32) {
+                Some(bits) => Method::Network(bits),
+                None => {
+                    options.fault_here(
+                        "IPV4_NETWORK needs the option [key] with the length of the prefix, from 0 to 32",
+                    );
+                    return None;
+                }
+            }
+        }
+        _ => sha(&digest::SHA1_FOR_LEGACY_USE_ONLY, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+    })
+}
+
+impl Method {
+    /// Whether it digests any text, also one of several fields.
+    fn is_hash(&self) -> bool {
+        !matches!(self, Self::Uuid | Self::Punctuation | Self::Network(_))
+    }
+
+    fn of(&self, value: &Value, base64: bool) -> Option<Value> {
+        let text = shown(value);
+        let bytes = text.as_bytes();
+        Some(match self {
+            Self::Digest(algorithm) => written(digest::digest(algorithm, bytes).as_ref(), base64),
+            Self::Hmac(key) => written(hmac::sign(key, bytes).as_ref(), base64),
+            Self::Md5 => written(&md5::digest(bytes), base64),
+            Self::HmacMd5(key) => written(&md5::hmac(key, bytes), base64),
+            Self::Murmur128 => written(&murmur::hash128(bytes), base64),
+            Self::Murmur32 => {
+                let hash = match value {
+                    Value::Number(number) => match number.as_i64() {
+                        Some(whole) => murmur::hash32(&whole.to_le_bytes()),
+                        None => murmur::hash32(bytes),
+                    },
+                    _ => murmur::hash32(bytes),
+                };
+                if base64 { Value::String(STANDARD.encode(hash.to_be_bytes())) } else { Value::from(hash) }
+            }
+            Self::Uuid => Value::String(uuid::Uuid::new_v4().to_string()),
+            Self::Punctuation => {
+                let kept = |letter: &char| !letter.is_ascii_alphanumeric() && !matches!(letter, ' ' | '\t');
+                Value::String(text.chars().filter(kept).collect())
+            }
+            Self::Network(bits) => {
+                let address: Ipv4Addr = text.trim().parse().ok()?;
+                let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+                Value::String(Ipv4Addr::from_bits(address.to_bits() & mask).to_string())
+            }
+        })
+    }
+}
+
+fn written(bytes: &[u8], base64: bool) -> Value {
+    Value::String(if base64 {
+        STANDARD.encode(bytes)
+    } else {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    })
+}
+
+/// A value as the text that is digested: arrays and objects as Ruby shows them, with members in the order of
+/// their names.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Object(_) => inspected(value),
+        other => text_of(other),
+    }
+}
+
+fn inspected(value: &Value) -> String {
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::String(_) => value.to_string(),
+        Value::Array(elements) => {
+            format!("[{}]", elements.iter().map(inspected).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_str());
+            let shown = members
+                .iter()
+                .map(|(name, value)| format!("{}=>{}", Value::from(name.as_str()), inspected(value)));
+            format!("{{{}}}", shown.collect::<Vec<_>>().join(", "))
+        }
+        other => text_of(other),
+    }
+}
+
+/// What [`Concatenate`] makes of names and values.
+fn joined<'a>(parts: impl Iterator<Item = (&'a str, String)>) -> Value {
+    let mut text: String = parts.map(|(name, value)| format!("|{name}|{value}")).collect();
+    text.push('|');
+    Value::String(text)
+}
+
+impl Filter for Fingerprint {
+    fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
+        let made = match (&self.method, &self.concatenate) {
+            (Method::Uuid, _) => self.method.of(&Value::Null, self.base64),
+            (method, Concatenate::AllFields) if method.is_hash() => {
+                let time = event.timestamp_text();
+                let mut parts: Vec<(&str, String)> =
+                    event.fields().iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
+                parts.push((TIMESTAMP, time));
+                parts.sort();
+                self.method.of(&joined(parts.into_iter()), self.base64)
+            }
+            (method, Concatenate::Sources) if method.is_hash() => {
+                let parts = self.sources.iter().map(|(name, reference)| {
+                    (name.as_str(), event.get(reference).map(|value| shown(&value)).unwrap_or_default())
+                });
+                self.method.of(&joined(parts), self.base64)
+            }
+            // Each source by itself; the last that is there remains.
+            _ => self.sources.iter().rev().find_map(|(_, reference)| match event.get(reference).as_deref() {
+                None | Some(Value::Null) => None,
+                Some(Value::Array(elements)) => {
+                    let made: Option<Vec<Value>> =
+                        elements.iter().map(|element| self.method.of(element, self.base64)).collect();
+                    made.map(Value::Array)
+                }
+                Some(value) => self.method.of(value, self.base64),
+            }),
+        };
+        match made.map(|value| event.set(&self.target, value)) {
+            Some(Ok(())) => Outcome::Matched,
+            _ => Outcome::Unmatched,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Finding keys and values in a text.
+//!
+//! A key is a run of characters without separators, of which `\ ` is none; then comes what splits keys from values;
+//! then a value: in quotes, in brackets, or up to the next separator of fields. What does not begin a pair is passed over. Each
+//! character is looked at a few times only, whatever the text.
+
+use std::ops::Range;
+
+use millrace_ingest::pattern::{Expression, Stopped};
+
+use crate::filter::characters::Characters;
+
+/// What separates.
+#[derive(Debug)]
+pub(super) enum Separator {
+    /// One of some characters.
+    Characters(Characters),
+    Expression(Expression),
+}
+
+impl Separator {
+    /// The first separator at a place or behind it; a space behind a backslash is none.
+    fn find(&self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
+        match self {
+            Self::Characters(set) => {
+                let mut escaped = false;
+                for (at, letter) in text.get(from..).unwrap_or_default().char_indices() {
+                    if set.contains(letter) && !(escaped && letter == ' ') {
+                        return Ok(Some(from + at..from + at + letter.len_utf8()));
+                    }
+                    escaped = letter == '\\';
+                }
+                Ok(None)
+            }
+            Self::Expression(expression) => {
+                let mut at = from;
+                while let Some(found) = expression.find_at(text, at)? {
+                    let before = found.start.checked_sub(1).filter(|before| *before >= from);
+                    let escaped = before.and_then(|before| text.as_bytes().get(before)) == Some(&b'\\')
+                        && text.as_bytes().get(found.start) == Some(&b' ');
+                    if !escaped && !found.is_empty() {
+                        return Ok(Some(found));
+                    }
+                    at = match text.get(found.start..).and_then(|rest| rest.chars().next()) {
+                        Some(letter) => found.start + letter.len_utf8(),
+                        None => return Ok(None),
+                    };
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// How pairs are written.
+#[derive(Debug)]
+pub(super) struct Syntax {
+    pub(super) fields: Separator,
+    pub(super) values: Separator,
+    /// Whether white space around what splits keys from values means nothing.
+    pub(super) lenient: bool,
+    pub(super) brackets: bool,
+}
+
+/// The next separators from a place on, so that each is searched once.
+struct Ahead<'a> {
+    separator: &'a Separator,
+    /// Where the search began, and what it found.
+    known: Option<(usize, Option<Range<usize>>)>,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(separator: &'a Separator) -> Self {
+        Self { separator, known: None }
+    }
+
+    fn find(&mut self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
+        if let Some((searched, found)) = &self.known
+            && *searched <= from
+            && found.as_ref().is_none_or(|found| found.start >= from)
+        {
+            return Ok(found.clone());
+        }
+        let found = self.separator.find(text, from)?;
+        self.known = Some((from, found.clone()));
+        Ok(found)
+    }
+}
+
+impl Syntax {
+    /// Hands on each key with its value, which may be empty, until `pair` answers `false`.
+    ///
+    /// # Errors
+    /// [`Stopped`] where an expression takes too long.
+    pub(super) fn scan<'t>(
+        &self,
+        text: &'t str,
+        mut pair: impl FnMut(&'t str, &'t str) -> bool,
+    ) -> Result<(), Stopped> {
+        let (mut fields, mut values) = (Ahead::new(&self.fields), Ahead::new(&self.values));
+        let mut at = 0;
+        while at < text.len() {
+            // Without a further splitter there is no further pair.
+            let Some(splitter) = values.find(text, at)? else { return Ok(()) };
+            let field = fields.find(text, at)?;
+            let end = field.as_ref().map_or(splitter.start, |field| field.start.min(splitter.start));
+            if end == at {
+                // A key has at least one character.
+                let next =
+                    if splitter.start == at { splitter.end } else { field.map_or(at, |field| field.end) };
+                at = next.max(at + 1);
+                continue;
+            }
+            let (key_end, behind) = match self.splitter_behind(text, end, &splitter) {
+                Some(found) => found,
+                None => {
+                    at = field.map_or(splitter.end, |field| field.end).max(end);
+                    continue;
+                }
+            };
+            let key = text.get(at..key_end).unwrap_or_default();
+            let (value, next) = self.value(text, behind, &mut fields)?;
+            if !key.is_empty() && !pair(key, value) {
+                return Ok(());
+            }
+            at = next.max(at + 1);
+        }
+        Ok(())
+    }
+
+    /// Where the key ends and the value begins, if the splitter follows the key, which ends before `end`.
+    fn splitter_behind(&self, text: &str, end: usize, splitter: &Range<usize>) -> Option<(usize, usize)> {
+        if !self.lenient {
+            return (splitter.start == end).then_some((end, splitter.end));
+        }
+        let between = text.get(end..splitter.start)?;
+        if !between.chars().all(char::is_whitespace) {
+            return None;
+        }
+        let key = text.get(..end)?;
+        let value = text.get(splitter.end..)?;
+        let space = value.len() - value.trim_start().len();
+        Some((key.trim_end().len(), splitter.end + space))
+    }
+
+    /// The value at a place, and where the next pair may begin.
+    fn value<'t>(
+        &self,
+        text: &'t str,
+        at: usize,
+        fields: &mut Ahead<'_>,
+    ) -> Result<(&'t str, usize), Stopped> {
+        let rest = text.get(at..).unwrap_or_default();
+        let close = match rest.as_bytes().first() {
+            Some(b'"') => Some('"'),
+            Some(b'\'') => Some('\''),
+            Some(b'(') if self.brackets => Some(')'),
+            Some(b'[') if self.brackets => Some(']'),
+            Some(b'<') if self.brackets => Some('>'),
+            _ => None,
+        };
+        if let Some(close) = close
+            && let Some(length) = enclosed(rest.get(1..).unwrap_or_default(), close)
+        {
+            let end = at + 1 + length + 1;
+            let separator = fields.find(text, end)?;
+            let follows = separator.filter(|separator| separator.start == end).map(|separator| separator.end);
+            if let Some(next) = follows.or((end == text.len()).then_some(end)) {
+                return Ok((text.get(at + 1..at + 1 + length).unwrap_or_default(), next));
+            }
+        }
+        Ok(match fields.find(text, at)? {
+            Some(separator) => (text.get(at..separator.start).unwrap_or_default(), separator.end),
+            None => (rest, text.len()),
+        })
+    }
+}
+
+/// Bytes before what closes a value; what stands behind a backslash does not close it.
+fn enclosed(text: &str, close: char) -> Option<usize> {
+    let mut escaped = false;
+    for (at, letter) in text.char_indices() {
+        if letter == close && !escaped {
+            return Some(at);
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    None
+}

@@ -1,0 +1,88 @@
+//! Replacing what an expression matches.
+
+use millrace_ingest::pattern::{Bounds, Expression, Replacement};
+use millrace_ingest::{Event, FieldReference, Template};
+use serde_json::Value;
+
+/// Longest text that replacing may make, in bytes.
+const MAX_BYTES: usize = 64 << 20;
+
+/// A field with what is replaced in it.
+#[derive(Debug)]
+pub(super) struct Gsub {
+    field: FieldReference,
+    expression: Part<Expression>,
+    replacement: Template,
+    /// The replacement, where all events have the same.
+    fixed: Option<Replacement>,
+}
+
+/// What is the same for all events, or made for each.
+#[derive(Debug)]
+enum Part<T> {
+    Fixed(T),
+    PerEvent(Template),
+}
+
+impl Gsub {
+    pub(super) fn parse(field: FieldReference, expression: &str, replacement: &str) -> Result<Self, String> {
+        let template = Template::parse(expression);
+        let replacement = Template::parse(replacement);
+        if !template.is_constant() {
+            return Ok(Self { field, expression: Part::PerEvent(template), replacement, fixed: None });
+        }
+        let expression = Expression::compile(expression, Bounds::default())?;
+        let fixed = replacement.is_constant().then(|| Replacement::parse(replacement.as_str(), &expression));
+        Ok(Self { field, expression: Part::Fixed(expression), replacement, fixed })
+    }
+
+    pub(super) fn apply(&self, event: &mut Event) -> Result<(), String> {
+        let Some(value) = event.get(&self.field) else { return Ok(()) };
+        if !matches!(*value, Value::String(_) | Value::Array(_)) {
+            return Ok(());
+        }
+        let compiled;
+        let expression = match &self.expression {
+            Part::Fixed(expression) => expression,
+            Part::PerEvent(template) => {
+                compiled = Expression::compile(&template.render(event), Bounds::default())?;
+                &compiled
+            }
+        };
+        let rendered;
+        let replacement = match &self.fixed {
+            Some(replacement) => replacement,
+            None => {
+                rendered = Replacement::parse(&self.replacement.render(event), expression);
+                &rendered
+            }
+        };
+        let replace = |text: &str| -> Result<Option<String>, String> {
+            let replaced = expression.replace_all(text, replacement);
+            let replaced = replaced.map_err(|_| format!("[gsub] of [{}] took too long", self.field))?;
+            match replaced {
+                Some(text) if text.len() > MAX_BYTES => Err(format!("[gsub] made [{}] too long", self.field)),
+                replaced => Ok(replaced),
+            }
+        };
+        let changed = match &*value {
+            Value::String(text) => replace(text)?.map(Value::String),
+            Value::Array(elements) => {
+                let mut changed = elements.clone();
+                for element in &mut changed {
+                    if let Value::String(text) = element
+                        && let Some(replaced) = replace(text)?
+                    {
+                        *text = replaced;
+                    }
+                }
+                Some(Value::Array(changed))
+            }
+            _ => None,
+        };
+        match changed {
+            Some(changed) => event.set(&self.field, changed),
+            None => Ok(()),
+        }
+    }
+}

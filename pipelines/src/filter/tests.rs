@@ -1,0 +1,119 @@
+//! Cases in `cases/<filter>.yaml`: options and an event, with what becomes of it.
+
+use std::fs;
+use std::path::Path;
+
+use chrono::{TimeZone, Utc};
+use millrace_ingest::options::{Location, Setting};
+use millrace_ingest::{Event, Options};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{NAMES, Outcome, build};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    #[serde(default)]
+    options: Map<String, Value>,
+    #[serde(default)]
+    event: Map<String, Value>,
+    /// All fields afterwards; time and metadata only where they are named.
+    is: Option<Map<String, Value>>,
+    /// `matched` where it is not said.
+    outcome: Option<String>,
+    #[serde(default)]
+    made: Vec<Map<String, Value>>,
+    /// Part of the fault that the options have.
+    fault: Option<String>,
+}
+
+fn setting(value: Value) -> Setting {
+    match value {
+        Value::Number(number) => Setting::Number(number),
+        Value::Array(elements) => Setting::Array(elements.into_iter().map(setting).collect()),
+        Value::Object(members) => {
+            Setting::Hash(members.into_iter().map(|(name, value)| (name, setting(value))).collect())
+        }
+        Value::String(text) => Setting::Text(text),
+        other => Setting::Text(other.to_string()),
+    }
+}
+
+fn options(filter: &str, given: Map<String, Value>) -> Options {
+    let given = given.into_iter().map(|(name, value)| (name, Location::default(), setting(value)));
+    Options::new(filter, Location::default(), given)
+}
+
+fn fields(event: &Event, wanted: &Map<String, Value>) -> Value {
+    let mut fields = event.fields().clone();
+    if wanted.contains_key("@timestamp") {
+        fields.insert("@timestamp".to_owned(), Value::String(event.timestamp_text()));
+    }
+    if wanted.contains_key("@metadata") {
+        fields.insert("@metadata".to_owned(), Value::Object(event.metadata().clone()));
+    }
+    Value::Object(fields)
+}
+
+fn run(filter: &str, case: Case) {
+    let name = format!("{filter}: {}", case.name);
+    let built = build(options(filter, case.options));
+    let built = match (built, case.fault) {
+        (Ok(built), None) => built,
+        (Err(faults), Some(expected)) => {
+            assert!(faults.iter().any(|fault| fault.message.contains(&expected)), "{name}: {faults:?}");
+            return;
+        }
+        (Ok(_), Some(expected)) => panic!("{name}: no fault about {expected}"),
+        (Err(faults), None) => panic!("{name}: {faults:?}"),
+    };
+    let mut event = Event::from_fields(case.event, Utc.with_ymd_and_hms(2026, 1, 1, 0, 0, 0).unwrap());
+    let mut made = Vec::new();
+    let outcome = match built.apply(&mut event, &mut made) {
+        Outcome::Matched => "matched",
+        Outcome::Unmatched => "unmatched",
+        Outcome::Dropped => "dropped",
+    };
+    assert_eq!(outcome, case.outcome.as_deref().unwrap_or("matched"), "{name}: {:?}", event.fields());
+    if let Some(is) = case.is {
+        assert_eq!(fields(&event, &is), Value::Object(is), "{name}");
+    }
+    assert_eq!(made.len(), case.made.len(), "{name}");
+    for (made, is) in made.iter().zip(case.made) {
+        assert_eq!(fields(made, &is), Value::Object(is), "{name}");
+    }
+}
+
+#[test]
+fn cases_hold() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/filter/cases");
+    for filter in NAMES {
+        let text = fs::read_to_string(directory.join(format!("{filter}.yaml"))).unwrap();
+        let cases: Vec<Case> =
+            serde_norway::from_str(&text).unwrap_or_else(|error| panic!("{filter}: {error}"));
+        assert!(!cases.is_empty(), "{filter}");
+        cases.into_iter().for_each(|case| run(filter, case));
+    }
+}
+
+#[test]
+fn all_names_are_built() {
+    for filter in NAMES {
+        let faults =
+            build(options(filter, Map::from_iter([("nonsense".to_owned(), Value::Null)]))).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains("[nonsense]")), "{filter}: {faults:?}");
+    }
+    assert!(build(options("grook", Map::new())).unwrap_err()[0].message.contains("did you mean [grok]?"));
+}
+
+#[test]
+fn fingerprints_by_chance_are_uuids() {
+    let given = Map::from_iter([("method".to_owned(), Value::from("UUID"))]);
+    let filter = build(options("fingerprint", given)).unwrap();
+    let mut event = Event::new(Utc::now());
+    filter.apply(&mut event, &mut Vec::new());
+    let id = event.fields()["fingerprint"].as_str().unwrap();
+    assert_eq!(uuid::Uuid::parse_str(id).unwrap().get_version_num(), 4);
+}
