@@ -17,7 +17,6 @@ use tokio::time::sleep;
 use super::{Interrupted, Output, Refused, Sink};
 use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
-use crate::options::Location;
 use crate::{Event, Fault, Options, Template};
 
 /// Pause while the producer's queue is full.
@@ -58,6 +57,7 @@ impl std::fmt::Debug for Kafka {
 
 impl Kafka {
     fn take(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let at = options.at();
         let o = &mut options;
         let client = Client::take(o);
         let mut fixed = Vec::new();
@@ -113,13 +113,9 @@ impl Kafka {
                 None => o.fault_here(format!("the header [{name}] must be a text")),
             }
         }
-        let codec = codec::build(o.codec("codec").unwrap_or_else(|| Options::new("plain", o.at(), [])));
-        let mut faults = options.finish().err().unwrap_or_default();
-        let codec = codec.map_err(|more| faults.extend(more)).ok().filter(|_| faults.is_empty());
-        let Some(codec) = codec else {
-            faults.sort_by_key(|fault| fault.at);
-            return Err(faults);
-        };
+        let codec = codec::take(o, "plain");
+        options.finish()?;
+        let codec = codec?;
         let topic = Template::parse(&topic);
         let producer = Mutex::new(None);
         let output = Self { client, fixed, topic, key, headers, codec, retries, producer };
@@ -128,7 +124,7 @@ impl Kafka {
             .and_then(|config| config.create_native_config().map_err(|error| error.to_string()));
         match checked {
             Ok(_) => Ok(output),
-            Err(message) => Err(vec![Fault { at: Location::default(), message }]),
+            Err(message) => Err(vec![Fault { at, message }]),
         }
     }
 

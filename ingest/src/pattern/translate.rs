@@ -211,7 +211,9 @@ impl Translation<'_> {
                 'i' | 'x' | '-' => options.push(letter),
                 'a' | 'd' | 'u' => {}
                 other => {
-                    return Err(format!("there is no option [{other}] in [(?{other})]; [i], [m] and [x] are"));
+                    return Err(format!(
+                        "there is no option [{other}] in [(?{other})]; [i], [m] and [x] are"
+                    ));
                 }
             }
         }

@@ -8,7 +8,6 @@ use rdkafka::ClientConfig;
 use super::position::Reset;
 use crate::codec::{self, Codec};
 use crate::kafka::Client;
-use crate::options::Location;
 use crate::{Fault, Options, Setting};
 
 /// Records that librdkafka fetches ahead, in KiB.
@@ -63,6 +62,7 @@ impl Settings {
     /// # Errors
     /// All that is wrong with them.
     pub(super) fn take(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let at = options.at();
         let o = &mut options;
         let client = Client::take(o);
         let topics = take_topics(o);
@@ -93,8 +93,7 @@ impl Settings {
         take_numbers(o, &mut fixed);
         take_choices(o, &mut fixed);
         take_refused(o);
-        let codec = o.codec("codec").unwrap_or_else(|| Options::new("plain", o.at(), []));
-        let codec = codec::build(codec);
+        let codec = codec::take(o, "plain");
         let settings = |codec| Self {
             client,
             topics,
@@ -109,20 +108,15 @@ impl Settings {
             instance,
             fixed,
         };
-        let (settings, mut faults) = match codec {
-            Ok(codec) => (Some(settings(codec)), Vec::new()),
-            Err(faults) => (None, faults),
-        };
-        if let Err(more) = options.finish() {
-            faults.extend(more);
-        } else if let Some(settings) = &settings
-            && let Ok(config) = settings.config(0)
-            && let Err(error) = config.create_native_config()
-        {
-            faults.push(Fault { at: Location::default(), message: error.to_string() });
+        options.finish()?;
+        let settings = settings(codec?);
+        let checked = settings
+            .config(0)
+            .and_then(|config| config.create_native_config().map_err(|error| error.to_string()));
+        match checked {
+            Ok(_) => Ok(settings),
+            Err(message) => Err(vec![Fault { at, message }]),
         }
-        faults.sort_by_key(|fault| fault.at);
-        settings.filter(|_| faults.is_empty()).ok_or(faults)
     }
 
     /// Settings of the consumer of one thread.
