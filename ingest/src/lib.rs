@@ -8,6 +8,8 @@
 pub mod batch;
 pub mod codec;
 pub mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod input;
 mod kafka;
 pub mod options;

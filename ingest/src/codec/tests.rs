@@ -273,3 +273,34 @@ proptest! {
         prop_assert!(!shown.is_empty());
     }
 }
+
+/// The entry points of the fuzzers, with their seeds cut and changed, the same ones in every run.
+#[test]
+fn seeds_of_the_fuzzers_hold() {
+    use rand::{RngExt as _, SeedableRng as _};
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds");
+    let targets: [(&str, fn(&[u8])); 3] = [
+        ("codec", crate::fuzzing::codec),
+        ("format", crate::fuzzing::format),
+        ("pattern", crate::fuzzing::pattern),
+    ];
+    let mut random = rand::rngs::StdRng::seed_from_u64(6);
+    for (name, target) in targets {
+        for entry in fs::read_dir(directory.join(name)).unwrap() {
+            let seed = fs::read(entry.unwrap().path()).unwrap();
+            target(&seed);
+            for _ in 0..200 {
+                let mut changed = seed.clone();
+                for _ in 0..random.random_range(1..4) {
+                    let at = random.random_range(0..changed.len());
+                    match random.random_range(0..3) {
+                        0 => changed[at] = random.random(),
+                        1 => drop(changed.remove(at)),
+                        _ => changed.insert(at, b"{}[]\"\\:,%+'\n0a"[random.random_range(0..14)]),
+                    }
+                }
+                target(&changed);
+            }
+        }
+    }
+}

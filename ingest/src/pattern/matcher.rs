@@ -11,9 +11,15 @@ use super::Library;
 use super::expand::expand;
 use super::translate::translate;
 
-/// Steps of the engine that take about a millisecond, measured on patterns that backtrack without end.
-const STEPS_PER_MILLISECOND: u64 = 20_000;
-/// Most steps of the engine, whatever time is allowed.
+/// Steps of the engine that take about a millisecond; measured on patterns that backtrack without end: 100,000
+/// to 300,000.
+const STEPS_PER_MILLISECOND: u64 = 100_000;
+/// The engine counts steps anew at each place of a text where a match may begin: of so many places all
+/// may take their steps within the time that is given.
+const PLACES: u64 = 2_048;
+/// Fewest steps at a place, which any sensible match can do with.
+const MIN_STEPS: u64 = 20_000;
+/// Most steps at a place: PCRE2's own bound.
 const MAX_STEPS: u64 = 10_000_000;
 /// Most bytes of the stack of the engine.
 const MAX_STACK_BYTES: usize = 1 << 20;
@@ -62,8 +68,8 @@ pub struct Capture {
 /// Bounds of matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// About how long one match may take; what is allowed is counted in steps of the engine, at most ten
-    /// million of them, which take less than a second.
+    /// About how long one match may take on a text of two KiB; what is allowed is counted in steps of the engine, so a
+    /// longer text may take longer in proportion.
     pub time: Duration,
 }
 
@@ -77,7 +83,7 @@ impl Bounds {
     /// Compiles an expression in the syntax of PCRE2. Where groups have names, those without one do not capture.
     pub(super) fn compile(self, expression: &str, named: bool) -> Result<Regex, pcre2::Error> {
         let steps = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
-        let steps = steps.saturating_mul(STEPS_PER_MILLISECOND).clamp(STEPS_PER_MILLISECOND, MAX_STEPS);
+        let steps = (steps.saturating_mul(STEPS_PER_MILLISECOND) / PLACES).clamp(MIN_STEPS, MAX_STEPS);
         let names = if named { "(?n)" } else { "" };
         RegexBuilder::new()
             .utf(true)

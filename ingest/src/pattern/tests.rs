@@ -118,6 +118,13 @@ fn the_syntax_is_that_of_oniguruma() {
         (r"x\yz", "xyz", true),
         (r"[]a]+", "]a", true),
         (r"a++b", "aab", true),
+        (r"^.?*b$", "aab", true),
+        (r"^a{2}+b$", "aaaab", true),
+        (r"^a{2}+b$", "aaab", false),
+        (r"^(?:ab){1,2}{2}$", "ababab", true),
+        (r"^a{x}$", "a{x}", true),
+        (r"^x{$", "x{", true),
+        (r"^x{}$", "x{}", true),
         (r"(?>a+)b", "aab", true),
     ] {
         assert_eq!(matches(pattern, text), expected, "{pattern} on {text:?}");
@@ -131,7 +138,7 @@ fn endless_backtracking_is_stopped() {
     for pattern in ["^(a+)+$", "^(.*),(.*),(.*),(.*),(.*),(.*),(.*),(.*)x$", "(?:a|aa)+$", "(%{HOSTNAME}+)+$"]
     {
         let pattern = Pattern::compile(pattern, &Library::new(), true, bounds).unwrap();
-        let text = "a".repeat(40) + &",".repeat(40) + &"a".repeat(40) + "!";
+        let text = "a".repeat(40) + &",".repeat(40) + &"a".repeat(40) + "x!";
         for text in [&text, &("a".repeat(50) + "!")] {
             assert!(matches!(pattern.is_match(text), Err(Stopped) | Ok(false)));
         }

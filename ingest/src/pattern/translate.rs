@@ -2,7 +2,7 @@
 //!
 //! Both are nearly one. What differs and is turned: `\h` and `\H` are hexadecimal digits, `\v` is one
 //! character, escaped letters without a meaning stand for themselves, `\uHHHH`, `{,n}`, `(?m)` means that `.` matches ends
-//! of lines, the POSIX classes know all of Unicode, sets within sets, names of groups may be any text. `^` and `$` are ends of lines
+//! of lines, the POSIX classes know all of Unicode, sets within sets, quantifiers of quantifiers, names of groups may be any text. `^` and `$` are ends of lines
 //! always, by an option of the compiler. What PCRE2 cannot do is refused: `&&` in sets, `(?~…)`.
 
 use std::iter::Peekable;
@@ -12,6 +12,8 @@ use super::Capture;
 use super::expand::MARK;
 use super::matcher::Kind;
 
+/// Longest interval between braces.
+const MAX_INTERVAL: usize = 16;
 /// Deepest nesting of sets.
 const MAX_SETS: usize = 16;
 /// Most groups with a name.
@@ -25,6 +27,9 @@ pub(super) fn translate(expression: &str, made: Vec<Capture>) -> Result<(String,
         out: String::with_capacity(expression.len() + 64),
         made,
         captures: Vec::new(),
+        open: Vec::new(),
+        atom: None,
+        quantified: None,
     };
     translation.run()?;
     Ok((translation.out, translation.captures))
@@ -37,31 +42,121 @@ struct Translation<'a> {
     made: Vec<Capture>,
     /// Captures in the order of their groups; the group of the first is 1.
     captures: Vec<Capture>,
+    /// Where the groups begin that are not closed.
+    open: Vec<usize>,
+    /// Where what a quantifier would repeat begins.
+    atom: Option<usize>,
+    /// How it is quantified already.
+    quantified: Option<Quantified>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Quantified {
+    /// By one sign alone.
+    Sign,
+    /// By more.
+    Other,
 }
 
 impl Translation<'_> {
     fn run(&mut self) -> Result<(), String> {
         while let Some(letter) = self.rest.next() {
+            let start = self.out.len();
             match letter {
-                '\\' => self.escape()?,
-                '[' => self.set(0)?,
-                '(' => self.group()?,
-                '{' => {
-                    self.out.push('{');
-                    if self.rest.peek() == Some(&',') {
-                        let mut ahead = self.rest.clone();
-                        ahead.next();
-                        let digits = ahead.by_ref().take_while(char::is_ascii_digit).count();
-                        let mut behind = self.rest.clone();
-                        if digits > 0 && behind.nth(digits + 1) == Some('}') {
-                            self.out.push('0');
-                        }
-                    }
+                '*' | '+' | '?' => {
+                    self.quantifier(letter);
+                    continue;
                 }
-                other => self.out.push(other),
+                '{' => {
+                    if let Some(interval) = self.interval() {
+                        self.repeat(&interval);
+                        self.quantified = Some(Quantified::Other);
+                        // Other than after a sign, a plus behind it is a quantifier of its own.
+                        if let Some(lazy) = self.rest.next_if_eq(&'?') {
+                            self.out.push(lazy);
+                        }
+                        continue;
+                    }
+                    self.out.push('{');
+                    self.atom = Some(start);
+                }
+                '(' => {
+                    self.open.push(start);
+                    self.group()?;
+                    if self.out.len() == start {
+                        // It was a comment.
+                        self.open.pop();
+                        continue;
+                    }
+                    self.atom = None;
+                }
+                ')' => {
+                    self.out.push(')');
+                    self.atom = self.open.pop();
+                }
+                '|' => {
+                    self.out.push('|');
+                    self.atom = None;
+                }
+                '\\' => {
+                    self.escape()?;
+                    self.atom = Some(start);
+                }
+                '[' => {
+                    self.set(0)?;
+                    self.atom = Some(start);
+                }
+                other => {
+                    self.out.push(other);
+                    self.atom = Some(start);
+                }
             }
+            self.quantified = None;
         }
         Ok(())
+    }
+
+    /// A sign that quantifies, with what makes it lazy or possessive.
+    fn quantifier(&mut self, sign: char) {
+        if sign == '*' && self.quantified == Some(Quantified::Sign) {
+            // `.?*` is `.*`.
+            self.out.pop();
+            self.out.push('*');
+            return;
+        }
+        self.repeat(&sign.to_string());
+        self.quantified = Some(Quantified::Sign);
+        if let Some(suffix) = self.rest.next_if(|letter| matches!(letter, '?' | '+')) {
+            self.out.push(suffix);
+            self.quantified = Some(Quantified::Other);
+        }
+    }
+
+    /// Appends a quantifier; PCRE2 wants what has one already in a group.
+    fn repeat(&mut self, quantifier: &str) {
+        if let (Some(atom), Some(_)) = (self.atom, self.quantified) {
+            self.out.insert_str(atom, "(?:");
+            self.out.push(')');
+        }
+        self.out.push_str(quantifier);
+    }
+
+    /// `{2}`, `{2,}`, `{2,3}`, `{,3}`, of which the opening brace was read; braces around anything else are characters.
+    fn interval(&mut self) -> Option<String> {
+        let mut ahead = self.rest.clone();
+        let inner: String = ahead.by_ref().take_while(|letter| *letter != '}').take(MAX_INTERVAL).collect();
+        let closed = self.rest.clone().nth(inner.len()) == Some('}');
+        let (low, high) = inner.split_once(',').unwrap_or((&inner, "0"));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if !closed
+            || !digits(low)
+            || !digits(high)
+            || (low.is_empty() && (high.is_empty() || inner.is_empty()))
+        {
+            return None;
+        }
+        self.rest.nth(inner.len());
+        Some(if low.is_empty() { format!("{{0{inner}}}") } else { format!("{{{inner}}}") })
     }
 
     /// What stands behind a backslash, outside of sets.

@@ -12,7 +12,7 @@ use super::{Filter, Outcome};
 const MAX_CLONES: usize = 100;
 
 #[derive(Debug)]
-struct Clone_ {
+struct Copies {
     types: Vec<String>,
 }
 
@@ -26,10 +26,10 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         options.fault_here(format!("[clone] makes at most {MAX_CLONES} copies"));
     }
     options.finish()?;
-    Ok(Arc::new(Clone_ { types }))
+    Ok(Arc::new(Copies { types }))
 }
 
-impl Filter for Clone_ {
+impl Filter for Copies {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
         for name in &self.types {
             let mut copy = event.clone();

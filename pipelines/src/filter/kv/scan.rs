@@ -1,6 +1,6 @@
 //! Finding keys and values in a text.
 //!
-//! A key is a run of characters without separators, of which `\ ` is none; then comes what splits keys from values;
+//! A key is a run of characters without separators, of which none is behind a backslash; then comes what splits keys from values;
 //! then a value: in quotes, in brackets, or up to the next separator of fields. What does not begin a pair is passed over. Each
 //! character is looked at a few times only, whatever the text.
 
@@ -19,25 +19,25 @@ pub(super) enum Separator {
 }
 
 impl Separator {
-    /// The first separator at a place or behind it; a space behind a backslash is none.
+    /// The first separator at a place or behind it; what stands behind a backslash is none.
     fn find(&self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
         match self {
             Self::Characters(set) => {
                 let mut escaped = false;
                 for (at, letter) in text.get(from..).unwrap_or_default().char_indices() {
-                    if set.contains(letter) && !(escaped && letter == ' ') {
+                    if set.contains(letter) && !escaped {
                         return Ok(Some(from + at..from + at + letter.len_utf8()));
                     }
-                    escaped = letter == '\\';
+                    escaped = letter == '\\' && !escaped;
                 }
                 Ok(None)
             }
             Self::Expression(expression) => {
                 let mut at = from;
                 while let Some(found) = expression.find_at(text, at)? {
-                    let before = found.start.checked_sub(1).filter(|before| *before >= from);
-                    let escaped = before.and_then(|before| text.as_bytes().get(before)) == Some(&b'\\')
-                        && text.as_bytes().get(found.start) == Some(&b' ');
+                    let before = text.get(from..found.start).unwrap_or_default();
+                    let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
+                    let escaped = !backslashes.is_multiple_of(2);
                     if !escaped && !found.is_empty() {
                         return Ok(Some(found));
                     }
@@ -134,13 +134,13 @@ impl Syntax {
             return (splitter.start == end).then_some((end, splitter.end));
         }
         let between = text.get(end..splitter.start)?;
-        if !between.chars().all(char::is_whitespace) {
+        if !between.bytes().all(|byte| byte == b' ') {
             return None;
         }
         let key = text.get(..end)?;
         let value = text.get(splitter.end..)?;
-        let space = value.len() - value.trim_start().len();
-        Some((key.trim_end().len(), splitter.end + space))
+        let space = value.len() - value.trim_start_matches(' ').len();
+        Some((key.trim_end_matches(' ').len(), splitter.end + space))
     }
 
     /// The value at a place, and where the next pair may begin.
@@ -165,7 +165,8 @@ impl Syntax {
             let end = at + 1 + length + 1;
             let separator = fields.find(text, end)?;
             let follows = separator.filter(|separator| separator.start == end).map(|separator| separator.end);
-            if let Some(next) = follows.or((end == text.len()).then_some(end)) {
+            let line_ends = end == text.len() || text.as_bytes().get(end) == Some(&b'\n');
+            if let Some(next) = follows.or(line_ends.then_some(end)) {
                 return Ok((text.get(at + 1..at + 1 + length).unwrap_or_default(), next));
             }
         }
@@ -176,7 +177,8 @@ impl Syntax {
     }
 }
 
-/// Bytes before what closes a value; what stands behind a backslash does not close it.
+/// Bytes before what closes a value; what stands behind a backslash closes it only where nothing else does, as
+/// in `"C:\dir\"`.
 fn enclosed(text: &str, close: char) -> Option<usize> {
     let mut escaped = false;
     for (at, letter) in text.char_indices() {
@@ -185,5 +187,5 @@ fn enclosed(text: &str, close: char) -> Option<usize> {
         }
         escaped = letter == '\\' && !escaped;
     }
-    None
+    text.rfind(close)
 }

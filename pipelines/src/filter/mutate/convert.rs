@@ -2,9 +2,9 @@
 
 use millrace_ingest::event::text_of;
 use millrace_ingest::{Event, FieldReference};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-use crate::filter::number::{float, integer};
+use crate::filter::number::integer;
 
 /// A field and what it becomes.
 #[derive(Debug)]
@@ -41,51 +41,81 @@ impl Convert {
         Ok(Self { field, to })
     }
 
+    /// # Errors
+    /// The value is no number.
     pub(super) fn apply(&self, event: &mut Event) -> Result<(), String> {
         let converted = match event.get(&self.field).as_deref() {
             // Objects stay as they are.
             None | Some(Value::Null | Value::Object(_)) => return Ok(()),
-            Some(Value::Array(elements)) => {
-                Value::Array(elements.iter().map(|element| self.to.convert(element)).collect())
-            }
-            Some(value) => self.to.convert(value),
+            Some(Value::Array(elements)) => Value::Array(
+                elements.iter().map(|element| self.to.convert(element)).collect::<Result<_, _>>()?,
+            ),
+            Some(value) => self.to.convert(value)?,
         };
         event.set(&self.field, converted)
     }
 }
 
 impl To {
-    fn convert(self, value: &Value) -> Value {
-        if value.is_null() {
-            return Value::Null;
-        }
-        match self {
-            Self::Text => Value::String(text_of(value)),
-            Self::Boolean => boolean(value).map_or_else(|| value.clone(), Value::Bool),
-            Self::Integer | Self::IntegerEu => match value {
-                Value::Bool(value) => Value::Number(u8::from(*value).into()),
-                Value::Number(number) if !number.is_f64() => value.clone(),
-                Value::Number(number) => whole(number.as_f64().unwrap_or_default()),
-                value => Value::Number(integer(&self.plain(&text_of(value)))),
+    fn convert(self, value: &Value) -> Result<Value, String> {
+        Ok(match (self, value) {
+            (_, Value::Null) => Value::Null,
+            (Self::Text, value) => Value::String(text_of(value)),
+            (Self::Boolean, value) => boolean(value).map_or_else(|| value.clone(), Value::Bool),
+            (Self::Integer | Self::IntegerEu, Value::Bool(value)) => Value::from(u8::from(*value)),
+            (Self::Integer | Self::IntegerEu, Value::Number(number)) => match number.as_f64() {
+                Some(float) if number.is_f64() => whole(float),
+                _ => value.clone(),
             },
-            Self::Float | Self::FloatEu => {
-                let number = match value {
-                    Value::Bool(value) => f64::from(u8::from(*value)),
-                    Value::Number(number) => number.as_f64().unwrap_or_default(),
-                    value => float(&self.plain(&text_of(value))),
-                };
-                Number::from_f64(number).map_or(Value::Null, Value::Number)
+            (Self::Integer | Self::IntegerEu, value) => self.integer(&self.plain(&text_of(value)))?,
+            (Self::Float | Self::FloatEu, Value::Bool(value)) => Value::from(f64::from(u8::from(*value))),
+            (Self::Float | Self::FloatEu, Value::Number(number)) => {
+                Value::from(number.as_f64().unwrap_or_default())
             }
+            (Self::Float | Self::FloatEu, value) => {
+                let text = self.plain(&text_of(value));
+                let number = hexadecimal(&text).map(|number| number as f64).or_else(|| decimal(&text));
+                Value::from(number.ok_or_else(|| format!("[{text}] is no number"))?)
+            }
+        })
+    }
+
+    /// A whole number: in hexadecimal with `0x`, with an exponent, or the digits that a text begins with, 0 where
+    /// it begins with none.
+    fn integer(self, text: &str) -> Result<Value, String> {
+        if let Some(number) = hexadecimal(text) {
+            return Ok(Value::from(number));
         }
+        if text.contains('e') {
+            return decimal(text).map(whole).ok_or_else(|| format!("[{text}] is no number"));
+        }
+        Ok(Value::Number(integer(text)))
     }
 
     /// A number as text without what separates thousands, and with a point before its fraction.
     fn plain(self, text: &str) -> String {
+        let text = text.trim();
         match self {
             Self::IntegerEu | Self::FloatEu => text.replace('.', "").replace(',', "."),
             _ => text.replace(',', ""),
         }
     }
+}
+
+fn hexadecimal(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
+    let number = i64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with(['-', '+']))?;
+    Some(if negative { -number } else { number })
+}
+
+/// A number that the whole text is; names such as `inf` are none.
+fn decimal(text: &str) -> Option<f64> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    text.bytes().any(|byte| byte.is_ascii_digit()).then_some(number)
 }
 
 fn whole(number: f64) -> Value {

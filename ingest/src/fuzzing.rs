@@ -1,0 +1,110 @@
+//! What fuzzers feed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Datelike as _;
+use serde_json::Value;
+
+use crate::codec::{self, Codec};
+use crate::event::time_format::{TimeFormat, Zone};
+use crate::options::{Location, Setting};
+use crate::pattern::{Bounds, Library, Pattern};
+use crate::{Event, Options, Template};
+
+/// A byte that chooses a codec, a byte that says how long the chunks are, a stream. What is read can be written and read
+/// again.
+pub fn codec(data: &[u8]) {
+    let [choice, length, stream @ ..] = data else { return };
+    let options: &[(&str, &str)] = if choice / 16 % 2 == 0 {
+        &[]
+    } else {
+        &[("charset", "ISO-8859-1"), ("delimiter", "ab"), ("target", "[a][b]")]
+    };
+    let name = codec::NAMES.get(usize::from(*choice) % codec::NAMES.len()).copied().unwrap_or("plain");
+    let codec = match (name, options) {
+        ("multiline", []) => built(name, &[("pattern", "^\\s"), ("what", "previous")]),
+        ("multiline", _) => {
+            built(name, &[("pattern", "%{INT}$"), ("what", "next"), ("max_lines", "3"), ("max_bytes", "9")])
+        }
+        (_, options) => built(name, options),
+    };
+    let mut events = Vec::new();
+    for mut decoder in [codec.decoder(), codec.line_decoder()] {
+        for chunk in stream.chunks(usize::from(*length).max(1)) {
+            decoder.decode(chunk, &mut events);
+        }
+        decoder.finish(&mut events);
+        assert!(!decoder.holds(), "something is kept after the end");
+    }
+    let json = built("json", &[]);
+    // Other years are written, but are no ISO 8601.
+    let years = 0..=9999;
+    for event in events.iter().filter(|event| years.contains(&event.timestamp().year())) {
+        codec.encode(event, &mut Vec::new());
+        let mut written = Vec::new();
+        json.encode(event, &mut written);
+        let mut again = Vec::new();
+        json.line_decoder().decode(&written, &mut again);
+        assert_eq!(
+            again.first().map(Event::timestamp),
+            Some(event.timestamp()),
+            "an event comes back from JSON"
+        );
+    }
+}
+
+/// A codec with those of the options that it has.
+fn built(name: &str, options: &[(&str, &str)]) -> Arc<dyn Codec> {
+    let all = options
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), Location::default(), Setting::Text((*value).to_owned())));
+    let mut given: Vec<_> = all.collect();
+    loop {
+        match codec::build(Options::new(name, Location::default(), given.clone())) {
+            Ok(codec) => return codec,
+            Err(faults) => {
+                let before = given.len();
+                given.retain(|(option, ..)| {
+                    !faults.iter().any(|fault| fault.message.contains(&format!("[{option}]")))
+                });
+                assert!(given.len() < before, "{faults:?}");
+            }
+        }
+    }
+}
+
+/// A grok pattern, a line end, a text.
+pub fn pattern(data: &[u8]) {
+    let Some((pattern, text)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n')) else {
+        return;
+    };
+    let bounds = Bounds { time: Duration::from_millis(10) };
+    let Ok(pattern) = Pattern::compile(pattern, &Library::new(), false, bounds) else { return };
+    if let Ok(Some(found)) = pattern.find(text) {
+        for capture in 0..pattern.captures().len() {
+            if let Some(range) = found.range(capture) {
+                assert!(text.get(range).is_some(), "a capture lies between characters");
+            }
+        }
+    }
+}
+
+/// A format or a pattern of times, a line end, a text.
+pub fn format(data: &[u8]) {
+    let Some((format, text)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n')) else {
+        return;
+    };
+    let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+    event.fields_mut().insert("text".to_owned(), Value::String(text.to_owned()));
+    Template::parse(format).render(&event);
+    for compiled in [TimeFormat::joda(format), TimeFormat::java(format)].into_iter().flatten() {
+        let mut written = String::new();
+        compiled.format(event.timestamp(), Zone::UTC, &mut written);
+        for text in [text, &written] {
+            if let Some(parsed) = compiled.parse(text, 2026) {
+                let _ = parsed.instant(Zone::UTC, event.timestamp());
+            }
+        }
+    }
+}
