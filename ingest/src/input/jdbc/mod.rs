@@ -460,7 +460,7 @@ impl Jdbc {
 
     fn event(&self, row: Row) -> Event {
         let now = Utc::now();
-        match &self.settings.target {
+        let mut event = match &self.settings.target {
             None => Event::from_fields(row.fields, now),
             Some(target) => {
                 let mut event = Event::new(now);
@@ -471,7 +471,9 @@ impl Jdbc {
                 }
                 event
             }
-        }
+        };
+        event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+        event
     }
 }
 

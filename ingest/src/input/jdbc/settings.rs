@@ -126,7 +126,10 @@ impl Settings {
         let reading = take_reading(o);
         let record = o.boolean("record_last_run").unwrap_or(true);
         let clean = o.boolean("clean_run").unwrap_or(false);
-        let target = o.field("target");
+        let target = o.read("target", "a field reference other than [@timestamp]", |setting| {
+            FieldReference::parse(&setting.as_text()?).ok().filter(|target| target.path() != ["@timestamp"])
+        });
+        o.one_of("ecs_compatibility", &["disabled"]);
         let connect_attempts = o.integer("connection_retry_attempts", 1..=1_000_000).unwrap_or(1);
         let connect_wait = seconds(o, "connection_retry_attempts_wait_time", 0.5);
         let connect_timeout = seconds(o, "jdbc_pool_timeout", 5.0);

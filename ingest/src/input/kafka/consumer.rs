@@ -182,6 +182,9 @@ impl Reader<'_> {
         self.decoder.decode(message.payload().unwrap_or_default(), &mut open.events);
         self.decoder.finish(&mut open.events);
         open.next = offset + 1;
+        for event in open.events.iter_mut().skip(before) {
+            event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+        }
         if self.settings.decorate != Decorate::Nothing {
             let about = Value::Object(about(message, self.settings));
             for event in open.events.iter_mut().skip(before) {
