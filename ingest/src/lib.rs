@@ -12,6 +12,7 @@ pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod input;
+mod kafka;
 pub mod options;
 pub mod output;
 pub mod pattern;

@@ -3,6 +3,10 @@
 mod file;
 mod generator;
 mod http;
+mod jdbc;
+mod kafka;
+#[cfg(test)]
+mod ledger;
 mod stdin;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -19,7 +23,7 @@ use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
 /// Names of the inputs.
-pub const NAMES: &[&str] = &["file", "generator", "http", "stdin"];
+pub const NAMES: &[&str] = &["file", "generator", "http", "jdbc", "kafka", "stdin"];
 
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
@@ -87,6 +91,8 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
+        "jdbc" => jdbc::build(options),
+        "kafka" => kafka::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])

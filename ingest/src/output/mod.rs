@@ -5,6 +5,7 @@
 //! others are [`Sink`]s.
 
 mod file;
+mod kafka;
 mod opensearch;
 mod stdout;
 
@@ -19,7 +20,7 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &["elasticsearch", "file", "opensearch", "stdout"];
+pub const NAMES: &[&str] = &["elasticsearch", "file", "kafka", "opensearch", "stdout"];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -79,6 +80,7 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
         "elasticsearch" | "opensearch" => opensearch::build(options),
         "file" => file::build(options),
         "stdout" => stdout::build(options),
+        "kafka" => kafka::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])

@@ -1,0 +1,395 @@
+//! Connection strings, as JDBC writes them and as URLs.
+
+use std::fmt;
+
+/// A kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Postgres,
+    /// MySQL and MariaDB.
+    MySql,
+    Sqlite,
+}
+
+impl Kind {
+    /// Name of its JDBC drivers' classes.
+    fn classes(self) -> &'static [&'static str] {
+        match self {
+            Self::Postgres => &["org.postgresql.Driver"],
+            Self::MySql => &["com.mysql.cj.jdbc.Driver", "com.mysql.jdbc.Driver", "org.mariadb.jdbc.Driver"],
+            Self::Sqlite => &["org.sqlite.JDBC"],
+        }
+    }
+
+    /// Checks that a driver class is one of this kind of database.
+    ///
+    /// # Errors
+    /// What to write.
+    pub(super) fn check_class(self, class: &str) -> Result<(), String> {
+        let name = class.strip_prefix("Java::").unwrap_or(class);
+        if self.classes().contains(&name) {
+            return Ok(());
+        }
+        let other = [Self::Postgres, Self::MySql, Self::Sqlite]
+            .into_iter()
+            .find(|kind| kind.classes().contains(&name));
+        Err(match other {
+            Some(other) => {
+                format!("[{class}] is the driver of {other}, but the connection string is one of {self}")
+            }
+            None => format!(
+                "there is no driver [{class}]: PostgreSQL, MySQL, MariaDB and SQLite are supported, here [{}], and the option may be left out",
+                self.classes().join("] or [")
+            ),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Postgres => "PostgreSQL",
+            Self::MySql => "MySQL or MariaDB",
+            Self::Sqlite => "SQLite",
+        })
+    }
+}
+
+/// How a connection is secured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tls {
+    /// Not at all.
+    Off,
+    /// Where the server can.
+    #[default]
+    Preferred,
+    /// Encrypted, the certificate unchecked.
+    Required,
+    /// The certificate's issuer is checked.
+    VerifyIssuer,
+    /// Issuer and host name are checked.
+    VerifyFull,
+}
+
+/// Where a database is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) kind: Kind,
+    /// Empty for SQLite.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Name of the database; path of the file for SQLite.
+    pub(super) database: String,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) tls: Tls,
+    /// Certificate authorities, PEM.
+    pub(super) authorities: Option<String>,
+    /// Certificate and key of the client, PEM.
+    pub(super) certificate: Option<String>,
+    pub(super) key: Option<String>,
+    /// Schemas to search, PostgreSQL only.
+    pub(super) schema: Option<String>,
+}
+
+/// Parameters of JDBC drivers that steer what is no question here.
+const WITHOUT_EFFECT: &[&str] = &[
+    "allowMultiQueries",
+    "allowPublicKeyRetrieval",
+    "applicationName",
+    "ApplicationName",
+    "autoReconnect",
+    "binaryTransfer",
+    "cachePrepStmts",
+    "characterEncoding",
+    "characterSetResults",
+    "charset",
+    "connectTimeout",
+    "connectionCollation",
+    "defaultFetchSize",
+    "defaultRowFetchSize",
+    "failOverReadOnly",
+    "loginTimeout",
+    "logUnclosedConnections",
+    "maxReconnects",
+    "preferQueryMode",
+    "prepareThreshold",
+    "readOnly",
+    "reWriteBatchedInserts",
+    "rewriteBatchedStatements",
+    "socketTimeout",
+    "stringtype",
+    "targetServerType",
+    "tcpKeepAlive",
+    "tinyInt1isBit",
+    "useCompression",
+    "useCursorFetch",
+    "useLegacyDatetimeCode",
+    "useServerPrepStmts",
+    "useUnicode",
+    "yearIsDateType",
+    "zeroDateTimeBehavior",
+    "serverTimezone",
+    "connectionTimeZone",
+];
+
+impl Address {
+    /// Reads a connection string.
+    ///
+    /// # Errors
+    /// What is wrong with it. Passwords are not in the text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let url = text.trim();
+        let url = url.strip_prefix("jdbc:").unwrap_or(url);
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| {
+            "the connection string must begin with jdbc:postgresql://, jdbc:mysql://, jdbc:mariadb:// or jdbc:sqlite:".to_owned()
+        })?;
+        let (kind, port) = match scheme {
+            "postgresql" | "postgres" => (Kind::Postgres, 5432),
+            "mysql" | "mariadb" => (Kind::MySql, 3306),
+            "sqlite" => return Self::file(rest),
+            other => {
+                return Err(format!(
+                    "databases of kind [{other}] are not supported: jdbc:postgresql://, jdbc:mysql://, jdbc:mariadb:// and jdbc:sqlite: are"
+                ));
+            }
+        };
+        let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut address = Self::empty(kind);
+        address.port = port;
+        // PostgreSQL's driver takes a bare database name too.
+        let (authority, database) = match place.strip_prefix("//") {
+            Some(place) => place.split_once('/').unwrap_or((place, "")),
+            None if kind == Kind::Postgres => ("", place.trim_start_matches('/')),
+            None => return Err(format!("[{scheme}:] must be followed by //host/database")),
+        };
+        address.database = decode(database)?;
+        let host = match authority.rsplit_once('@') {
+            None => authority,
+            Some((account, host)) => {
+                let (user, password) = match account.split_once(':') {
+                    None => (account, None),
+                    Some((user, password)) => (user, Some(decode(password)?)),
+                };
+                address.user = Some(decode(user)?).filter(|user| !user.is_empty());
+                address.password = password;
+                host
+            }
+        };
+        if host.contains(',') {
+            return Err(format!("[{host}] names several hosts: one is supported"));
+        }
+        address.set_host(host)?;
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            address.parameter(name, &decode(value)?)?;
+        }
+        if address.database.is_empty() && kind == Kind::Postgres {
+            address.database = address.user.clone().unwrap_or_default();
+        }
+        Ok(address)
+    }
+
+    fn empty(kind: Kind) -> Self {
+        Self {
+            kind,
+            host: String::new(),
+            port: 0,
+            database: String::new(),
+            user: None,
+            password: None,
+            tls: Tls::default(),
+            authorities: None,
+            certificate: None,
+            key: None,
+            schema: None,
+        }
+    }
+
+    fn file(rest: &str) -> Result<Self, String> {
+        let path = rest.split_once('?').map_or(rest, |(path, _)| path);
+        let path = path.strip_prefix("file:").unwrap_or(path);
+        // The URL form: sqlite:///path.
+        let path = if path.starts_with("///") { path.trim_start_matches("//") } else { path };
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() || path == ":memory:" {
+            return Err(
+                "a SQLite database needs the path of its file, as in jdbc:sqlite:/var/lib/app.db".to_owned()
+            );
+        }
+        Ok(Self { database: path.to_owned(), ..Self::empty(Kind::Sqlite) })
+    }
+
+    fn set_host(&mut self, host: &str) -> Result<(), String> {
+        let (name, port) = match host.strip_prefix('[') {
+            Some(bracketed) => {
+                let (name, rest) =
+                    bracketed.split_once(']').ok_or_else(|| format!("[{host}] has an open bracket"))?;
+                (name, rest.strip_prefix(':'))
+            }
+            None => match host.rsplit_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (host, None),
+            },
+        };
+        if let Some(port) = port.filter(|port| !port.is_empty()) {
+            self.port = port.parse().map_err(|_| format!("[{port}] is not a port"))?;
+        }
+        self.host = if name.is_empty() { "localhost".to_owned() } else { decode(name)? };
+        Ok(())
+    }
+
+    fn parameter(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let on = matches!(value, "" | "true" | "yes" | "1");
+        match name {
+            "user" | "username" => self.user = Some(value.to_owned()),
+            "password" => self.password = Some(value.to_owned()),
+            "currentSchema" if self.kind == Kind::Postgres => self.schema = Some(value.to_owned()),
+            "sslmode" | "sslMode" | "ssl-mode" => {
+                self.tls = match value.to_ascii_lowercase().replace('_', "-").as_str() {
+                    "disable" | "disabled" => Tls::Off,
+                    "allow" | "prefer" | "preferred" => Tls::Preferred,
+                    "require" | "required" | "trust" => Tls::Required,
+                    "verify-ca" => Tls::VerifyIssuer,
+                    "verify-full" | "verify-identity" => Tls::VerifyFull,
+                    _ => {
+                        return Err(format!(
+                            "[{name}={value}] is not known: disable, prefer, require, verify-ca or verify-full"
+                        ));
+                    }
+                }
+            }
+            "ssl" | "useSSL" | "useSsl" | "requireSSL" => match (on, self.tls) {
+                (false, _) => self.tls = Tls::Off,
+                (true, Tls::VerifyIssuer | Tls::VerifyFull) => {}
+                (true, _) if name == "ssl" && self.kind == Kind::Postgres => self.tls = Tls::VerifyFull,
+                (true, _) => self.tls = Tls::Required,
+            },
+            "verifyServerCertificate" if on => self.tls = Tls::VerifyIssuer,
+            "verifyServerCertificate" | "trustServerCertificate" => {}
+            "sslrootcert" | "serverSslCert" | "ssl-ca" => self.authorities = Some(value.to_owned()),
+            "sslcert" | "ssl-cert" => self.certificate = Some(value.to_owned()),
+            "sslkey" | "ssl-key" => self.key = Some(value.to_owned()),
+            known if WITHOUT_EFFECT.contains(&known) => {}
+            unknown => {
+                return Err(format!(
+                    "the connection string has a parameter [{unknown}] that is not supported: remove it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The address without user and password, as an identity.
+    pub(super) fn identity(&self) -> String {
+        match self.kind {
+            Kind::Postgres => format!("postgresql://{}:{}/{}", self.host, self.port, self.database),
+            Kind::MySql => format!("mysql://{}:{}/{}", self.host, self.port, self.database),
+            Kind::Sqlite => format!("sqlite:{}", self.database),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address")
+            .field("at", &self.identity())
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<String, String> {
+    let wrong = || {
+        "a percent sign in the connection string must be followed by two hexadecimal digits; write a percent sign itself as %25".to_owned()
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
+            let digits = std::str::from_utf8(&digits).map_err(|_| wrong())?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read() {
+        for (text, identity, user) in [
+            (
+                "jdbc:postgresql://db:5433/logs?user=joe&password=p%40",
+                "postgresql://db:5433/logs",
+                Some("joe"),
+            ),
+            ("postgres://joe:p%40@db/logs", "postgresql://db:5432/logs", Some("joe")),
+            ("jdbc:postgresql:logs", "postgresql://localhost:5432/logs", None),
+            (
+                "jdbc:mysql://127.0.0.1/app?useSSL=false&serverTimezone=UTC",
+                "mysql://127.0.0.1:3306/app",
+                None,
+            ),
+            ("jdbc:mariadb://[::1]:3307/app", "mysql://::1:3307/app", None),
+            ("jdbc:sqlite:/var/lib/app.db", "sqlite:/var/lib/app.db", None),
+            ("jdbc:sqlite:data/app.db", "sqlite:data/app.db", None),
+            ("sqlite:///var/lib/app.db?mode=ro", "sqlite:/var/lib/app.db", None),
+        ] {
+            let address = Address::parse(text).expect(text);
+            assert_eq!(address.identity(), identity, "{text}");
+            assert_eq!(address.user.as_deref(), user, "{text}");
+        }
+        let tls = |text: &str| Address::parse(text).expect(text).tls;
+        assert_eq!(tls("jdbc:postgresql://db/logs"), Tls::Preferred);
+        assert_eq!(tls("jdbc:postgresql://db/logs?ssl=true"), Tls::VerifyFull);
+        assert_eq!(tls("jdbc:postgresql://db/logs?sslmode=verify-ca"), Tls::VerifyIssuer);
+        assert_eq!(tls("jdbc:mysql://db/logs?useSSL=true"), Tls::Required);
+        assert_eq!(tls("jdbc:mysql://db/logs?sslMode=VERIFY_IDENTITY"), Tls::VerifyFull);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_secrets() {
+        for (text, part) in [
+            ("jdbc:oracle:thin:@db:1521:x", "[oracle]"),
+            ("nothing", "jdbc:postgresql://"),
+            ("jdbc:mysql:app", "//host/database"),
+            ("jdbc:mysql://db/app?what=1", "[what]"),
+            ("jdbc:postgresql://a,b/logs", "[a,b]"),
+            ("jdbc:sqlite:", "path"),
+            ("postgres://joe:secret%4@db:no/logs", "percent"),
+        ] {
+            let error = Address::parse(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains("secret"), "{error}");
+        }
+        let address = Address::parse("postgres://joe:secret@db/logs").expect("an address");
+        assert!(!format!("{address:?}").contains("secret"));
+    }
+
+    #[test]
+    fn drivers_belong_to_their_database() {
+        assert!(Kind::MySql.check_class("com.mysql.cj.jdbc.Driver").is_ok());
+        assert!(Kind::Postgres.check_class("Java::org.postgresql.Driver").is_ok());
+        assert!(Kind::Postgres.check_class("org.sqlite.JDBC").is_err_and(|error| error.contains("SQLite")));
+        assert!(
+            Kind::Postgres
+                .check_class("oracle.jdbc.OracleDriver")
+                .is_err_and(|error| error.contains("supported"))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(jdbc:)?(mysql|postgresql|sqlite)?[:/@?&=%a-z0-9\\[\\]]{0,40}") {
+            let _ = Address::parse(&text);
+        }
+    }
+}

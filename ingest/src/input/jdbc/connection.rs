@@ -1,0 +1,182 @@
+//! A connection to a database of any kind, and the rows that a statement has there.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, SqlSafeStr, Statement as _};
+
+use super::address::{Address, Kind, Tls};
+use super::row::{Reading, Row};
+use super::{mysql, postgres, sqlite};
+
+/// How long SQLite waits for another writer.
+const BUSY: Duration = Duration::from_secs(30);
+/// Rows that SQLite's thread reads ahead.
+const SQLITE_AHEAD: usize = 64;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Connection {
+    Postgres(Box<PgConnection>),
+    MySql(Box<MySqlConnection>),
+    Sqlite(Box<SqliteConnection>),
+}
+
+impl Connection {
+    /// Connects. Times of day are UTC in the session, so that what has a zone arrives in UTC.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(super) async fn open(
+        address: &Address,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> sqlx::Result<Self> {
+        let user = user.or(address.user.as_deref());
+        let password = password.or(address.password.as_deref());
+        match address.kind {
+            Kind::Postgres => {
+                let options = postgres_options(address, user, password);
+                Ok(Self::Postgres(Box::new(options.disable_statement_logging().connect().await?)))
+            }
+            Kind::MySql => {
+                let options = mysql_options(address, user, password);
+                Ok(Self::MySql(Box::new(options.disable_statement_logging().connect().await?)))
+            }
+            Kind::Sqlite => {
+                let options = SqliteConnectOptions::new()
+                    .filename(&address.database)
+                    .create_if_missing(false)
+                    .busy_timeout(BUSY)
+                    .row_buffer_size(SQLITE_AHEAD)
+                    .disable_statement_logging();
+                Ok(Self::Sqlite(Box::new(options.connect().await?)))
+            }
+        }
+    }
+
+    /// Names of the columns of a statement, which is not run. For PostgreSQL, this also learns the types
+    /// that the database defines itself.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(super) async fn columns(&mut self, sql: &str) -> sqlx::Result<Vec<String>> {
+        let sql = AssertSqlSafe(sql.to_owned()).into_sql_str();
+        fn names<C: Column>(columns: &[C]) -> Vec<String> {
+            columns.iter().map(|column| column.name().to_owned()).collect()
+        }
+        Ok(match self {
+            Self::Postgres(connection) => names(connection.prepare(sql).await?.columns()),
+            Self::MySql(connection) => names(connection.prepare(sql).await?.columns()),
+            Self::Sqlite(connection) => names(connection.prepare(sql).await?.columns()),
+        })
+    }
+
+    /// Rows of a statement as they arrive. The statements are the user's own, with literals that were
+    /// quoted; the text protocol gives every type a text.
+    pub(super) fn rows<'c>(
+        &'c mut self,
+        sql: String,
+        reading: &'c Reading,
+        track: Option<&'c str>,
+    ) -> BoxStream<'c, sqlx::Result<Row>> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+        match self {
+            Self::Postgres(connection) => {
+                sql.fetch(&mut **connection).map(move |row| postgres::row(&row?, reading, track)).boxed()
+            }
+            Self::MySql(connection) => {
+                sql.fetch(&mut **connection).map(move |row| mysql::row(&row?, reading, track)).boxed()
+            }
+            Self::Sqlite(connection) => {
+                sql.fetch(&mut **connection).map(move |row| sqlite::row(&row?, reading, track)).boxed()
+            }
+        }
+    }
+
+    /// Says goodbye.
+    pub(super) async fn close(self) {
+        let closed = match self {
+            Self::Postgres(connection) => connection.close().await,
+            Self::MySql(connection) => connection.close().await,
+            Self::Sqlite(connection) => connection.close().await,
+        };
+        if let Err(error) = closed {
+            tracing::debug!(%error, "the database did not end the connection in order");
+        }
+    }
+}
+
+fn postgres_options(address: &Address, user: Option<&str>, password: Option<&str>) -> PgConnectOptions {
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&address.host)
+        .port(address.port)
+        .database(&address.database)
+        .application_name("millrace")
+        .ssl_mode(match address.tls {
+            Tls::Off => PgSslMode::Disable,
+            Tls::Preferred => PgSslMode::Prefer,
+            Tls::Required => PgSslMode::Require,
+            Tls::VerifyIssuer => PgSslMode::VerifyCa,
+            Tls::VerifyFull => PgSslMode::VerifyFull,
+        })
+        .options([
+            ("TimeZone", "UTC"),
+            ("DateStyle", "ISO"),
+            ("IntervalStyle", "iso_8601"),
+            ("bytea_output", "hex"),
+        ]);
+    if let Some(schema) = &address.schema {
+        options = options.options([("search_path", schema)]);
+    }
+    if let Some(user) = user {
+        options = options.username(user);
+    }
+    if let Some(password) = password {
+        options = options.password(password);
+    }
+    if let Some(authorities) = &address.authorities {
+        options = options.ssl_root_cert(authorities);
+    }
+    if let (Some(certificate), Some(key)) = (&address.certificate, &address.key) {
+        options = options.ssl_client_cert(certificate).ssl_client_key(key);
+    }
+    options
+}
+
+fn mysql_options(address: &Address, user: Option<&str>, password: Option<&str>) -> MySqlConnectOptions {
+    let mut options = MySqlConnectOptions::new()
+        .host(&address.host)
+        .port(address.port)
+        // The session's SQL is the user's: nothing of its modes is changed.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        .timezone(Some("+00:00".to_owned()))
+        .ssl_mode(match address.tls {
+            Tls::Off => MySqlSslMode::Disabled,
+            Tls::Preferred => MySqlSslMode::Preferred,
+            Tls::Required => MySqlSslMode::Required,
+            Tls::VerifyIssuer => MySqlSslMode::VerifyCa,
+            Tls::VerifyFull => MySqlSslMode::VerifyIdentity,
+        });
+    if !address.database.is_empty() {
+        options = options.database(&address.database);
+    }
+    if let Some(user) = user {
+        options = options.username(user);
+    }
+    if let Some(password) = password {
+        options = options.password(password);
+    }
+    if let Some(authorities) = &address.authorities {
+        options = options.ssl_ca(authorities);
+    }
+    if let (Some(certificate), Some(key)) = (&address.certificate, &address.key) {
+        options = options.ssl_client_cert(certificate).ssl_client_key(key);
+    }
+    options
+}

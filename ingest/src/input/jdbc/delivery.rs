@@ -1,0 +1,121 @@
+//! Handing batches on and waiting until they are stored.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tokio::sync::{oneshot, watch};
+
+use crate::batch::NotStored;
+use crate::input::{Context, InputError};
+use crate::{Ack, Batch, Event, Move};
+
+/// The one part that a statement has.
+pub(super) const PARTITION: &str = "rows";
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The input is to stop.
+    Stopped,
+    /// It failed.
+    Failed(InputError),
+}
+
+impl Ended {
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self::Failed(InputError(why.into()))
+    }
+}
+
+/// Waits until the input is to stop.
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A pipeline that is gone wants no more either.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// Batches of one statement on their way.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    context: Context,
+    source: String,
+    owner_epoch: u64,
+    /// Position behind all that was handed on.
+    position: Option<Bytes>,
+    pending: VecDeque<oneshot::Receiver<Result<(), NotStored>>>,
+}
+
+impl Delivery {
+    /// Takes the statement over. Answers its stored position too.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn claim(context: Context, source: String) -> Result<(Self, Option<Bytes>), InputError> {
+        let (position, owner_epoch) = context.positions.claim(&source, PARTITION).await?;
+        let delivery =
+            Self { context, source, owner_epoch, position: position.clone(), pending: VecDeque::new() };
+        Ok((delivery, position))
+    }
+
+    /// Greatest number of events of a batch.
+    pub(super) fn batch_size(&self) -> usize {
+        self.context.batch_size.max(1)
+    }
+
+    /// Hands events on, with the position behind them where they move it. Waits while the pipeline is
+    /// behind.
+    ///
+    /// # Errors
+    /// The pipeline ends, or an earlier batch was not stored.
+    pub(super) async fn send(&mut self, events: Vec<Event>, position: Option<Bytes>) -> Result<(), Ended> {
+        self.check()?;
+        let position = position.map(|new| Move {
+            source: self.source.clone(),
+            partition: PARTITION.to_owned(),
+            previous: self.position.replace(new.clone()),
+            new,
+            owner_epoch: self.owner_epoch,
+        });
+        let (ack, stored) = Ack::channel();
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.context.stopping) => Err(Ended::Stopped),
+            sent = self.context.batches.send(Batch { events, position, ack }) => {
+                sent.map_err(|_| Ended::Stopped)?;
+                self.pending.push_back(stored);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks what became of earlier batches.
+    fn check(&mut self) -> Result<(), Ended> {
+        while let Some(first) = self.pending.front_mut() {
+            match first.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => break,
+                Err(oneshot::error::TryRecvError::Closed) => return Err(not_stored(NotStored::Ended)),
+                Ok(stored) => stored.map_err(not_stored)?,
+            }
+            self.pending.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Waits until all batches are stored.
+    ///
+    /// # Errors
+    /// The pipeline ends, or a batch was not stored.
+    pub(super) async fn settle(&mut self) -> Result<(), Ended> {
+        while let Some(first) = self.pending.pop_front() {
+            tokio::select! {
+                biased;
+                stored = first => stored.unwrap_or(Err(NotStored::Ended)).map_err(not_stored)?,
+                () = stopped(&mut self.context.stopping) => return Err(Ended::Stopped),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_stored(why: NotStored) -> Ended {
+    Ended::failed(why.to_string())
+}

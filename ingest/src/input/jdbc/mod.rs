@@ -1,0 +1,501 @@
+//! The input `jdbc`: rows of a statement in PostgreSQL, MySQL, MariaDB or SQLite, by a schedule.
+//!
+//! With a tracking column, a run reads what is new: the user's statement is wrapped so that its rows come
+//! in the order of that column, a page at a time from where the last one ended, and each batch moves the
+//! stored position ([`tracking::Window`]) in the frame that stores its rows, so that each row is stored once.
+//! Without one, a run reads all that the statement has, and the position is when the last run began.
+//!
+//! [`address`] and [`connection`] know the databases, [`statement`] their language, and `postgres`, `mysql`,
+//! `sqlite` their types. Drivers are native; a type without a mapping arrives as text.
+
+mod address;
+mod connection;
+mod delivery;
+mod mysql;
+mod postgres;
+mod row;
+mod schedule;
+mod settings;
+mod sqlite;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod tracking;
+mod value;
+mod zone;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::time::{sleep, timeout};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use self::address::Kind;
+use self::connection::Connection;
+use self::delivery::{Delivery, Ended, stopped};
+use self::row::Row;
+use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
+use self::statement::{LAST_VALUE, Literal, Ordered};
+use self::tracking::{Seen, TrackingType, Window, restore_run, store_run};
+use crate::input::{Context, Input, InputError};
+use crate::{Event, Fault, Options};
+
+/// A batch is handed on when its rows have so many bytes, however few they are.
+const BATCH_BYTES: usize = 4 << 20;
+/// How long a database may take to say goodbye.
+const CLOSE: Duration = Duration::from_secs(5);
+/// How often the clock is looked at while waiting: it may be set.
+const CLOCK: Duration = Duration::from_secs(30);
+
+/// Makes the input.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
+    let settings = Settings::take(options)?;
+    let clean = AtomicBool::new(settings.clean);
+    Ok(Box::new(Jdbc { settings, clean, due: AtomicBool::new(false), unrecorded: Mutex::new(None) }))
+}
+
+#[derive(Debug)]
+struct Jdbc {
+    settings: Settings,
+    /// Whether the next start begins anew.
+    clean: AtomicBool,
+    /// Whether a run is owed: the last one failed.
+    due: AtomicBool,
+    /// How far it came, where positions are not stored.
+    unrecorded: Mutex<Option<Progress>>,
+}
+
+/// How far the statement was read.
+#[derive(Clone, Debug)]
+struct Progress {
+    /// When the last run began.
+    ran: Option<DateTime<Utc>>,
+    /// Where there is a tracking column.
+    window: Option<Window>,
+}
+
+#[async_trait]
+impl Input for Jdbc {
+    fn identity(&self) -> String {
+        let hash = xxh3_64(self.settings.text.as_bytes());
+        format!("jdbc {} statement {hash:016x}", self.settings.address.identity())
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        let mut stopping = context.stopping.clone();
+        let (mut delivery, stored) = Delivery::claim(context, self.identity()).await?;
+        let mut progress = self.progress(stored.as_deref())?;
+        let schedule = self.settings.schedule.as_ref();
+        if let (Some(schedule), Some(ran)) = (schedule, progress.ran)
+            && schedule.missed(ran, Utc::now())
+        {
+            self.due.store(true, Ordering::Relaxed);
+        }
+        loop {
+            if let Some(schedule) = schedule.filter(|_| !self.due.load(Ordering::Relaxed)) {
+                let Some(next) = schedule.next(Utc::now()) else {
+                    stopped(&mut stopping).await;
+                    return Ok(());
+                };
+                tokio::select! {
+                    () = stopped(&mut stopping) => return Ok(()),
+                    () = until(next) => {}
+                }
+            }
+            self.due.store(true, Ordering::Relaxed);
+            let began = Utc::now();
+            let run = async {
+                self.once(began, &mut progress, &mut delivery).await?;
+                delivery.settle().await
+            };
+            let outcome = tokio::select! {
+                outcome = run => outcome,
+                () = stopped(&mut stopping) => Err(Ended::Stopped),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Ended::Stopped) => return Ok(()),
+                Err(Ended::Failed(error)) => return Err(error),
+            }
+            self.due.store(false, Ordering::Relaxed);
+            progress.ran = Some(began);
+            if !self.settings.record {
+                *self.unrecorded.lock() = Some(progress.clone());
+            }
+            match schedule {
+                None => return Ok(()),
+                // Times that passed during the run are made up by one run, at once.
+                Some(schedule) if schedule.missed(began, Utc::now()) => {
+                    self.due.store(true, Ordering::Relaxed)
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+async fn until(time: DateTime<Utc>) {
+    while let Ok(left) = (time - Utc::now()).to_std() {
+        sleep(left.min(CLOCK)).await;
+    }
+}
+
+impl Jdbc {
+    /// How far the statement was read, from the stored position.
+    fn progress(&self, stored: Option<&[u8]>) -> Result<Progress, InputError> {
+        let settings = &self.settings;
+        if !settings.record
+            && let Some(progress) = self.unrecorded.lock().clone()
+        {
+            return Ok(progress);
+        }
+        let window =
+            settings.tracking.as_ref().map(|tracking| Window::new(tracking.of, tracking.lag.clone()));
+        let mut progress = Progress { ran: None, window };
+        let clean = self.clean.swap(false, Ordering::Relaxed);
+        if let Some(stored) = stored.filter(|_| !clean && settings.record) {
+            let ran = match &mut progress.window {
+                Some(window) => window.restore(stored),
+                None => restore_run(stored),
+            };
+            progress.ran = Some(ran.map_err(InputError)?);
+        }
+        Ok(progress)
+    }
+
+    /// Runs the statement once.
+    async fn once(
+        &self,
+        began: DateTime<Utc>,
+        progress: &mut Progress,
+        delivery: &mut Delivery,
+    ) -> Result<(), Ended> {
+        let mut connection = self.connect().await?;
+        let read = match (&mut progress.window, &self.settings.tracking) {
+            (Some(window), Some(tracking)) => {
+                self.tracked(&mut connection, tracking, window, began, delivery).await
+            }
+            _ => self.whole(&mut connection, progress.ran, began, delivery).await,
+        };
+        if read.is_ok() {
+            // A database that does not answer is left behind.
+            let _ = timeout(CLOSE, connection.close()).await;
+        }
+        read
+    }
+
+    async fn connect(&self) -> Result<Connection, Ended> {
+        let settings = &self.settings;
+        let place = settings.address.identity();
+        let mut attempt = 1;
+        loop {
+            let password = self.password().await?;
+            let opened = Connection::open(&settings.address, settings.user.as_deref(), password.as_deref());
+            let error = match timeout(settings.connect_timeout, opened).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {:?}", settings.connect_timeout),
+            };
+            if attempt >= settings.connect_attempts {
+                return Err(Ended::failed(format!("cannot connect to [{place}]: {error}")));
+            }
+            tracing::warn!(%error, attempt, database = place, "cannot connect to the database, trying again");
+            attempt += 1;
+            sleep(settings.connect_wait).await;
+        }
+    }
+
+    async fn password(&self) -> Result<Option<String>, Ended> {
+        match &self.settings.password {
+            None => Ok(None),
+            Some(Password::Text(text)) => Ok(Some(text.clone())),
+            Some(Password::File(path)) => match tokio::fs::read_to_string(path).await {
+                Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
+                Err(error) => Err(Ended::failed(format!(
+                    "the password file [{}] cannot be read: {error}",
+                    path.display()
+                ))),
+            },
+        }
+    }
+
+    /// The statement with its parameters filled in.
+    fn fill(&self, last: &Literal, page: Option<(usize, usize)>) -> String {
+        let named = |name: &str| match (name, page) {
+            (LAST_VALUE, _) => Some(last.clone()),
+            (SIZE, Some((size, _))) => Some(Literal::Number(size.to_string())),
+            (OFFSET, Some((_, offset))) => Some(Literal::Number(offset.to_string())),
+            _ => self.settings.parameters.get(name).cloned(),
+        };
+        let positions: Vec<Literal> = self
+            .settings
+            .positions
+            .iter()
+            .map(|value| match value {
+                Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE) => last.clone(),
+                value => value.clone(),
+            })
+            .collect();
+        let sql = self.settings.statement.fill(&named, &positions);
+        match self.settings.log {
+            LogLevel::Error => tracing::error!(target: "millrace::jdbc", sql, "statement"),
+            LogLevel::Warn => tracing::warn!(target: "millrace::jdbc", sql, "statement"),
+            LogLevel::Info => tracing::info!(target: "millrace::jdbc", sql, "statement"),
+            LogLevel::Debug => tracing::debug!(target: "millrace::jdbc", sql, "statement"),
+        }
+        sql
+    }
+
+    /// `:sql_last_value` as a time.
+    fn last_time(&self, time: DateTime<Utc>) -> Literal {
+        let offset = self.settings.address.kind == Kind::Postgres;
+        Literal::Text(self.settings.reading.zone.show(time, offset))
+    }
+
+    /// Reads what the tracking column says is new.
+    async fn tracked(
+        &self,
+        connection: &mut Connection,
+        tracking: &Tracking,
+        window: &mut Window,
+        began: DateTime<Utc>,
+        delivery: &mut Delivery,
+    ) -> Result<(), Ended> {
+        let settings = &self.settings;
+        let first = match tracking.of {
+            TrackingType::Numeric => Literal::Number("0".to_owned()),
+            TrackingType::Timestamp => self.last_time(DateTime::UNIX_EPOCH),
+        };
+        // A statement that pages itself is one page here: the order of the tracking column pages better.
+        let all = settings.explicit.then_some((i64::MAX as usize, 0));
+        let mut attempt = 1;
+        let mut column = None;
+        loop {
+            let sql = self.fill(&window.last_value().unwrap_or_else(|| first.clone()), all);
+            let page = async {
+                if column.is_none() {
+                    column = Some(self.column(connection, &sql, &tracking.column).await?);
+                }
+                let column = column.as_deref().unwrap_or(&tracking.column);
+                self.page(connection, &sql, column, window, began, delivery).await
+            };
+            match page.await {
+                Ok(true) => attempt = 1,
+                Ok(false) => return Ok(()),
+                Err(PageError::Ended(ended)) => return Err(ended),
+                Err(PageError::Database(error)) if attempt >= settings.statement_attempts => {
+                    return Err(Ended::failed(format!("the statement failed: {error}")));
+                }
+                Err(PageError::Database(error)) => {
+                    tracing::warn!(error, attempt, "the statement failed, trying again");
+                    attempt += 1;
+                    sleep(settings.statement_wait).await;
+                    *connection = self.connect().await?;
+                }
+            }
+        }
+    }
+
+    /// The tracking column as the database spells it.
+    async fn column(
+        &self,
+        connection: &mut Connection,
+        sql: &str,
+        wanted: &str,
+    ) -> Result<String, PageError> {
+        let columns = timeout(self.settings.statement_timeout, connection.columns(sql)).await;
+        let columns =
+            columns.map_err(|_| self.too_slow())?.map_err(|error| PageError::Database(error.to_string()))?;
+        let exact = columns.iter().find(|column| *column == wanted);
+        let alike = || columns.iter().find(|column| column.to_lowercase() == wanted.to_lowercase());
+        exact.or_else(alike).cloned().ok_or_else(|| {
+            PageError::Ended(Ended::failed(format!(
+                "the statement has no column [{wanted}] to track, it has [{}]",
+                columns.join(", ")
+            )))
+        })
+    }
+
+    fn too_slow(&self) -> PageError {
+        PageError::Database(format!(
+            "no row within {:?} (statement_timeout)",
+            self.settings.statement_timeout
+        ))
+    }
+
+    /// Reads a page. Answers whether there may be more.
+    async fn page(
+        &self,
+        connection: &mut Connection,
+        sql: &str,
+        column: &str,
+        window: &mut Window,
+        began: DateTime<Utc>,
+        delivery: &mut Delivery,
+    ) -> Result<bool, PageError> {
+        let settings = &self.settings;
+        window.begin();
+        let was_narrowed = window.narrowed();
+        let limit = settings.page.saturating_add(window.rows());
+        let from = window.from();
+        let ordered = Ordered { kind: settings.address.kind, sql, column, from: from.as_ref(), limit };
+        let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(column));
+        let (mut count, mut bytes, mut events) = (0usize, 0, Vec::new());
+        let mut failed = None;
+        loop {
+            let row = match timeout(settings.statement_timeout, rows.next()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(row))) => row,
+                Ok(Some(Err(error))) => {
+                    failed = Some(PageError::Database(error.to_string()));
+                    break;
+                }
+                Err(_) => {
+                    failed = Some(self.too_slow());
+                    break;
+                }
+            };
+            count += 1;
+            // The wrapped statement has no rows without a value.
+            let Some(tracked) = &row.tracked else { continue };
+            // A map of texts and values can always be written.
+            let encoded = serde_json::to_vec(&row.fields).unwrap_or_default();
+            let seen = window.take(tracked, xxh3_128(&encoded));
+            if seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))? == Seen::Before {
+                continue;
+            }
+            bytes += encoded.len();
+            events.push(self.event(row));
+            if events.len() >= delivery.batch_size() || bytes >= BATCH_BYTES {
+                let position = settings.record.then(|| window.store(began));
+                delivery.send(std::mem::take(&mut events), position).await?;
+                bytes = 0;
+            }
+        }
+        if !events.is_empty() {
+            delivery.send(events, settings.record.then(|| window.store(began))).await?;
+        }
+        if window.narrowed() && !was_narrowed {
+            tracing::warn!(
+                rows = window.rows(),
+                "tracking_lag covers too many rows: it is shortened to the last ones"
+            );
+        }
+        failed.map_or(Ok(count >= limit), Err)
+    }
+
+    /// Reads all that the statement has.
+    async fn whole(
+        &self,
+        connection: &mut Connection,
+        last: Option<DateTime<Utc>>,
+        began: DateTime<Utc>,
+        delivery: &mut Delivery,
+    ) -> Result<(), Ended> {
+        let settings = &self.settings;
+        let last = self.last_time(last.unwrap_or(DateTime::UNIX_EPOCH));
+        // The last batch waits until all before it are stored: it moves the position.
+        let mut held: Vec<Event> = Vec::new();
+        let mut offset = 0;
+        let (mut attempt, mut bytes, mut sent) = (1, 0, false);
+        loop {
+            let page = settings.explicit.then_some((settings.page, offset));
+            let sql = self.fill(&last, page);
+            if settings.address.kind == Kind::Postgres {
+                // For the types that the database defines; what cannot be prepared runs all the same.
+                let _ = timeout(settings.statement_timeout, connection.columns(&sql)).await;
+            }
+            let mut rows = connection.rows(sql, &settings.reading, None);
+            let mut count = 0;
+            let failed = loop {
+                let row = match timeout(settings.statement_timeout, rows.next()).await {
+                    Ok(None) => break None,
+                    Ok(Some(Ok(row))) => row,
+                    Ok(Some(Err(error))) => break Some(error.to_string()),
+                    Err(_) => {
+                        break Some(format!(
+                            "no row within {:?} (statement_timeout)",
+                            settings.statement_timeout
+                        ));
+                    }
+                };
+                count += 1;
+                if held.len() >= delivery.batch_size() || bytes >= BATCH_BYTES {
+                    delivery.send(std::mem::take(&mut held), None).await?;
+                    (bytes, sent) = (0, true);
+                }
+                bytes += size(&row.fields);
+                held.push(self.event(row));
+            };
+            drop(rows);
+            match failed {
+                // What was handed on would be read twice.
+                Some(error) if sent || !held.is_empty() || attempt >= settings.statement_attempts => {
+                    return Err(Ended::failed(format!("the statement failed: {error}")));
+                }
+                Some(error) => {
+                    tracing::warn!(error, attempt, "the statement failed, trying again");
+                    attempt += 1;
+                    sleep(settings.statement_wait).await;
+                    *connection = self.connect().await?;
+                }
+                None if settings.explicit && count >= settings.page => offset += settings.page,
+                None => break,
+            }
+        }
+        if held.is_empty() {
+            return Ok(());
+        }
+        delivery.settle().await?;
+        delivery.send(held, settings.record.then(|| store_run(began))).await
+    }
+
+    fn event(&self, row: Row) -> Event {
+        let now = Utc::now();
+        let mut event = match &self.settings.target {
+            None => Event::from_fields(row.fields, now),
+            Some(target) => {
+                let mut event = Event::new(now);
+                // Nothing is in the way in an empty event but its own time, which a row is not.
+                if let Err(why) = event.set(target, Value::Object(row.fields)) {
+                    tracing::warn!(why, "a row has no place in its event");
+                    event.tag("_jdbctargetfailure");
+                }
+                event
+            }
+        };
+        event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+        event
+    }
+}
+
+/// Bytes that a row takes, about.
+fn size(fields: &Map<String, Value>) -> usize {
+    let of = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::Array(elements) => elements.len() * 16,
+        _ => 8,
+    };
+    fields.iter().map(|(name, value)| name.len() + of(value)).sum()
+}
+
+/// Why a page was not read to its end.
+#[derive(Debug)]
+enum PageError {
+    Ended(Ended),
+    Database(String),
+}
+
+impl From<Ended> for PageError {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
+}

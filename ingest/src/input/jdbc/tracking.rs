@@ -1,0 +1,395 @@
+//! How far a statement has been read: the greatest value of its tracking column, and which rows at that
+//! value, or within the lag before it, were read.
+//!
+//! Rows of one value of the tracking column have no order, and a transaction that commits late adds rows
+//! at values that were passed already. So reading begins again at the lower end of a window of values, and
+//! rows that were read are told by their hashes: a multiset of them, for a table may have equal rows.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::types::BigDecimal;
+
+use super::statement::Literal;
+use super::value::Moment;
+
+/// Greatest number of rows in a window.
+const MAX_ROWS: usize = 100_000;
+const HASH_BYTES: usize = 16;
+/// Longest number in a tracking column.
+const MAX_DIGITS: usize = 1000;
+
+/// What a tracking column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TrackingType {
+    Numeric,
+    Timestamp,
+}
+
+/// How far before the greatest value rows are looked for again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Lag {
+    Number(BigDecimal),
+    Time(TimeDelta),
+}
+
+/// A value of the tracking column, comparable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Number(BigDecimal),
+    Time(NaiveDateTime),
+}
+
+impl Key {
+    fn parse(text: &str, of: TrackingType) -> Option<Self> {
+        match of {
+            TrackingType::Numeric if text.len() > MAX_DIGITS => None,
+            TrackingType::Numeric => {
+                let number = BigDecimal::from_str(text).ok()?;
+                // Written out, an exponent could have any length.
+                (number.fractional_digit_count().unsigned_abs() <= MAX_DIGITS as u64)
+                    .then_some(Self::Number(number))
+            }
+            TrackingType::Timestamp => Moment::parse(text).map(|moment| Self::Time(moment.local)),
+        }
+    }
+}
+
+/// Rows of one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    /// The value as the database writes it.
+    text: String,
+    hashes: Vec<u128>,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is new.
+    New,
+    /// It was read before.
+    Before,
+}
+
+/// Why a row cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TrackingError {
+    #[error(
+        "the tracking column has the value [{0}], which is not a {1}: set tracking_column_type to what it is"
+    )]
+    Type(String, &'static str),
+    #[error(
+        "more than {MAX_ROWS} rows have the value [{0}] in the tracking column: choose a column that tells rows apart"
+    )]
+    TooManyAlike(String),
+}
+
+/// How far a statement has been read.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    of: TrackingType,
+    lag: Lag,
+    groups: BTreeMap<Key, Group>,
+    rows: usize,
+    /// What of the window this reading has not met yet.
+    expected: HashMap<u128, usize>,
+    narrowed: bool,
+}
+
+/// The form in which a position is stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    /// When the run that stored it began, in milliseconds.
+    ran: i64,
+    /// Values, each with the hashes of its rows; empty where there is no tracking column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<(String, String)>,
+    /// Whether rows within the lag are missing, because they were too many.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    narrowed: bool,
+}
+
+impl Window {
+    pub(super) fn new(of: TrackingType, lag: Lag) -> Self {
+        Self { of, lag, groups: BTreeMap::new(), rows: 0, expected: HashMap::new(), narrowed: false }
+    }
+
+    /// How many rows a reading from the window's lower end meets again.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Begins to read from the lower end on.
+    pub(super) fn begin(&mut self) {
+        self.expected.clear();
+        for hash in self.groups.values().flat_map(|group| &group.hashes) {
+            *self.expected.entry(*hash).or_default() += 1;
+        }
+    }
+
+    /// The lower end, as the statement around the user's wants it; `None` before the first row.
+    pub(super) fn from(&self) -> Option<Literal> {
+        let (last, group) = self.groups.last_key_value()?;
+        let (first, lowest) = self.groups.first_key_value()?;
+        if self.narrowed {
+            return Some(self.literal(lowest.text.clone()));
+        }
+        let text = match (&self.lag, last, first) {
+            (Lag::Number(lag), Key::Number(last), _) if *lag > BigDecimal::from(0) => {
+                (last - lag).to_plain_string()
+            }
+            (Lag::Time(lag), ..) if !lag.is_zero() => Moment::parse(&group.text)?.earlier(*lag),
+            _ => group.text.clone(),
+        };
+        Some(self.literal(text))
+    }
+
+    /// The value of `:sql_last_value`: below the lower end, so that a `>` in the user's statement lets
+    /// through what lies at it.
+    pub(super) fn last_value(&self) -> Option<Literal> {
+        let (Literal::Text(from) | Literal::Number(from)) = self.from()? else { return None };
+        let below = match Key::parse(&from, self.of)? {
+            Key::Number(number) => (number - BigDecimal::from(1)).to_plain_string(),
+            Key::Time(_) => Moment::parse(&from)?.earlier(TimeDelta::milliseconds(1)),
+        };
+        Some(self.literal(below))
+    }
+
+    fn literal(&self, text: String) -> Literal {
+        match self.of {
+            TrackingType::Numeric => Literal::Number(text),
+            TrackingType::Timestamp => Literal::Text(text),
+        }
+    }
+
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// Its value does not fit, or too many rows have the same.
+    pub(super) fn take(&mut self, text: &str, hash: u128) -> Result<Seen, TrackingError> {
+        if let Some(count) = self.expected.get_mut(&hash).filter(|count| **count > 0) {
+            *count -= 1;
+            return Ok(Seen::Before);
+        }
+        let key = Key::parse(text, self.of).ok_or_else(|| {
+            let wanted = if self.of == TrackingType::Numeric { "number" } else { "timestamp" };
+            TrackingError::Type(text.chars().take(64).collect(), wanted)
+        })?;
+        let greatest = self.groups.last_key_value().is_none_or(|(last, _)| key >= *last);
+        let group =
+            self.groups.entry(key).or_insert_with(|| Group { text: text.to_owned(), hashes: Vec::new() });
+        group.hashes.push(hash);
+        self.rows += 1;
+        if greatest {
+            self.prune();
+        }
+        while self.rows > MAX_ROWS {
+            if self.groups.len() == 1 {
+                return Err(TrackingError::TooManyAlike(text.to_owned()));
+            }
+            if let Some((_, group)) = self.groups.pop_first() {
+                self.rows -= group.hashes.len();
+                self.narrowed = true;
+            }
+        }
+        Ok(Seen::New)
+    }
+
+    /// Whether the lag covers more rows than a window may have, so that it is shorter than wanted.
+    pub(super) fn narrowed(&self) -> bool {
+        self.narrowed
+    }
+
+    /// Drops what lies before the lag.
+    fn prune(&mut self) {
+        let Some((last, _)) = self.groups.last_key_value() else { return };
+        let low = match (&self.lag, last) {
+            (Lag::Number(lag), Key::Number(last)) => Key::Number(last - lag),
+            (Lag::Time(lag), Key::Time(last)) => Key::Time(last.checked_sub_signed(*lag).unwrap_or(*last)),
+            (_, last) => last.clone(),
+        };
+        while let Some(first) =
+            self.groups.first_entry().filter(|first| first.key().cmp(&low) == Ordering::Less)
+        {
+            self.rows -= first.remove().hashes.len();
+            self.narrowed = false;
+        }
+    }
+
+    /// The window as a position.
+    pub(super) fn store(&self, ran: DateTime<Utc>) -> Bytes {
+        let rows = self.groups.values().map(|group| {
+            let bytes: Vec<u8> = group.hashes.iter().flat_map(|hash| hash.to_be_bytes()).collect();
+            (group.text.clone(), STANDARD.encode(bytes))
+        });
+        encode(&Stored { ran: ran.timestamp_millis(), rows: rows.collect(), narrowed: self.narrowed })
+    }
+
+    /// Reads what was stored. Answers when the run that stored it began.
+    ///
+    /// # Errors
+    /// It is not a position of this kind of column, told as text.
+    pub(super) fn restore(&mut self, position: &[u8]) -> Result<DateTime<Utc>, String> {
+        let wrong =
+            || "the stored position of the statement cannot be read; set clean_run to begin anew".to_owned();
+        let stored: Stored = serde_json::from_slice(position).map_err(|_| wrong())?;
+        self.groups.clear();
+        self.rows = 0;
+        self.narrowed = stored.narrowed;
+        for (text, hashes) in stored.rows {
+            let key = Key::parse(&text, self.of).ok_or_else(|| {
+                format!("the stored position [{text}] does not fit tracking_column_type; set clean_run to begin anew")
+            })?;
+            let bytes = STANDARD.decode(hashes).map_err(|_| wrong())?;
+            let (hashes, rest) = bytes.as_chunks::<HASH_BYTES>();
+            if !rest.is_empty() {
+                return Err(wrong());
+            }
+            let hashes: Vec<u128> = hashes.iter().map(|hash| u128::from_be_bytes(*hash)).collect();
+            self.rows += hashes.len();
+            self.groups.insert(key, Group { text, hashes });
+        }
+        DateTime::from_timestamp_millis(stored.ran).ok_or_else(wrong)
+    }
+}
+
+/// The position of a statement without a tracking column: when its last run began.
+pub(super) fn store_run(ran: DateTime<Utc>) -> Bytes {
+    encode(&Stored { ran: ran.timestamp_millis(), ..Stored::default() })
+}
+
+/// Reads such a position.
+///
+/// # Errors
+/// It is none.
+pub(super) fn restore_run(position: &[u8]) -> Result<DateTime<Utc>, String> {
+    Window::new(TrackingType::Numeric, Lag::Number(0.into())).restore(position)
+}
+
+fn encode(stored: &Stored) -> Bytes {
+    // A structure of texts and numbers can always be written.
+    Bytes::from(serde_json::to_vec(stored).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn numbers(lag: i64) -> Window {
+        Window::new(TrackingType::Numeric, Lag::Number(lag.into()))
+    }
+
+    #[test]
+    fn rows_of_one_value_are_read_once_each() {
+        let mut window = numbers(0);
+        assert_eq!(window.take("1", 10), Ok(Seen::New));
+        assert_eq!(window.take("2", 20), Ok(Seen::New));
+        assert_eq!(window.take("2", 20), Ok(Seen::New));
+        assert_eq!(window.from(), Some(Literal::Number("2".to_owned())));
+        assert_eq!(window.last_value(), Some(Literal::Number("1".to_owned())));
+        window.begin();
+        for (hash, seen) in [(20, Seen::Before), (21, Seen::New), (20, Seen::Before), (20, Seen::New)] {
+            assert_eq!(window.take("2", hash), Ok(seen));
+        }
+        assert_eq!(window.rows(), 4);
+    }
+
+    #[test]
+    fn a_late_row_within_the_lag_is_new() {
+        let lag = Lag::Time(TimeDelta::seconds(10));
+        let mut window = Window::new(TrackingType::Timestamp, lag.clone());
+        for (at, hash) in [(1, 1), (5, 2), (12, 3)] {
+            let text = format!("2024-01-01 00:00:{at:02}");
+            assert_eq!(window.take(&text, hash), Ok(Seen::New));
+        }
+        assert_eq!(window.from(), Some(Literal::Text("2024-01-01 00:00:02".to_owned())));
+        let mut again = Window::new(TrackingType::Timestamp, lag);
+        let ran = DateTime::from_timestamp_millis(1_700_000_000_123).expect("a time");
+        assert_eq!(again.restore(&window.store(ran)), Ok(ran));
+        again.begin();
+        assert_eq!(again.take("2024-01-01 00:00:03", 9), Ok(Seen::New));
+        assert_eq!(again.take("2024-01-01 00:00:05", 2), Ok(Seen::Before));
+        assert_eq!(again.take("2024-01-01 00:00:12", 3), Ok(Seen::Before));
+        assert_eq!(again.rows(), 3);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut window = numbers(1_000_000);
+        for row in 0..MAX_ROWS as u128 + 10 {
+            assert_eq!(window.take(&row.to_string(), row), Ok(Seen::New));
+        }
+        assert!(window.narrowed() && window.rows() == MAX_ROWS);
+        assert_eq!(window.from(), Some(Literal::Number("10".to_owned())));
+        let mut window = numbers(0);
+        let refused = (0..=MAX_ROWS as u128).find_map(|row| window.take("7", row).err());
+        assert_eq!(refused, Some(TrackingError::TooManyAlike("7".to_owned())));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(matches!(numbers(0).take("2024-01-01", 1), Err(TrackingError::Type(..))));
+        let mut window = numbers(0);
+        assert!(window.restore(b"{}").is_err());
+        assert!(window.restore(br#"{"ran":1,"rows":[["x",""]]}"#).is_err());
+        assert!(window.restore(br#"{"ran":1,"rows":[["1","AAAA"]]}"#).is_err());
+    }
+
+    proptest! {
+        // Rows become visible in any order within the lag, and reading stops and is restored anywhere:
+        // each row is read exactly once.
+        #[test]
+        fn each_row_is_read_once(
+            rows in prop::collection::vec((0i64..20, 0i64..3), 1..40),
+            pages in prop::collection::vec(1usize..6, 1..60),
+        ) {
+            let mut visible: Vec<(i64, u128)> = Vec::new();
+            let mut waiting: Vec<(i64, i64, u128)> = rows
+                .iter().enumerate().map(|(at, (value, late))| (*value, value + late, at as u128)).collect();
+            waiting.sort_by_key(|(_, shown, _)| *shown);
+            let mut waiting = waiting.into_iter().peekable();
+            let mut position: Option<Bytes> = None;
+            let mut read = Vec::new();
+            // At the end, time enough to read the rest.
+            for clock in 0..24 + rows.len() as i64 {
+                while let Some((value, _, hash)) = waiting.next_if(|(_, shown, _)| *shown <= clock) {
+                    visible.push((value, hash));
+                }
+                visible.sort();
+                for limit in &pages {
+                    let mut window = numbers(3);
+                    if let Some(position) = &position {
+                        window.restore(position).expect("a position");
+                    }
+                    let low = match window.from() {
+                        Some(Literal::Number(low)) => low.parse().expect("a number"),
+                        _ => i64::MIN,
+                    };
+                    window.begin();
+                    let limit = limit + window.rows();
+                    for (value, hash) in visible.iter().filter(|(value, _)| *value >= low).take(limit) {
+                        if window.take(&value.to_string(), *hash) == Ok(Seen::New) {
+                            read.push(*hash);
+                        }
+                    }
+                    if window.rows() > 0 {
+                        position = Some(window.store(DateTime::UNIX_EPOCH));
+                    }
+                }
+            }
+            prop_assert_eq!(read.len(), rows.len());
+            prop_assert_eq!(read.iter().collect::<HashSet<_>>().len(), rows.len());
+        }
+    }
+}

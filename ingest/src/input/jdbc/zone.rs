@@ -1,0 +1,124 @@
+//! The time zone in which a database tells times without one.
+
+use chrono::{DateTime, Local, LocalResult, NaiveDateTime, TimeDelta, TimeZone, Utc};
+use chrono_tz::Tz;
+
+/// A zone, and what an hour that occurs twice means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Zone {
+    /// `None` is the zone of this machine.
+    name: Option<Tz>,
+    /// Whether the first of the two, that of daylight-saving time, is meant.
+    first_on_overlap: bool,
+}
+
+impl Zone {
+    pub(super) fn utc() -> Self {
+        Self { name: Some(Tz::UTC), first_on_overlap: true }
+    }
+
+    pub(super) fn local() -> Self {
+        Self { name: None, first_on_overlap: true }
+    }
+
+    /// Reads `Europe/Berlin`, also with `[dst_enabled_on_overlap:true]` behind it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (name, extension) = match text.split_once('[') {
+            None => (text, None),
+            Some((name, extension)) => (name, Some(extension.strip_suffix(']').unwrap_or(extension))),
+        };
+        let name = name.trim();
+        let zone: Tz = name.parse().map_err(|_| {
+            format!("[{name}] is no time zone; name one as the tz database does, such as [Europe/Berlin]")
+        })?;
+        let first_on_overlap = match extension.map(|text| text.split_once(':')) {
+            None => true,
+            Some(Some(("dst_enabled_on_overlap", "true"))) => true,
+            Some(Some(("dst_enabled_on_overlap", "false"))) => false,
+            Some(_) => {
+                return Err(format!(
+                    "[{text}] is no time zone; behind it only [dst_enabled_on_overlap:true] or [dst_enabled_on_overlap:false] may stand"
+                ));
+            }
+        };
+        Ok(Self { name: Some(zone), first_on_overlap })
+    }
+
+    /// The instant at which clocks of the zone show a time. A time that they skip counts from before the
+    /// change.
+    pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
+        match self.name {
+            Some(Tz::UTC) => local.and_utc(),
+            Some(zone) => self.resolve(&zone, local),
+            None => self.resolve(&Local, local),
+        }
+    }
+
+    fn resolve<Z: TimeZone>(&self, zone: &Z, local: NaiveDateTime) -> DateTime<Utc> {
+        match zone.from_local_datetime(&local) {
+            LocalResult::Single(time) => time.to_utc(),
+            LocalResult::Ambiguous(first, second) => {
+                if self.first_on_overlap {
+                    first.to_utc()
+                } else {
+                    second.to_utc()
+                }
+            }
+            LocalResult::None => {
+                let hour = TimeDelta::hours(1);
+                let before = local
+                    .checked_sub_signed(hour)
+                    .and_then(|before| zone.from_local_datetime(&before).earliest());
+                before.map_or_else(|| local.and_utc(), |time| time.to_utc() + hour)
+            }
+        }
+    }
+
+    /// An instant as the zone's clocks show it, with its offset where wanted.
+    pub(super) fn show(&self, instant: DateTime<Utc>, offset: bool) -> String {
+        let format = if offset { "%Y-%m-%d %H:%M:%S%.6f%:z" } else { "%Y-%m-%d %H:%M:%S%.6f" };
+        match self.name {
+            Some(zone) => instant.with_timezone(&zone).format(format).to_string(),
+            None => instant.with_timezone(&Local).format(format).to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(zone: &str, text: &str) -> String {
+        let local = NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S").expect("a time");
+        Zone::parse(zone).expect("a zone").instant(local).to_rfc3339()
+    }
+
+    #[test]
+    fn changes_of_the_clock_have_a_meaning() {
+        let berlin = "Europe/Berlin";
+        assert_eq!(at(berlin, "2024-07-01 12:00:00"), "2024-07-01T10:00:00+00:00");
+        assert_eq!(at(berlin, "2024-10-27 02:30:00"), "2024-10-27T00:30:00+00:00");
+        assert_eq!(
+            at("Europe/Berlin[dst_enabled_on_overlap:false]", "2024-10-27 02:30:00"),
+            "2024-10-27T01:30:00+00:00"
+        );
+        assert_eq!(at(berlin, "2024-03-31 02:30:00"), "2024-03-31T01:30:00+00:00");
+    }
+
+    #[test]
+    fn what_is_no_zone_is_named() {
+        assert!(Zone::parse("Berlin").expect_err("no zone").contains("[Berlin]"));
+        assert!(Zone::parse("Europe/Berlin[x]").is_err());
+    }
+
+    #[test]
+    fn instants_are_shown_in_the_zone() {
+        let instant = DateTime::from_timestamp(1_700_000_000, 123_456_000).expect("an instant");
+        assert_eq!(Zone::utc().show(instant, false), "2023-11-14 22:13:20.123456");
+        let berlin = Zone::parse("Europe/Berlin").expect("a zone");
+        assert_eq!(berlin.show(instant, true), "2023-11-14 23:13:20.123456+01:00");
+    }
+}

@@ -1,0 +1,153 @@
+//! Where reading a partition begins: decided from the stored position, the group's offset in the broker and
+//! what the partition has.
+//!
+//! Positions live with the data. The group's offset is only an export of them, for tools that show how far a
+//! group is; it bears a mark, so that one that an operator has set (or another consumer, before the group
+//! was ours) is told from ours, and wins. An offset that won is exported again at once, with the epoch of
+//! the partition's owner in its mark, and every position from then on names that epoch: a reset counts until a
+//! position behind it is stored, and not once more.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The mark of exported offsets.
+const MARK: &str = "millrace";
+
+/// The stored position of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// Offset of the next record.
+    pub(super) offset: i64,
+    /// Epoch of the owner that took over the last reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) adopted: Option<u64>,
+}
+
+impl Position {
+    pub(super) fn encode(self) -> Bytes {
+        // Two numbers can always be written.
+        Bytes::from(serde_json::to_vec(&self).unwrap_or_default())
+    }
+
+    /// Reads a stored position.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| format!("the stored position cannot be read: {error}"))
+    }
+}
+
+/// The group's offset in the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Committed {
+    pub(super) offset: i64,
+    pub(super) mark: String,
+}
+
+/// The mark of an offset that is exported.
+pub(super) fn mark(adopted: Option<u64>) -> String {
+    adopted.map_or_else(|| MARK.to_owned(), |epoch| format!("{MARK} adopted {epoch}"))
+}
+
+/// What is done where there is neither position nor offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reset {
+    Earliest,
+    Latest,
+    /// Nothing: it is an error.
+    None,
+}
+
+/// Where to begin, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// At the stored position.
+    Stored(i64),
+    /// At an offset that somebody else has set, which is to be exported at once.
+    Adopted(i64),
+    /// At an offset that won before, but behind which nothing was stored yet.
+    Again(i64, u64),
+    /// Nothing says where.
+    Unknown,
+    /// The partition no longer has what the position tells: it was made again, or its records were deleted.
+    Lost,
+}
+
+/// Decides where to begin. `ends` are the first offset that the partition has, and the one behind its last.
+pub(super) fn start(stored: Option<&Position>, committed: Option<&Committed>, ends: (i64, i64)) -> Start {
+    let (low, high) = ends;
+    let known = committed.filter(|committed| committed.offset >= 0).and_then(|committed| {
+        if committed.mark == MARK {
+            // Ours: where nothing is stored, the data was lost, or this pipeline is new to the group.
+            return stored.is_none().then_some(Start::Stored(committed.offset));
+        }
+        let adopted = committed.mark.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(" adopted "));
+        match adopted.and_then(|epoch| epoch.parse().ok()) {
+            Some(epoch) if stored.is_some_and(|stored| stored.adopted == Some(epoch)) => None,
+            Some(epoch) => Some(Start::Again(committed.offset, epoch)),
+            None => Some(Start::Adopted(committed.offset)),
+        }
+    });
+    let start = known.or(stored.map(|stored| Start::Stored(stored.offset))).unwrap_or(Start::Unknown);
+    match start {
+        Start::Stored(offset) | Start::Adopted(offset) | Start::Again(offset, _)
+            if offset < low || offset > high =>
+        {
+            Start::Lost
+        }
+        start => start,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(offset: i64, adopted: Option<u64>) -> Position {
+        Position { offset, adopted }
+    }
+
+    fn committed(offset: i64, mark: &str) -> Committed {
+        Committed { offset, mark: mark.to_owned() }
+    }
+
+    #[test]
+    fn positions_win_over_our_exports_and_operators_over_positions() {
+        let ends = (0, 100);
+        let at = stored(50, None);
+        assert_eq!(start(None, None, ends), Start::Unknown);
+        assert_eq!(start(None, Some(&committed(7, "")), ends), Start::Adopted(7));
+        assert_eq!(start(None, Some(&committed(7, &mark(None))), ends), Start::Stored(7));
+        assert_eq!(start(Some(&at), None, ends), Start::Stored(50));
+        assert_eq!(start(Some(&at), Some(&committed(40, &mark(None))), ends), Start::Stored(50));
+        assert_eq!(start(Some(&at), Some(&committed(40, "")), ends), Start::Adopted(40));
+        assert_eq!(start(Some(&at), Some(&committed(-1001, "")), ends), Start::Stored(50));
+    }
+
+    #[test]
+    fn a_reset_counts_until_something_behind_it_is_stored() {
+        let ends = (0, 100);
+        let reset = committed(10, &mark(Some(3)));
+        assert_eq!(start(Some(&stored(50, None)), Some(&reset), ends), Start::Again(10, 3));
+        assert_eq!(start(Some(&stored(50, Some(2))), Some(&reset), ends), Start::Again(10, 3));
+        assert_eq!(start(Some(&stored(12, Some(3))), Some(&reset), ends), Start::Stored(12));
+        // The same offset set once more.
+        assert_eq!(start(Some(&stored(12, Some(3))), Some(&committed(10, "")), ends), Start::Adopted(10));
+    }
+
+    #[test]
+    fn what_the_partition_does_not_have_is_lost() {
+        assert_eq!(start(Some(&stored(50, None)), None, (0, 20)), Start::Lost);
+        assert_eq!(start(Some(&stored(5, None)), None, (10, 20)), Start::Lost);
+        assert_eq!(start(Some(&stored(20, None)), None, (10, 20)), Start::Stored(20));
+    }
+
+    #[test]
+    fn positions_are_read_as_written() {
+        for position in [stored(7, None), stored(0, Some(9))] {
+            assert_eq!(Position::decode(&position.clone().encode()), Ok(position));
+        }
+        assert!(Position::decode(b"7").is_err());
+    }
+}

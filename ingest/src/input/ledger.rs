@@ -1,0 +1,209 @@
+//! A store in memory, to test inputs against: it does with positions what the engine does, and counts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::{Context, Input, InputError, Positions};
+use crate::batch::NotStored;
+use crate::options::Location;
+use crate::{Batch, Event, Fault, Options, Setting};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Positions and events.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    positions: HashMap<(String, String), (Option<Bytes>, u64)>,
+    events: Vec<Event>,
+    largest: usize,
+    /// Batches to be refused for lack of room, from the next on.
+    refusals: usize,
+    /// Batches refused for their position.
+    moved: usize,
+}
+
+#[async_trait]
+impl Positions for Ledger {
+    async fn claim(&self, source: &str, partition: &str) -> Result<(Option<Bytes>, u64), InputError> {
+        let mut state = self.state.lock();
+        let (position, epoch) = state.positions.entry((source.to_owned(), partition.to_owned())).or_default();
+        *epoch += 1;
+        Ok((position.clone(), *epoch))
+    }
+
+    async fn list(&self, source: &str) -> Result<Vec<(String, Bytes)>, InputError> {
+        let state = self.state.lock();
+        let of_source = state.positions.iter().filter(|((of, _), _)| of == source);
+        Ok(of_source
+            .filter_map(|((_, partition), (position, _))| Some((partition.clone(), position.clone()?)))
+            .collect())
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Stores a batch, or refuses it, as the engine would.
+    fn apply(&self, batch: Batch) {
+        let mut state = self.state.lock();
+        if state.refusals > 0 {
+            state.refusals -= 1;
+            drop(state);
+            return batch.ack.tell(Err(NotStored::Overloaded("refused by the test".to_owned())));
+        }
+        if let Some(position) = &batch.position {
+            let key = (position.source.clone(), position.partition.clone());
+            let (stored, epoch) = state.positions.entry(key).or_default();
+            if *stored != position.previous || *epoch != position.owner_epoch {
+                state.moved += 1;
+                drop(state);
+                return batch.ack.tell(Err(NotStored::Moved));
+            }
+            *stored = Some(position.new.clone());
+        }
+        state.largest = state.largest.max(batch.events.len());
+        state.events.extend(batch.events);
+        drop(state);
+        batch.ack.tell(Ok(()));
+    }
+
+    /// Refuses the next batches.
+    pub(crate) fn refuse(&self, batches: usize) {
+        self.state.lock().refusals = batches;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().events.len()
+    }
+
+    pub(crate) fn moved(&self) -> usize {
+        self.state.lock().moved
+    }
+
+    pub(crate) fn largest(&self) -> usize {
+        self.state.lock().largest
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.state.lock().events.clone()
+    }
+
+    /// Values of a field of all events, sorted.
+    pub(crate) fn sorted(&self, field: &str) -> Vec<String> {
+        let state = self.state.lock();
+        let values = state.events.iter().filter_map(|event| event.fields().get(field));
+        let mut values: Vec<String> =
+            values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        values.sort();
+        values
+    }
+}
+
+/// An input that runs, again after each failure, into a ledger.
+pub(crate) struct Running {
+    ledger: Arc<Ledger>,
+    stop: watch::Sender<bool>,
+    input: JoinHandle<Option<InputError>>,
+    worker: JoinHandle<()>,
+}
+
+impl Running {
+    /// Starts an input. The ledger takes a batch each `pace`.
+    pub(crate) fn start(
+        ledger: &Arc<Ledger>,
+        input: Box<dyn Input>,
+        batch_size: usize,
+        pace: Duration,
+    ) -> Self {
+        let (batches, mut incoming) = mpsc::channel::<Batch>(4);
+        let (stop, stopping) = watch::channel(false);
+        let context =
+            Context { batches, positions: Arc::clone(ledger) as _, stopping: stopping.clone(), batch_size };
+        let input = tokio::spawn(async move {
+            let mut last = None;
+            while !*stopping.borrow() {
+                match input.run(context.clone()).await {
+                    Ok(()) => return last,
+                    Err(error) => last = Some(error),
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+            last
+        });
+        let store = Arc::clone(ledger);
+        let worker = tokio::spawn(async move {
+            while let Some(batch) = incoming.recv().await {
+                store.apply(batch);
+                if !pace.is_zero() {
+                    sleep(pace).await;
+                }
+            }
+        });
+        Self { ledger: Arc::clone(ledger), stop, input, worker }
+    }
+
+    /// Waits until so many events are there, or gives up.
+    pub(crate) async fn wait(&self, events: usize) {
+        let reached = async {
+            while self.ledger.len() < events {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(timeout(PATIENCE, reached).await.is_ok(), "{} of {events} events came", self.ledger.len());
+    }
+
+    /// Tells it to stop and waits for it. Answers its last failure.
+    pub(crate) async fn stop(self) -> Option<InputError> {
+        let _ = self.stop.send(true);
+        self.end().await
+    }
+
+    /// Waits for its end. Answers its last failure.
+    pub(crate) async fn end(self) -> Option<InputError> {
+        let last =
+            timeout(PATIENCE, self.input).await.expect("the input ends").expect("the input does not panic");
+        timeout(PATIENCE, self.worker).await.expect("the worker ends").expect("the worker does not panic");
+        last
+    }
+}
+
+/// Runs an input to its own end. Answers its last failure.
+pub(crate) async fn run(
+    ledger: &Arc<Ledger>,
+    input: Box<dyn Input>,
+    batch_size: usize,
+) -> Option<InputError> {
+    Running::start(ledger, input, batch_size, Duration::ZERO).end().await
+}
+
+/// Options of a plugin.
+pub(crate) fn options<'a>(plugin: &str, given: impl IntoIterator<Item = (&'a str, Setting)>) -> Options {
+    let given = given.into_iter().map(|(name, setting)| (name.to_owned(), Location::default(), setting));
+    Options::new(plugin, Location::default(), given)
+}
+
+/// A text as a setting.
+pub(crate) fn text(text: impl Into<String>) -> Setting {
+    Setting::Text(text.into())
+}
+
+/// All messages of faults.
+pub(crate) fn messages(faults: &[Fault]) -> String {
+    faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,237 @@
+//! What the Kafka input and output have in common: how a client reaches its brokers and proves who it is.
+//!
+//! Options have the names of Logstash's, which are those of Kafka's Java client; librdkafka, which does the
+//! work, has others and reads fewer formats of key stores ([`stores`] converts them).
+
+mod jaas;
+mod jks;
+mod stores;
+
+use std::path::{Path, PathBuf};
+
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+
+use crate::Options;
+
+/// Longest file with a login.
+const MAX_JAAS: u64 = 64 << 10;
+
+/// How brokers are reached.
+#[derive(Clone)]
+pub(crate) struct Client {
+    /// Settings of librdkafka that do not depend on files.
+    fixed: Vec<(&'static str, String)>,
+    servers: String,
+    trust: Option<Store>,
+    key: Option<Store>,
+    key_password: Option<String>,
+}
+
+/// A store of keys or certificates.
+#[derive(Clone)]
+struct Store {
+    path: PathBuf,
+    password: Option<String>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Takes the options that input and output share; what is wrong is a fault.
+    pub(crate) fn take(options: &mut Options) -> Self {
+        let servers = options.text("bootstrap_servers").unwrap_or_else(|| "localhost:9092".to_owned());
+        let mut fixed =
+            vec![("client.id", options.text("client_id").unwrap_or_else(|| "logstash".to_owned()))];
+        let lookups = ["default", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"];
+        if let Some(lookup) =
+            options.one_of("client_dns_lookup", &lookups).filter(|lookup| *lookup != "default")
+        {
+            fixed.push(("client.dns.lookup", lookup.to_owned()));
+        }
+        for (option, setting, bounds) in [
+            ("connections_max_idle_ms", "connections.max.idle.ms", 0..=2_147_483_647),
+            ("metadata_max_age_ms", "metadata.max.age.ms", 1..=86_400_000),
+            ("reconnect_backoff_ms", "reconnect.backoff.ms", 0..=3_600_000),
+            ("retry_backoff_ms", "retry.backoff.ms", 1..=300_000),
+        ] {
+            fixed.extend(options.integer(option, bounds).map(|value| (setting, value.to_string())));
+        }
+        for (option, setting) in [
+            ("receive_buffer_bytes", "socket.receive.buffer.bytes"),
+            ("send_buffer_bytes", "socket.send.buffer.bytes"),
+        ] {
+            // Java's -1 is librdkafka's 0: what the system has.
+            fixed.extend(
+                options.integer(option, -1..=100_000_000).map(|value| (setting, value.max(0).to_string())),
+            );
+        }
+        let protocol =
+            options.one_of("security_protocol", &["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]);
+        let protocol = protocol.unwrap_or("PLAINTEXT");
+        fixed.push(("security.protocol", protocol.to_ascii_lowercase()));
+        take_sasl(options, protocol.starts_with("SASL"), &mut fixed);
+        let encrypted = protocol.ends_with("SSL");
+        let algorithm =
+            options.read("ssl_endpoint_identification_algorithm", "[https] or an empty text", |setting| {
+                match setting.as_text()?.as_str() {
+                    "https" | "HTTPS" => Some("https"),
+                    "" | "none" => Some("none"),
+                    _ => None,
+                }
+            });
+        if encrypted {
+            fixed.push(("ssl.endpoint.identification.algorithm", algorithm.unwrap_or("https").to_owned()));
+        }
+        let trust = take_store(
+            options,
+            ["ssl_truststore_location", "ssl_truststore_password", "ssl_truststore_type"],
+        );
+        let key =
+            take_store(options, ["ssl_keystore_location", "ssl_keystore_password", "ssl_keystore_type"]);
+        let key_password = options.text("ssl_key_password");
+        let (trust, key) = if encrypted { (trust, key) } else { (None, None) };
+        let client = Self { fixed, servers, trust, key, key_password };
+        if let Err(why) = client.config() {
+            options.fault_here(why);
+        }
+        client
+    }
+
+    /// Brokers to begin with.
+    pub(crate) fn servers(&self) -> &str {
+        &self.servers
+    }
+
+    /// Settings for a client that starts now; key stores are read anew, for certificates are renewed.
+    ///
+    /// # Errors
+    /// A store cannot be read, told as text without secrets.
+    pub(crate) fn config(&self) -> Result<ClientConfig, String> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.servers);
+        for (setting, value) in &self.fixed {
+            config.set(*setting, value);
+        }
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        if let Some(store) = &self.trust {
+            config.set("ssl.ca.pem", stores::authorities(&store.path, store.password.as_deref())?);
+        }
+        if let Some(store) = &self.key {
+            let identity =
+                stores::identity(&store.path, store.password.as_deref(), self.key_password.as_deref())?;
+            config.set("ssl.certificate.pem", identity.certificates);
+            config.set("ssl.key.pem", identity.key);
+            if let Some(password) = identity.key_password {
+                config.set("ssl.key.password", password);
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn take_store(options: &mut Options, [location, password, kind]: [&'static str; 3]) -> Option<Store> {
+    let path = options.text(location).filter(|path| !path.is_empty());
+    let password = options.text(password);
+    // What a file is, it says itself; the option is checked all the same.
+    options.read(kind, "one of [jks, pkcs12, pem]", |setting| {
+        let kind = setting.as_text()?.to_ascii_lowercase();
+        ["jks", "pkcs12", "pem"].contains(&kind.as_str()).then_some(())
+    });
+    path.map(|path| Store { path: PathBuf::from(path), password })
+}
+
+fn take_sasl(options: &mut Options, wanted: bool, fixed: &mut Vec<(&'static str, String)>) {
+    let mechanism = options.text("sasl_mechanism");
+    let config = options.text("sasl_jaas_config");
+    let path = options.text("jaas_path");
+    for unsupported in [
+        "kerberos_config",
+        "sasl_kerberos_service_name",
+        "sasl_client_callback_handler_class",
+        "sasl_login_callback_handler_class",
+        "sasl_oauthbearer_token_endpoint_url",
+        "sasl_oauthbearer_scope_claim_name",
+        "sasl_iam_jar_paths",
+    ] {
+        if let Some((at, _)) = options.take(unsupported) {
+            options.fault(at, format!("option [{unsupported}] is not supported: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are, which need [sasl_jaas_config] only"));
+        }
+    }
+    if !wanted {
+        return;
+    }
+    match mechanism.as_deref() {
+        Some(mechanism @ ("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")) => {
+            fixed.push(("sasl.mechanism", mechanism.to_owned()));
+        }
+        other => options.fault_here(format!(
+            "option [sasl_mechanism] must be one of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512], not [{}]",
+            other.unwrap_or("GSSAPI")
+        )),
+    }
+    let login = match (config, path) {
+        (Some(config), _) => jaas::login(&config),
+        (None, Some(path)) => read(Path::new(&path), MAX_JAAS).and_then(|file| {
+            let text = String::from_utf8_lossy(&file).into_owned();
+            jaas::login(text.split_once("KafkaClient").map_or(text.as_str(), |(_, client)| client))
+        }),
+        (None, None) => Err("SASL needs the option [sasl_jaas_config] with username and password".to_owned()),
+    };
+    match login {
+        Ok(login) => {
+            fixed.push(("sasl.username", login.username));
+            fixed.push(("sasl.password", login.password));
+        }
+        Err(why) => options.fault_here(why),
+    }
+}
+
+/// Reads a file within a bound.
+fn read(path: &Path, bound: u64) -> Result<Vec<u8>, String> {
+    let unreadable = |error: std::io::Error| format!("[{}] cannot be read: {error}", path.display());
+    let length = std::fs::metadata(path).map_err(unreadable)?.len();
+    if length > bound {
+        return Err(format!("[{}] is longer than {bound} bytes", path.display()));
+    }
+    std::fs::read(path).map_err(unreadable)
+}
+
+/// Hands what librdkafka says to our log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log;
+
+impl ClientContext for Log {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+/// Logs a line of librdkafka's.
+pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error => {
+            tracing::warn!(target: "millrace::kafka", facility, "{message}");
+        }
+        RDKafkaLogLevel::Warning => tracing::info!(target: "millrace::kafka", facility, "{message}"),
+        _ => tracing::debug!(target: "millrace::kafka", facility, "{message}"),
+    }
+}
+
+/// Logs an error of a client, which goes on by itself.
+pub(crate) fn log_error(error: &KafkaError, reason: &str) {
+    tracing::warn!(target: "millrace::kafka", %error, "{reason}");
+}
