@@ -8,6 +8,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::MemoryReservation;
+
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
 use super::result::{Entry, Header, Outcome, Results};
@@ -65,6 +67,11 @@ pub(crate) trait ShardReader {
     fn read(&mut self, rows: &[Address], each: &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()>;
 }
 
+/// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
+pub(crate) const BUCKET_BYTES: usize = 512;
+/// Bytes of a result in an answer with what it is rendered to.
+const RESULT_BYTES: usize = 384;
+
 /// What results are made with.
 pub(crate) struct Reduction<'a> {
     /// Most buckets of an answer.
@@ -75,6 +82,8 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<super::bucket::top_hits::Wanted>,
+    /// Memory of what is made of the states.
+    pub memory: MemoryReservation,
 }
 
 impl Reduction<'_> {
@@ -87,6 +96,24 @@ impl Reduction<'_> {
         if self.made > self.max_buckets {
             return Err(Error::TooManyBuckets { limit: self.max_buckets, made: self.made });
         }
+        Ok(())
+    }
+
+    /// Accounts for bytes that the answer needs.
+    ///
+    /// # Errors
+    /// More than queries may hold.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<()> {
+        Ok(self.memory.try_grow(bytes)?)
+    }
+
+    /// Looks whether there is room for bytes that are needed for moments.
+    ///
+    /// # Errors
+    /// As [`Reduction::hold`].
+    pub(crate) fn room_for(&mut self, bytes: usize) -> Result<()> {
+        self.memory.try_grow(bytes)?;
+        self.memory.shrink(bytes);
         Ok(())
     }
 }
@@ -136,6 +163,7 @@ impl Subs {
 
     /// Makes the results of buckets.
     pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+        reduction.hold(buckets.len() * self.0.len() * RESULT_BYTES)?;
         let mut results: Vec<Results> = Vec::new();
         results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
         for sub in &mut self.0 {

@@ -20,7 +20,7 @@ async fn ask(store: &Store, query: &str, format: &str) -> (u16, String) {
     (outcome.status, text)
 }
 
-async fn rows(store: &Store, query: &str) -> Vec<Value> {
+pub(crate) async fn rows(store: &Store, query: &str) -> Vec<Value> {
     let (status, text) = ask(store, query, "jdbc").await;
     assert_eq!(status, 200, "{query}: {text}");
     let mut answer: Value = serde_json::from_str(&text).unwrap();

@@ -69,6 +69,10 @@ pub(crate) struct Planned {
     pub total: Total,
     /// Rows that are skipped, and most that are answered.
     pub window: (usize, Option<usize>),
+    /// Whether the plan leaves the window to who runs it, who counts all rows.
+    pub uncut: bool,
+    /// Whether rows come as they are read, not after all have been.
+    pub streams: bool,
 }
 
 struct Item {
@@ -168,10 +172,10 @@ impl Binder<'_> {
         if !windows.is_empty() {
             plan = LogicalPlanBuilder::window_plan(plan, windows.clone())?;
             let replaced: Vec<(Expr, Expr)> = windows
-                .into_iter()
+                .iter()
                 .map(|window| {
                     let column = Expr::Column(Column::new_unqualified(window.schema_name().to_string()));
-                    (window, column)
+                    (window.clone(), column)
                 })
                 .collect();
             for item in &mut items {
@@ -206,7 +210,7 @@ impl Binder<'_> {
         let plain = !aggregated && !distinct && !residual && count.is_some();
         let (plan, total) = match (plain, count) {
             (true, Some(count)) => (plan, Total::Scan(Box::new(count))),
-            _ if default_limit.is_none() => (plan, Total::Answered),
+            _ if depth > 0 => (plan, Total::Answered),
             _ => {
                 let counter = Arc::new(AtomicU64::new(0));
                 let node = RowCount::new(plan, Arc::clone(&counter));
@@ -214,12 +218,16 @@ impl Binder<'_> {
                 (plan, Total::Counted(counter))
             }
         };
+        let unsorted = sorts.is_empty() || limit == Some(0);
+        let streams = plain && unsorted && windows.is_empty();
         let mut builder = LogicalPlanBuilder::new(plan);
         // None of the rows have no order.
-        if !sorts.is_empty() && limit != Some(0) {
+        if !unsorted {
             builder = builder.sort(sorts)?;
         }
-        if skip > 0 || limit.is_some() {
+        // What ends early counts only what it has read.
+        let uncut = unsorted && matches!(total, Total::Counted(_));
+        if !uncut && (skip > 0 || limit.is_some()) {
             builder = builder.limit(skip, limit)?;
         }
         builder = match distinct {
@@ -228,7 +236,7 @@ impl Binder<'_> {
         };
         let plan = builder.build()?;
         let columns = items.into_iter().map(|item| item.column).collect();
-        Ok(Planned { plan, columns, total, window: (skip, limit) })
+        Ok(Planned { plan, columns, total, window: (skip, limit), uncut, streams })
     }
 
     /// Binds LIMIT and OFFSET.

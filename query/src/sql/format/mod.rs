@@ -5,6 +5,8 @@ mod jdbc;
 mod raw;
 mod value;
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 
 use self::csv::Csv;
@@ -60,12 +62,17 @@ pub(crate) enum Writer {
 
 impl Writer {
     /// Starts an answer.
-    pub(crate) fn new(format: Format, columns: Vec<OutColumn>) -> Self {
+    pub(crate) fn new(format: Format, columns: Arc<[OutColumn]>) -> Self {
         match format {
             Format::Jdbc => Self::Jdbc(Jdbc::new(columns)),
             Format::Csv { sanitize } => Self::Csv(Csv::new(&columns, sanitize)),
             Format::Raw { sanitize } => Self::Raw(Raw::new(&columns, sanitize)),
         }
+    }
+
+    /// Starts a page behind the first, which only [`Format::Jdbc`] has.
+    pub(crate) fn later(columns: Arc<[OutColumn]>) -> Self {
+        Self::Jdbc(Jdbc::later(columns))
     }
 
     /// Writes rows.
@@ -83,10 +90,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the answer: `total` rows matched, `size` are in it.
-    pub(crate) fn finish(self, total: u64, size: u64) -> String {
+    /// Ends the answer: `total` rows matched, and `cursor` reads on.
+    pub(crate) fn finish(self, total: u64, cursor: Option<&str>) -> String {
         match self {
-            Self::Jdbc(writer) => writer.finish(total, size),
+            Self::Jdbc(writer) => writer.finish(total, cursor),
             Self::Csv(writer) => writer.finish(),
             Self::Raw(writer) => writer.finish(),
         }
