@@ -13,7 +13,7 @@ use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 use datafusion::logical_expr::Expr;
 use millrace_storage::mapping::{Mapping, PathId};
-use millrace_storage::segment::StoredRow;
+use millrace_storage::segment::{RowParts, StoredRow};
 use serde_json::{Map, Value, json};
 
 use crate::compute::Compute;
@@ -28,7 +28,7 @@ use crate::fetch::{grouped, segment};
 use crate::order::Order;
 use crate::response::{Hit, HitList, InnerHitList, Shown};
 use crate::score::collect::Address;
-use crate::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
+use crate::score::nested::{Elements, MatchingElement, NestedNode, matching_elements, nested_ordinals};
 use crate::score::prepare::Source;
 use crate::search::{implied, shown};
 use crate::table::derived::Derived;
@@ -274,7 +274,7 @@ impl Plan {
             };
             let best = elements.iter().map(|element| element.score).max_by(f32::total_cmp);
             let (elements, sorts) = self.window(index, inside, elements)?;
-            let mut hits = self.show(table, inside, outer, &paths, &elements, sorts)?;
+            let mut hits = self.showing().hits(table, inside, outer, &paths, &elements, sorts)?;
             if !self.below.is_empty() {
                 let inner: Vec<Outer<'_>> = elements
                     .iter()
@@ -373,8 +373,29 @@ impl Plan {
         Ok((cut, sorts))
     }
 
+    fn showing(&self) -> Showing<'_> {
+        Showing {
+            shown: &self.shown,
+            query: &self.definition.clause.query,
+            scored: self.scored,
+            now_ms: self.now_ms,
+        }
+    }
+}
+
+/// How elements are shown.
+#[derive(Clone, Copy, Debug)]
+struct Showing<'a> {
+    shown: &'a Shown,
+    /// What is highlighted.
+    query: &'a Query,
+    scored: bool,
+    now_ms: i64,
+}
+
+impl Showing<'_> {
     /// Makes the hits of elements.
-    fn show(
+    fn hits(
         &self,
         table: &crate::table::TableIndex,
         source: &Source,
@@ -401,7 +422,7 @@ impl Plan {
             rows.push((element.element, stored));
         }
         let mut extras = match phases.reads_source() {
-            true => phases.sources(table, &self.definition.clause.query, &rows, self.now_ms)?,
+            true => phases.sources(table, self.query, &rows, self.now_ms)?,
             false => vec![Default::default(); rows.len()],
         };
         if phases.reads_columns() {
@@ -445,6 +466,98 @@ impl Plan {
         }
         Ok(hits)
     }
+}
+
+/// An element that is to be shown.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedElement {
+    /// Its segment and number.
+    pub address: Address,
+    /// Its score.
+    pub score: f32,
+    /// Its sort values.
+    pub sort: Option<Value>,
+}
+
+/// Makes hits of elements of a nested path, in their order.
+///
+/// # Errors
+/// Segments that cannot be read, or what the fields of an index do not allow.
+pub(crate) async fn of_elements(
+    snapshot: &Arc<TableSnapshot>,
+    path: &Arc<str>,
+    shown: &Shown,
+    scored: bool,
+    wanted: Vec<WantedElement>,
+    compute: &Compute,
+    now_ms: i64,
+) -> Result<Vec<Hit>> {
+    let mut made: Vec<Option<Hit>> = wanted.iter().map(|_| None).collect();
+    let addresses: Vec<Address> = wanted.iter().map(|element| element.address).collect();
+    for (number, (places, _)) in grouped(&addresses) {
+        let own: Vec<WantedElement> = places.iter().filter_map(|place| wanted.get(*place)).cloned().collect();
+        let (snapshot, path, shown) = (Arc::clone(snapshot), Arc::clone(path), shown.clone());
+        let read = move || elements_of_segment(&snapshot, &path, &shown, scored, number, own, now_ms);
+        for (place, hit) in places.into_iter().zip(compute.run(read).await?) {
+            if let Some(made) = made.get_mut(place) {
+                *made = Some(hit);
+            }
+        }
+    }
+    Ok(made.into_iter().flatten().collect())
+}
+
+fn elements_of_segment(
+    snapshot: &TableSnapshot,
+    path: &str,
+    shown: &Shown,
+    scored: bool,
+    number: u32,
+    wanted: Vec<WantedElement>,
+    now_ms: i64,
+) -> Result<Vec<Hit>> {
+    let lost = || Error::Execution(format!("segment {number} has no elements of [{path}]"));
+    let segment = segment(snapshot, number)?;
+    let table = snapshot.indices.get(segment.index).ok_or_else(lost)?;
+    let reader = Arc::clone(&segment.reader);
+    let source = Source {
+        number,
+        shard: snapshot.shard_number(segment),
+        inverted: reader.inverted()?,
+        reader,
+        functions: Arc::default(),
+    };
+    let paths = nested_paths(&table.mapping, path);
+    let id = |path: &String| table.mapping.nested_id(path);
+    let own = paths.last().and_then(id).ok_or_else(lost)?;
+    let (inside, nested) = Elements::source(&source, own)?.ok_or_else(lost)?;
+    let mut around = Vec::new();
+    for path in paths.iter().rev().skip(1).filter_map(id) {
+        around.extend(source.reader.nested(path)?);
+    }
+    let document = |element: u32| nested.parents().get(element as usize).copied().ok_or_else(lost);
+    let mut rows = wanted.iter().map(|wanted| document(wanted.address.row)).collect::<Result<Vec<u32>>>()?;
+    let documents = rows.clone();
+    rows.sort_unstable();
+    rows.dedup();
+    let stored = source.reader.fetch(&rows, RowParts { source: true, versions: true })?;
+    let showing = Showing { shown, query: &Query::match_all(), scored, now_ms };
+    let mut hits = Vec::with_capacity(wanted.len());
+    for (wanted, row) in wanted.into_iter().zip(documents) {
+        let place = rows.binary_search(&row).map_err(|_| lost())?;
+        let stored = stored.get(place).ok_or_else(lost)?;
+        let parsed = match stored.source.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&stored.source).map_err(|error| {
+                Error::Execution(format!("the source of [{}] is not JSON: {error}", stored.id))
+            })?,
+        };
+        let ordinals = nested_ordinals(&nested, &around, wanted.address.row);
+        let element = MatchingElement { element: wanted.address.row, ordinals, score: wanted.score };
+        let outer = Outer { document: &parsed, stored, ordinals: Vec::new() };
+        hits.extend(showing.hits(table, &inside, &outer, &paths, &[element], vec![wanted.sort])?);
+    }
+    Ok(hits)
 }
 
 /// What elements lie in: a document, perhaps an element of it.

@@ -182,8 +182,15 @@ impl Tree {
             ..Scope::default()
         };
         let tree = Self { scopes: vec![documents], ..Self::default() };
-        let mut compiler =
-            Compiler { snapshot, now_ms, profile, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
+        let mut compiler = Compiler {
+            snapshot,
+            now_ms,
+            profile,
+            tree,
+            touched: Vec::new(),
+            name: "".into(),
+            parent: "".into(),
+        };
         for (place, aggregation) in aggregations.collected().enumerate() {
             compiler.touched = vec![Vec::new(); snapshot.indices.len()];
             let context = Context { scope: 0, below: Below::Top };

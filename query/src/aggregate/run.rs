@@ -7,7 +7,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::displayable;
 use serde_json::Value;
 
-use super::bucket::top_hits::Wanted;
+use super::bucket::top_hits::{TopRow, Wanted};
 use super::collector::{Reduction, Subs};
 use super::compile::{ALL, Root, Tree};
 use super::operator::{AggregateExec, Gathered, Shared, States};
@@ -18,8 +18,10 @@ use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
 use crate::error::{Error, Result, ShardFailure};
+use crate::inner_hits::{self, WantedElement};
 use crate::order::Order;
 use crate::plan::FoundRows;
+use crate::response::HitList;
 use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
 use crate::table::predicate::Predicate;
 use crate::table::statistics::Functions;
@@ -161,7 +163,8 @@ impl Searcher {
         });
         let (states, held) = reduced.await?;
         let tree = Arc::clone(&operator.shared().tree);
-        let memory = MemoryConsumer::new("results of aggregations").register(&self.planner.runtime().memory_pool);
+        let memory =
+            MemoryConsumer::new("results of aggregations").register(&self.planner.runtime().memory_pool);
         let (mut results, wanted, memory) = self
             .compute
             .run(move || reduce(states, &tree, max_buckets, memory).map_err(Error::while_reducing))
@@ -186,6 +189,29 @@ impl Searcher {
         now_ms: i64,
     ) -> Result<Value> {
         let shape = &wanted.shape;
+        if let Some(path) = &shape.path {
+            let element = |row: &TopRow| WantedElement {
+                address: row.address,
+                score: row.score,
+                sort: row.sort.clone(),
+            };
+            let rows = wanted.rows.iter().map(element).collect();
+            let hits = inner_hits::of_elements(
+                snapshot,
+                path,
+                &shape.shown,
+                shape.scored,
+                rows,
+                &self.compute,
+                now_ms,
+            );
+            let list = HitList {
+                total: Some((wanted.total, false)),
+                max_score: wanted.max_score,
+                hits: hits.await?,
+            };
+            return list.to_value(&shape.shown);
+        }
         let (order, _) = Order::new(&[], snapshot, now_ms)?;
         let found = Found {
             rows: FoundRows {
@@ -207,7 +233,7 @@ impl Searcher {
         for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
             hit.sort.clone_from(&row.sort);
         }
-        let list = crate::response::HitList { total: found.total, max_score: found.max_score, hits };
+        let list = HitList { total: found.total, max_score: found.max_score, hits };
         list.to_value(&shape.shown)
     }
 }

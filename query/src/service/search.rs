@@ -86,7 +86,9 @@ impl SearchService {
             request.cancel_after_ms.filter(|ms| timeout_ms.is_none_or(|timeout| *ms < timeout));
         let aggregation = match body.aggregations.as_ref().filter(|aggregations| !aggregations.is_empty()) {
             None => None,
-            Some(aggregations) => Some(Aggregation::new(aggregations, &mut snapshot, started_ms, body.profile)?),
+            Some(aggregations) => {
+                Some(Aggregation::new(aggregations, &mut snapshot, started_ms, body.profile)?)
+            }
         };
         let search = Search {
             post_filter: body.post_filter.as_ref(),
@@ -182,7 +184,9 @@ impl SearchService {
             None => None,
             Some(found_in) => {
                 let explainer = Explainer::new(query, &snapshot, false, started_ms)?;
-                Some(profile::render(found_in, &snapshot, size > 0, measured, &|index| explainer.describe(index)))
+                Some(profile::render(found_in, &snapshot, size > 0, measured, &|index| {
+                    explainer.describe(index)
+                }))
             }
         };
         let scroll_id = match request.scroll_ms {

@@ -155,8 +155,7 @@ impl SearchService {
             return Err(SqlError::Request("Invalid request. Cannot explain cursor".to_owned()));
         }
         let rows = self.default_rows(&request, Format::Jdbc);
-        let explained =
-            self.runner()?.explain(&self.engine, principal, request, self.now_ms(), rows).await?;
+        let explained = self.runner()?.explain(&self.engine, principal, request, self.now_ms(), rows).await?;
         Ok(Outcome::json(200, explained))
     }
 

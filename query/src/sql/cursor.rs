@@ -90,7 +90,9 @@ mod tests {
     fn tokens_are_read_as_written() {
         let token = Token { id: "ab12".to_owned(), page: 7 };
         assert_eq!(Token::parse(&Token::text(&token.id, token.page)).unwrap(), token);
-        for text in ["", "x", "n:", "n:ab", "n:ab:x", "n:ab:-1", "n:ab:1:2", "d:eyJ", "n:ab:99999999999999999999"] {
+        for text in
+            ["", "x", "n:", "n:ab", "n:ab:x", "n:ab:-1", "n:ab:1:2", "d:eyJ", "n:ab:99999999999999999999"]
+        {
             assert!(matches!(Token::parse(text), Err(SqlError::Cursor(_))), "{text}");
         }
     }

@@ -59,8 +59,9 @@ impl Runner {
                     let write = tokio::spawn(async move {
                         engine.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await
                     });
-                    let outcomes =
-                        write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
+                    let outcomes = write
+                        .await
+                        .map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
                     deleted += gone(outcomes)?;
                 }
                 if !more {

@@ -7,9 +7,7 @@
 
 use std::collections::HashMap;
 
-use datafusion::sql::sqlparser::ast::{
-    Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor,
-};
+use datafusion::sql::sqlparser::ast::{Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, UInt32Array,
-    new_null_array,
+    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
+    UInt32Array, new_null_array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};

@@ -11,12 +11,15 @@ use crate::sql::rows;
 
 /// A condition, as a query and as SQL.
 fn condition(rng: &mut StdRng) -> (Value, String) {
-    let (low, tag) = (rng.random_range(-5..5), ["a", "b", "c", "long tag of many letters"][rng.random_range(0..4)]);
+    let (low, tag) =
+        (rng.random_range(-5..5), ["a", "b", "c", "long tag of many letters"][rng.random_range(0..4)]);
     let none = |query: Value| json!({"bool": {"must_not": [query]}});
     match rng.random_range(0..7) {
         0 => (json!({"match_all": {}}), "1 = 1".to_owned()),
         1 => (json!({"range": {"n": {"gte": low}}}), format!("n >= {low}")),
-        2 => (json!({"range": {"f": {"lt": low, "gte": low - 4}}}), format!("f < {low} AND f >= {}", low - 4)),
+        2 => {
+            (json!({"range": {"f": {"lt": low, "gte": low - 4}}}), format!("f < {low} AND f >= {}", low - 4))
+        }
         3 => (json!({"term": {"tags": tag}}), format!("tags = '{tag}'")),
         4 => (json!({"exists": {"field": "tag"}}), "tag IS NOT NULL".to_owned()),
         5 => (none(json!({"exists": {"field": "n"}})), "n IS NULL".to_owned()),
@@ -60,9 +63,7 @@ fn document(rng: &mut StdRng) -> Value {
 
 fn alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
-        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
         _ => match (a.as_f64(), b.as_f64()) {
             (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0),
             _ => a == b,

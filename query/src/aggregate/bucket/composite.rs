@@ -173,6 +173,10 @@ pub(crate) fn reduce(
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
+    let size = shape.size() as u64;
+    if size > reduction.max_buckets {
+        return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made: size });
+    }
     let mut chosen = Vec::with_capacity(parents.len());
     for parent in parents {
         let mut page = shape.page(level.candidates(children, *parent, reduction)?);

@@ -29,10 +29,7 @@ pub(crate) fn compile(
     let (interval, offset) = (histogram.interval, histogram.offset);
     let bounds = histogram.hard_bounds.map(|Bounds { min, max }| {
         // Keys are compared without their offset.
-        (
-            min.map_or(f64::NEG_INFINITY, |min| min + offset),
-            max.map_or(f64::INFINITY, |max| max + offset),
-        )
+        (min.map_or(f64::NEG_INFINITY, |min| min + offset), max.map_or(f64::INFINITY, |max| max + offset))
     });
     let rule = KeyRule { values, form: Form::Interval { interval, offset, bounds }, null: false };
     let kind = Kind::Histogram(Shape { histogram: Arc::clone(histogram) });
