@@ -12,11 +12,14 @@ use crate::params::Params;
 use crate::sql::cursor::Token;
 use crate::sql::error::SqlError;
 use crate::sql::format::Format;
+use crate::sql::native::NativeSearch;
 use crate::sql::request::SqlRequest;
 use crate::sql::run::{Bounds, Page, Runner};
 
 /// Rows that a statement without LIMIT answers, where no setting says.
 const DEFAULT_ROWS: usize = 200;
+/// Hits that a search answers at once, as `index.max_result_window` has it by default.
+const MAX_HITS: usize = 10_000;
 /// How long a cursor lives between its pages, where no setting says.
 const CURSOR_LIFE_MS: u64 = 60_000;
 
@@ -62,8 +65,11 @@ impl SearchService {
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         params.finish()?;
         self.enabled()?;
-        let format = Format::of(format.as_deref().unwrap_or_default(), sanitize)?;
         let request = SqlRequest::parse(body.as_ref())?;
+        if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
+            return self.native(principal, request).await;
+        }
+        let format = Format::of(format.as_deref().unwrap_or_default(), sanitize)?;
         if let Some(token) = &request.cursor {
             return match format {
                 Format::Jdbc => self.next_page(principal, token).await,
@@ -99,6 +105,22 @@ impl SearchService {
             Format::Csv { .. } | Format::Raw { .. } => OutcomeBody::Text(text),
         };
         Ok(Outcome { status: 200, body })
+    }
+
+    /// Answers a statement as the search that it is.
+    async fn native(&self, principal: &Principal, request: SqlRequest) -> Result<Outcome, SqlError> {
+        if request.cursor.is_some() {
+            return Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned()));
+        }
+        let rows = match request.fetch_size {
+            // A search answers no more at once.
+            Some(0) => Some(MAX_HITS),
+            _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
+        };
+        let runner = self.runner()?;
+        let NativeSearch { index, body } =
+            runner.native(&self.engine, principal, request, self.now_ms(), rows).await?;
+        Ok(self.search(principal, &index, Vec::new(), Some(body)).await?)
     }
 
     /// Answers the page that a token stands for.

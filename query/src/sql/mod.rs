@@ -15,6 +15,7 @@ pub(crate) mod error;
 pub(crate) mod format;
 mod functions;
 mod metadata;
+pub(crate) mod native;
 mod push;
 pub(crate) mod request;
 mod rows;

@@ -33,6 +33,7 @@ use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{Format, Writer};
 use super::metadata;
+use super::native::{self, NativeSearch};
 use super::request::SqlRequest;
 use super::rows::{Rows, Window};
 use super::statement::{self, Names, Statement};
@@ -202,6 +203,39 @@ impl Runner {
         }))
     }
 
+    /// Makes the search that a statement is.
+    pub(crate) async fn native(
+        &self,
+        engine: &Engine,
+        principal: &Principal,
+        request: SqlRequest,
+        now_ms: i64,
+        rows: Option<usize>,
+    ) -> Result<NativeSearch> {
+        let Statement::Query(query, names) = statement::parse(&request.query)? else {
+            return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
+        };
+        let index = match tables(&query).as_slice() {
+            [index] => index.clone(),
+            _ => {
+                return Err(SqlError::Unsupported(
+                    "the format [json] needs one index expression in FROM".to_owned(),
+                ));
+            }
+        };
+        let text = request.query.clone();
+        let prepared = self.prepare(engine, principal, query, names, request, now_ms, rows).await?;
+        let snapshot = target::pin(engine, principal, &index, &pinned()).await?;
+        // The tree is made once more: one is not copied without a deep stack.
+        let make = move || match statement::parse(&text)? {
+            Statement::Query(query, names) => {
+                native::search(&query, &names, &prepared.planned, &prepared.pushed, &snapshot, &index)
+            }
+            _ => Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned())),
+        };
+        on_deep_stack(make).await
+    }
+
     /// Pins the indices of a query and binds it; `rows` are answered where it does not say how many.
     #[allow(clippy::too_many_arguments)]
     pub(super) async fn prepare(
@@ -214,13 +248,7 @@ impl Runner {
         now_ms: i64,
         rows: Option<usize>,
     ) -> Result<Prepared> {
-        let scope = Scope {
-            // An index that is not there is an error, unless a pattern stands for none.
-            options: IndicesOptions::open_only(),
-            routing: None,
-            shards: None,
-            said: Vec::new(),
-        };
+        let scope = pinned();
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
         for name in tables(&query) {
             if let Entry::Vacant(place) = snapshots.entry(name) {
@@ -327,6 +355,12 @@ impl Runner {
         }
         Ok(rows)
     }
+}
+
+/// What index expressions of statements stand for: an index that is not there is an error, unless a pattern
+/// stands for none.
+fn pinned() -> Scope {
+    Scope { options: IndicesOptions::open_only(), routing: None, shards: None, said: Vec::new() }
 }
 
 /// Refuses a statement of which an index refuses a condition.

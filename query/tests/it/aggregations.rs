@@ -528,7 +528,7 @@ async fn best_hits_within_nested_are_elements() {
         assert_eq!(
             best["hits"],
             json!([{
-                "_index": "shop", "_id": "2", "_nested": {"field": "items", "offset": 0},
+                "_index": "shop", "_type": "_doc", "_id": "2", "_nested": {"field": "items", "offset": 0},
                 "_score": null, "_source": {"v": 5}, "sort": [5],
             }])
         );

@@ -274,7 +274,9 @@ impl Collector for KeyedCollector {
 
     fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
         let keyed = Arc::clone(&self.keyed);
-        shortcut::keyed(self, &keyed, segment, rows)
+        let done = shortcut::keyed(self, &keyed, segment, rows)?;
+        self.prune();
+        Ok(done)
     }
 
     fn fresh(&self) -> Box<dyn Collector> {

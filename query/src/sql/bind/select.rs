@@ -71,6 +71,8 @@ pub(crate) struct Planned {
     pub window: (usize, Option<usize>),
     /// Whether the plan leaves the window to who runs it, who counts all rows.
     pub uncut: bool,
+    /// Whether a condition is left to the plan, which the index cannot answer.
+    pub residual: bool,
     /// Whether rows come as they are read, not after all have been.
     pub streams: bool,
 }
@@ -236,7 +238,7 @@ impl Binder<'_> {
         };
         let plan = builder.build()?;
         let columns = items.into_iter().map(|item| item.column).collect();
-        Ok(Planned { plan, columns, total, window: (skip, limit), uncut, streams })
+        Ok(Planned { plan, columns, total, window: (skip, limit), uncut, residual, streams })
     }
 
     /// Binds LIMIT and OFFSET.

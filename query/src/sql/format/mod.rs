@@ -43,7 +43,6 @@ impl Format {
             "jdbc" | "" => Ok(Self::Jdbc),
             "csv" => Ok(Self::Csv { sanitize }),
             "raw" => Ok(Self::Raw { sanitize }),
-            "json" => Err(SqlError::Unsupported("the response format [json] is not supported".to_owned())),
             other => Err(SqlError::Request(format!("response in {other} format is not supported."))),
         }
     }
