@@ -101,7 +101,7 @@ impl SearchService {
         };
         let text = Bytes::from(writer.finish(total, cursor.as_deref()));
         let body = match format {
-            Format::Jdbc => OutcomeBody::Raw(text),
+            Format::Jdbc | Format::Hits => OutcomeBody::Raw(text),
             Format::Csv { .. } | Format::Raw { .. } => OutcomeBody::Text(text),
         };
         Ok(Outcome { status: 200, body })
@@ -117,10 +117,21 @@ impl SearchService {
             Some(0) => Some(MAX_HITS),
             _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
         };
-        let runner = self.runner()?;
-        let NativeSearch { index, body } =
-            runner.native(&self.engine, principal, request, self.now_ms(), rows).await?;
-        Ok(self.search(principal, &index, Vec::new(), Some(body)).await?)
+        let (runner, now_ms) = (self.runner()?, self.now_ms());
+        let found = runner.native(&self.engine, principal, request.clone(), now_ms, rows).await?;
+        if let Some(NativeSearch { index, body }) = found {
+            return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
+        }
+        let bounds = Bounds {
+            format: Format::Hits,
+            now_ms,
+            rows,
+            page: 0,
+            timeout_ms: self.default_timeout(),
+            deletes: false,
+        };
+        let Page { writer, total, .. } = runner.answer(&self.engine, principal, request, bounds).await?;
+        Ok(Outcome::raw(Bytes::from(writer.finish(total, None))))
     }
 
     /// Answers the page that a token stands for.

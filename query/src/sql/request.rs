@@ -12,7 +12,7 @@ const MAX_PARAMETERS: usize = 10_000;
 const MAX_FETCH: usize = 10_000;
 
 /// A request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SqlRequest {
     /// The statement.
     pub query: String,
@@ -78,7 +78,7 @@ fn fetch_size(value: &Value) -> Result<usize> {
             "fetch_size is too large, it must be less than or equal to: [{MAX_FETCH}] but was [{size}]"
         ))),
         Some(Err(_)) => Err(SqlError::Request("Fetch_size must be greater or equal to 0".to_owned())),
-        None => Err(SqlError::Request(format!("fetch_size [{value}] has to be a whole number"))),
+        None => Err(SqlError::Request("Failed to parse field [fetch_size]".to_owned())),
     }
 }
 

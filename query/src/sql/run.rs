@@ -203,7 +203,7 @@ impl Runner {
         }))
     }
 
-    /// Makes the search that a statement is.
+    /// Makes the search that a statement is; `None` for a join, which is none.
     pub(crate) async fn native(
         &self,
         engine: &Engine,
@@ -211,17 +211,16 @@ impl Runner {
         request: SqlRequest,
         now_ms: i64,
         rows: Option<usize>,
-    ) -> Result<NativeSearch> {
+    ) -> Result<Option<NativeSearch>> {
         let Statement::Query(query, names) = statement::parse(&request.query)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };
         let index = match tables(&query).as_slice() {
             [index] => index.clone(),
-            _ => {
-                return Err(SqlError::Unsupported(
-                    "the format [json] needs one index expression in FROM".to_owned(),
-                ));
+            [] => {
+                return Err(SqlError::Unsupported("the format [json] needs an index in FROM".to_owned()));
             }
+            _ => return Ok(None),
         };
         let text = request.query.clone();
         let prepared = self.prepare(engine, principal, query, names, request, now_ms, rows).await?;
@@ -233,7 +232,7 @@ impl Runner {
             }
             _ => Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned())),
         };
-        on_deep_stack(make).await
+        on_deep_stack(make).await.map(Some)
     }
 
     /// Pins the indices of a query and binds it; `rows` are answered where it does not say how many.

@@ -143,7 +143,6 @@ async fn the_format_json_is_the_answer_of_a_search() {
     for refused in [
         "SELECT age + 1 FROM people",
         "SELECT name FROM people WHERE age + 1 = 31",
-        "SELECT a.name FROM people a JOIN people b ON a.age = b.age",
         "SELECT city FROM people GROUP BY city HAVING COUNT(*) > 1",
         "SELECT n FROM (SELECT name AS n FROM people) AS t",
         "SELECT STDDEV(age) FROM people",
@@ -157,6 +156,10 @@ async fn the_format_json_is_the_answer_of_a_search() {
             "{refused}: {answer}"
         );
     }
+    let join = "SELECT a.name, b.age AS years FROM people a JOIN people b ON a.age = b.age WHERE a.age > 30 ORDER BY a.age";
+    let (_, answer) = native(join).await;
+    assert_eq!(answer["hits"]["total"]["value"], 2);
+    assert_eq!(answer["hits"]["hits"][0]["_source"], json!({"a.name": "Bob Ray", "years": 40}));
     assert_eq!(native("SELECT gone FROM people").await.0, 400);
     assert_eq!(native("SELECT a FROM gone").await.0, 404);
 }

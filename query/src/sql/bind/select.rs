@@ -596,13 +596,17 @@ fn aliases(select: &ast::Select) -> HashMap<String, ast::Expr> {
     aliases
 }
 
-/// The name of an output column: a field's own, or what the user wrote.
+/// The name of an output column: a field's own, with its source in a join, or what the user wrote.
 fn shown_name(expr: &ast::Expr, written: &str, scope: &Scope) -> String {
     match expr {
         ast::Expr::Identifier(ident) => ident.value.clone(),
         ast::Expr::CompoundIdentifier(parts) => {
             let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
-            source::unqualified(&scope.sources, &path).to_owned()
+            // Of several sources the name tells which.
+            match scope.sources.len() {
+                1 => source::unqualified(&scope.sources, &path).to_owned(),
+                _ => path,
+            }
         }
         _ => written.to_owned(),
     }

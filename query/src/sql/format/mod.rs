@@ -1,6 +1,7 @@
 //! Writers of answers, one a format. Each takes batches as they come.
 
 mod csv;
+mod hits;
 mod jdbc;
 mod raw;
 mod value;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 
 use self::csv::Csv;
+use self::hits::Hits;
 use self::jdbc::Jdbc;
 use self::raw::Raw;
 use super::bind::OutColumn;
@@ -29,6 +31,8 @@ pub(crate) enum Format {
         /// Whether cells that a spreadsheet would take for formulas are made harmless.
         sanitize: bool,
     },
+    /// Hits of a search.
+    Hits,
     /// Values separated by `|`; cells are quoted if asked.
     Raw {
         /// Whether cells with a separator are quoted.
@@ -55,6 +59,8 @@ pub(crate) enum Writer {
     Jdbc(Jdbc),
     /// CSV.
     Csv(Csv),
+    /// Hits.
+    Hits(Hits),
     /// Raw text.
     Raw(Raw),
 }
@@ -65,6 +71,7 @@ impl Writer {
         match format {
             Format::Jdbc => Self::Jdbc(Jdbc::new(columns)),
             Format::Csv { sanitize } => Self::Csv(Csv::new(&columns, sanitize)),
+            Format::Hits => Self::Hits(Hits::new(columns)),
             Format::Raw { sanitize } => Self::Raw(Raw::new(&columns, sanitize)),
         }
     }
@@ -79,6 +86,7 @@ impl Writer {
         let bytes = match self {
             Self::Jdbc(writer) => writer.rows(batch)?,
             Self::Csv(writer) => writer.rows(batch)?,
+            Self::Hits(writer) => writer.rows(batch)?,
             Self::Raw(writer) => writer.rows(batch)?,
         };
         if bytes > MAX_BYTES {
@@ -94,6 +102,7 @@ impl Writer {
         match self {
             Self::Jdbc(writer) => writer.finish(total, cursor),
             Self::Csv(writer) => writer.finish(),
+            Self::Hits(writer) => writer.finish(total),
             Self::Raw(writer) => writer.finish(),
         }
     }
