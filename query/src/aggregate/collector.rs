@@ -68,9 +68,9 @@ pub(crate) trait ShardReader {
 }
 
 /// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
-pub(crate) const BUCKET_BYTES: usize = 512;
-/// Bytes of a result in an answer with what it is rendered to.
-const RESULT_BYTES: usize = 384;
+const BUCKET_BYTES: usize = 512;
+/// Bytes that a result is rendered to.
+const RESULT_BYTES: usize = 256;
 
 /// What results are made with.
 pub(crate) struct Reduction<'a> {
@@ -87,23 +87,23 @@ pub(crate) struct Reduction<'a> {
 }
 
 impl Reduction<'_> {
-    /// Counts buckets.
+    /// Counts buckets of the answer and accounts for them.
     ///
     /// # Errors
-    /// More than are allowed.
-    pub(crate) fn made(&mut self, buckets: usize) -> Result<()> {
+    /// More than are allowed, or than queries may hold.
+    pub(crate) fn made(&mut self, buckets: usize, subs: &Subs) -> Result<()> {
         self.made += buckets as u64;
         if self.made > self.max_buckets {
             return Err(Error::TooManyBuckets { limit: self.max_buckets, made: self.made });
         }
-        Ok(())
+        self.hold(buckets * (BUCKET_BYTES + subs.0.len() * RESULT_BYTES))
     }
 
     /// Accounts for bytes that the answer needs.
     ///
     /// # Errors
     /// More than queries may hold.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<()> {
+    fn hold(&mut self, bytes: usize) -> Result<()> {
         Ok(self.memory.try_grow(bytes)?)
     }
 
@@ -163,7 +163,7 @@ impl Subs {
 
     /// Makes the results of buckets.
     pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
-        reduction.hold(buckets.len() * self.0.len() * RESULT_BYTES)?;
+        reduction.hold(buckets.len() * (size_of::<Results>() + self.0.len() * size_of::<Entry>()))?;
         let mut results: Vec<Results> = Vec::new();
         results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
         for sub in &mut self.0 {

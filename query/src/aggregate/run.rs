@@ -17,8 +17,8 @@ use crate::compute::StopOnDrop;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
+use crate::element_hits::{self, WantedElement};
 use crate::error::{Error, Result, ShardFailure};
-use crate::inner_hits::{self, WantedElement};
 use crate::order::Order;
 use crate::plan::FoundRows;
 use crate::response::HitList;
@@ -196,7 +196,7 @@ impl Searcher {
                 sort: row.sort.clone(),
             };
             let rows = wanted.rows.iter().map(element).collect();
-            let hits = inner_hits::of_elements(
+            let hits = element_hits::of_elements(
                 snapshot,
                 path,
                 &shape.shown,

@@ -1,6 +1,6 @@
 //! Answers of SQL page by page, and deletion by SQL.
 
-use millrace_query::{Outcome, OutcomeBody};
+use millrace_query::{Config, Outcome, OutcomeBody};
 use millrace_storage::Principal;
 use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
@@ -191,6 +191,20 @@ async fn cursors_end_and_belong_to_their_caller() {
     };
     store.engine.change(&store.principal, decide).await.unwrap();
     assert_eq!(refused(&token).await, 404);
+}
+
+#[tokio::test]
+async fn cursors_are_bounded() {
+    let store = Store::open_with(Config { max_open_scrolls: 2, ..Config::default() }).await;
+    store.index("few", &[json!({"n": 1}), json!({"n": 2})]).await;
+    let query = json!({"query": "SELECT n FROM few", "fetch_size": 1});
+    let (_, first) = ask(&store, query.clone()).await;
+    assert_eq!(ask(&store, query.clone()).await.0, 200);
+    let (status, refused) = ask(&store, query.clone()).await;
+    assert_eq!(status, 429, "{refused}");
+    // A cursor that is read to its end makes room.
+    assert_eq!(page(&store, &first["cursor"]).await.1.get("cursor"), None);
+    assert_eq!(ask(&store, query).await.0, 200);
 }
 
 #[tokio::test]

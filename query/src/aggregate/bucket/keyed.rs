@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
 use crate::aggregate::batch::{Batch, Positions, Selection};
-use crate::aggregate::collector::{BUCKET_BYTES, Collector, Reduction, ShardReader, Subs, same};
+use crate::aggregate::collector::{Collector, Reduction, ShardReader, Subs, same};
 use crate::aggregate::keys::{Expanded, KeyRule, Keys};
 use crate::aggregate::metric::{DROPPED, Ordinals};
 use crate::aggregate::ordinals::{self, Children};
@@ -212,8 +212,7 @@ impl KeyedCollector {
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Vec<Bucket>>> {
         for list in &chosen {
-            reduction.made(list.len())?;
-            reduction.hold(list.len() * BUCKET_BYTES)?;
+            reduction.made(list.len(), &self.subs)?;
         }
         let ordinals: Vec<u32> = chosen.iter().flatten().map(|candidate| candidate.ordinal).collect();
         let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
