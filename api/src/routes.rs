@@ -5,6 +5,7 @@ use http::Method;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::search::Endpoint;
+use crate::sql::Asked;
 use crate::{Api, admin, bulk, documents, root, search, sql};
 
 /// The type of documents whose request names none.
@@ -44,10 +45,8 @@ pub(crate) enum Route<'p> {
     Search(Endpoint, &'p str),
     /// Continuing and clearing a scroll, by the id in the path if there is one.
     Scroll(Option<&'p str>),
-    /// A statement of SQL, or the plan of it.
-    Sql {
-        explain: bool,
-    },
+    /// Statements of SQL.
+    Sql(Asked),
     /// An index by itself: the administration's, known here for its methods only.
     Index,
 }
@@ -78,8 +77,9 @@ impl<'p> Route<'p> {
             (3, ["_search", "point_in_time", ALL, _]) => Self::Search(Endpoint::AllPointsInTime, ""),
             (2, ["_search", "scroll", ..]) => Self::Scroll(None),
             (3, ["_search", "scroll", id, _]) => Self::Scroll(Some(id)),
-            (2, ["_plugins" | "_opendistro", "_sql", ..]) => Self::Sql { explain: false },
-            (3, ["_plugins" | "_opendistro", "_sql", "_explain", _]) => Self::Sql { explain: true },
+            (2, ["_plugins" | "_opendistro", "_sql", ..]) => Self::Sql(Asked::Rows),
+            (3, ["_plugins" | "_opendistro", "_sql", "_explain", _]) => Self::Sql(Asked::Explanation),
+            (3, ["_plugins" | "_opendistro", "_sql", "close", _]) => Self::Sql(Asked::Close),
             (1, [index, ..]) if plain(index) => Self::Index,
             (_, [index, ..]) if !plain(index) => return None,
             (2, [index, "_bulk", ..]) => Self::Bulk(Some(index), None),
@@ -146,7 +146,7 @@ impl<'p> Route<'p> {
             Self::Search(Endpoint::AllPointsInTime, _) => &[Method::GET, Method::DELETE],
             Self::Explain(..) => ASK,
             Self::Search(..) => ASK,
-            Self::Sql { .. } => POST,
+            Self::Sql(_) => POST,
             Self::Scroll(_) => &[Method::GET, Method::POST, Method::DELETE],
             Self::Document(..) => &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE],
             Self::Index => &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE],
@@ -214,7 +214,7 @@ async fn run_here(api: &Api, request: &mut Request, path: &[String], uri: &str) 
         },
         Route::Explain(index, doc_type, id) => search::explain(api, request, index, doc_type, id).await,
         Route::Search(endpoint, expression) => search::run(api, request, endpoint, expression).await,
-        Route::Sql { explain } => sql::run(api, request, explain).await,
+        Route::Sql(asked) => sql::run(api, request, asked).await,
         Route::Scroll(id) => {
             if let Some(id) = id {
                 request.params.set("scroll_id", id);
@@ -265,8 +265,9 @@ mod tests {
             ("/a/t/_count", "Search(Count, \"a\")"),
             ("/_search/scroll/abc", "Scroll(Some(\"abc\"))"),
             ("/a/_delete_by_query", "Search(DeleteByQuery, \"a\")"),
-            ("/_plugins/_sql", "Sql { explain: false }"),
-            ("/_opendistro/_sql/_explain", "Sql { explain: true }"),
+            ("/_plugins/_sql", "Sql(Rows)"),
+            ("/_opendistro/_sql/_explain", "Sql(Explanation)"),
+            ("/_plugins/_sql/close", "Sql(Close)"),
             ("/a", "Index"),
         ] {
             assert_eq!(of(path).as_deref(), Some(expected), "{path}");

@@ -5,14 +5,26 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::search::response;
 
-/// Answers a statement, or explains it.
-pub(crate) async fn run(api: &Api, request: &mut Request, explain: bool) -> Result<Response, Error> {
+/// What is asked of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The answer, or the next page of it.
+    Rows,
+    /// The plan.
+    Explanation,
+    /// That a cursor is closed.
+    Close,
+}
+
+/// Answers what is asked.
+pub(crate) async fn run(api: &Api, request: &mut Request, asked: Asked) -> Result<Response, Error> {
     let params = request.params.take_all();
     let body = request.json()?;
     let (service, principal) = (&api.search, &request.principal);
-    let outcome = match explain {
-        false => service.sql(principal, params, body).await,
-        true => service.explain_sql(principal, params, body).await,
+    let outcome = match asked {
+        Asked::Rows => service.sql(principal, params, body).await,
+        Asked::Explanation => service.explain_sql(principal, params, body).await,
+        Asked::Close => service.close_sql(principal, params, body.as_ref()),
     };
     Ok(response(outcome))
 }

@@ -1,4 +1,4 @@
-//! Open scrolls and points in time: what is pinned between requests, for whom, and until when.
+//! Open scrolls, points in time and cursors of statements: what is pinned between requests, for whom, and until when.
 //!
 //! At most so many of a kind are open; one more is refused. Contexts that are not asked for within
 //! their keep-alive are dropped whenever the registry is used, by the injected clock.
@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Scroll,
     /// A point in time.
     PointInTime,
+    /// A cursor of a statement; bounded as scrolls are.
+    Cursor,
 }
 
 impl Kind {
@@ -30,6 +32,7 @@ impl Kind {
     pub(crate) fn settings(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Scroll => ("scroll", "search.max_open_scroll_context", "search.max_keep_alive"),
+            Self::Cursor => ("cursor", "search.max_open_scroll_context", "search.max_keep_alive"),
             Self::PointInTime => {
                 ("Point In Time", "search.max_open_pit_context", "point_in_time.max_keep_alive")
             }

@@ -2,7 +2,7 @@
 //!
 //! [`Definitions`] gathers the definitions of a query, those of nested clauses within nested clauses
 //! below theirs. For the hits of a segment, `score::nested` tells the matching elements; they are ordered, cut to
-//! their window, and shown like documents whose source is the element at its place and nothing else.
+//! their window, and shown as [`crate::element_hits`] says.
 
 use std::sync::Arc;
 
@@ -10,18 +10,17 @@ use arrow::array::{ArrayRef, Float32Array, UInt32Array, new_null_array};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
-use bytes::Bytes;
 use datafusion::logical_expr::Expr;
-use millrace_storage::mapping::{Mapping, PathId};
+use millrace_storage::mapping::PathId;
 use millrace_storage::segment::StoredRow;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::compute::Compute;
 use crate::dsl::inner_hits::InnerHits;
 use crate::dsl::lower;
 use crate::dsl::query::{NestedQuery, Query};
 use crate::dsl::sort::SortKey;
-use crate::dsl::source_filter::SourceFilter;
+use crate::element_hits::{Outer, Showing, nested_paths};
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
@@ -274,7 +273,7 @@ impl Plan {
             };
             let best = elements.iter().map(|element| element.score).max_by(f32::total_cmp);
             let (elements, sorts) = self.window(index, inside, elements)?;
-            let mut hits = self.show(table, inside, outer, &paths, &elements, sorts)?;
+            let mut hits = self.showing().hits(table, inside, outer, &paths, &elements, sorts)?;
             if !self.below.is_empty() {
                 let inner: Vec<Outer<'_>> = elements
                     .iter()
@@ -373,161 +372,13 @@ impl Plan {
         Ok((cut, sorts))
     }
 
-    /// Makes the hits of elements.
-    fn show(
-        &self,
-        table: &crate::table::TableIndex,
-        source: &Source,
-        outer: &Outer<'_>,
-        paths: &[String],
-        elements: &[MatchingElement],
-        sorts: Vec<Option<Value>>,
-    ) -> Result<Vec<Hit>> {
-        let phases = &self.shown.phases;
-        let mut rows: Vec<(u32, StoredRow)> = Vec::with_capacity(elements.len());
-        for element in elements {
-            let wrapped = wrapped(outer.document, paths, &outer.joined(element));
-            let bytes = match wrapped {
-                Some(wrapped) => Bytes::from(wrapped.to_string()),
-                None => Bytes::new(),
-            };
-            let stored = StoredRow {
-                row: element.element,
-                source: bytes,
-                routing: None,
-                ignored: Vec::new(),
-                ..outer.stored.clone()
-            };
-            rows.push((element.element, stored));
+    fn showing(&self) -> Showing<'_> {
+        Showing {
+            shown: &self.shown,
+            query: &self.definition.clause.query,
+            scored: self.scored,
+            now_ms: self.now_ms,
         }
-        let mut extras = match phases.reads_source() {
-            true => phases.sources(table, &self.definition.clause.query, &rows, self.now_ms)?,
-            false => vec![Default::default(); rows.len()],
-        };
-        if phases.reads_columns() {
-            let stored: Vec<StoredRow> = rows.iter().map(|(_, stored)| stored.clone()).collect();
-            // Columns are read in ascending order of elements.
-            let numbers: Vec<u32> = rows.iter().map(|(number, _)| *number).collect();
-            let values = phases.column_values(table, source.reader.as_ref(), &numbers, &stored)?;
-            for (extras, values) in extras.iter_mut().zip(values) {
-                for (name, value) in values {
-                    extras.fields.entry(name).or_insert(value);
-                }
-            }
-        }
-        let allowed = SourceFilter::of_mapping(&table.mapping);
-        let last = paths.last().map_or("", String::as_str);
-        let mut hits = Vec::with_capacity(rows.len());
-        for (((element, (_, mut row)), extras), sort) in elements.iter().zip(rows).zip(extras).zip(sorts) {
-            if !row.source.is_empty() {
-                let wrapped: Value = serde_json::from_slice(&row.source)
-                    .map_err(|error| Error::Execution(format!("the source of an element: {error}")))?;
-                let mut own = self.shown.source.apply(allowed.apply(wrapped));
-                for name in last.split('.') {
-                    own = own.get_mut(name).map_or_else(|| json!({}), Value::take);
-                }
-                row.source = match allowed {
-                    SourceFilter::None => Bytes::new(),
-                    _ => Bytes::from(own.to_string()),
-                };
-            }
-            hits.push(Hit {
-                index: table.meta.name.to_string(),
-                nested: Some(identity(paths, &outer.joined(element))),
-                row,
-                score: self.scored.then_some(element.score),
-                sort,
-                matched_queries: Vec::new(),
-                extras,
-                inner_hits: Vec::new(),
-                explanation: None,
-            });
-        }
-        Ok(hits)
-    }
-}
-
-/// What elements lie in: a document, perhaps an element of it.
-#[derive(Clone, Debug)]
-struct Outer<'a> {
-    document: &'a Value,
-    stored: &'a StoredRow,
-    /// Places of the elements around, from the outside in.
-    ordinals: Vec<u32>,
-}
-
-impl Outer<'_> {
-    fn joined(&self, element: &MatchingElement) -> Vec<u32> {
-        self.ordinals.iter().chain(&element.ordinals).copied().collect()
-    }
-}
-
-/// Lists the nested paths that a path goes through, from the outside in, itself included.
-fn nested_paths(mapping: &Mapping, path: &str) -> Vec<String> {
-    let mut paths = vec![path.to_owned()];
-    let mut at = path;
-    while let Some(around) = at.rsplit_once('.').and_then(|(above, _)| mapping.nested_path(above)) {
-        paths.push(around.to_owned());
-        at = around;
-    }
-    paths.reverse();
-    paths
-}
-
-/// The names of paths, each below the one before it.
-fn steps(paths: &[String]) -> impl Iterator<Item = &str> {
-    let before = std::iter::once("").chain(paths.iter().map(String::as_str));
-    paths.iter().zip(before).map(|(path, before)| {
-        path.strip_prefix(before).map_or(path.as_str(), |rest| rest.trim_start_matches('.'))
-    })
-}
-
-/// Renders `_nested`.
-fn identity(paths: &[String], ordinals: &[u32]) -> Value {
-    let mut nested: Option<Value> = None;
-    let steps: Vec<&str> = steps(paths).collect();
-    for (field, offset) in steps.into_iter().zip(ordinals).rev() {
-        let mut own = json!({"field": field, "offset": offset});
-        if let Some(inner) = nested.take() {
-            own["_nested"] = inner;
-        }
-        nested = Some(own);
-    }
-    nested.unwrap_or(Value::Null)
-}
-
-/// Makes the source of an element: a document in which there is nothing but the element at its path.
-fn wrapped(document: &Value, paths: &[String], ordinals: &[u32]) -> Option<Value> {
-    let mut at = document;
-    for (step, ordinal) in steps(paths).zip(ordinals) {
-        let mut elements = Vec::new();
-        collect(at, step, &mut elements);
-        at = elements.get(*ordinal as usize)?;
-    }
-    let mut wrapped = at.clone();
-    for name in paths.last()?.rsplit('.') {
-        let mut around = Map::new();
-        around.insert(name.to_owned(), wrapped);
-        wrapped = Value::Object(around);
-    }
-    Some(wrapped)
-}
-
-/// Collects the objects at a dotted path; names may have dots themselves.
-fn collect<'v>(value: &'v Value, path: &str, found: &mut Vec<&'v Value>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),
-        Value::Object(_) if path.is_empty() => found.push(value),
-        Value::Object(members) => {
-            for (name, member) in members {
-                if let Some(rest) = path.strip_prefix(name.as_str())
-                    && (rest.is_empty() || rest.starts_with('.'))
-                {
-                    collect(member, rest.trim_start_matches('.'), found);
-                }
-            }
-        }
-        _ => {}
     }
 }
 
@@ -564,20 +415,9 @@ fn without_seq_no() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn elements_are_found_by_their_places() {
-        let paths = ["ne".to_owned(), "ne.in.sub".to_owned()];
-        let document = json!({"ne": [null, {"in": {"sub": {"s": 1}}}, {"in.sub": [[{"s": 2}], {"s": 3}]}]});
-        assert_eq!(wrapped(&document, &paths, &[1, 1]), Some(json!({"ne": {"in": {"sub": {"s": 3}}}})));
-        assert_eq!(wrapped(&document, &paths[..1], &[0]), Some(json!({"ne": {"in": {"sub": {"s": 1}}}})));
-        assert_eq!(wrapped(&document, &paths, &[7, 1]), None);
-        assert_eq!(
-            identity(&paths, &[1, 2]),
-            json!({"field": "ne", "offset": 1, "_nested": {"field": "in.sub", "offset": 2}})
-        );
-    }
+    use super::*;
 
     #[test]
     fn names_of_definitions_differ() {

@@ -13,6 +13,7 @@ mod compute;
 mod contexts;
 mod delete_by_query;
 mod dsl;
+mod element_hits;
 mod error;
 mod explain;
 mod fetch;

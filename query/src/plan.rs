@@ -34,6 +34,10 @@ use crate::table::{IndexTable, ROW, SCORE, SEGMENT};
 /// Name of the table in plans.
 const TABLE: &str = "documents";
 
+/// Bytes that all running statements may have on disk together: sorts and joins that spill, rows behind
+/// cursors. A statement beyond is refused.
+const MAX_SPILLED_BYTES: u64 = 16 << 30;
+
 /// Plans and runs searches within the memory of queries.
 #[derive(Clone, Debug)]
 pub(crate) struct Planner {
@@ -77,6 +81,7 @@ impl Planner {
     pub(crate) fn new(partitions: usize, memory_bytes: usize) -> Result<Self> {
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+            .with_max_temp_directory_size(MAX_SPILLED_BYTES)
             .build()?;
         // A scan has the partitions that pay; rows must not go round by another way before the sort.
         let config = SessionConfig::new()

@@ -39,15 +39,18 @@ const BREAKDOWN: [&str; 9] = [
     "shallow_advance",
 ];
 
-/// Renders the profile. `text` describes the query for an index, by its place in the snapshot.
+/// Renders the profile: `aggregations` are those of each shard, `text` describes the query for an index, by
+/// its place in the snapshot.
 pub(crate) fn render(
     measured: &Measured,
     snapshot: &TableSnapshot,
     hits_wanted: bool,
+    aggregations: Vec<Vec<Value>>,
     text: &dyn Fn(usize) -> String,
 ) -> Value {
     let planned = nanos(measured.planned);
     let mut shards = Vec::new();
+    let mut aggregations = aggregations.into_iter();
     for (at, (index, shard)) in snapshot.shards().enumerate() {
         let timing = measured.handle.timings.get(at);
         let read = |part: fn(&crate::table::Timing) -> &std::sync::atomic::AtomicU64| {
@@ -86,7 +89,7 @@ pub(crate) fn render(
                 "rewrite_time": planned,
                 "collector": [{"name": collector, "reason": reason, "time_in_nanos": visit}],
             }],
-            "aggregations": [],
+            "aggregations": aggregations.next().unwrap_or_default(),
         }));
     }
     json!({

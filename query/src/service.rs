@@ -29,6 +29,7 @@ use crate::params::{Params, Scope};
 use crate::plan::Planner;
 use crate::request::LongestLife;
 use crate::search::Searcher;
+use crate::sql::cursor::Cursor;
 use crate::sql::run::Runner;
 use crate::table::TableSnapshot;
 use crate::target;
@@ -41,7 +42,7 @@ pub struct Config {
     pub memory_bytes: usize,
     /// Compute threads that one query may use at a time; 0 means all.
     pub threads: usize,
-    /// Scrolls that may be open at the same time.
+    /// Scrolls that may be open at the same time, and as many cursors of statements.
     pub max_open_scrolls: usize,
     /// Points in time that may be open at the same time.
     pub max_open_points_in_time: usize,
@@ -91,6 +92,7 @@ pub struct SearchService {
     runner: Option<Runner>,
     scrolls: Contexts<Scroll>,
     points_in_time: Contexts<TableSnapshot>,
+    cursors: Contexts<Cursor>,
     config: Config,
 }
 
@@ -126,7 +128,8 @@ impl SearchService {
             .map(|searcher| Runner::new(partitions, searcher.planner.runtime(), searcher.compute.clone()));
         let scrolls = Contexts::new(Kind::Scroll, Arc::clone(engine.clock()));
         let points_in_time = Contexts::new(Kind::PointInTime, Arc::clone(engine.clock()));
-        Self { engine, searcher, runner, scrolls, points_in_time, config }
+        let cursors = Contexts::new(Kind::Cursor, Arc::clone(engine.clock()));
+        Self { engine, searcher, runner, scrolls, points_in_time, cursors, config }
     }
 
     pub(crate) fn searcher(&self) -> Result<&Searcher> {
@@ -171,7 +174,7 @@ impl SearchService {
     /// cluster's setting.
     fn most_open(&self, kind: Kind) -> usize {
         let most = match kind {
-            Kind::Scroll => self.config.max_open_scrolls,
+            Kind::Scroll | Kind::Cursor => self.config.max_open_scrolls,
             Kind::PointInTime => self.config.max_open_points_in_time,
         };
         let (_, setting, _) = kind.settings();

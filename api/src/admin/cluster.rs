@@ -62,6 +62,34 @@ async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Erro
     request.finish()?;
     let body = request.json()?.unwrap_or(Value::Null);
     let update = ClusterSettingsUpdate::parse(&body)?;
+    update_settings(api, request, update, flat).await
+}
+
+/// Families of the settings that `_plugins/_query/settings` sets.
+const QUERY_SETTINGS: [&str; 3] = ["plugins.sql.", "plugins.ppl.", "plugins.query."];
+
+/// Answers `_plugins/_query/settings`: `_cluster/settings` for the settings of SQL and PPL.
+pub(super) async fn put_query_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    let flat = options::flag(&mut request.params, "flat_settings")?;
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let body = request.json()?.unwrap_or(Value::Null);
+    let update = ClusterSettingsUpdate::parse(&body)?;
+    let foreign = |name: &&String| !QUERY_SETTINGS.iter().any(|family| name.starts_with(family));
+    if let Some(name) = update.persistent.keys().chain(update.transient.keys()).find(foreign) {
+        return Err(Error::illegal_argument(format!(
+            "[{name}] is no setting of SQL or PPL; use _cluster/settings"
+        )));
+    }
+    update_settings(api, request, update, flat).await
+}
+
+async fn update_settings(
+    api: &Api,
+    request: &Request,
+    update: ClusterSettingsUpdate,
+    flat: bool,
+) -> Result<Response, Error> {
     api.engine.change(&request.principal, |state| state.update_cluster_settings(&update)).await?;
     let set = |update: &Map<String, Value>| {
         let set = update

@@ -75,6 +75,9 @@ pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, 
         (_, ["_cat", ..]) => return cat::route(api, request, &parts[1..]).await,
         (_, ["_cluster", ..]) => return cluster::route(api, request, &parts[1..]).await,
         (_, ["_nodes", ..]) => return nodes::route(api, request, &parts[1..]).await,
+        ("PUT", ["_plugins" | "_opendistro", "_query" | "_sql", "settings"]) => {
+            cluster::put_query_settings(api, request).await
+        }
         ("GET", ["_tasks"]) => tasks::list(api, request),
         (_, ["_template", ..]) => {
             return templates::route(api, request, TemplateKind::Legacy, &parts[1..]).await;

@@ -152,3 +152,27 @@ async fn statements_of_sql_are_answered_in_their_formats() {
     assert_eq!(answer["error"]["details"], "response in xml format is not supported.");
     node.ask("GET /_plugins/_sql", "", 405).await;
 }
+
+#[tokio::test]
+async fn statements_of_sql_are_read_on_with_cursors_and_may_delete() {
+    let node = documents().await;
+    let paged = json!({"query": "SELECT tag FROM docs", "fetch_size": 2}).to_string();
+    let first = node.ask("POST /_plugins/_sql", &paged, 200).await;
+    assert_eq!((&first["total"], &first["size"]), (&json!(3), &json!(2)));
+    let cursor = json!({"cursor": first["cursor"]}).to_string();
+    let last = node.ask("POST /_opendistro/_sql", &cursor, 200).await;
+    assert_eq!((last["datarows"].as_array().unwrap().len(), last.get("cursor")), (1, None));
+    assert_eq!(node.ask("POST /_plugins/_sql", &cursor, 404).await["status"], 404);
+    assert_eq!(node.ask("POST /_plugins/_sql/close", &cursor, 200).await, json!({"succeeded": true}));
+    node.ask("POST /_plugins/_sql/close", r#"{"cursor": "what"}"#, 400).await;
+
+    let deletion = json!({"query": "DELETE FROM docs WHERE tag = 'b'"}).to_string();
+    let refused = node.ask("POST /_plugins/_sql", &deletion, 400).await;
+    assert_eq!(refused["error"]["type"], "SQLFeatureDisabledException");
+    let set = |name: &str| json!({"transient": {name: "true"}}).to_string();
+    let answer = node.ask("PUT /_plugins/_query/settings", &set("plugins.sql.delete.enabled"), 200).await;
+    let shown = json!({"plugins": {"sql": {"delete": {"enabled": "true"}}}});
+    assert_eq!(answer, json!({"acknowledged": true, "persistent": {}, "transient": shown}));
+    node.ask("PUT /_plugins/_query/settings", &set("action.destructive_requires_name"), 400).await;
+    assert_eq!(node.ask("POST /_plugins/_sql", &deletion, 200).await["datarows"], json!([[1]]));
+}

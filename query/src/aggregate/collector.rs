@@ -8,6 +8,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::MemoryReservation;
+
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
 use super::result::{Entry, Header, Outcome, Results};
@@ -65,6 +67,11 @@ pub(crate) trait ShardReader {
     fn read(&mut self, rows: &[Address], each: &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()>;
 }
 
+/// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
+const BUCKET_BYTES: usize = 512;
+/// Bytes that a result is rendered to.
+const RESULT_BYTES: usize = 256;
+
 /// What results are made with.
 pub(crate) struct Reduction<'a> {
     /// Most buckets of an answer.
@@ -75,18 +82,38 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<super::bucket::top_hits::Wanted>,
+    /// Memory of what is made of the states.
+    pub memory: MemoryReservation,
 }
 
 impl Reduction<'_> {
-    /// Counts buckets.
+    /// Counts buckets of the answer and accounts for them.
     ///
     /// # Errors
-    /// More than are allowed.
-    pub(crate) fn made(&mut self, buckets: usize) -> Result<()> {
+    /// More than are allowed, or than queries may hold.
+    pub(crate) fn made(&mut self, buckets: usize, subs: &Subs) -> Result<()> {
         self.made += buckets as u64;
         if self.made > self.max_buckets {
             return Err(Error::TooManyBuckets { limit: self.max_buckets, made: self.made });
         }
+        self.hold(buckets * (BUCKET_BYTES + subs.0.len() * RESULT_BYTES))
+    }
+
+    /// Accounts for bytes that the answer needs.
+    ///
+    /// # Errors
+    /// More than queries may hold.
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        Ok(self.memory.try_grow(bytes)?)
+    }
+
+    /// Looks whether there is room for bytes that are needed for moments.
+    ///
+    /// # Errors
+    /// As [`Reduction::hold`].
+    pub(crate) fn room_for(&mut self, bytes: usize) -> Result<()> {
+        self.memory.try_grow(bytes)?;
+        self.memory.shrink(bytes);
         Ok(())
     }
 }
@@ -136,6 +163,7 @@ impl Subs {
 
     /// Makes the results of buckets.
     pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+        reduction.hold(buckets.len() * (size_of::<Results>() + self.0.len() * size_of::<Entry>()))?;
         let mut results: Vec<Results> = Vec::new();
         results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
         for sub in &mut self.0 {

@@ -20,6 +20,7 @@ use super::collector::{Sub, Subs};
 use super::field::{Accepts, Resolving, Values};
 use super::measured::{Measure, MetricCollector};
 use super::result::{Format, Header};
+use super::timed::{Timed, Timings};
 use crate::dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, Zone};
 use crate::dsl::lower;
 use crate::dsl::query::{Common, NestedQuery, NestedScore, Query};
@@ -102,6 +103,8 @@ pub(crate) struct Node {
     header: Arc<Header>,
     kind: NodeKind,
     subs: Vec<Node>,
+    /// Where its times go, if they are asked for.
+    timings: Option<Arc<Timings>>,
 }
 
 #[derive(Debug)]
@@ -138,7 +141,27 @@ impl Node {
             NodeKind::Slots(slots) => Box::new(slots::SlotCollector::new(slots, subs())),
             NodeKind::TopHits(shape) => Box::new(top_hits::TopHitsCollector::new(shape)),
         };
+        let collector = match &self.timings {
+            None => collector,
+            Some(timings) => Box::new(Timed::new(collector, timings)),
+        };
         Sub { header: Arc::clone(&self.header), collector }
+    }
+
+    /// Renders what it measured of a shard of the search; `None` where it was not asked to.
+    pub(crate) fn profile(&self, shard: usize) -> Option<Value> {
+        let kind = match &self.kind {
+            NodeKind::AutoDateHistogram(_) => "AutoDateHistogramCollector",
+            NodeKind::Keyed(_) => "KeyedCollector",
+            NodeKind::Metric(_) => "MetricCollector",
+            NodeKind::Nested(_) => "NestedCollector",
+            NodeKind::ReverseNested(_) => "ReverseNestedCollector",
+            NodeKind::Sampler(_) => "SamplerCollector",
+            NodeKind::Slots(_) => "SlotCollector",
+            NodeKind::TopHits(_) => "TopHitsCollector",
+        };
+        let below = self.subs.iter().filter_map(|node| node.profile(shard)).collect();
+        Some(self.timings.as_ref()?.render(shard, kind, &self.header.name, below))
     }
 }
 
@@ -151,6 +174,7 @@ impl Tree {
         aggregations: &Aggregations,
         snapshot: &Arc<TableSnapshot>,
         now_ms: i64,
+        profile: bool,
     ) -> Result<Self> {
         let documents = Scope {
             paths: vec![None; snapshot.indices.len()],
@@ -158,8 +182,15 @@ impl Tree {
             ..Scope::default()
         };
         let tree = Self { scopes: vec![documents], ..Self::default() };
-        let mut compiler =
-            Compiler { snapshot, now_ms, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
+        let mut compiler = Compiler {
+            snapshot,
+            now_ms,
+            profile,
+            tree,
+            touched: Vec::new(),
+            name: "".into(),
+            parent: "".into(),
+        };
         for (place, aggregation) in aggregations.collected().enumerate() {
             compiler.touched = vec![Vec::new(); snapshot.indices.len()];
             let context = Context { scope: 0, below: Below::Top };
@@ -172,6 +203,14 @@ impl Tree {
             }
         }
         Ok(compiler.tree)
+    }
+
+    /// Renders what aggregations measured, by shard of the search.
+    pub(crate) fn profile(&self, shards: u32) -> Vec<Vec<Value>> {
+        let mut roots: Vec<&Root> = self.roots.iter().chain(&self.globals).collect();
+        roots.sort_by_key(|root| root.place);
+        let of = |shard| roots.iter().filter_map(|root| root.node.profile(shard as usize)).collect();
+        (0..shards).map(of).collect()
     }
 
     /// Lists the columns that are read of a scope in an index.
@@ -206,6 +245,8 @@ pub(crate) struct Compiler<'a> {
     pub snapshot: &'a Arc<TableSnapshot>,
     /// What `now` means.
     pub now_ms: i64,
+    /// Whether times are measured.
+    profile: bool,
     tree: Tree,
     touched: Vec<Vec<usize>>,
     name: Arc<str>,
@@ -336,8 +377,19 @@ impl Compiler<'_> {
             self.parent = Arc::clone(&aggregation.name);
             subs.push(self.node(sub, inner)?);
         }
+        let order = match &aggregation.kind {
+            Kind::DateHistogram(histogram) => Some(&histogram.order),
+            Kind::Histogram(histogram) => Some(&histogram.order),
+            Kind::MultiTerms(multi) => Some(&multi.order),
+            Kind::Terms(terms) => Some(&terms.order),
+            _ => None,
+        };
+        if let Some(Err(error)) = order.map(|order| order.check(&aggregation.subs)) {
+            self.fail_all(error);
+        }
         let header = Header { name: Arc::clone(&aggregation.name), meta: aggregation.meta.clone(), format };
-        Ok(Node { header: Arc::new(header), kind, subs })
+        let timings = self.profile.then(|| Timings::new(self.snapshot.shards));
+        Ok(Node { header: Arc::new(header), kind, subs, timings })
     }
 
     /// Returns the name of the aggregation at hand.

@@ -25,5 +25,6 @@ mod rounding;
 mod run;
 mod segment;
 mod shortcut;
+mod timed;
 
 pub(crate) use run::{Aggregation, Request};

@@ -80,7 +80,8 @@ impl States {
         }
     }
 
-    fn memory(&self) -> usize {
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
         let backgrounds: usize = self.backgrounds.iter().map(Background::memory).sum();
         self.roots.memory() + self.globals.memory() + backgrounds
     }

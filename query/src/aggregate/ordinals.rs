@@ -124,6 +124,11 @@ pub(crate) struct Children {
 }
 
 impl Children {
+    /// Counts the parents.
+    pub(crate) fn parents(&self) -> u32 {
+        (self.starts.len() as u32).saturating_sub(1)
+    }
+
     /// Lists those of a parent in the order in which they came.
     pub(crate) fn of(&self, parent: u32) -> &[u32] {
         let at = parent as usize;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::displayable;
 use serde_json::Value;
 
-use super::bucket::top_hits::Wanted;
+use super::bucket::top_hits::{TopRow, Wanted};
 use super::collector::{Reduction, Subs};
 use super::compile::{ALL, Root, Tree};
 use super::operator::{AggregateExec, Gathered, Shared, States};
@@ -16,9 +17,11 @@ use crate::compute::StopOnDrop;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
+use crate::element_hits::{self, WantedElement};
 use crate::error::{Error, Result, ShardFailure};
 use crate::order::Order;
 use crate::plan::FoundRows;
+use crate::response::HitList;
 use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
 use crate::table::predicate::Predicate;
 use crate::table::statistics::Functions;
@@ -38,6 +41,16 @@ pub(crate) struct Request<'a> {
     pub max_buckets: u64,
 }
 
+/// What aggregations came to.
+pub(crate) struct Aggregated {
+    /// The results.
+    pub results: Results,
+    /// Whether time was over.
+    pub timed_out: bool,
+    /// The memory of the results and of what they are rendered to.
+    pub memory: MemoryReservation,
+}
+
 /// The aggregations of a search, ready to run.
 pub(crate) struct Aggregation<'a> {
     aggregations: &'a Aggregations,
@@ -55,9 +68,10 @@ impl<'a> Aggregation<'a> {
         aggregations: &'a Aggregations,
         snapshot: &mut Arc<TableSnapshot>,
         now_ms: i64,
+        profile: bool,
     ) -> Result<Self> {
         pipeline::validate(aggregations)?;
-        let mut tree = Tree::compile(aggregations, snapshot, now_ms)?;
+        let mut tree = Tree::compile(aggregations, snapshot, now_ms, profile)?;
         let mut failures = Vec::new();
         let mut places: Vec<usize> = Vec::new();
         for (place, error) in std::mem::take(&mut tree.failed) {
@@ -78,17 +92,22 @@ impl<'a> Aggregation<'a> {
         Ok(Self { aggregations, tree: Arc::new(tree), failures })
     }
 
-    /// Runs them; with whether time was over.
-    pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<(Results, bool)> {
-        let (mut results, timed_out) = searcher.aggregate(Arc::clone(&self.tree), request).await?;
-        pipeline::apply(self.aggregations, &mut results).map_err(Error::while_reducing)?;
-        Ok((results, timed_out))
+    /// Renders what they measured, by shard of a search over so many.
+    pub(crate) fn profile(&self, shards: u32) -> Vec<Vec<Value>> {
+        self.tree.profile(shards)
+    }
+
+    /// Runs them.
+    pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<Aggregated> {
+        let mut done = searcher.aggregate(Arc::clone(&self.tree), request).await?;
+        pipeline::apply(self.aggregations, &mut done.results).map_err(Error::while_reducing)?;
+        Ok(done)
     }
 }
 
 impl Searcher {
-    /// Runs the aggregations of a search; with whether time was over.
-    pub(crate) async fn aggregate(&self, tree: Arc<Tree>, request: Request<'_>) -> Result<(Results, bool)> {
+    /// Runs the aggregations of a search.
+    pub(crate) async fn aggregate(&self, tree: Arc<Tree>, request: Request<'_>) -> Result<Aggregated> {
         let scored = tree.scores || request.options.min_score.is_some();
         let predicate = match (lower::is_everything(request.query), scored) {
             (true, _) => Predicate::All,
@@ -135,19 +154,20 @@ impl Searcher {
                 Some(first) => first,
                 None => return Ok((States::new(&tree), None)),
             };
-            // What is merged is accounted for until its own memory is known again.
-            let mut held = vec![reservation];
-            for (other, reservation) in parts {
+            for (other, others) in parts {
                 states.merge(other);
-                held.push(reservation);
+                reservation.try_resize(states.memory())?;
+                drop(others);
             }
-            Ok((states, Some((held, tree))))
+            Ok((states, Some((reservation, tree))))
         });
         let (states, held) = reduced.await?;
         let tree = Arc::clone(&operator.shared().tree);
-        let (mut results, wanted) = self
+        let memory =
+            MemoryConsumer::new("results of aggregations").register(&self.planner.runtime().memory_pool);
+        let (mut results, wanted, memory) = self
             .compute
-            .run(move || reduce(states, &tree, max_buckets).map_err(Error::while_reducing))
+            .run(move || reduce(states, &tree, max_buckets, memory).map_err(Error::while_reducing))
             .await?;
         drop(held);
         if !wanted.is_empty() {
@@ -157,7 +177,7 @@ impl Searcher {
             }
             place_hits(&mut results, &mut hits);
         }
-        Ok((results, handle.stop.timed_out()))
+        Ok(Aggregated { results, timed_out: handle.stop.timed_out(), memory })
     }
 
     /// Fetches the hits of one bucket.
@@ -169,6 +189,29 @@ impl Searcher {
         now_ms: i64,
     ) -> Result<Value> {
         let shape = &wanted.shape;
+        if let Some(path) = &shape.path {
+            let element = |row: &TopRow| WantedElement {
+                address: row.address,
+                score: row.score,
+                sort: row.sort.clone(),
+            };
+            let rows = wanted.rows.iter().map(element).collect();
+            let hits = element_hits::of_elements(
+                snapshot,
+                path,
+                &shape.shown,
+                shape.scored,
+                rows,
+                &self.compute,
+                now_ms,
+            );
+            let list = HitList {
+                total: Some((wanted.total, false)),
+                max_score: wanted.max_score,
+                hits: hits.await?,
+            };
+            return list.to_value(&shape.shown);
+        }
         let (order, _) = Order::new(&[], snapshot, now_ms)?;
         let found = Found {
             rows: FoundRows {
@@ -190,7 +233,7 @@ impl Searcher {
         for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
             hit.sort.clone_from(&row.sort);
         }
-        let list = crate::response::HitList { total: found.total, max_score: found.max_score, hits };
+        let list = HitList { total: found.total, max_score: found.max_score, hits };
         list.to_value(&shape.shown)
     }
 }
@@ -200,9 +243,14 @@ fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {
 }
 
 /// Makes results of merged states, in the order of the request.
-fn reduce(mut states: States, tree: &Tree, max_buckets: u64) -> Result<(Results, Vec<Wanted>)> {
+fn reduce(
+    mut states: States,
+    tree: &Tree,
+    max_buckets: u64,
+    memory: MemoryReservation,
+) -> Result<(Results, Vec<Wanted>, MemoryReservation)> {
     let mut reduction =
-        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new() };
+        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new(), memory };
     let mut entries: Vec<(usize, Entry)> = Vec::new();
     let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
         for (sub, root) in subs.0.iter_mut().zip(roots) {
@@ -215,8 +263,8 @@ fn reduce(mut states: States, tree: &Tree, max_buckets: u64) -> Result<(Results,
     add(&mut states.roots, &tree.roots)?;
     add(&mut states.globals, &tree.globals)?;
     entries.sort_by_key(|(place, _)| *place);
-    let hits = reduction.hits;
-    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits))
+    let Reduction { hits, memory, .. } = reduction;
+    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits, memory))
 }
 
 /// Puts fetched hits where their numbers stand.

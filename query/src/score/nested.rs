@@ -364,15 +364,7 @@ pub(crate) fn matching_elements(
         let start = places.partition_point(|place| *place < rows[at]);
         let mut element = scorer.seek(start as u32);
         while element != END && places.get(element as usize) == Some(&rows[at]) {
-            let (mut ordinals, mut inside) = (vec![nested.ordinal(element)], (&nested, element));
-            for outer in &outer {
-                let Some(around) = inside.0.outer().and_then(|outer| outer.get(inside.1 as usize)) else {
-                    break;
-                };
-                ordinals.push(outer.ordinal(*around));
-                inside = (outer, *around);
-            }
-            ordinals.reverse();
+            let ordinals = nested_ordinals(&nested, &outer, element);
             found[at].push(MatchingElement { element, ordinals, score: scorer.score() });
             element = scorer.advance();
         }
@@ -382,6 +374,19 @@ pub(crate) fn matching_elements(
         None => Ok(found),
         Some(error) => Err(error),
     }
+}
+
+/// Returns the place of an element in its array, and before it those of the elements around it, whose paths are
+/// `outer`, from the inside out.
+pub(crate) fn nested_ordinals(nested: &Arc<Nested>, outer: &[Arc<Nested>], element: u32) -> Vec<u32> {
+    let (mut ordinals, mut inside) = (vec![nested.ordinal(element)], (nested, element));
+    for outer in outer {
+        let Some(around) = inside.0.outer().and_then(|outer| outer.get(inside.1 as usize)) else { break };
+        ordinals.push(outer.ordinal(*around));
+        inside = (outer, *around);
+    }
+    ordinals.reverse();
+    ordinals
 }
 
 #[cfg(test)]

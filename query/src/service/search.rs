@@ -86,7 +86,9 @@ impl SearchService {
             request.cancel_after_ms.filter(|ms| timeout_ms.is_none_or(|timeout| *ms < timeout));
         let aggregation = match body.aggregations.as_ref().filter(|aggregations| !aggregations.is_empty()) {
             None => None,
-            Some(aggregations) => Some(Aggregation::new(aggregations, &mut snapshot, started_ms)?),
+            Some(aggregations) => {
+                Some(Aggregation::new(aggregations, &mut snapshot, started_ms, body.profile)?)
+            }
         };
         let search = Search {
             post_filter: body.post_filter.as_ref(),
@@ -117,13 +119,18 @@ impl SearchService {
             rescores => searcher.find_rescored(search, rescores).await?,
         };
         let mut aggregations = None;
+        // Held until the answer is text.
+        let mut _rendered = None;
+        let (shards, mut measured) = (snapshot.shards, Vec::new());
         if let Some(aggregation) = aggregation {
             let (snapshot, max_buckets) = (Arc::clone(&snapshot), self.max_buckets());
             let wanted = aggregate::Request { snapshot, query, options, timeout_ms, max_buckets };
-            let (results, timed_out) = aggregation.run(searcher, wanted).await?;
-            aggregations = Some(Value::Object(results.render(request.typed_keys)));
-            found.timed_out |= timed_out;
+            let done = aggregation.run(searcher, wanted).await?;
+            aggregations = Some(Value::Object(done.results.render(request.typed_keys)));
+            found.timed_out |= done.timed_out;
+            measured = aggregation.profile(shards);
             found.failures.extend(aggregation.failures);
+            _rendered = Some(done.memory);
         }
         if found.timed_out
             && let Some(limit_ms) = cancelled_first
@@ -175,9 +182,11 @@ impl SearchService {
         }
         let profile = match &found.profile {
             None => None,
-            Some(measured) => {
+            Some(found_in) => {
                 let explainer = Explainer::new(query, &snapshot, false, started_ms)?;
-                Some(profile::render(measured, &snapshot, size > 0, &|index| explainer.describe(index)))
+                Some(profile::render(found_in, &snapshot, size > 0, measured, &|index| {
+                    explainer.describe(index)
+                }))
             }
         };
         let scroll_id = match request.scroll_ms {

@@ -52,6 +52,10 @@ pub(crate) enum ColumnSource {
     Id,
     /// The document's routing value.
     Routing,
+    /// The number of the document's last operation, for statements that delete.
+    SeqNo,
+    /// The term of that operation.
+    PrimaryTerm,
     /// The name of the index.
     Index(String),
 }

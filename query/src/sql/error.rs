@@ -18,8 +18,12 @@ pub(crate) enum SqlError {
     Evaluation(String),
     /// It asks for what is not built.
     Unsupported(String),
+    /// A setting forbids it.
+    Disabled(String),
     /// The request around it is wrong.
     Request(String),
+    /// A cursor is none of this server's, or is spent.
+    Cursor(String),
     /// A bound is reached.
     TooLarge(String),
     /// What it reads failed.
@@ -85,6 +89,12 @@ impl SqlError {
             Self::Unsupported(details) => {
                 ("Invalid SQL query".to_owned(), "SQLFeatureNotSupportedException", details.clone())
             }
+            Self::Disabled(details) => {
+                ("Invalid SQL query".to_owned(), "SQLFeatureDisabledException", details.clone())
+            }
+            Self::Cursor(details) => {
+                ("Invalid SQL query".to_owned(), "VerificationException", details.clone())
+            }
             Self::Request(details) => {
                 ("Invalid SQL query".to_owned(), "IllegalArgumentException", details.clone())
             }
@@ -118,6 +128,9 @@ fn details_of(error: &Error) -> String {
             Some(first) => format!("Shard[{}]: {}: {}", first.shard, first.error_type, first.reason),
             None => error.reason(),
         },
+        Error::ContextNotFound(id) => {
+            format!("Shard[-1]: SearchContextMissingException[No search context found for id [{id}]]")
+        }
         Error::Storage(millrace_storage::Error::IndexNotFound { index }) => format!(
             "[{index}] IndexNotFoundException[{}]\nFor more details, please send request for Json format to see the raw response from OpenSearch engine.",
             error.reason()

@@ -2,19 +2,23 @@
 //!
 //! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
 //! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
-//! the columns that are left, DataFusion aggregates and sorts, and [`format`] writes the answer. [`run`] is
+//! the columns that are left, DataFusion aggregates and sorts, and [`format`] writes the answer, a page at a time ([`rows`], [`cursor`]). [`run`] is
 //! handed requests by the service.
 
 mod bind;
 mod column;
 mod count;
+pub(crate) mod cursor;
+mod delete;
 mod dialect;
 pub(crate) mod error;
 pub(crate) mod format;
 mod functions;
 mod metadata;
+pub(crate) mod native;
 mod push;
 pub(crate) mod request;
+mod rows;
 pub(crate) mod run;
 mod source;
 mod statement;

@@ -8,9 +8,11 @@ use super::functions::time;
 
 /// Most parameters of a statement.
 const MAX_PARAMETERS: usize = 10_000;
+/// Most rows of a page.
+const MAX_FETCH: usize = 10_000;
 
 /// A request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SqlRequest {
     /// The statement.
     pub query: String,
@@ -18,6 +20,10 @@ pub(crate) struct SqlRequest {
     pub filter: Option<Value>,
     /// Values of `?`.
     pub parameters: Vec<Literal>,
+    /// Rows of a page; 0 is one page with all of them.
+    pub fetch_size: Option<usize>,
+    /// Where an earlier answer is read on; then there is no statement.
+    pub cursor: Option<String>,
 }
 
 impl SqlRequest {
@@ -38,19 +44,8 @@ impl SqlRequest {
                 ("filter", Value::Object(_)) => request.filter = Some(value.clone()),
                 ("filter", Value::Null) => {}
                 ("parameters", Value::Array(values)) => request.parameters = parameters(values)?,
-                // Without pages an answer has all rows.
-                ("fetch_size", Value::Number(number)) if number.as_u64().is_some() => {}
-                ("fetch_size", Value::String(text)) if text.parse::<u32>().is_ok() => {}
-                ("fetch_size", other) => {
-                    return Err(SqlError::Request(format!(
-                        "fetch_size [{other}] has to be a positive number"
-                    )));
-                }
-                ("cursor", _) => {
-                    return Err(SqlError::Unsupported(
-                        "reading on with a cursor is not supported".to_owned(),
-                    ));
-                }
+                ("fetch_size", size) => request.fetch_size = Some(fetch_size(size)?),
+                ("cursor", Value::String(text)) if !text.is_empty() => request.cursor = Some(text.clone()),
                 (name, value) => {
                     return Err(SqlError::Request(format!(
                         "the member [{name}] of the request cannot be [{value}]"
@@ -58,9 +53,32 @@ impl SqlRequest {
                 }
             }
         }
+        if request.cursor.is_some() {
+            return match members.len() {
+                1 => Ok(request),
+                _ => Err(SqlError::Request("a cursor has to be sent alone".to_owned())),
+            };
+        }
         request.query = query
             .ok_or_else(|| SqlError::Request("the member [query] of the request is missing".to_owned()))?;
         Ok(request)
+    }
+}
+
+/// Reads how many rows a page has.
+fn fetch_size(value: &Value) -> Result<usize> {
+    let number = match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    match number.map(usize::try_from) {
+        Some(Ok(size)) if size <= MAX_FETCH => Ok(size),
+        Some(Ok(size)) => Err(SqlError::Request(format!(
+            "fetch_size is too large, it must be less than or equal to: [{MAX_FETCH}] but was [{size}]"
+        ))),
+        Some(Err(_)) => Err(SqlError::Request("Fetch_size must be greater or equal to 0".to_owned())),
+        None => Err(SqlError::Request("Failed to parse field [fetch_size]".to_owned())),
     }
 }
 

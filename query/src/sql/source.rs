@@ -194,6 +194,8 @@ fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, Col
     match path {
         "_id" => return Some((SqlType::Keyword, ColumnSource::Id)),
         "_routing" => return Some((SqlType::Keyword, ColumnSource::Routing)),
+        "_seq_no" => return Some((SqlType::Long, ColumnSource::SeqNo)),
+        "_primary_term" => return Some((SqlType::Long, ColumnSource::PrimaryTerm)),
         "_index" => return Some((SqlType::Keyword, ColumnSource::Index(index.to_owned()))),
         _ => {}
     }

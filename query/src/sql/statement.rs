@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use datafusion::sql::sqlparser::ast::{Query, Statement as Ast};
+use datafusion::sql::sqlparser::ast::{Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
@@ -19,6 +19,8 @@ use super::error::{Result, SqlError};
 pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// Deepest nesting of a statement.
 const MAX_DEPTH: usize = 48;
+/// What is read of the documents that are to be deleted.
+const FOUND_BY_DELETE: &str = "SELECT _index, _id, _routing, _seq_no, _primary_term FROM t";
 /// Most operators of one expression; AND and OR may be more.
 const MAX_OPERATORS: usize = 200;
 /// Most ANDs and ORs of one expression.
@@ -29,6 +31,8 @@ const MAX_CONNECTIVES: usize = 2_000;
 pub(crate) enum Statement {
     /// A query.
     Query(Box<Query>, Names),
+    /// `DELETE FROM index [WHERE condition]`, as the query that finds what is deleted.
+    Delete(Box<Query>),
     /// `SHOW TABLES LIKE pattern`.
     ShowTables(String),
     /// `DESCRIBE TABLES LIKE pattern [COLUMNS LIKE pattern]`.
@@ -72,6 +76,7 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         return Ok(metadata);
     }
     check_operators(&tokens)?;
+    without_star(&mut tokens);
     let syntax = |error: ParserError| match error {
         ParserError::RecursionLimitExceeded => {
             SqlError::TooLarge(format!("the statement is nested deeper than {MAX_DEPTH} levels"))
@@ -86,12 +91,48 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     }
     match statement {
         Ast::Query(query) => Ok(Statement::Query(query, names)),
-        Ast::Delete(_) => Err(SqlError::Unsupported(
-            "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
-        )),
+        Ast::Delete(delete) => deletion(delete),
         _ => Err(SqlError::Syntax(
-            "only SELECT, SHOW TABLES and DESCRIBE TABLES statements are supported".to_owned(),
+            "only SELECT, DELETE, SHOW TABLES and DESCRIBE TABLES statements are supported".to_owned(),
         )),
+    }
+}
+
+/// Makes the query that finds what a DELETE is about.
+fn deletion(delete: Delete) -> Result<Statement> {
+    let plain = delete.tables.is_empty()
+        && delete.using.is_none()
+        && delete.returning.is_none()
+        && delete.order_by.is_empty()
+        && delete.limit.is_none();
+    let FromTable::WithFromKeyword(from) = delete.from else {
+        return Err(SqlError::Syntax("expected DELETE FROM <index> [WHERE <condition>]".to_owned()));
+    };
+    let one = matches!(from.as_slice(), [table] if table.joins.is_empty()
+        && matches!(table.relation, TableFactor::Table { args: None, .. }));
+    if !plain || !one {
+        return Err(SqlError::Unsupported(
+            "DELETE with more than one FROM and one WHERE is not supported".to_owned(),
+        ));
+    }
+    let Statement::Query(mut query, _) = parse(FOUND_BY_DELETE)? else {
+        return Err(SqlError::Syntax("expected DELETE FROM <index> [WHERE <condition>]".to_owned()));
+    };
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from = from;
+        select.selection = delete.selection;
+    }
+    Ok(Statement::Delete(query))
+}
+
+/// Takes the `*` out of `DELETE * FROM`, which OpenSearch accepts.
+fn without_star(tokens: &mut Vec<TokenWithSpan>) {
+    let first = solid(tokens, 0);
+    let second = solid(tokens, first + 1);
+    let token = |at: usize| tokens.get(at).map(|token| &token.token);
+    let deletes = matches!(token(first), Some(Token::Word(word)) if word.keyword == Keyword::DELETE);
+    if deletes && token(second) == Some(&Token::Mul) {
+        tokens.remove(second);
     }
 }
 
@@ -580,6 +621,18 @@ mod tests {
         for text in [deep.as_str(), &wide, &long, "SELECT", "", "DROP TABLE a", "SELECT 1 FROM", "SELECT 'a"]
         {
             assert!(parse(text).is_err(), "{}", &text[..text.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn deletions_are_queries_of_what_they_delete() {
+        for text in ["DELETE FROM my-index WHERE a = 1", "delete * from my-index where a = 1;"] {
+            let Statement::Delete(query) = parse(text).unwrap() else { panic!("{text}") };
+            let found = "SELECT _index, _id, _routing, _seq_no, _primary_term FROM `my-index` WHERE a = 1";
+            assert_eq!(query.to_string(), found);
+        }
+        for text in ["DELETE a", "DELETE FROM a USING b", "DELETE FROM a LIMIT 3", "DELETE FROM a, b AS c"] {
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder, UInt32Array,
-    new_null_array,
+    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
+    UInt32Array, new_null_array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -250,6 +250,8 @@ struct Wanted {
     source: bool,
     /// Whether ids or routing values are read.
     metadata: bool,
+    /// Whether numbers of operations are read.
+    versions: bool,
 }
 
 impl Shared {
@@ -277,13 +279,16 @@ impl Shared {
     }
 
     fn wanted(&self, index: usize) -> Wanted {
-        let mut wanted = Wanted { ids: Vec::new(), source: false, metadata: false };
+        let mut wanted = Wanted { ids: Vec::new(), source: false, metadata: false, versions: false };
         for output in &self.outputs {
             let Output::Column(at) = output else { continue };
             match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
                 Some(ColumnSource::Column { id, .. }) if !wanted.ids.contains(id) => wanted.ids.push(*id),
                 Some(ColumnSource::Source(_)) => wanted.source = true,
                 Some(ColumnSource::Id | ColumnSource::Routing) => wanted.metadata = true,
+                Some(ColumnSource::SeqNo | ColumnSource::PrimaryTerm) => {
+                    (wanted.metadata, wanted.versions) = (true, true);
+                }
                 _ => {}
             }
         }
@@ -372,7 +377,7 @@ impl Shared {
         let mut sources = Vec::new();
         let mut stored = Vec::new();
         if wanted.source || wanted.metadata {
-            let parts = RowParts { source: wanted.source, versions: false };
+            let parts = RowParts { source: wanted.source, versions: wanted.versions };
             stored = segment.reader.fetch(&rows, parts)?;
             if stored.len() != count {
                 return Err(Error::Execution(format!(
@@ -427,6 +432,12 @@ impl Shared {
                             stored.iter().for_each(|row| texts.append_option(row.routing.as_ref()));
                             Arc::new(texts.finish())
                         }
+                        ColumnSource::SeqNo => Arc::new(Int64Array::from_iter_values(
+                            stored.iter().map(|row| i64::try_from(row.seq_no).unwrap_or(i64::MAX)),
+                        )),
+                        ColumnSource::PrimaryTerm => Arc::new(Int64Array::from_iter_values(
+                            stored.iter().map(|row| i64::try_from(row.primary_term).unwrap_or(i64::MAX)),
+                        )),
                         ColumnSource::Index(name) => {
                             Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(name, count)))
                         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millrace_query::Config;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -352,5 +353,200 @@ async fn what_cannot_be_aggregated_is_refused() {
         let error = store.search("logs", &[], body).await.unwrap_err();
         let shown = format!("{error} {:?}", error.to_body());
         assert!(shown.contains(expected), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn intervals_that_doubles_cannot_tell_apart_end() {
+    let store = Store::open().await;
+    store.create("big", &json!({"mappings": {"properties": {"n": {"type": "long"}}}})).await;
+    let most = i64::MAX;
+    store
+        .index("big", &[json!({"n": most}), json!({"n": most - 20_000_000}), json!({"n": most - 40_000})])
+        .await;
+    let ask = async |histogram: Value| {
+        let body = json!({"size": 0, "aggs": {"a": {"histogram": histogram}}});
+        store.search("big", &[], body).await
+    };
+    let answer = ask(json!({"field": "n", "interval": 1_000})).await.unwrap();
+    let buckets = answer["aggregations"]["a"]["buckets"].as_array().unwrap();
+    let keys: Vec<f64> = buckets.iter().map(|bucket| bucket["key"].as_f64().unwrap()).collect();
+    assert!(keys.is_sorted() && keys.len() < 65_536);
+    assert_eq!(buckets.iter().map(|bucket| bucket["doc_count"].as_u64().unwrap()).sum::<u64>(), 3);
+    for interval in [1.0, 1e-300, 1e-320] {
+        if let Err(error) = ask(json!({"field": "n", "interval": interval})).await {
+            let body = format!("{:?}", error.to_body());
+            assert!(body.contains("too many buckets"), "{interval}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bounds_of_histograms_are_those_of_opensearch() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {"at": {"type": "date"}, "f": {"type": "double"}}}});
+    store.create("bounds", &mapping).await;
+    let documents: Vec<Value> =
+        (1..=9).map(|n| json!({"at": format!("2024-0{n}-10"), "f": f64::from(n) * 10.0 - 5.0})).collect();
+    store.index("bounds", &documents).await;
+    let ask = async |aggregation: Value| {
+        store.search("bounds", &[], json!({"size": 0, "aggs": {"a": aggregation}})).await
+    };
+    let keys = async |aggregation: Value, key: &str| -> Vec<String> {
+        let answer = ask(aggregation).await.unwrap();
+        let buckets = answer["aggregations"]["a"]["buckets"].as_array().unwrap().clone();
+        buckets
+            .iter()
+            .map(|b| b[key].as_str().map_or(b[key].to_string(), |text| text[..7].to_owned()))
+            .collect()
+    };
+    let months = |bounds: Value, extended: Value| {
+        json!({"date_histogram": {
+            "field": "at", "calendar_interval": "month", "hard_bounds": bounds, "extended_bounds": extended,
+        }})
+    };
+    let none = json!({});
+    // The month of the lower bound counts, that of the upper one does not.
+    let found =
+        keys(months(json!({"min": "2024-02-15", "max": "2024-04-15"}), none.clone()), "key_as_string");
+    assert_eq!(found.await, ["2024-02", "2024-03"]);
+    let found = keys(months(json!({"max": "2024-02-01"}), none.clone()), "key_as_string");
+    assert_eq!(found.await, ["2024-01"]);
+    let error = ask(months(json!({"min": "2024-02-15"}), json!({"min": "2023-02-15"}))).await.unwrap_err();
+    assert!(
+        format!("{:?}", error.to_body()).contains("hard bounds: [2024-02-15--]"),
+        "{:?}",
+        error.to_body()
+    );
+    let error = ask(months(none, json!({"min": "2024-02-15", "max": "2024-01-15"}))).await.unwrap_err();
+    assert!(format!("{:?}", error.to_body()).contains("[extended_bounds.min][1707955200000]"));
+    let histogram = |min: f64, max: f64, offset: f64| json!({"histogram": {"field": "f", "interval": 10, "offset": offset, "hard_bounds": {"min": min, "max": max}}});
+    assert_eq!(keys(histogram(5.0, 30.0, 0.0), "key").await, ["10.0", "20.0", "30.0"]);
+    assert_eq!(keys(histogram(10.0, 25.0, 0.0), "key").await, ["10.0", "20.0"]);
+}
+
+/// Documents with a text and a number that no other has.
+async fn distinct(queries: Config, count: usize) -> Store {
+    let store = Store::open_with(queries).await;
+    let mapping = json!({"mappings": {"properties": {"k": {"type": "keyword"}, "n": {"type": "integer"}}}});
+    store.create("distinct", &mapping).await;
+    // In an order in which greater keys come before lesser ones.
+    let documents: Vec<Value> = (0..count)
+        .map(|at| at * 7_919 % count)
+        .map(|n| json!({"k": format!("key-{n:06}"), "n": n}))
+        .collect();
+    store.index("distinct", &documents).await;
+    store
+}
+
+#[tokio::test]
+async fn pages_of_many_combinations_are_complete() {
+    const COUNT: usize = 40_000;
+    let store = distinct(Config::default(), COUNT).await;
+    let mut after = Value::Null;
+    let mut seen = 0;
+    loop {
+        let mut composite = json!({"size": 9_000, "sources": [{"k": {"terms": {"field": "k"}}}]});
+        if !after.is_null() {
+            composite["after"] = after.clone();
+        }
+        let aggs = json!({"a": {"composite": composite, "aggs": {"n": {"sum": {"field": "n"}}}}});
+        let answer = store.search("distinct", &[], json!({"size": 0, "aggs": aggs})).await.unwrap();
+        let buckets = answer["aggregations"]["a"]["buckets"].as_array().unwrap();
+        for bucket in buckets {
+            assert_eq!(bucket["key"]["k"], json!(format!("key-{seen:06}")));
+            assert_eq!((&bucket["doc_count"], &bucket["n"]["value"]), (&json!(1), &json!(seen as f64)));
+            seen += 1;
+        }
+        match answer["aggregations"]["a"].get("after_key") {
+            Some(key) => after = key.clone(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, COUNT);
+}
+
+#[tokio::test]
+async fn buckets_stay_within_the_memory_of_queries() {
+    let store = distinct(Config { memory_bytes: 8 << 20, ..Config::default() }, 20_000).await;
+    let ask = async |aggregation: Value| {
+        store.search("distinct", &[], json!({"size": 0, "aggs": {"a": aggregation}})).await
+    };
+    let few = ask(json!({"terms": {"field": "k", "size": 10}})).await.unwrap();
+    assert_eq!(few["aggregations"]["a"]["buckets"].as_array().unwrap().len(), 10);
+    for aggregation in [
+        json!({"terms": {"field": "k", "size": 20_000}}),
+        json!({"terms": {"field": "n", "size": 20_000}, "aggs": {"s": {"stats": {"field": "n"}}}}),
+        json!({"histogram": {"field": "n", "interval": 1}}),
+    ] {
+        let error = ask(aggregation.clone()).await.unwrap_err();
+        let body = error.to_body().unwrap();
+        assert_eq!((error.status(), body["status"].as_u64()), (429, Some(429)), "{aggregation}: {body}");
+        assert!(body.to_string().contains("circuit_breaking_exception"), "{body}");
+    }
+    // The server goes on.
+    assert!(ask(json!({"terms": {"field": "k", "size": 10}})).await.is_ok());
+}
+
+#[tokio::test]
+async fn best_hits_within_nested_are_elements() {
+    let store = Store::open().await;
+    let inner = json!({"type": "nested", "properties": {"z": {"type": "integer"}}});
+    let items = json!({"type": "nested", "properties": {"k": {"type": "keyword"}, "v": {"type": "integer"}, "in": inner}});
+    store
+        .create("shop", &json!({"mappings": {"properties": {"n": {"type": "integer"}, "items": items}}}))
+        .await;
+    store
+        .index(
+            "shop",
+            &[
+                json!({"n": 1, "items": [{"k": "a", "v": 3, "in": [{"z": 1}, {"z": 9}]}, {"k": "b", "v": 8}]}),
+                json!({"n": 2, "items": {"k": "a", "v": 5, "in": {"z": 4}}}),
+                json!({"n": 3}),
+            ],
+        )
+        .await;
+    let aggs = json!({"items": {"nested": {"path": "items"}, "aggs": {
+        "k": {"terms": {"field": "items.k", "order": {"_key": "asc"}}, "aggs": {
+            "best": {"top_hits": {"size": 1, "sort": [{"items.v": "desc"}], "_source": ["items.v"]}},
+            "back": {"reverse_nested": {}, "aggs": {"best": {"top_hits": {"sort": [{"n": "desc"}], "_source": ["n"]}}}},
+        }},
+        "in": {"nested": {"path": "items.in"}, "aggs": {
+            "best": {"top_hits": {"sort": [{"items.in.z": "asc"}], "docvalue_fields": ["items.in.z"]}},
+        }},
+    }}});
+    for stored in [false, true] {
+        if stored {
+            let index = store.engine.index("shop").unwrap();
+            store.engine.flush(&[index]).await.unwrap();
+        }
+        let body = json!({"size": 0, "aggs": aggs});
+        let answer = store.search("shop", &[], body).await.unwrap();
+        let answer = &answer["aggregations"]["items"];
+        let best = &answer["k"]["buckets"][0]["best"]["hits"];
+        assert_eq!(best["total"], json!({"value": 2, "relation": "eq"}));
+        assert_eq!(
+            best["hits"],
+            json!([{
+                "_index": "shop", "_type": "_doc", "_id": "2", "_nested": {"field": "items", "offset": 0},
+                "_score": null, "_source": {"v": 5}, "sort": [5],
+            }])
+        );
+        let back = answer["k"]["buckets"][0]["back"]["best"]["hits"]["hits"].as_array().unwrap();
+        let sources: Vec<&Value> = back.iter().map(|hit| &hit["_source"]).collect();
+        assert_eq!(sources, [&json!({"n": 2}), &json!({"n": 1})]);
+        let inner = answer["in"]["best"]["hits"]["hits"].as_array().unwrap();
+        let shown: Vec<(&Value, &Value, &Value)> =
+            inner.iter().map(|hit| (&hit["_id"], &hit["_nested"], &hit["_source"])).collect();
+        let nested = |outer: u32, inner: u32| json!({"field": "items", "offset": outer, "_nested": {"field": "in", "offset": inner}});
+        assert_eq!(
+            shown,
+            [
+                (&json!("1"), &nested(0, 0), &json!({"z": 1})),
+                (&json!("2"), &nested(0, 0), &json!({"z": 4})),
+                (&json!("1"), &nested(0, 1), &json!({"z": 9})),
+            ]
+        );
+        assert_eq!(inner[0]["fields"], json!({"items.in.z": [1]}));
     }
 }

@@ -372,6 +372,17 @@ async fn profiles_tell_the_plan_and_the_shards() {
     assert!(query["breakdown"]["build_scorer_count"].as_u64().unwrap() > 0);
     let plan = answer["profile"]["plan"]["description"].to_string();
     assert!(plan.contains("IndexScanExec") && plan.contains("SortExec"), "{plan}");
+
+    let body = json!({"size": 0, "profile": true, "aggs": {
+        "hosts": {"terms": {"field": "host"}, "aggs": {"days": {"date_histogram": {"field": "day", "fixed_interval": "1d"}}}},
+        "count": {"value_count": {"field": "host"}},
+    }});
+    let answer = store.search("logs", &[], body).await.unwrap();
+    let measured = answer["profile"]["shards"][0]["aggregations"].as_array().unwrap();
+    let names: Vec<&str> = measured.iter().map(|one| one["description"].as_str().unwrap()).collect();
+    assert_eq!((names, &measured[0]["children"][0]["description"]), (vec!["hosts", "count"], &json!("days")));
+    assert!(measured[0]["breakdown"]["collect_count"].as_u64().unwrap() > 0);
+    assert!(measured[0]["time_in_nanos"].as_u64().unwrap() > 0);
 }
 
 #[tokio::test]

@@ -19,6 +19,11 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn open() -> Self {
+        Self::open_with(Config::default()).await
+    }
+
+    /// Opens a store with a service of another configuration.
+    pub(crate) async fn open_with(queries: Config) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = millrace_storage::Config {
             data_dir: directory.path().to_owned(),
@@ -26,7 +31,7 @@ impl Store {
         };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let engine = Engine::open(config, Arc::clone(&clock) as SharedClock).await.unwrap();
-        let service = SearchService::new(Arc::clone(&engine), Config::default());
+        let service = SearchService::new(Arc::clone(&engine), queries);
         let principal = Principal::new("ann", vec!["admin".to_owned()]);
         Self { engine, service, clock, principal, _directory: directory }
     }

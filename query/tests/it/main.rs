@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod aggregations;
+mod alike;
 mod answers;
 mod collapse;
 mod compound;
+mod cursors;
 mod delete_by_query;
 mod endpoints;
 mod fields;

@@ -20,7 +20,7 @@ async fn ask(store: &Store, query: &str, format: &str) -> (u16, String) {
     (outcome.status, text)
 }
 
-async fn rows(store: &Store, query: &str) -> Vec<Value> {
+pub(crate) async fn rows(store: &Store, query: &str) -> Vec<Value> {
     let (status, text) = ask(store, query, "jdbc").await;
     assert_eq!(status, 200, "{query}: {text}");
     let mut answer: Value = serde_json::from_str(&text).unwrap();
@@ -112,6 +112,56 @@ async fn answers_have_a_schema_and_totals() {
     let (_, text) = ask(&store, "SELECT age FROM people WHERE balance >= 0 LIMIT 1, 1", "jdbc").await;
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&answer["total"], &answer["size"]), (&json!(3), &json!(1)));
+}
+
+#[tokio::test]
+async fn the_format_json_is_the_answer_of_a_search() {
+    let store = people().await;
+    let native = async |query: &str| -> (u16, Value) {
+        let (status, text) = ask(&store, query, "json").await;
+        (status, serde_json::from_str(&text).unwrap())
+    };
+    let (_, answer) =
+        native("SELECT name, p.age FROM people p WHERE age > 20 ORDER BY age DESC LIMIT 2").await;
+    assert_eq!(answer["hits"]["total"], json!({"value": 3, "relation": "eq"}));
+    let hits = answer["hits"]["hits"].as_array().unwrap();
+    let sources: Vec<&Value> = hits.iter().map(|hit| &hit["_source"]).collect();
+    assert_eq!(sources, [&json!({"name": "Cy", "age": 50}), &json!({"name": "Bob Ray", "age": 40})]);
+    assert_eq!(hits[0]["sort"], json!([50]));
+    let (_, answer) = native("SELECT * FROM people WHERE match(name, 'cy')").await;
+    assert_eq!(answer["hits"]["hits"][0]["_source"]["balance"], -7);
+    let (_, answer) = native("SELECT COUNT(*), SUM(balance) AS s FROM people").await;
+    assert_eq!(answer["aggregations"], json!({"COUNT(*)": {"value": 4}, "s": {"value": 343.0}}));
+    let (_, answer) =
+        native("SELECT city, name, MAX(age) FROM people GROUP BY city, name ORDER BY city DESC").await;
+    let cities = answer["aggregations"]["city"]["buckets"].as_array().unwrap();
+    assert_eq!((&cities[0]["key"], &cities[1]["key"]), (&json!("Rome"), &json!("Oslo")));
+    assert_eq!(cities[1]["name"]["buckets"][0]["key"], "Bob Ray");
+    assert_eq!(cities[1]["name"]["buckets"][0]["MAX(age)"]["value"], 40.0);
+    let (_, answer) = native("SELECT DISTINCT city FROM people").await;
+    assert_eq!(answer["aggregations"]["city"]["buckets"].as_array().unwrap().len(), 2);
+    for refused in [
+        "SELECT age + 1 FROM people",
+        "SELECT name FROM people WHERE age + 1 = 31",
+        "SELECT city FROM people GROUP BY city HAVING COUNT(*) > 1",
+        "SELECT n FROM (SELECT name AS n FROM people) AS t",
+        "SELECT STDDEV(age) FROM people",
+        "SELECT 1",
+        "SHOW TABLES LIKE %",
+    ] {
+        let (status, answer) = native(refused).await;
+        assert_eq!(
+            (status, &answer["error"]["type"]),
+            (400, &json!("SQLFeatureNotSupportedException")),
+            "{refused}: {answer}"
+        );
+    }
+    let join = "SELECT a.name, b.age AS years FROM people a JOIN people b ON a.age = b.age WHERE a.age > 30 ORDER BY a.age";
+    let (_, answer) = native(join).await;
+    assert_eq!(answer["hits"]["total"]["value"], 2);
+    assert_eq!(answer["hits"]["hits"][0]["_source"], json!({"a.name": "Bob Ray", "years": 40}));
+    assert_eq!(native("SELECT gone FROM people").await.0, 400);
+    assert_eq!(native("SELECT a FROM gone").await.0, 404);
 }
 
 #[tokio::test]

@@ -228,7 +228,7 @@ impl Collector for AutoCollector {
                 }
                 candidates.push(candidate);
             }
-            reduction.made(candidates.len())?;
+            reduction.made(candidates.len(), &self.subs)?;
             chosen.push((candidates, plan.interval));
         }
         self.subs.remap(&map);

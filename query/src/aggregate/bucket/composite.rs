@@ -26,6 +26,26 @@ pub(crate) struct Shape {
     after: Option<Key>,
 }
 
+impl Shape {
+    /// Returns how many buckets a page has.
+    pub(super) fn size(&self) -> usize {
+        self.composite.size
+    }
+
+    /// Keeps the buckets of the page, in no order.
+    pub(super) fn page(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let (sources, size) = (&self.composite.sources, self.composite.size);
+        if let Some(after) = &self.after {
+            candidates.retain(|candidate| by_sources(sources, &candidate.key, after).is_gt());
+        }
+        if candidates.len() > size && size > 0 {
+            candidates.select_nth_unstable_by(size - 1, |a, b| by_sources(sources, &a.key, &b.key));
+            candidates.truncate(size);
+        }
+        candidates
+    }
+}
+
 /// Lets the aggregation meet the mappings.
 pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
@@ -40,9 +60,9 @@ pub(crate) fn compile(
     let (mut rules, mut parts, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (at, source) in composite.sources.iter().enumerate() {
         let (name, accepts) = match source.kind {
-            CompositeKind::Terms => ("composite", Accepts::Keys),
-            CompositeKind::Histogram { .. } => ("composite", Accepts::Numbers),
-            CompositeKind::DateHistogram { .. } => ("composite", Accepts::Dates),
+            CompositeKind::Terms => ("terms", Accepts::Keys),
+            CompositeKind::Histogram { .. } => ("histogram", Accepts::Numbers),
+            CompositeKind::DateHistogram { .. } => ("date_histogram", Accepts::Dates),
         };
         let mut values = compiler.values(context, &source.source, name, accepts)?;
         if matches!(values.format, Format::Date(..)) && source.source.format.is_none() {
@@ -153,21 +173,15 @@ pub(crate) fn reduce(
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
-    let sources = &shape.composite.sources;
-    let size = shape.composite.size;
+    let size = shape.size() as u64;
+    if size > reduction.max_buckets {
+        return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made: size });
+    }
     let mut chosen = Vec::with_capacity(parents.len());
     for parent in parents {
-        let mut candidates: Vec<Candidate> = level.candidates(children, *parent);
-        if let Some(after) = &shape.after {
-            candidates.retain(|candidate| by_sources(sources, &candidate.key, after).is_gt());
-        }
-        let less = |a: &Candidate, b: &Candidate| by_sources(sources, &a.key, &b.key);
-        if candidates.len() > size && size > 0 {
-            candidates.select_nth_unstable_by(size - 1, less);
-            candidates.truncate(size);
-        }
-        candidates.sort_unstable_by(less);
-        chosen.push(candidates);
+        let mut page = shape.page(level.candidates(children, *parent, reduction)?);
+        page.sort_unstable_by(|a, b| by_sources(&shape.composite.sources, &a.key, &b.key));
+        chosen.push(page);
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets: Vec<result::Bucket>| {

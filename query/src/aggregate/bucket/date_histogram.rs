@@ -39,27 +39,32 @@ pub(crate) fn compile(
         offset_ms: histogram.offset_ms,
     };
     let extended = bounds(compiler, &values, histogram.extended_bounds.as_ref());
-    if let ((Some(min), Some(max)), Some(given)) = (extended, &histogram.extended_bounds)
+    if let (Some(min), Some(max)) = extended
         && min > max
     {
-        let shown = |value: &Option<Value>| {
-            value.as_ref().and_then(crate::dsl::json::text).unwrap_or_else(|| "null".to_owned())
-        };
-        compiler.fail_all(Error::Parsing(format!(
-            "[extended_bounds.min][{}] cannot be greater than [extended_bounds.max][{}] for histogram aggregation [{}]",
-            shown(&given.min), shown(&given.max), compiler.name()
+        compiler.fail_all(Error::IllegalArgument(format!(
+            "[extended_bounds.min][{min}] cannot be greater than [extended_bounds.max][{max}] for histogram aggregation [{}]",
+            compiler.name()
         )));
     }
     let round = |bound: i64| rounding.round(bound);
     let hard = bounds(compiler, &values, histogram.hard_bounds.as_ref());
     let within = match hard {
         (None, None) => None,
-        (min, max) => {
-            // The span that holds the upper bound's last instant is the last.
-            let last = max.map_or(i64::MAX, |max| round(max.saturating_sub(1)));
-            Some((min.map_or(i64::MIN, round), last))
-        }
+        // The span of the upper bound is not among the buckets.
+        (min, max) => Some((min.map_or(i64::MIN, round), max.map_or(i64::MAX, |max| round(max) - 1))),
     };
+    let outside = |bound: Option<i64>, ends: (Option<i64>, Option<i64>)| {
+        let (min, max) = ends;
+        bound.is_some_and(|bound| min.is_some_and(|min| bound < min) || max.is_some_and(|max| bound > max))
+    };
+    if outside(extended.0, hard) || outside(extended.1, hard) {
+        compiler.fail_all(Error::IllegalArgument(format!(
+            "Extended bounds have to be inside hard bounds, hard bounds: [{}], extended bounds: [{}]",
+            shown(histogram.hard_bounds.as_ref()),
+            shown(histogram.extended_bounds.as_ref())
+        )));
+    }
     let shape = Shape {
         histogram: Arc::clone(histogram),
         rounding,
@@ -67,6 +72,13 @@ pub(crate) fn compile(
     };
     let rule = KeyRule { values, form: Form::Dates { rounding, bounds: within }, null: false };
     Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind: Kind::DateHistogram(shape) }))
+}
+
+/// Shows bounds as the request has them.
+fn shown(bounds: Option<&DateBounds>) -> String {
+    let text = |bound: Option<&Value>| bound.and_then(crate::dsl::json::text).unwrap_or_default();
+    let (min, max) = bounds.map_or((None, None), |bounds| (bounds.min.as_ref(), bounds.max.as_ref()));
+    format!("{}--{}", text(min), text(max))
 }
 
 /// Reads bounds as instants.
@@ -117,7 +129,7 @@ pub(crate) fn reduce(
     let mut chosen = Vec::with_capacity(parents.len());
     for parent in parents {
         let mut candidates: Vec<(i64, Candidate)> = level
-            .candidates(children, *parent)
+            .candidates(children, *parent, reduction)?
             .into_iter()
             .filter(|candidate| candidate.doc_count >= histogram.min_doc_count)
             .filter_map(|candidate| match candidate.key {

@@ -28,8 +28,8 @@ pub(crate) fn compile(
     let values = compiler.values(context, &histogram.source, "histogram", Accepts::Numbers)?;
     let (interval, offset) = (histogram.interval, histogram.offset);
     let bounds = histogram.hard_bounds.map(|Bounds { min, max }| {
-        let key = |value: f64| ((value - offset) / interval).floor() * interval + offset;
-        (min.map_or(f64::NEG_INFINITY, key), max.map_or(f64::INFINITY, key))
+        // Keys are compared without their offset.
+        (min.map_or(f64::NEG_INFINITY, |min| min + offset), max.map_or(f64::INFINITY, |max| max + offset))
     });
     let rule = KeyRule { values, form: Form::Interval { interval, offset, bounds }, null: false };
     let kind = Kind::Histogram(Shape { histogram: Arc::clone(histogram) });
@@ -48,7 +48,7 @@ pub(crate) fn reduce(
     let mut chosen = Vec::with_capacity(parents.len());
     for parent in parents {
         let mut candidates: Vec<(f64, Candidate)> = level
-            .candidates(children, *parent)
+            .candidates(children, *parent, reduction)?
             .into_iter()
             .filter(|candidate| candidate.doc_count >= histogram.min_doc_count)
             .filter_map(|candidate| match candidate.key {
@@ -96,19 +96,29 @@ fn filled(
         (None, ..) => return Ok(Vec::new()),
     };
     let buckets = end - start + 1.0;
-    if buckets > reduction.max_buckets as f64 {
+    // What is no number comes of an interval that its keys cannot tell apart.
+    if buckets.is_nan() || buckets > reduction.max_buckets as f64 {
         let made = reduction.made.saturating_add(buckets as u64);
         return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
     }
     let mut list = Vec::with_capacity(buckets.max(0.0) as usize);
     let mut candidates = candidates.into_iter().peekable();
-    let mut at = start;
-    while at <= end {
-        list.push(match candidates.next_if(|(key, _)| numbered(*key) <= at) {
-            Some((_, candidate)) => candidate,
-            None => Candidate::empty(Key::Double(at * interval + offset)),
-        });
-        at += 1.0;
+    let mut before = f64::NEG_INFINITY;
+    for step in 0..buckets.max(0.0) as u64 {
+        let at = start + step as f64;
+        // Beyond 2^53 there is not a double for every step.
+        if at <= before || at > end {
+            continue;
+        }
+        before = at;
+        let known = list.len();
+        while let Some((_, candidate)) = candidates.next_if(|(key, _)| numbered(*key) <= at) {
+            list.push(candidate);
+        }
+        if list.len() == known {
+            list.push(Candidate::empty(Key::Double(at * interval + offset)));
+        }
     }
+    list.extend(candidates.map(|(_, candidate)| candidate));
     Ok(list)
 }

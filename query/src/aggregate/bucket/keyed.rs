@@ -14,6 +14,11 @@ use crate::aggregate::segment::{Rows, SegmentContext};
 use crate::aggregate::shortcut;
 use crate::error::Result;
 
+/// Bytes of a bucket while an answer is made, with the text of a short key.
+const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
+/// Buckets of a `composite` above those of its page at which the ones behind the page are let go.
+const SPARE_BUCKETS: usize = 16_384;
+
 /// An aggregation whose buckets come of values.
 #[derive(Debug)]
 pub(crate) struct Keyed {
@@ -123,7 +128,20 @@ impl KeyedCollector {
     }
 
     /// Lists the buckets of a bucket of the level above.
-    pub(crate) fn candidates(&self, children: &Children, parent: u32) -> Vec<Candidate> {
+    ///
+    /// # Errors
+    /// No memory for so many.
+    pub(crate) fn candidates(
+        &self,
+        children: &Children,
+        parent: u32,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Candidate>> {
+        reduction.room_for(children.of(parent).len() * CANDIDATE_BYTES)?;
+        Ok(self.listed(children, parent))
+    }
+
+    fn listed(&self, children: &Children, parent: u32) -> Vec<Candidate> {
         let candidate = |ordinal: &u32| Candidate {
             key: self.keys.key(self.ordinals.key(*ordinal)),
             doc_count: self.count(*ordinal),
@@ -141,6 +159,37 @@ impl KeyedCollector {
     ) -> impl Iterator<Item = (u32, u64, u64)> + 'a {
         let all = children.of(parent).iter();
         all.map(|ordinal| (*ordinal, self.ordinals.key(*ordinal), self.count(*ordinal)))
+    }
+
+    /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known.
+    fn prune(&mut self) {
+        let keyed = Arc::clone(&self.keyed);
+        let Kind::Composite(shape) = &keyed.kind else { return };
+        if self.ordinals.len() < shape.size().saturating_mul(2).saturating_add(SPARE_BUCKETS) {
+            return;
+        }
+        let children = self.ordinals.by_parent();
+        let mut kept = vec![false; self.ordinals.len()];
+        for parent in 0..children.parents() {
+            for candidate in shape.page(self.listed(&children, parent)) {
+                if let Some(kept) = kept.get_mut(candidate.ordinal as usize) {
+                    *kept = true;
+                }
+            }
+        }
+        let empty = Self::new(&keyed, self.subs.fresh());
+        let old = std::mem::replace(self, empty);
+        let mut map = Vec::with_capacity(kept.len());
+        for (ordinal, kept) in (0..).zip(kept) {
+            map.push(match kept {
+                true => {
+                    let key = self.keys.adopt(&old.keys, old.ordinals.key(ordinal));
+                    self.add(old.ordinals.parent(ordinal), key, old.count(ordinal))
+                }
+                false => DROPPED,
+            });
+        }
+        self.subs.merge(old.subs, Some(&map));
     }
 
     fn count(&self, ordinal: u32) -> u64 {
@@ -163,7 +212,7 @@ impl KeyedCollector {
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Vec<Bucket>>> {
         for list in &chosen {
-            reduction.made(list.len())?;
+            reduction.made(list.len(), &self.subs)?;
         }
         let ordinals: Vec<u32> = chosen.iter().flatten().map(|candidate| candidate.ordinal).collect();
         let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
@@ -210,18 +259,23 @@ impl Collector for KeyedCollector {
             self.children.push(ordinal);
         }
         if self.subs.is_empty() || self.children.is_empty() {
+            self.prune();
             return Ok(());
         }
         let positions = match self.expanded.whole {
             true => Positions::All(self.children.len()),
             false => Positions::Some(&self.expanded.positions),
         };
-        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&self.children) })
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&self.children) })?;
+        self.prune();
+        Ok(())
     }
 
     fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
         let keyed = Arc::clone(&self.keyed);
-        shortcut::keyed(self, &keyed, segment, rows)
+        let done = shortcut::keyed(self, &keyed, segment, rows)?;
+        self.prune();
+        Ok(done)
     }
 
     fn fresh(&self) -> Box<dyn Collector> {
@@ -253,6 +307,7 @@ impl Collector for KeyedCollector {
             children.push(self.add(parent, key, other.count(ordinal)));
         }
         self.subs.merge(other.subs, Some(&children));
+        self.prune();
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {

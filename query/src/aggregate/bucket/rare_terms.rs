@@ -48,7 +48,7 @@ pub(crate) fn reduce(
 ) -> Result<Vec<Outcome>> {
     let mut chosen = Vec::with_capacity(parents.len());
     for parent in parents {
-        let mut candidates = level.candidates(children, *parent);
+        let mut candidates = level.candidates(children, *parent, reduction)?;
         candidates.retain(|candidate| candidate.doc_count <= shape.most);
         candidates
             .sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));

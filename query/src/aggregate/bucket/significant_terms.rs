@@ -63,7 +63,7 @@ pub(crate) fn reduce(
         let foreground = level.rows(*parent);
         let counted: Vec<u64> = level.counted(children, *parent).map(|(_, key, _)| key).collect();
         let mut candidates = Vec::new();
-        for (mut candidate, key) in level.candidates(children, *parent).into_iter().zip(counted) {
+        for (mut candidate, key) in level.candidates(children, *parent, reduction)?.into_iter().zip(counted) {
             let background = everywhere.get(&key).copied().unwrap_or(0);
             let score =
                 score(shape.significant.heuristic, [candidate.doc_count, foreground, background, total]);

@@ -33,7 +33,7 @@ pub(crate) fn first(
         return Ok(candidates);
     }
     let ordinals: Vec<u32> = candidates.iter().map(|candidate| candidate.ordinal).collect();
-    let (made, hits) = (reduction.made, reduction.hits.len());
+    let (made, hits, held) = (reduction.made, reduction.hits.len(), reduction.memory.size());
     let results = level.results(&ordinals, reduction)?;
     // What is computed for the order alone makes no buckets of the answer.
     reduction.made = made;
@@ -49,6 +49,7 @@ pub(crate) fn first(
         }
         valued.push((candidate, values));
     }
+    reduction.memory.resize(held);
     valued.sort_by(|a, b| by_order(order, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())

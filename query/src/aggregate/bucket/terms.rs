@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_storage::mapping::Scalar;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
 use super::sorted;
@@ -125,7 +125,9 @@ fn values_of(compiler: &mut Compiler<'_>, values: &Values, list: &[Value]) -> Re
         Some(ValueKind::Long | ValueKind::Unsigned) => {
             let mut numbers = HashSet::new();
             for value in list {
-                numbers.extend(match parsed(compiler, value) {
+                // Fractions are cut off.
+                let whole = value.as_f64().filter(|_| value.is_f64()).map(|number| json!(number as i64));
+                numbers.extend(match parsed(compiler, whole.as_ref().unwrap_or(value)) {
                     Some(Scalar::I64(number)) => Some(number as u64),
                     Some(Scalar::U64(number)) => Some(number),
                     Some(Scalar::Bool(flag)) => Some(u64::from(flag)),
@@ -149,7 +151,7 @@ pub(crate) fn reduce(
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
     for parent in parents {
-        let mut candidates = level.candidates(children, *parent);
+        let mut candidates = level.candidates(children, *parent, reduction)?;
         if let Some(all) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
             let mut known: HashSet<u64> = level.counted(children, *parent).map(|(_, key, _)| key).collect();
             for (key, _) in all.counted() {

@@ -4,6 +4,7 @@
 //! compare as the keys do. Only what an answer shows is fetched: reducing leaves [`Wanted`] behind, and
 //! the number of each in the place of the hits.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::order::Order;
 use crate::response::Shown;
 use crate::score::collect::Address;
 use crate::search::{implied, shown};
+use crate::table::derived::Derived;
 use crate::table::resolve::setting;
 use crate::table::{ROW, SCORE, SEGMENT};
 
@@ -45,6 +47,8 @@ pub(crate) struct Shape {
     size: usize,
     /// Whether scores are shown.
     pub scored: bool,
+    /// The nested path whose elements are shown; documents where absent.
+    pub path: Option<Arc<str>>,
     /// Places of the columns of keys by index.
     slots: Vec<Vec<Option<usize>>>,
 }
@@ -72,12 +76,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
             compiler.fail(at, error);
         }
     }
-    if context.scope != 0 {
-        compiler.fail_all(Error::IllegalArgument(format!(
-            "[top_hits] aggregation [{}] is not supported within [nested]",
-            compiler.name()
-        )));
-    }
+    let path = compiler.scope_at(context.scope).and_then(|scope| scope.path.clone());
     let (order, failed) = Order::new(implied(&body.sort), &snapshot, compiler.now_ms)?;
     for (at, error) in failed {
         compiler.fail(at, error);
@@ -85,13 +84,21 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
     let mut slots = Vec::with_capacity(snapshot.indices.len());
     for at in 0..snapshot.indices.len() {
         let own = order.keys.iter().map(|key| {
-            let source = key.sources.get(at).and_then(Option::as_ref)?;
+            // Elements have no metadata of their own, and are what a nested key would look for.
+            let source = key.sources.get(at).and_then(Option::as_ref).filter(|source| {
+                path.is_none() || matches!(source.derived, None | Some(Derived::Elements(_)))
+            })?;
             Some(compiler.slot(context, at, source.column))
         });
         slots.push(own.collect());
     }
     let scored = order.by_score() || body.track_scores;
-    Ok(Arc::new(Shape { shown: shown(body, &snapshot)?, order, from, size, scored, slots }))
+    let mut shown = shown(body, &snapshot)?;
+    if path.is_some() {
+        // An element has the id of its document, and no sequence number of its own.
+        (shown.id, shown.seq_no) = (true, false);
+    }
+    Ok(Arc::new(Shape { shown, order, from, size, scored, path, slots }))
 }
 
 /// A row that may be shown.
@@ -195,12 +202,32 @@ fn keys(shape: &Shape, batch: &Batch<'_>) -> Result<Vec<ArrayRef>> {
     Ok(keys)
 }
 
+/// Returns the scores of the rows of a batch: elements have that of their document.
+fn scores<'b>(batch: &Batch<'b>) -> Result<Cow<'b, [f32]>> {
+    if batch.scope == 0 {
+        return Ok(Cow::Borrowed(batch.scores.unwrap_or_default()));
+    }
+    let mut documents = batch.outer;
+    while let Some(outer) = documents.and_then(|documents| documents.outer) {
+        documents = Some(outer);
+    }
+    let known = documents.and_then(|documents| Some((documents.rows, documents.scores?)));
+    let (Some((rows, scores)), Some((_, nested))) = (known, batch.segment.scope(batch.scope)?) else {
+        return Ok(Cow::Borrowed(&[]));
+    };
+    let score = |element: &u32| {
+        let document = nested.parents().get(*element as usize)?;
+        scores.get(rows.binary_search(document).ok()?).copied()
+    };
+    Ok(batch.rows.iter().map(|element| score(element).unwrap_or(0.0)).collect())
+}
+
 impl Collector for TopHitsCollector {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
         let shape = Arc::clone(&self.shape);
         let (rows, number) = (batch.rows.len(), batch.segment.number);
-        let score_of =
-            |at: u32| batch.scores.and_then(|scores| scores.get(at as usize)).copied().unwrap_or(0.0);
+        let scores = scores(batch)?;
+        let score_of = |at: u32| scores.get(at as usize).copied().unwrap_or(0.0);
         let keys = keys(&shape, batch)?;
         let (mut columns, mut fields): (Vec<ArrayRef>, Vec<SortField>) = (Vec::new(), Vec::new());
         for sort in shape.order.sort_expressions() {

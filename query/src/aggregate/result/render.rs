@@ -135,6 +135,8 @@ impl Buckets {
                 object.insert("doc_count_error_upper_bound".into(), json!(0));
                 object.insert("sum_other_doc_count".into(), json!(other));
             }
+            // As OpenSearch says nothing of a field that no index has.
+            Shape::SignificantTerms { keys: TermKeys::Unmapped, .. } => {}
             Shape::SignificantTerms { doc_count, background, .. } => {
                 object.insert("doc_count".into(), json!(doc_count));
                 object.insert("bg_count".into(), json!(background));

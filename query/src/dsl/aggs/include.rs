@@ -49,6 +49,17 @@ impl IncludeExclude {
                 "Cannot specify any excludes when using a partition-based include".to_owned(),
             ));
         }
+        let method = |pattern: &Pattern| match pattern {
+            Pattern::Regexp(_) => "regex",
+            Pattern::Values(_) => "set",
+        };
+        if let (Some(include), Some(exclude)) = (&self.include, &self.exclude)
+            && method(include) != method(exclude)
+        {
+            let (include, exclude) = (method(include), method(exclude));
+            let reason = format!("Cannot mix a {include}-based include with a {exclude}-based method");
+            return Err(part.unread(key, Error::IllegalArgument(reason)));
+        }
         Ok(true)
     }
 }

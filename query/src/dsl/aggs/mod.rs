@@ -22,6 +22,7 @@ mod metric;
 mod multi_terms;
 mod nested;
 mod order;
+mod order_path;
 mod parser;
 mod path;
 mod percentiles;

@@ -69,6 +69,12 @@ pub(crate) struct Planned {
     pub total: Total,
     /// Rows that are skipped, and most that are answered.
     pub window: (usize, Option<usize>),
+    /// Whether the plan leaves the window to who runs it, who counts all rows.
+    pub uncut: bool,
+    /// Whether a condition is left to the plan, which the index cannot answer.
+    pub residual: bool,
+    /// Whether rows come as they are read, not after all have been.
+    pub streams: bool,
 }
 
 struct Item {
@@ -168,10 +174,10 @@ impl Binder<'_> {
         if !windows.is_empty() {
             plan = LogicalPlanBuilder::window_plan(plan, windows.clone())?;
             let replaced: Vec<(Expr, Expr)> = windows
-                .into_iter()
+                .iter()
                 .map(|window| {
                     let column = Expr::Column(Column::new_unqualified(window.schema_name().to_string()));
-                    (window, column)
+                    (window.clone(), column)
                 })
                 .collect();
             for item in &mut items {
@@ -206,7 +212,7 @@ impl Binder<'_> {
         let plain = !aggregated && !distinct && !residual && count.is_some();
         let (plan, total) = match (plain, count) {
             (true, Some(count)) => (plan, Total::Scan(Box::new(count))),
-            _ if default_limit.is_none() => (plan, Total::Answered),
+            _ if depth > 0 => (plan, Total::Answered),
             _ => {
                 let counter = Arc::new(AtomicU64::new(0));
                 let node = RowCount::new(plan, Arc::clone(&counter));
@@ -214,12 +220,16 @@ impl Binder<'_> {
                 (plan, Total::Counted(counter))
             }
         };
+        let unsorted = sorts.is_empty() || limit == Some(0);
+        let streams = plain && unsorted && windows.is_empty();
         let mut builder = LogicalPlanBuilder::new(plan);
         // None of the rows have no order.
-        if !sorts.is_empty() && limit != Some(0) {
+        if !unsorted {
             builder = builder.sort(sorts)?;
         }
-        if skip > 0 || limit.is_some() {
+        // What ends early counts only what it has read.
+        let uncut = unsorted && matches!(total, Total::Counted(_));
+        if !uncut && (skip > 0 || limit.is_some()) {
             builder = builder.limit(skip, limit)?;
         }
         builder = match distinct {
@@ -228,7 +238,7 @@ impl Binder<'_> {
         };
         let plan = builder.build()?;
         let columns = items.into_iter().map(|item| item.column).collect();
-        Ok(Planned { plan, columns, total, window: (skip, limit) })
+        Ok(Planned { plan, columns, total, window: (skip, limit), uncut, residual, streams })
     }
 
     /// Binds LIMIT and OFFSET.
@@ -586,13 +596,17 @@ fn aliases(select: &ast::Select) -> HashMap<String, ast::Expr> {
     aliases
 }
 
-/// The name of an output column: a field's own, or what the user wrote.
+/// The name of an output column: a field's own, with its source in a join, or what the user wrote.
 fn shown_name(expr: &ast::Expr, written: &str, scope: &Scope) -> String {
     match expr {
         ast::Expr::Identifier(ident) => ident.value.clone(),
         ast::Expr::CompoundIdentifier(parts) => {
             let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
-            source::unqualified(&scope.sources, &path).to_owned()
+            // Of several sources the name tells which.
+            match scope.sources.len() {
+                1 => source::unqualified(&scope.sources, &path).to_owned(),
+                _ => path,
+            }
         }
         _ => written.to_owned(),
     }

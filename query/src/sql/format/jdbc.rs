@@ -1,5 +1,7 @@
 //! The format `jdbc`: a schema, rows, and how many there are.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use serde_json::{Map, Value, json};
 
@@ -10,13 +12,15 @@ use crate::sql::error::Result;
 /// Writes the format.
 #[derive(Debug)]
 pub(crate) struct Jdbc {
-    columns: Vec<OutColumn>,
+    columns: Arc<[OutColumn]>,
     out: String,
     rows: u64,
+    /// Whether an earlier page had the schema and the totals.
+    later: bool,
 }
 
 impl Jdbc {
-    pub(super) fn new(columns: Vec<OutColumn>) -> Self {
+    pub(super) fn new(columns: Arc<[OutColumn]>) -> Self {
         let schema: Vec<Value> = columns
             .iter()
             .map(|column| {
@@ -30,7 +34,12 @@ impl Jdbc {
             })
             .collect();
         let out = format!("{{\"schema\":{},\"datarows\":[", Value::Array(schema));
-        Self { columns, out, rows: 0 }
+        Self { columns, out, rows: 0, later: false }
+    }
+
+    /// Starts a page behind the first: it has rows only.
+    pub(super) fn later(columns: Arc<[OutColumn]>) -> Self {
+        Self { columns, out: "{\"datarows\":[".to_owned(), rows: 0, later: true }
     }
 
     /// Writes rows; returns how many bytes there are by now.
@@ -41,7 +50,7 @@ impl Jdbc {
             }
             self.rows += 1;
             self.out.push('[');
-            for (at, (array, column)) in batch.columns().iter().zip(&self.columns).enumerate() {
+            for (at, (array, column)) in batch.columns().iter().zip(self.columns.iter()).enumerate() {
                 if at > 0 {
                     self.out.push(',');
                 }
@@ -52,8 +61,15 @@ impl Jdbc {
         Ok(self.out.len())
     }
 
-    pub(super) fn finish(mut self, total: u64, size: u64) -> String {
-        self.out.push_str(&format!("],\"total\":{total},\"size\":{size},\"status\":200}}"));
+    pub(super) fn finish(mut self, total: u64, cursor: Option<&str>) -> String {
+        self.out.push(']');
+        if let Some(cursor) = cursor {
+            self.out.push_str(&format!(",\"cursor\":{}", json!(cursor)));
+        }
+        if !self.later {
+            self.out.push_str(&format!(",\"total\":{total},\"size\":{},\"status\":200", self.rows));
+        }
+        self.out.push('}');
         self.out
     }
 }

@@ -1,13 +1,17 @@
 //! Writers of answers, one a format. Each takes batches as they come.
 
 mod csv;
+mod hits;
 mod jdbc;
 mod raw;
 mod value;
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 
 use self::csv::Csv;
+use self::hits::Hits;
 use self::jdbc::Jdbc;
 use self::raw::Raw;
 use super::bind::OutColumn;
@@ -27,6 +31,8 @@ pub(crate) enum Format {
         /// Whether cells that a spreadsheet would take for formulas are made harmless.
         sanitize: bool,
     },
+    /// Hits of a search.
+    Hits,
     /// Values separated by `|`; cells are quoted if asked.
     Raw {
         /// Whether cells with a separator are quoted.
@@ -41,7 +47,6 @@ impl Format {
             "jdbc" | "" => Ok(Self::Jdbc),
             "csv" => Ok(Self::Csv { sanitize }),
             "raw" => Ok(Self::Raw { sanitize }),
-            "json" => Err(SqlError::Unsupported("the response format [json] is not supported".to_owned())),
             other => Err(SqlError::Request(format!("response in {other} format is not supported."))),
         }
     }
@@ -54,18 +59,26 @@ pub(crate) enum Writer {
     Jdbc(Jdbc),
     /// CSV.
     Csv(Csv),
+    /// Hits.
+    Hits(Hits),
     /// Raw text.
     Raw(Raw),
 }
 
 impl Writer {
     /// Starts an answer.
-    pub(crate) fn new(format: Format, columns: Vec<OutColumn>) -> Self {
+    pub(crate) fn new(format: Format, columns: Arc<[OutColumn]>) -> Self {
         match format {
             Format::Jdbc => Self::Jdbc(Jdbc::new(columns)),
             Format::Csv { sanitize } => Self::Csv(Csv::new(&columns, sanitize)),
+            Format::Hits => Self::Hits(Hits::new(columns)),
             Format::Raw { sanitize } => Self::Raw(Raw::new(&columns, sanitize)),
         }
+    }
+
+    /// Starts a page behind the first, which only [`Format::Jdbc`] has.
+    pub(crate) fn later(columns: Arc<[OutColumn]>) -> Self {
+        Self::Jdbc(Jdbc::later(columns))
     }
 
     /// Writes rows.
@@ -73,6 +86,7 @@ impl Writer {
         let bytes = match self {
             Self::Jdbc(writer) => writer.rows(batch)?,
             Self::Csv(writer) => writer.rows(batch)?,
+            Self::Hits(writer) => writer.rows(batch)?,
             Self::Raw(writer) => writer.rows(batch)?,
         };
         if bytes > MAX_BYTES {
@@ -83,11 +97,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the answer: `total` rows matched, `size` are in it.
-    pub(crate) fn finish(self, total: u64, size: u64) -> String {
+    /// Ends the answer: `total` rows matched, and `cursor` reads on.
+    pub(crate) fn finish(self, total: u64, cursor: Option<&str>) -> String {
         match self {
-            Self::Jdbc(writer) => writer.finish(total, size),
+            Self::Jdbc(writer) => writer.finish(total, cursor),
             Self::Csv(writer) => writer.finish(),
+            Self::Hits(writer) => writer.finish(total),
             Self::Raw(writer) => writer.finish(),
         }
     }

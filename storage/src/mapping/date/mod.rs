@@ -165,7 +165,7 @@ impl DateFormat {
         let mut out = String::new();
         match self.alternatives.first() {
             Some(Alternative::EpochMillis) => return nanos.div_euclid(1_000_000).to_string(),
-            Some(Alternative::EpochSecond) => return nanos.div_euclid(1_000_000_000).to_string(),
+            Some(Alternative::EpochSecond) => return epoch_seconds(nanos),
             Some(Alternative::EpochMicros) => return nanos.div_euclid(1_000).to_string(),
             Some(Alternative::Items { items, .. }) => {
                 const DAY: i128 = 86_400_000_000_000;
@@ -176,6 +176,19 @@ impl DateFormat {
             None => {}
         }
         out
+    }
+}
+
+/// Writes seconds since the epoch, with a fraction where there is one.
+fn epoch_seconds(nanos: i128) -> String {
+    const SECOND: u128 = 1_000_000_000;
+    let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
+    match nanos % SECOND {
+        0 => format!("{sign}{}", nanos / SECOND),
+        fraction => {
+            let digits = format!("{fraction:09}");
+            format!("{sign}{}.{}", nanos / SECOND, digits.trim_end_matches('0'))
+        }
     }
 }
 

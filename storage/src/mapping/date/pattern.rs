@@ -450,7 +450,11 @@ pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, zone: (i32, &s
                     Part::Nano => (nanos, *pad),
                     Part::MilliOfDay => (nanos_of_day / 1_000_000, *pad),
                 };
-                write!(out, "{value:0width$}")
+                match part {
+                    // As Java does, so that no digit of a long year is taken for one of the month.
+                    Part::Year | Part::WeekYear if value > 9_999 => write!(out, "+{value}"),
+                    _ => write!(out, "{value:0width$}"),
+                }
             }
             Item::Fraction(digits) => {
                 write!(out, "{:0width$}", nanos / 10i64.pow(9 - *digits as u32), width = *digits)

@@ -127,6 +127,8 @@ fn formats_write_what_they_read() {
         ("strict_date_optional_time", "2024-02-29T12:34:56.789Z"),
         ("epoch_millis", "1709210096789"),
         ("epoch_second", "1709210096"),
+        ("epoch_second", "1709210096.79"),
+        ("epoch_second", "-1.5"),
         ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56"),
         ("dd/MMM/yyyy:HH:mm:ss Z", "29/Feb/2024:12:34:56 +0000"),
         ("basic_date", "20240229"),
@@ -136,6 +138,13 @@ fn formats_write_what_they_read() {
         let parsed = DateFormat::parse(format).unwrap();
         assert_eq!(parsed.format_nanos(parsed.read(text, false).unwrap().0), text, "{format}");
     }
+}
+
+#[test]
+fn years_of_more_than_four_digits_have_a_sign() {
+    let format = DateFormat::parse("strict_date_optional_time").unwrap();
+    let nanos = 4_853_905_054_219_893 * 1_000_000;
+    assert_eq!(format.format_nanos(nanos), "+155784-02-16T15:30:19.893Z");
 }
 
 proptest::proptest! {

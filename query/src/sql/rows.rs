@@ -1,0 +1,144 @@
+//! The rows of a running statement, taken batch by batch or page by page.
+//!
+//! What a page takes is held here until it is whole: a request that is given up while it waits loses no rows
+//! of the next one. Rows that are computed all at once wait for later pages on disk ([`Rows::spooled`]), so
+//! that no cursor keeps the memory of a sort or a join; those of a plain scan are read when they are asked
+//! for.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::SpillManager;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
+use datafusion::physical_plan::stream::EmptyRecordBatchStream;
+use futures::StreamExt;
+use futures::stream::Fuse;
+
+use super::error::Result;
+use crate::compute::Compute;
+use crate::error::Error;
+
+/// What is cut out of the rows of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Rows that are left out first.
+    pub skip: usize,
+    /// Rows that are taken then.
+    pub rows: usize,
+    /// Whether the rows behind are run through, so that they are counted.
+    pub to_the_end: bool,
+}
+
+impl Window {
+    /// Takes every row.
+    pub(crate) const ALL: Self = Self { skip: 0, rows: usize::MAX, to_the_end: false };
+}
+
+/// The rows of a running statement.
+pub(crate) struct Rows {
+    batches: Fuse<SendableRecordBatchStream>,
+    window: Window,
+    /// Rows that were taken and belong to no page yet.
+    held: VecDeque<RecordBatch>,
+    held_rows: usize,
+    /// Bytes that are kept beside them.
+    beside: usize,
+    reservation: MemoryReservation,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("window", &self.window).field("held_rows", &self.held_rows).finish()
+    }
+}
+
+impl Rows {
+    /// Takes over the rows of a plan; what is held of them is memory of `env`.
+    pub(crate) fn new(batches: SendableRecordBatchStream, window: Window, env: &RuntimeEnv) -> Self {
+        let reservation = MemoryConsumer::new("rows of a statement").register(&env.memory_pool);
+        Self { batches: batches.fuse(), window, held: VecDeque::new(), held_rows: 0, beside: 0, reservation }
+    }
+
+    /// Takes the next rows; they may be many.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let window = &mut self.window;
+        while window.rows > 0 || window.to_the_end {
+            let Some(batch) = self.batches.next().await.transpose()? else { break };
+            let skipped = window.skip.min(batch.num_rows());
+            window.skip -= skipped;
+            let taken = (batch.num_rows() - skipped).min(window.rows);
+            window.rows -= taken;
+            if taken > 0 {
+                return Ok(Some(batch.slice(skipped, taken)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a page of at most `size` rows, and whether there are more behind it.
+    ///
+    /// Cancel safe: what was read for a page that nobody waited for begins the next one.
+    pub(crate) async fn page(&mut self, size: usize) -> Result<(Vec<RecordBatch>, bool)> {
+        while self.held_rows <= size {
+            let Some(batch) = self.next().await? else { break };
+            self.reservation.try_grow(batch.get_array_memory_size())?;
+            self.held_rows += batch.num_rows();
+            self.held.push_back(batch);
+        }
+        let (mut page, mut wanted) = (Vec::new(), size);
+        while wanted > 0
+            && let Some(batch) = self.held.pop_front()
+        {
+            let taken = batch.num_rows().min(wanted);
+            if taken < batch.num_rows() {
+                self.held.push_front(batch.slice(taken, batch.num_rows() - taken));
+            }
+            wanted -= taken;
+            self.held_rows -= taken;
+            page.push(batch.slice(0, taken));
+        }
+        self.account()?;
+        Ok((page, self.held_rows > 0))
+    }
+
+    /// Accounts for a page that is kept with the rows, in the place of the one before.
+    pub(crate) fn keep(&mut self, bytes: usize) -> Result<()> {
+        self.beside = bytes;
+        self.account()
+    }
+
+    fn account(&self) -> Result<()> {
+        let held: usize = self.held.iter().map(RecordBatch::get_array_memory_size).sum();
+        Ok(self.reservation.try_resize(held + self.beside)?)
+    }
+
+    /// Runs to the end and puts what is left on disk, within the quota of the runtime.
+    pub(crate) async fn spooled(mut self, env: &Arc<RuntimeEnv>, compute: &Compute) -> Result<Self> {
+        let schema = self.batches.get_ref().schema();
+        let metrics = SpillMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+        let spill = SpillManager::new(Arc::clone(env), metrics, Arc::clone(&schema));
+        let mut file = spill.create_in_progress_file("the rows behind a cursor")?;
+        while let Some(batch) = match self.held.pop_front() {
+            Some(batch) => Some(batch),
+            None => self.next().await?,
+        } {
+            file = compute
+                .run(move || {
+                    file.append_batch(&batch)?;
+                    Ok::<_, Error>(file)
+                })
+                .await?;
+        }
+        let stored = compute.run(move || Ok::<_, Error>(file.finish()?)).await?;
+        let batches: SendableRecordBatchStream = match stored {
+            Some(stored) => spill.read_spill_as_stream(stored, None)?,
+            None => Box::pin(EmptyRecordBatchStream::new(schema)),
+        };
+        Ok(Self::new(batches, Window::ALL, env))
+    }
+}
