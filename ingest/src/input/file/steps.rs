@@ -142,7 +142,8 @@ pub(super) fn resume(
 
 pub(super) struct Looked {
     pub(super) chunk: Chunk,
-    pub(super) position: Position,
+    /// `None` where there is none in the file any more.
+    pub(super) position: Option<Position>,
     pub(super) grew: bool,
     pub(super) replaced: bool,
     pub(super) complete: bool,
@@ -158,9 +159,8 @@ pub(super) fn look_at(
 ) -> io::Result<Looked> {
     let replaced = !settings.once && reader.at_end() && reader.was_replaced()?;
     if replaced && !reader.holds() {
-        let position = reader.position(false)?;
         let chunk = Chunk::default();
-        return Ok(Looked { chunk, position, grew: false, replaced, complete: false, gone: false });
+        return Ok(Looked { chunk, position: None, grew: false, replaced, complete: false, gone: false });
     }
     let before = reader.end();
     let mut chunk = if replaced { Chunk { events: Vec::new(), at_end: true } } else { reader.read(size)? };
@@ -174,7 +174,7 @@ pub(super) fn look_at(
     if gone && chunk.events.is_empty() {
         chunk.events.extend(reader.finish(true));
     }
-    Ok(Looked { chunk, position: reader.position(complete)?, grew, replaced: false, complete, gone })
+    Ok(Looked { chunk, position: Some(reader.position(complete)?), grew, replaced: false, complete, gone })
 }
 
 /// Whether no name leads to a file any more.

@@ -409,7 +409,7 @@ impl Watch {
             Ok(looked) => looked,
             Err(error) => {
                 // Another try may do; the archive may also be damaged for good.
-                tracing::warn!(path = %tracked.path.display(), %error, "cannot read a file, it is tried again when it changes");
+                tracing::warn!(path = %tracked.path.display(), %error, "cannot read a file, it is tried again");
                 tracked.changed = Instant::now();
                 tracked.again = true;
                 return Ok(Turn::Wait);
@@ -429,7 +429,7 @@ impl Watch {
         if grew {
             tracked.changed = Instant::now();
         }
-        if (some || complete) && !self.send(inode, tracked, chunk.events, Some(position)).await {
+        if (some || complete) && !self.send(inode, tracked, chunk.events, position).await {
             return Ok(Turn::Stop);
         }
         if complete {
@@ -529,7 +529,10 @@ impl Watch {
             file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
         let Some(found) = found.filter(|found| Inode::of(found) == inode) else { return };
         if found.nlink() > 0 {
-            self.remember(inode, found.len(), Start::At(tracked.stored));
+            // One that could not be read is tried again with the next look.
+            let failed = matches!(tracked.state, State::Gone) && !self.settings.once;
+            let size = if failed { u64::MAX } else { found.len() };
+            self.remember(inode, size, Start::At(tracked.stored));
         } else if !self.settings.once
             && let Some(previous) = tracked.sent
         {
