@@ -8,6 +8,8 @@ use super::values::canonical_plugin;
 use super::{Arm, Branch, Definition, Lost, Parser, Plugin, Statement};
 
 const SECTIONS: [&str; 3] = ["input", "filter", "output"];
+/// Most options of a plugin.
+const MAX_OPTIONS: usize = 1_000;
 
 impl Parser<'_> {
     /// Reads the whole text.
@@ -137,7 +139,10 @@ impl Parser<'_> {
                 self.fault(open, format!("the plugin `{name}` that begins here has no closing }}"));
                 return Err(Lost);
             }
-            self.check_length(open, given.len())?;
+            if given.len() == MAX_OPTIONS {
+                self.fault(open, format!("the plugin `{name}` has more than {MAX_OPTIONS} options"));
+                return Err(Lost);
+            }
             let start = self.cursor.offset();
             match self.deeper(Self::option) {
                 Ok((name, setting)) => given.push((name, self.cursor.location(start), setting)),

@@ -201,10 +201,12 @@ impl Manager {
     /// Stops all pipelines; what was read has `patience` to come to its end.
     pub async fn stop(&self, patience: Duration) {
         self.stopping.send_replace(true);
+        // A look that is under way comes to its end: cut in the middle, inputs would run on that nobody knows.
         let watching = self.watching.lock().take();
-        if let Some(watching) = watching {
-            // A look that is under way is waited for below.
-            watching.abort();
+        if let Some(watching) = watching
+            && let Err(error) = watching.await
+        {
+            tracing::error!(%error, "pipelines were not looked after");
         }
         let _looking = self.looking.lock().await;
         let all: Vec<Arc<Managed>> = std::mem::take(&mut *self.pipelines.lock()).into_values().collect();

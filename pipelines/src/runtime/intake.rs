@@ -57,12 +57,13 @@ impl RunningInput {
         };
         if tokio::time::timeout_at(deadline, both).await.is_err() {
             tracing::warn!(input = %self.node.label.id, "the input did not stop in time and is cut off");
-            self.source.abort();
-            self.forward.abort();
         }
     }
+}
 
-    pub(super) fn abort(&self) {
+impl Drop for RunningInput {
+    /// Nothing runs on that nobody knows.
+    fn drop(&mut self) {
         self.source.abort();
         self.forward.abort();
     }

@@ -217,9 +217,6 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shared.cutting.send_replace(true);
-        if let Some((inputs, _)) = self.intake.get_mut() {
-            inputs.iter().for_each(RunningInput::abort);
-        }
         self.waiting.close();
     }
 }

@@ -250,3 +250,36 @@ fn a_taken_management_port_is_named() {
     assert!(code == Some(4) && errors.contains(&address), "{errors}");
     assert!(!dir.path().join("data").exists(), "nothing was opened");
 }
+
+/// The pipelines that are shipped, on real logs where there are any.
+#[test]
+fn ready_pipelines_understand_real_logs() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    if !logs.is_dir() {
+        eprintln!("skipped: no folder {}", logs.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (name, log, least) in [
+        ("openssh", "OpenSSH_2k.log", [("\"outcome\" => \"failed\"", 500), ("\"source_ip\" => ", 600)]),
+        ("apache", "Apache_2k.log", [("\"loglevel\" => \"error\"", 500), ("\"loglevel\" => ", 1_900)]),
+    ] {
+        let ready =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/pipelines").join(format!("{name}.conf"));
+        let ready = std::fs::read_to_string(ready).unwrap();
+        let (_, filters) = ready.split_once("\nfilter {").unwrap();
+        let file = dir.path().join(format!("{name}.conf"));
+        std::fs::write(&file, format!("input {{ stdin {{ }} }}\nfilter {{{filters}")).unwrap();
+        let log = std::fs::File::open(logs.join(log)).unwrap();
+        let output = millrace(&["pipeline", "run", "--print"]).arg(&file).stdin(log).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(shown.matches("\"@timestamp\" => ").count() >= 1_999, "{name}");
+        for failure in ["_grokparsefailure", "_dateparsefailure"] {
+            assert_eq!(shown.matches(failure).count(), 0, "{name}: {failure}");
+        }
+        for (part, least) in least {
+            assert!(shown.matches(part).count() >= least, "{name}: {part}");
+        }
+    }
+}
