@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, Sql
 
 use super::address::{Address, Kind, Tls};
 use super::row::{Reading, Row};
+use super::statement::Literal;
 use super::{mysql, postgres, sqlite};
 
 /// How long SQLite waits for another writer.
@@ -41,7 +42,17 @@ impl Connection {
         match address.kind {
             Kind::Postgres => {
                 let options = postgres_options(address, user, password);
-                Ok(Self::Postgres(Box::new(options.disable_statement_logging().connect().await?)))
+                let mut connection = options.disable_statement_logging().connect().await?;
+                // Not with the connection's options, which poolers refuse.
+                let mut session =
+                    "SET DateStyle = ISO; SET IntervalStyle = iso_8601; SET bytea_output = hex".to_owned();
+                if let Some(schema) = &address.schema {
+                    session.push_str("; SELECT set_config('search_path', ");
+                    Literal::Text(schema.clone()).write(Kind::Postgres, &mut session);
+                    session.push_str(", false)");
+                }
+                connection.execute(sqlx::raw_sql(AssertSqlSafe(session))).await?;
+                Ok(Self::Postgres(Box::new(connection)))
             }
             Kind::MySql => {
                 let options = mysql_options(address, user, password);
@@ -123,16 +134,7 @@ fn postgres_options(address: &Address, user: Option<&str>, password: Option<&str
             Tls::Required => PgSslMode::Require,
             Tls::VerifyIssuer => PgSslMode::VerifyCa,
             Tls::VerifyFull => PgSslMode::VerifyFull,
-        })
-        .options([
-            ("TimeZone", "UTC"),
-            ("DateStyle", "ISO"),
-            ("IntervalStyle", "iso_8601"),
-            ("bytea_output", "hex"),
-        ]);
-    if let Some(schema) = &address.schema {
-        options = options.options([("search_path", schema)]);
-    }
+        });
     if let Some(user) = user {
         options = options.username(user);
     }

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::position::{Committed, Position, Reset, Start, mark, start};
+use super::topics;
 use crate::batch::NotStored;
 use crate::input::{InputError, Positions};
 use crate::kafka::{log, log_error};
@@ -39,6 +40,8 @@ pub(super) struct Part {
     pub(super) epoch: u64,
     /// Epoch of the last reset, which positions name.
     pub(super) adopted: Option<u64>,
+    /// Id of the topic, which positions have.
+    pub(super) topic: Option<String>,
     /// Offset at which reading began.
     pub(super) begin: i64,
     /// Stored position behind all that was handed on.
@@ -175,9 +178,13 @@ impl Assignment {
                 .committed_offsets(assigned.clone(), ANSWER)
                 .map_err(|error| failed("the group's offsets cannot be read", error))?
         };
+        let elements = assigned.elements();
+        let mut names: Vec<&str> = elements.iter().map(|element| element.topic()).collect();
+        names.dedup();
+        let topics = topics::ids(consumer.client(), &names, ANSWER);
         let mut begin = TopicPartitionList::with_capacity(assigned.count());
         let mut adopted = Vec::new();
-        for element in assigned.elements() {
+        for element in &elements {
             let key = (element.topic().to_owned(), element.partition());
             let ends = consumer.fetch_watermarks(&key.0, key.1, ANSWER).map_err(|error| {
                 failed(&format!("the ends of [{}] {} cannot be read", key.0, key.1), error)
@@ -187,7 +194,8 @@ impl Assignment {
             let group = committed.find_partition(&key.0, key.1).and_then(|element| {
                 Some(Committed { offset: element.offset().to_raw()?, mark: element.metadata().to_owned() })
             });
-            let part = self.begin(&key, epoch, position.as_ref(), group.as_ref(), ends)?;
+            let topic = topics.get(&key.0);
+            let part = self.begin(&key, epoch, position.as_ref(), group.as_ref(), topic, ends)?;
             if part.adopted == Some(epoch) {
                 adopted.push((key.clone(), part.begin, part.adopted));
             }
@@ -217,10 +225,11 @@ impl Assignment {
         epoch: u64,
         position: Option<&Position>,
         group: Option<&Committed>,
+        id: Option<&String>,
         ends: (i64, i64),
     ) -> Result<Part, InputError> {
         let (topic, partition) = (key.0.as_str(), key.1);
-        let start = start(position, group, ends);
+        let start = start(position, group, id.map(String::as_str), ends);
         let (begin, adopted) = match start {
             Start::Stored(offset) => (offset, position.and_then(|position| position.adopted)),
             Start::Again(offset, epoch) => (offset, Some(epoch)),
@@ -258,6 +267,7 @@ impl Assignment {
         Ok(Part {
             epoch,
             adopted,
+            topic: id.cloned(),
             begin,
             position: None,
             next: begin,

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::assignment::{ANSWER, Assignment, Key, export};
 use super::position::Position;
 use super::settings::{Decorate, Settings};
+use super::topics;
 use crate::codec::Decoder;
 use crate::input::{Context, InputError};
 use crate::{Ack, Batch, Event, FieldReference, Move};
@@ -217,6 +218,8 @@ impl Reader<'_> {
                 expected,
                 "the topic was made again, or cut: reading goes on at its offsets"
             );
+            let id = topics::ids(self.consumer.client(), &[topic], ANSWER).remove(topic);
+            self.consumer.context().with(&(topic.to_owned(), partition), |part| part.topic = id);
         }
         Ok(again)
     }
@@ -255,7 +258,8 @@ impl Reader<'_> {
                 if part.epoch != first.epoch {
                     return None;
                 }
-                let new = Position { offset: first.next, adopted: part.adopted }.encode();
+                let new = Position { offset: first.next, adopted: part.adopted, topic: part.topic.clone() }
+                    .encode();
                 let position = Move {
                     source,
                     partition: format!("{}/{}", first.key.0, first.key.1),

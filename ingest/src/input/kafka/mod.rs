@@ -10,6 +10,7 @@ mod position;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod topics;
 
 use std::sync::Arc;
 

@@ -21,11 +21,14 @@ pub(super) struct Position {
     /// Epoch of the owner that took over the last reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) adopted: Option<u64>,
+    /// Id of the topic that has the offset, where the broker tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) topic: Option<String>,
 }
 
 impl Position {
     pub(super) fn encode(self) -> Bytes {
-        // Two numbers can always be written.
+        // Numbers and a text can always be written.
         Bytes::from(serde_json::to_vec(&self).unwrap_or_default())
     }
 
@@ -74,9 +77,17 @@ pub(super) enum Start {
     Lost,
 }
 
-/// Decides where to begin. `ends` are the first offset that the partition has, and the one behind its last.
-pub(super) fn start(stored: Option<&Position>, committed: Option<&Committed>, ends: (i64, i64)) -> Start {
+/// Decides where to begin. `topic` is the id of the topic as it is now, `ends` are the first offset that the
+/// partition has, and the one behind its last.
+pub(super) fn start(
+    stored: Option<&Position>,
+    committed: Option<&Committed>,
+    topic: Option<&str>,
+    ends: (i64, i64),
+) -> Start {
     let (low, high) = ends;
+    let of_topic = stored.and_then(|stored| stored.topic.as_deref());
+    let made_again = of_topic.is_some() && topic.is_some() && of_topic != topic;
     let known = committed.filter(|committed| committed.offset >= 0).and_then(|committed| {
         if committed.mark == MARK {
             // Ours: where nothing is stored, the data was lost, or this pipeline is new to the group.
@@ -91,6 +102,8 @@ pub(super) fn start(stored: Option<&Position>, committed: Option<&Committed>, en
     });
     let start = known.or(stored.map(|stored| Start::Stored(stored.offset))).unwrap_or(Start::Unknown);
     match start {
+        // Our exports are as old as the position; what others have set is not.
+        Start::Stored(_) if made_again => Start::Lost,
         Start::Stored(offset) | Start::Adopted(offset) | Start::Again(offset, _)
             if offset < low || offset > high =>
         {
@@ -105,7 +118,7 @@ mod tests {
     use super::*;
 
     fn stored(offset: i64, adopted: Option<u64>) -> Position {
-        Position { offset, adopted }
+        Position { offset, adopted, topic: Some("a".to_owned()) }
     }
 
     fn committed(offset: i64, mark: &str) -> Committed {
@@ -116,31 +129,44 @@ mod tests {
     fn positions_win_over_our_exports_and_operators_over_positions() {
         let ends = (0, 100);
         let at = stored(50, None);
-        assert_eq!(start(None, None, ends), Start::Unknown);
-        assert_eq!(start(None, Some(&committed(7, "")), ends), Start::Adopted(7));
-        assert_eq!(start(None, Some(&committed(7, &mark(None))), ends), Start::Stored(7));
-        assert_eq!(start(Some(&at), None, ends), Start::Stored(50));
-        assert_eq!(start(Some(&at), Some(&committed(40, &mark(None))), ends), Start::Stored(50));
-        assert_eq!(start(Some(&at), Some(&committed(40, "")), ends), Start::Adopted(40));
-        assert_eq!(start(Some(&at), Some(&committed(-1001, "")), ends), Start::Stored(50));
+        assert_eq!(start(None, None, Some("a"), ends), Start::Unknown);
+        assert_eq!(start(None, Some(&committed(7, "")), Some("a"), ends), Start::Adopted(7));
+        assert_eq!(start(None, Some(&committed(7, &mark(None))), Some("a"), ends), Start::Stored(7));
+        assert_eq!(start(Some(&at), None, Some("a"), ends), Start::Stored(50));
+        assert_eq!(start(Some(&at), Some(&committed(40, &mark(None))), Some("a"), ends), Start::Stored(50));
+        assert_eq!(start(Some(&at), Some(&committed(40, "")), Some("a"), ends), Start::Adopted(40));
+        assert_eq!(start(Some(&at), Some(&committed(-1001, "")), Some("a"), ends), Start::Stored(50));
     }
 
     #[test]
     fn a_reset_counts_until_something_behind_it_is_stored() {
         let ends = (0, 100);
         let reset = committed(10, &mark(Some(3)));
-        assert_eq!(start(Some(&stored(50, None)), Some(&reset), ends), Start::Again(10, 3));
-        assert_eq!(start(Some(&stored(50, Some(2))), Some(&reset), ends), Start::Again(10, 3));
-        assert_eq!(start(Some(&stored(12, Some(3))), Some(&reset), ends), Start::Stored(12));
+        assert_eq!(start(Some(&stored(50, None)), Some(&reset), Some("a"), ends), Start::Again(10, 3));
+        assert_eq!(start(Some(&stored(50, Some(2))), Some(&reset), Some("a"), ends), Start::Again(10, 3));
+        assert_eq!(start(Some(&stored(12, Some(3))), Some(&reset), Some("a"), ends), Start::Stored(12));
         // The same offset set once more.
-        assert_eq!(start(Some(&stored(12, Some(3))), Some(&committed(10, "")), ends), Start::Adopted(10));
+        assert_eq!(
+            start(Some(&stored(12, Some(3))), Some(&committed(10, "")), Some("a"), ends),
+            Start::Adopted(10)
+        );
     }
 
     #[test]
     fn what_the_partition_does_not_have_is_lost() {
-        assert_eq!(start(Some(&stored(50, None)), None, (0, 20)), Start::Lost);
-        assert_eq!(start(Some(&stored(5, None)), None, (10, 20)), Start::Lost);
-        assert_eq!(start(Some(&stored(20, None)), None, (10, 20)), Start::Stored(20));
+        assert_eq!(start(Some(&stored(50, None)), None, Some("a"), (0, 20)), Start::Lost);
+        assert_eq!(start(Some(&stored(5, None)), None, None, (10, 20)), Start::Lost);
+        assert_eq!(start(Some(&stored(20, None)), None, None, (10, 20)), Start::Stored(20));
+    }
+
+    #[test]
+    fn a_topic_made_again_is_told_by_its_id() {
+        let at = stored(5, None);
+        let ends = (0, 100);
+        assert_eq!(start(Some(&at), None, Some("b"), ends), Start::Lost);
+        assert_eq!(start(Some(&at), Some(&committed(5, &mark(None))), Some("b"), ends), Start::Lost);
+        assert_eq!(start(Some(&at), Some(&committed(7, "")), Some("b"), ends), Start::Adopted(7));
+        assert_eq!(start(Some(&at), None, None, ends), Start::Stored(5));
     }
 
     #[test]

@@ -189,12 +189,11 @@ fn take_numbers(options: &mut Options, fixed: &mut Vec<(&'static str, String)>) 
 }
 
 fn take_choices(options: &mut Options, fixed: &mut Vec<(&'static str, String)>) {
-    if let Some(check) = options.boolean("check_crcs") {
-        fixed.push(("check.crcs", check.to_string()));
-    }
-    if let Some(level) = options.one_of("isolation_level", &["read_uncommitted", "read_committed"]) {
-        fixed.push(("isolation.level", level.to_owned()));
-    }
+    // The defaults of Java's client, where librdkafka has others.
+    let check = options.boolean("check_crcs").unwrap_or(true);
+    fixed.push(("check.crcs", check.to_string()));
+    let level = options.one_of("isolation_level", &["read_uncommitted", "read_committed"]);
+    fixed.push(("isolation.level", level.unwrap_or("read_uncommitted").to_owned()));
     if let Some(rack) = options.text("client_rack") {
         fixed.push(("client.rack", rack));
     }

@@ -213,26 +213,25 @@ async fn a_rebalance_in_the_middle_of_batches_loses_and_doubles_nothing() {
 async fn an_operator_sets_the_groups_offsets_once_each_time() {
     let _up = UP.read().await;
     // The mock cluster lets nobody but members set offsets.
-    for cluster in Cluster::real() {
-        cluster.create().await;
-        cluster.produce(0, 300).await;
-        let ledger = Ledger::new();
-        // 100 records a partition: each reset reads what lies behind it again, also one to the same
-        // offset; without one, nothing but what is new comes.
-        let mut expected = 0;
-        for (new, reset, again) in [(300, None, 0), (3, Some(80), 63), (3, None, 3), (3, Some(80), 69)] {
-            if expected > 0 {
-                cluster.produce(300, 300 + new).await;
-            }
-            if let Some(offset) = reset {
-                cluster.reset(offset);
-            }
-            expected += if expected == 0 { new } else { again };
-            let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
-            running.wait(expected).await;
-            assert_eq!(running.stop().await, None);
-            assert_eq!(ledger.len(), expected);
+    let Some(cluster) = Cluster::real() else { return };
+    cluster.create().await;
+    cluster.produce(0, 300).await;
+    let ledger = Ledger::new();
+    // 100 records a partition: each reset reads what lies behind it again, also one to the same
+    // offset; without one, nothing but what is new comes.
+    let mut expected = 0;
+    for (new, reset, again) in [(300, None, 0), (3, Some(80), 63), (3, None, 3), (3, Some(80), 69)] {
+        if expected > 0 {
+            cluster.produce(300, 300 + new).await;
         }
+        if let Some(offset) = reset {
+            cluster.reset(offset);
+        }
+        expected += if expected == 0 { new } else { again };
+        let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
+        running.wait(expected).await;
+        assert_eq!(running.stop().await, None);
+        assert_eq!(ledger.len(), expected);
     }
 }
 
@@ -261,11 +260,12 @@ async fn a_topic_that_was_made_again_is_read_from_its_start() {
     {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    cluster.produce(300, 390).await;
+    // More than were read: only the topic's id tells.
+    cluster.produce(300, 690).await;
     let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
-    running.wait(390).await;
+    running.wait(690).await;
     assert_eq!(running.stop().await, None);
-    assert_eq!(ledger.sorted("n"), numbers(390));
+    assert_eq!(ledger.sorted("n"), numbers(690));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
