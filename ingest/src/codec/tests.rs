@@ -279,7 +279,8 @@ proptest! {
 fn seeds_of_the_fuzzers_hold() {
     use rand::{RngExt as _, SeedableRng as _};
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds");
-    let targets: [(&str, fn(&[u8])); 3] = [
+    type Target = (&'static str, fn(&[u8]));
+    let targets: [Target; 3] = [
         ("codec", crate::fuzzing::codec),
         ("format", crate::fuzzing::format),
         ("pattern", crate::fuzzing::pattern),

@@ -90,9 +90,9 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "file" => Ok(Box::new(file::Tail::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
-        "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         "jdbc" => jdbc::build(options),
         "kafka" => kafka::build(options),
+        "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])

@@ -48,9 +48,12 @@ impl<const N: usize> From<[(&str, &str); N]> for Given {
     }
 }
 
-/// Stored positions.
+/// Position and owner epoch of a partition.
+type Known = (Option<Bytes>, u64);
+
+/// Stored positions, by source and partition.
 #[derive(Debug, Default)]
-pub(crate) struct Stored(Mutex<BTreeMap<(String, String), (Option<Bytes>, u64)>>);
+pub(crate) struct Stored(Mutex<BTreeMap<(String, String), Known>>);
 
 impl Stored {
     /// Compares and sets, as the store does.

@@ -79,8 +79,8 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     match options.plugin() {
         "elasticsearch" | "opensearch" => opensearch::build(options),
         "file" => file::build(options),
-        "stdout" => stdout::build(options),
         "kafka" => kafka::build(options),
+        "stdout" => stdout::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])

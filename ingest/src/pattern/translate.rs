@@ -235,7 +235,7 @@ impl Translation<'_> {
         }
         self.out.push('?');
         match self.rest.peek() {
-            Some('~') => return Err("absent operators [(?~…)] are not supported".to_owned()),
+            Some('~') => Err("absent operators [(?~…)] are not supported".to_owned()),
             Some('<') => {
                 let mut ahead = self.rest.clone();
                 ahead.next();

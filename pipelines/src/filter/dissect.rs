@@ -19,6 +19,9 @@ struct Dissect {
     tags_on_failure: Vec<String>,
 }
 
+/// Values whose fields the text names.
+type Indirect = Vec<(FieldReference, String)>;
+
 /// Fields of a text with the delimiters between them.
 #[derive(Debug, PartialEq)]
 struct Mapping {
@@ -193,8 +196,8 @@ impl Mapping {
         Some(parts)
     }
 
-    /// Values of the fields of a text, with where they go.
-    fn values(&self, text: &str) -> Option<(Vec<String>, Vec<(FieldReference, String)>)> {
+    /// Values of the fields of a text, and those that go where the text itself says.
+    fn values(&self, text: &str) -> Option<(Vec<String>, Indirect)> {
         let parts = self.cut(text)?;
         let part = |at: usize| parts.get(at).copied().unwrap_or_default();
         let joined = |places: &Vec<usize>| {

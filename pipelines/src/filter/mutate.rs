@@ -155,7 +155,7 @@ fn texts(
 
 fn substitutions(options: &mut Options, operations: &mut Vec<Operation>) {
     let given = options.texts("gsub");
-    if given.len() % 3 != 0 {
+    if !given.len().is_multiple_of(3) {
         options.fault_here(
             "option [gsub] of [mutate] must have a field, an expression and a replacement in turns",
         );

@@ -540,7 +540,7 @@ async fn a_reload_under_load_loses_nothing_and_doubles_nothing() {
     };
     let pipeline = start(make(0), settings(3), &store);
     for round in 1..9 {
-        let wanted = round as usize * 300;
+        let wanted = round * 300;
         store.until(|state| state.docs.len() >= wanted).await;
         pipeline.reload(make(round), Duration::from_secs(30)).await;
         pipeline.set(settings(1 + round % 4));

@@ -40,7 +40,7 @@ pub(super) struct Reader {
 enum Source {
     Plain(File),
     /// Offsets are those of the decompressed bytes.
-    Gzip(MultiGzDecoder<BufReader<File>>),
+    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
 }
 
 /// What a look at a file gave.
@@ -75,7 +75,7 @@ impl Reader {
             if skipped < offset {
                 return Err(io::Error::other("it is shorter than what was read of it before"));
             }
-            Source::Gzip(inflated)
+            Source::Gzip(Box::new(inflated))
         } else {
             recent = bytes_before(&file, offset)?;
             Source::Plain(file)

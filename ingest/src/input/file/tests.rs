@@ -47,7 +47,7 @@ impl Running {
     }
 
     /// Stores what comes until the input ends.
-    async fn to_end(&mut self) {
+    async fn until_end(&mut self) {
         while self.pipeline.take().await.is_some() {}
     }
 
@@ -293,7 +293,7 @@ async fn files_that_are_read_once_are_done_with_as_asked() {
     running.until_at_least(200).await;
     let mut all = running.stop().await;
     let mut running = start(input(&pattern, &given), &stored);
-    running.to_end().await;
+    running.until_end().await;
     all.extend(running.stop().await);
     all.sort();
     let mut expected = lines(0..600);
@@ -303,7 +303,7 @@ async fn files_that_are_read_once_are_done_with_as_asked() {
     // Nothing is left; the default is to delete.
     let delete = [("mode", "read".into()), ("exit_after_read", "true".into())];
     let mut running = start(input(&pattern, &delete), &stored);
-    running.to_end().await;
+    running.until_end().await;
     assert_eq!(running.stop().await, [""; 0]);
     assert!(!dir.path().join("a.log").exists() && !dir.path().join("c.gz").exists());
 }

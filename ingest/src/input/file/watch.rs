@@ -80,7 +80,7 @@ struct Tracked {
 enum State {
     /// Nothing can be said about the file before its first line is there.
     Unknown(File, Start),
-    Known(Reader),
+    Known(Box<Reader>),
     /// Read to its end; waits for its batches.
     Complete(File),
     /// In use by a thread, or failed.
@@ -308,7 +308,7 @@ impl Watch {
         }
         match std::mem::replace(&mut tracked.state, State::Gone) {
             State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
-            State::Known(reader) => self.read(inode, tracked, reader).await,
+            State::Known(reader) => self.read(inode, tracked, *reader).await,
             State::Complete(file) if tracked.in_flight == 0 => {
                 drop(file);
                 let done =
@@ -383,7 +383,7 @@ impl Watch {
                 return Ok(Turn::Stop);
             }
         }
-        tracked.state = State::Known(reader);
+        tracked.state = State::Known(Box::new(reader));
         Ok(Turn::More)
     }
 
@@ -395,7 +395,7 @@ impl Watch {
         mut reader: Reader,
     ) -> Result<Turn, InputError> {
         if tracked.in_flight >= WINDOW {
-            tracked.state = State::Known(reader);
+            tracked.state = State::Known(Box::new(reader));
             return Ok(Turn::Wait);
         }
         let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.max(1));
@@ -418,7 +418,7 @@ impl Watch {
         let Looked { chunk, position, grew, replaced, complete, gone } = looked;
         if replaced {
             if tracked.in_flight > 0 {
-                tracked.state = State::Known(reader);
+                tracked.state = State::Known(Box::new(reader));
                 return Ok(Turn::Wait);
             }
             let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
@@ -437,7 +437,7 @@ impl Watch {
             tracked.state = State::Complete(file);
             return Ok(Turn::More);
         }
-        tracked.state = State::Known(reader);
+        tracked.state = State::Known(Box::new(reader));
         if chunk.at_end && !some && tracked.in_flight == 0 {
             let closes = gone || tracked.changed.elapsed() >= self.settings.close_older;
             if closes {

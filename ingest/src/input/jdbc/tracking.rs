@@ -142,7 +142,7 @@ impl Window {
             return Some(self.literal(lowest.text.clone()));
         }
         let text = match (&self.lag, last, first) {
-            (Lag::Number(lag), Key::Number(last), _) if *lag > BigDecimal::from(0) => {
+            (Lag::Number(lag), Key::Number(last), _) if *lag > BigDecimal::default() => {
                 (last - lag).to_plain_string()
             }
             (Lag::Time(lag), ..) if !lag.is_zero() => Moment::parse(&group.text)?.earlier(*lag),

@@ -136,10 +136,9 @@ impl Operations {
         }
         let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
         let given_none = given.is_none();
-        let id = given.or_else(|| {
-            // Sent again under the same id, it is not there twice.
-            if matches!(action, Action::Index | Action::Create) { stable_id } else { None }
-        });
+        // Sent again under the same id, it is not there twice.
+        let stable_id = stable_id.filter(|_| matches!(action, Action::Index | Action::Create));
+        let id = given.or(stable_id);
         if given_none && id.is_some() {
             action = Action::Create;
         }
