@@ -11,6 +11,7 @@ pub mod dead_letter;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
+mod glob;
 pub mod input;
 mod kafka;
 pub mod options;

@@ -160,14 +160,7 @@ fn elements_of_segment(
     let lost = || Error::Execution(format!("segment {number} has no elements of [{path}]"));
     let segment = segment(snapshot, number)?;
     let table = snapshot.indices.get(segment.index).ok_or_else(lost)?;
-    let reader = Arc::clone(&segment.reader);
-    let source = Source {
-        number,
-        shard: snapshot.shard_number(segment),
-        inverted: reader.inverted()?,
-        reader,
-        functions: Arc::default(),
-    };
+    let source = snapshot.source(number, segment)?;
     let paths = nested_paths(&table.mapping, path);
     let id = |path: &String| table.mapping.nested_id(path);
     let own = paths.last().and_then(id).ok_or_else(lost)?;

@@ -210,13 +210,7 @@ impl Explainer {
             snapshot: &self.snapshot,
             index: segment.index,
             shard: segment.shard,
-            source: Source {
-                number: address.segment,
-                shard: self.snapshot.shard_number(segment),
-                reader: Arc::clone(&segment.reader),
-                inverted: segment.reader.inverted()?,
-                functions: Arc::default(),
-            },
+            source: self.snapshot.source(address.segment, segment)?,
             row: address.row,
         };
         if let Some(Some(filter)) = self.filters.get(segment.index)

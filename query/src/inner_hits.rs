@@ -216,14 +216,7 @@ impl Plan {
         stored: &[StoredRow],
     ) -> Result<Vec<Option<InnerHitList>>> {
         let segment = segment(snapshot, number)?;
-        let reader = Arc::clone(&segment.reader);
-        let source = Source {
-            number,
-            shard: snapshot.shard_number(segment),
-            inverted: reader.inverted()?,
-            reader,
-            functions: Arc::default(),
-        };
+        let source = snapshot.source(number, segment)?;
         let mut documents = Vec::with_capacity(stored.len());
         for stored in stored {
             documents.push(match stored.source.is_empty() {

@@ -6,6 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crate::glob;
+
 /// Files of definitions that every installation knows.
 const FILES: [(&str, &str); 21] = [
     ("aws", include_str!("definitions/aws")),
@@ -117,7 +119,7 @@ pub(super) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn files(directory: &Path, glob: &str) -> Result<Vec<PathBuf>, String> {
+fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let unreadable = |error: std::io::Error| {
         format!("cannot read the directory of patterns [{}]: {error}", directory.display())
     };
@@ -128,7 +130,7 @@ fn files(directory: &Path, glob: &str) -> Result<Vec<PathBuf>, String> {
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.starts_with('.') && path.is_file() && matches_glob(glob.as_bytes(), name.as_bytes()) {
+        if path.is_file() && glob::matches(pattern, name) {
             found.push(path);
         }
         if found.len() > MAX_FILES {
@@ -140,51 +142,4 @@ fn files(directory: &Path, glob: &str) -> Result<Vec<PathBuf>, String> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Whether a name matches a glob of `*` and `?`. Linear in both but for the last star, to which it returns.
-fn matches_glob(glob: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut byte) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while byte < name.len() {
-        match glob.get(at) {
-            Some(b'*') => {
-                star = Some((at, byte));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || name.get(byte) == Some(wanted) => {
-                at += 1;
-                byte += 1;
-            }
-            _ => match star {
-                Some((star_at, from)) => {
-                    star = Some((star_at, from + 1));
-                    at = star_at + 1;
-                    byte = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    glob.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches_glob;
-
-    #[test]
-    fn globs_match_names() {
-        for (glob, name, matches) in [
-            ("*", "nginx", true),
-            ("*.grok", "nginx.grok", true),
-            ("*.grok", "nginx", false),
-            ("ng?n*", "nginx", true),
-            ("a*b*c", "aXbYbZc", true),
-            ("a*b*c", "aXbYbZ", false),
-            ("", "", true),
-        ] {
-            assert_eq!(matches_glob(glob.as_bytes(), name.as_bytes()), matches, "{glob} {name}");
-        }
-    }
 }

@@ -85,13 +85,7 @@ impl<'a> SegmentContext<'a> {
         number: u32,
         segment: &TableSegment,
     ) -> Result<Self> {
-        let source = Source {
-            number,
-            shard: table.snapshot.shard_number(segment),
-            reader: Arc::clone(&segment.reader),
-            inverted: segment.reader.inverted()?,
-            functions: Arc::default(),
-        };
+        let source = table.snapshot.source(number, segment)?;
         Ok(Self {
             tree,
             table,

@@ -86,13 +86,7 @@ impl Derived {
                 Arc::new(UInt64Array::from_iter(rows.iter().map(|row| numbers.get(row).copied())))
             }
             Self::Elements(nested) => {
-                let source = Source {
-                    number,
-                    shard: snapshot.shard_number(segment),
-                    reader: Arc::clone(reader),
-                    inverted: reader.inverted()?,
-                    functions: Arc::default(),
-                };
+                let source = snapshot.source(number, segment)?;
                 return nested.values(column, snapshot, (segment.index, segment.shard), source, rows);
             }
         }))

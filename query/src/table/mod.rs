@@ -42,6 +42,7 @@ use self::scan::IndexScanExec;
 use crate::compute::{Compute, Stop};
 use crate::error::ShardFailure;
 use crate::score::collect::{Address, Budget, Cursor, Totals};
+use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
 
 /// Score of a row; 0 where the query does not score.
@@ -95,6 +96,17 @@ pub(crate) struct TableSnapshot {
 }
 
 impl TableSnapshot {
+    /// Opens one of the segments, without functions to score by.
+    pub(crate) fn source(&self, number: u32, segment: &TableSegment) -> crate::error::Result<Source> {
+        Ok(Source {
+            number,
+            shard: self.shard_number(segment),
+            reader: Arc::clone(&segment.reader),
+            inverted: segment.reader.inverted()?,
+            functions: Arc::default(),
+        })
+    }
+
     /// Returns the number of a segment's shard in its index.
     pub(crate) fn shard_number(&self, segment: &TableSegment) -> u32 {
         let before: usize = self.indices.iter().take(segment.index).map(|index| index.shards.len()).sum();

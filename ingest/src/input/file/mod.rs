@@ -5,7 +5,6 @@
 //! the server was down is looked for in its directory. `watch` finds files, `reader` reads one, `position`
 //! says what a file is.
 
-mod glob;
 mod position;
 mod reader;
 mod steps;
@@ -21,8 +20,8 @@ use async_trait::async_trait;
 
 use super::{Context, Input, InputError, host_name};
 use crate::codec::{self, Codec};
+use crate::glob::Glob;
 use crate::{Fault, Options, Setting};
-use glob::Glob;
 
 const SECOND: f64 = 1.0;
 const HOUR: f64 = 3600.0;

@@ -69,7 +69,7 @@ pub(super) fn look(settings: &Settings, wanted: &[Inode]) -> (Vec<Found>, Vec<(I
     }
     let mut renamed = Vec::new();
     if !settings.once && wanted.iter().any(|inode| !seen.contains(inode)) {
-        for directory in settings.globs.iter().flat_map(super::glob::Glob::directories) {
+        for directory in settings.globs.iter().flat_map(crate::glob::Glob::directories) {
             let Ok(entries) = std::fs::read_dir(directory) else { continue };
             for entry in entries.flatten() {
                 let Ok(metadata) = entry.metadata() else { continue };

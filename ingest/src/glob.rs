@@ -11,7 +11,7 @@ const MAX_ALTERNATIVES: usize = 1_000;
 
 /// A pattern, its braces resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Glob {
+pub(crate) struct Glob {
     alternatives: Vec<Vec<String>>,
 }
 
@@ -20,7 +20,7 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn path(text: &str) -> Result<Self, String> {
+    pub(crate) fn path(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
             return Err(format!("path [{text}] must be absolute"));
         }
@@ -31,7 +31,7 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn of(text: &str) -> Result<Self, String> {
+    pub(crate) fn of(text: &str) -> Result<Self, String> {
         let mut alternatives = Vec::new();
         expand(text, &mut alternatives).map_err(|why| format!("pattern [{text}] {why}"))?;
         let components =
@@ -40,7 +40,7 @@ impl Glob {
     }
 
     /// Whether a file's name (or its path, for a pattern with a slash) matches.
-    pub(super) fn matches(&self, path: &Path) -> bool {
+    pub(crate) fn matches(&self, path: &Path) -> bool {
         let components: Vec<_> =
             path.components().filter_map(|c| c.as_os_str().to_str()).filter(|c| *c != "/").collect();
         self.alternatives.iter().any(|pattern| match pattern.as_slice() {
@@ -50,7 +50,7 @@ impl Glob {
     }
 
     /// Files that match, and the directories that they may lie in. What cannot be read is left out.
-    pub(super) fn find(&self, files: &mut Vec<PathBuf>) {
+    pub(crate) fn find(&self, files: &mut Vec<PathBuf>) {
         let mut left = MAX_ENTRIES;
         for pattern in &self.alternatives {
             walk(Path::new("/"), pattern, 0, &mut left, files);
@@ -61,7 +61,7 @@ impl Glob {
     }
 
     /// Directories without wildcards that the pattern begins with.
-    pub(super) fn directories(&self) -> Vec<PathBuf> {
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
         let fixed = |pattern: &Vec<String>| {
             let directories = pattern.len().saturating_sub(1);
             let mut path = PathBuf::from("/");
@@ -156,7 +156,7 @@ fn match_path(pattern: &[String], path: &[&str]) -> bool {
 }
 
 /// Whether a name matches a pattern without slashes. A leading dot is matched by a dot only.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
