@@ -5,7 +5,7 @@
 //! (both at most `drain_timeout`), then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
 
 use std::future::Future;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process;
 use std::sync::Arc;
@@ -56,6 +56,29 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
 
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
+/// Ports behind the default one that are tried for the management of pipelines.
+const MANAGEMENT_PORTS: u16 = 100;
+
+/// Manages pipelines on the first free port from those of some addresses on, as several servers on a machine need.
+async fn manage_anywhere(
+    server: &mut Server,
+    listen: &[SocketAddr],
+    manager: &Arc<Manager>,
+) -> Result<(), StartError> {
+    let mut behind = 0;
+    loop {
+        let moved =
+            |address: &SocketAddr| SocketAddr::new(address.ip(), address.port().saturating_add(behind));
+        match server.manage(listen.iter().map(moved).collect(), Arc::clone(manager)).await {
+            Err(StartError::Listen(error))
+                if error.kind() == io::ErrorKind::AddrInUse && behind < MANAGEMENT_PORTS =>
+            {
+                behind += 1;
+            }
+            done => return done,
+        }
+    }
+}
 
 /// A server whose listeners are open.
 #[derive(Debug)]
@@ -71,7 +94,8 @@ impl Running {
     pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
         let Config { storage, api, pipelines, drain_timeout, .. } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        for address in api.listen.iter().chain(&pipelines.listen) {
+        let named = pipelines.listen.iter().filter(|_| !pipelines.listen_anywhere);
+        for address in api.listen.iter().chain(named) {
             let tried = Listener::bind(*address, api.tls.as_ref()).await;
             drop(tried.map_err(|error| Failure::listen(StartError::Listen(error)))?);
         }
@@ -89,7 +113,10 @@ impl Running {
             let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
             // What is about to be read is to have somewhere to be managed.
             let manager = Manager::new(config, store, engine.compute().clone());
-            server.manage(pipelines.listen, Arc::clone(&manager)).await?;
+            match pipelines.listen_anywhere {
+                true => manage_anywhere(&mut server, &pipelines.listen, &manager).await?,
+                false => server.manage(pipelines.listen, Arc::clone(&manager)).await?,
+            }
             Ok::<_, StartError>((server, manager))
         };
         match opened.await {

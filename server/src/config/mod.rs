@@ -94,6 +94,8 @@ pub(crate) struct PipelinesConfig {
     pub(crate) dir: PathBuf,
     /// Addresses of their management.
     pub(crate) listen: Vec<SocketAddr>,
+    /// Whether nobody named those: then a port behind them will do as well.
+    pub(crate) listen_anywhere: bool,
     /// Time between looks at the directory.
     pub(crate) reload_interval: Duration,
 }
@@ -272,6 +274,7 @@ impl Settings {
             pipelines: PipelinesConfig {
                 dir,
                 listen: manage,
+                listen_anywhere: self.is_default("pipelines.listen"),
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
             },
             storage,
@@ -334,6 +337,10 @@ impl Settings {
             Some(Value::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
             _ => 0,
         }
+    }
+
+    fn is_default(&self, name: &str) -> bool {
+        matches!(self.values.get(name), Some((_, Source::Default)))
     }
 
     fn addresses(&self, name: &str) -> Vec<SocketAddr> {

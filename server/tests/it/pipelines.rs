@@ -251,6 +251,16 @@ fn a_taken_management_port_is_named() {
     assert!(!dir.path().join("data").exists(), "nothing was opened");
 }
 
+#[test]
+fn several_servers_need_no_management_ports_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    // One of them, or a stranger, may have the default port: all start.
+    let start = |name| Server::of(command(&dir.path().join(name)).env_remove("MILLRACE_PIPELINES__LISTEN"));
+    let servers = ["a", "b", "c"].map(start);
+    assert_ne!(management(&servers[0]), management(&servers[1]));
+    servers.into_iter().for_each(Server::stop);
+}
+
 /// The pipelines that are shipped, on real logs where there are any.
 #[test]
 fn ready_pipelines_understand_real_logs() {
