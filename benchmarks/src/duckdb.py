@@ -14,6 +14,8 @@ task = json.load(sys.stdin)
 database = duckdb.connect()
 database.execute(f"SET threads = {int(task['threads'])}")
 database.execute("SET TimeZone = 'UTC'")
+# It would be drawn into the answer.
+database.execute("SET enable_progress_bar = false")
 files = task["directory"].replace("'", "''") + "/**/*.parquet"
 database.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet('{files}', union_by_name = true)")
 found = []

@@ -128,12 +128,10 @@ fn hour_table(out: &mut String, run: &ShapeRun) {
 
 /// The aggregations, with DuckDB's times and the ratio to the better of the others.
 fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
-    let duckdb = match &shape.duckdb {
-        None => None,
-        Some(Outcome::Measured(found)) => Some(found),
-        Some(Outcome::Failed(why)) => return failed(out, why),
-    };
-    let Some(duckdb) = duckdb else {
+    if let Some(Outcome::Failed(why)) = &shape.duckdb {
+        failed(out, why);
+    }
+    let Some(Outcome::Measured(duckdb)) = &shape.duckdb else {
         return query_table(out, runs, "aggregation, p50 in ms (p99)", |run| &run.analyses);
     };
     let Some(first) = runs.first() else { return };
