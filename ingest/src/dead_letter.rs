@@ -16,7 +16,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::metadata::Uuid;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, Kind, Principal, Result, Update, VersionType, WriteOp,
+    Action, ActionKind, DeadLetter, Engine, Error, Kind, Principal, Result, Update, VersionType, WriteOp,
 };
 use serde_json::{Map, Value, json};
 
@@ -121,14 +121,13 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
         );
         return None;
     }
-    let (action, payload) = match &op.action {
-        Action::Index(source) => ("index", source.clone()),
-        Action::Create(source) => ("create", source.clone()),
-        Action::Delete => ("delete", Bytes::new()),
-        Action::Update(update) => ("update", Bytes::from(update_body(update).to_string())),
+    let payload = match &op.action {
+        Action::Index(source) | Action::Create(source) => source.clone(),
+        Action::Delete => Bytes::new(),
+        Action::Update(update) => Bytes::from(update_body(update).to_string()),
     };
     let mut letter = letter(sender, &error.to_string(), &payload, now);
-    letter.insert("action".to_owned(), Value::from(action));
+    letter.insert("action".to_owned(), Value::from(op.action.kind().name()));
     letter.insert("index".to_owned(), Value::from(&*op.index));
     if let Some(id) = &op.id {
         letter.insert("document_id".to_owned(), Value::from(id.as_str()));
@@ -138,12 +137,7 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
     }
     if let Some((version, kind)) = op.version {
         letter.insert("version".to_owned(), Value::from(version));
-        let kind = match kind {
-            VersionType::Internal => "internal",
-            VersionType::External => "external",
-            VersionType::ExternalGte => "external_gte",
-        };
-        letter.insert("version_type".to_owned(), Value::from(kind));
+        letter.insert("version_type".to_owned(), Value::from(kind.name()));
     }
     Some(operation(letter))
 }
@@ -244,11 +238,11 @@ impl Letter {
             return Err("the event has no index; send it through its pipeline again".to_owned());
         };
         let payload = self.payload()?;
-        let action = match self.action.as_str() {
-            "index" => Action::Index(payload),
-            "create" => Action::Create(payload),
-            "delete" => Action::Delete,
-            "update" => {
+        let action = match ActionKind::parse(&self.action) {
+            Some(ActionKind::Index) => Action::Index(payload),
+            Some(ActionKind::Create) => Action::Create(payload),
+            Some(ActionKind::Delete) => Action::Delete,
+            Some(ActionKind::Update) => {
                 let mut body: Map<String, Value> = serde_json::from_slice(&payload)
                     .map_err(|error| format!("the payload is no update: {error}"))?;
                 Action::Update(Box::new(Update {
@@ -259,13 +253,10 @@ impl Letter {
                     retry_on_conflict: 1,
                 }))
             }
-            other => return Err(format!("the letter's action [{other}] is unknown")),
+            None => return Err(format!("the letter's action [{}] is unknown", self.action)),
         };
-        let kind = match self.text("version_type").as_deref() {
-            Some("external") => VersionType::External,
-            Some("external_gte") => VersionType::ExternalGte,
-            _ => VersionType::Internal,
-        };
+        let kind = self.text("version_type").and_then(|name| VersionType::parse(&name));
+        let kind = kind.unwrap_or(VersionType::Internal);
         let version = self.document.get("version").and_then(Value::as_u64).map(|version| (version, kind));
         let op = write_op(index, self.text("document_id"), action);
         Ok(WriteOp { routing: self.text("routing"), version, ..op })

@@ -21,6 +21,7 @@ mod error;
 pub mod fuzzing;
 pub mod mapping;
 pub mod metadata;
+pub mod murmur;
 pub mod objects;
 mod principal;
 pub mod routing;

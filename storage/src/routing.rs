@@ -5,6 +5,7 @@
 //! bit, seed 0) over the UTF-16LE form of the routing value, which is `_id` where none was given.
 
 use crate::metadata::IndexMeta;
+use crate::murmur;
 
 /// Number of shards that an index could be split into, which fixes the factor of the formula: its
 /// setting, else OpenSearch's default.
@@ -42,53 +43,7 @@ pub fn shard_in(meta: &IndexMeta, routing: &str) -> u32 {
 
 /// Hashes the UTF-16LE form of a string with Murmur3 x86 32, seed 0.
 pub fn murmur3_utf16(text: &str) -> i32 {
-    let mut hash = Murmur3::default();
-    for unit in text.encode_utf16() {
-        hash.push_u16(unit);
-    }
-    hash.finish()
-}
-
-/// Murmur3 x86 32 fed by two bytes at a time.
-#[derive(Default)]
-struct Murmur3 {
-    state: u32,
-    pending: Option<u16>,
-    units: u32,
-}
-
-impl Murmur3 {
-    const C1: u32 = 0xcc9e_2d51;
-    const C2: u32 = 0x1b87_3593;
-
-    fn push_u16(&mut self, unit: u16) {
-        self.units += 1;
-        match self.pending.take() {
-            None => self.pending = Some(unit),
-            Some(low) => {
-                let word = u32::from(low) | (u32::from(unit) << 16);
-                self.state ^= Self::scramble(word);
-                self.state = self.state.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
-            }
-        }
-    }
-
-    fn scramble(word: u32) -> u32 {
-        word.wrapping_mul(Self::C1).rotate_left(15).wrapping_mul(Self::C2)
-    }
-
-    fn finish(mut self) -> i32 {
-        if let Some(low) = self.pending.take() {
-            self.state ^= Self::scramble(u32::from(low));
-        }
-        let mut hash = self.state ^ (self.units.wrapping_mul(2));
-        hash ^= hash >> 16;
-        hash = hash.wrapping_mul(0x85eb_ca6b);
-        hash ^= hash >> 13;
-        hash = hash.wrapping_mul(0xc2b2_ae35);
-        hash ^= hash >> 16;
-        hash.cast_signed()
-    }
+    murmur::hash32(text.encode_utf16().flat_map(u16::to_le_bytes)).cast_signed()
 }
 
 /// Length of a generated id in characters.

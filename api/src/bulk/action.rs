@@ -5,40 +5,11 @@
 
 use std::borrow::Cow;
 
+use millrace_storage::ActionKind;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::http::json::{self, token};
-
-/// What an item does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Index,
-    Create,
-    Update,
-    Delete,
-}
-
-impl Kind {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "index" => Self::Index,
-            "create" => Self::Create,
-            "update" => Self::Update,
-            "delete" => Self::Delete,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Index => "index",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-}
 
 /// Metadata of an item. Ids and routing values come as numbers too, and are read as text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +32,7 @@ pub(super) struct Meta<'a> {
 /// A parsed action line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Action<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: ActionKind,
     pub(super) meta: Meta<'a>,
 }
 
@@ -83,7 +54,7 @@ impl<'a> Usual<'a> {
     fn parse(line: &'a [u8]) -> Option<Action<'a>> {
         let mut reader = Self { line, at: 0 };
         reader.expect(b'{')?;
-        let kind = Kind::parse(reader.string()?)?;
+        let kind = ActionKind::parse(reader.string()?)?;
         reader.expect(b':')?;
         reader.expect(b'{')?;
         let mut meta = Meta::default();
@@ -199,7 +170,7 @@ fn parse_slowly(line: &[u8], number: usize) -> Result<Action<'static>, Error> {
     let Some((name, value)) = members.next() else {
         return Err(malformed("expected FIELD_NAME but found [END_OBJECT]".to_owned()));
     };
-    let Some(kind) = Kind::parse(&name) else {
+    let Some(kind) = ActionKind::parse(&name) else {
         return Err(malformed(format!(
             "expected field [create], [delete], [index] or [update] but found [{name}]"
         )));

@@ -11,7 +11,7 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{Engine, Lane, RefreshPolicy, WriteOp};
+use millrace_storage::{ActionKind, Engine, Lane, RefreshPolicy, WriteOp};
 
 use crate::Api;
 use crate::documents::options::WriteOptions;
@@ -168,7 +168,7 @@ fn check(
 impl Item {
     /// Whether the item's acknowledgement carries `created`.
     fn answers_created(&self) -> bool {
-        self.doc_type.is_some() && matches!(self.kind, action::Kind::Index | action::Kind::Create)
+        self.doc_type.is_some() && matches!(self.kind, ActionKind::Index | ActionKind::Create)
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use memchr::memchr;
 use millrace_storage as storage;
-use millrace_storage::WriteOp;
+use millrace_storage::{ActionKind, WriteOp};
 
-use super::action::{self, Kind, Meta};
+use super::action::{self, Meta};
 use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
@@ -48,7 +48,7 @@ pub(super) struct Bulk {
 /// One item of a bulk.
 #[derive(Debug)]
 pub(super) struct Item {
-    pub(super) kind: Kind,
+    pub(super) kind: ActionKind,
     /// Index or alias as named.
     pub(super) index: Arc<str>,
     /// Type segment that was named, other than the default one.
@@ -140,7 +140,7 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>) -> Result<Bulk, Error
         }
         let number = lines.number;
         let action = action::parse(&body[line.clone()], number)?;
-        let source = if action.kind == Kind::Delete {
+        let source = if action.kind == ActionKind::Delete {
             None
         } else {
             Some(lines.next()?.ok_or_else(|| {
@@ -181,8 +181,10 @@ impl Parser<'_> {
         let action::Action { mut kind, meta } = action;
         match meta.op_type.as_deref() {
             None => {}
-            Some("index") if matches!(kind, Kind::Index) => {}
-            Some("create") if matches!(kind, Kind::Index | Kind::Create) => kind = Kind::Create,
+            Some("index") if matches!(kind, ActionKind::Index) => {}
+            Some("create") if matches!(kind, ActionKind::Index | ActionKind::Create) => {
+                kind = ActionKind::Create
+            }
             Some(other) => {
                 return Err(Error::illegal_argument(format!(
                     "opType must be 'create' or 'index', found: [{other}]"
@@ -209,22 +211,22 @@ impl Parser<'_> {
         let mut filter = None;
         let document = source.clone().map(|range| self.body.slice(range));
         let stored = match (kind, document) {
-            (Kind::Delete, _) | (_, None) => {
+            (ActionKind::Delete, _) | (_, None) => {
                 self.need_id(id);
                 expectation.check(Operation::Delete, true, &mut self.problems);
                 storage::Action::Delete
             }
-            (Kind::Update, Some(document)) => {
+            (ActionKind::Update, Some(document)) => {
                 self.need_id(id);
                 let (update, chosen) = self.update(&meta, &document, &expectation)?;
                 filter = chosen;
                 update
             }
-            (Kind::Index, Some(document)) => {
+            (ActionKind::Index, Some(document)) => {
                 expectation.check(Operation::Index, id.is_some(), &mut self.problems);
                 storage::Action::Index(document)
             }
-            (Kind::Create, Some(document)) => {
+            (ActionKind::Create, Some(document)) => {
                 expectation.check(Operation::Create, id.is_some(), &mut self.problems);
                 storage::Action::Create(document)
             }
@@ -234,7 +236,7 @@ impl Parser<'_> {
             Some(name) => Some(name),
             None => self.defaults.pipeline,
         };
-        let writes = matches!(kind, Kind::Index | Kind::Create);
+        let writes = matches!(kind, ActionKind::Index | ActionKind::Create);
         let outcome = if writes && id == Some("") {
             Outcome::Refused(Box::new(Error::illegal_argument("if _id is specified it must not be empty")))
         } else if let Some(name) = pipeline.filter(|_| writes) {

@@ -158,12 +158,7 @@ impl Expectation {
 
 /// Parses a version type.
 pub(crate) fn version_type(text: &str) -> Result<VersionType, Error> {
-    match text {
-        "internal" => Ok(VersionType::Internal),
-        "external" | "external_gt" => Ok(VersionType::External),
-        "external_gte" => Ok(VersionType::ExternalGte),
-        other => Err(Error::illegal_argument(format!("No version type match [{other}]"))),
-    }
+    VersionType::parse(text).ok_or_else(|| Error::illegal_argument(format!("No version type match [{text}]")))
 }
 
 #[cfg(test)]

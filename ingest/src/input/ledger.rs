@@ -1,6 +1,5 @@
 //! A store in memory, to test inputs against: it does with positions what the engine does, and counts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::testing::Stored;
 use super::{Context, Input, InputError, Positions};
 use crate::batch::NotStored;
 use crate::options::Location;
@@ -22,12 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Positions and events.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
+    stored: Stored,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    positions: HashMap<(String, String), (Option<Bytes>, u64)>,
     events: Vec<Event>,
     largest: usize,
     /// Batches to be refused for lack of room, from the next on.
@@ -39,18 +39,11 @@ struct State {
 #[async_trait]
 impl Positions for Ledger {
     async fn claim(&self, source: &str, partition: &str) -> Result<(Option<Bytes>, u64), InputError> {
-        let mut state = self.state.lock();
-        let (position, epoch) = state.positions.entry((source.to_owned(), partition.to_owned())).or_default();
-        *epoch += 1;
-        Ok((position.clone(), *epoch))
+        self.stored.claim(source, partition).await
     }
 
     async fn list(&self, source: &str) -> Result<Vec<(String, Bytes)>, InputError> {
-        let state = self.state.lock();
-        let of_source = state.positions.iter().filter(|((of, _), _)| of == source);
-        Ok(of_source
-            .filter_map(|((_, partition), (position, _))| Some((partition.clone(), position.clone()?)))
-            .collect())
+        self.stored.list(source).await
     }
 }
 
@@ -67,15 +60,10 @@ impl Ledger {
             drop(state);
             return batch.ack.tell(Err(NotStored::Overloaded("refused by the test".to_owned())));
         }
-        if let Some(position) = &batch.position {
-            let key = (position.source.clone(), position.partition.clone());
-            let (stored, epoch) = state.positions.entry(key).or_default();
-            if *stored != position.previous || *epoch != position.owner_epoch {
-                state.moved += 1;
-                drop(state);
-                return batch.ack.tell(Err(NotStored::Moved));
-            }
-            *stored = Some(position.new.clone());
+        if let Some(Err(refused)) = batch.position.as_ref().map(|position| self.stored.apply(position)) {
+            state.moved += 1;
+            drop(state);
+            return batch.ack.tell(Err(refused));
         }
         state.largest = state.largest.max(batch.events.len());
         state.events.extend(batch.events);

@@ -1,7 +1,6 @@
 //! `fingerprint`: digests of fields, and identifiers.
 
 mod md5;
-mod murmur;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
+use millrace_storage::murmur;
 use ring::{digest, hmac};
 use serde_json::Value;
 
@@ -135,14 +135,17 @@ impl Method {
             Self::Hmac(key) => written(hmac::sign(key, bytes).as_ref(), base64),
             Self::Md5 => written(&md5::digest(bytes), base64),
             Self::HmacMd5(key) => written(&md5::hmac(key, bytes), base64),
-            Self::Murmur128 => written(&murmur::hash128(bytes), base64),
+            Self::Murmur128 => {
+                let (one, two) = murmur::hash128(bytes);
+                written(&[one.to_be_bytes(), two.to_be_bytes()].concat(), base64)
+            }
             Self::Murmur32 => {
                 let hash = match value {
                     Value::Number(number) => match number.as_i64() {
-                        Some(whole) => murmur::hash32(&whole.to_le_bytes()),
-                        None => murmur::hash32(bytes),
+                        Some(whole) => murmur::hash32(whole.to_le_bytes()),
+                        None => murmur::hash32(bytes.iter().copied()),
                     },
-                    _ => murmur::hash32(bytes),
+                    _ => murmur::hash32(bytes.iter().copied()),
                 };
                 if base64 { Value::String(STANDARD.encode(hash.to_be_bytes())) } else { Value::from(hash) }
             }

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
-use super::END;
 use super::bits::{self, SetBuilder};
 use super::build::{known_count, scorer};
 use super::prepare::Prepared;
 use super::reader::Inverted;
 use super::windows::{Windows, by_scorer};
+use super::{END, Scorer};
 use crate::compute::Stop;
 use crate::error::Result;
 
@@ -209,6 +209,16 @@ impl Top {
         self.heap.peek().map(|worst| worst.score)
     }
 
+    /// Tells a scorer where it has risen: what does not exceed `bar` is not wanted any more.
+    fn raise(&self, bar: &mut f32, scorer: &mut (dyn Scorer + '_)) {
+        if let Some(least) = self.bar()
+            && least > *bar
+        {
+            *bar = least;
+            scorer.raise_bar(least);
+        }
+    }
+
     fn offer(&mut self, found: Found) {
         if let Some(cursor) = &self.cursor
             && !cursor.passes(found.score, found.address)
@@ -300,13 +310,8 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
         if !collecting && !counting && pass.budget.is_none() {
             break;
         }
-        if !counting
-            && pass.budget.is_none()
-            && let Some(least) = top.bar()
-            && least > bar
-        {
-            bar = least;
-            scorer.raise_bar(least);
+        if !counting && pass.budget.is_none() {
+            top.raise(&mut bar, scorer.as_mut());
         }
         if !(has_deleted && pass.deleted.contains(doc)) {
             if let Some(budget) = pass.budget
@@ -378,12 +383,7 @@ fn offer_rows(pass: Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()>
         if !top.open_for(max_score) || visited % BLOCK as usize == 0 && pass.stop.requested() {
             break;
         }
-        if let Some(least) = top.bar()
-            && least > bar
-        {
-            bar = least;
-            scorer.raise_bar(least);
-        }
+        top.raise(&mut bar, scorer.as_mut());
         if scorer.seek(row) == row {
             top.offer(Found { score: scorer.score(), address: Address { segment: pass.segment, row } });
         }

@@ -45,6 +45,54 @@ pub enum Action {
     Update(Box<Update>),
 }
 
+/// What an [`Action`] is, without its document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionKind {
+    /// Creates or replaces.
+    Index,
+    /// Creates.
+    Create,
+    /// Deletes.
+    Delete,
+    /// Merges.
+    Update,
+}
+
+impl Action {
+    /// What it is.
+    pub fn kind(&self) -> ActionKind {
+        match self {
+            Self::Index(_) => ActionKind::Index,
+            Self::Create(_) => ActionKind::Create,
+            Self::Delete => ActionKind::Delete,
+            Self::Update(_) => ActionKind::Update,
+        }
+    }
+}
+
+impl ActionKind {
+    /// Reads the name that bulk requests have for it.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "index" => Self::Index,
+            "create" => Self::Create,
+            "delete" => Self::Delete,
+            "update" => Self::Update,
+            _ => return None,
+        })
+    }
+
+    /// The name that bulk requests have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Index => "index",
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::Update => "update",
+        }
+    }
+}
+
 /// A partial update.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
@@ -69,6 +117,27 @@ pub enum VersionType {
     External,
     /// Greater than or equal to the current version, and kept.
     ExternalGte,
+}
+
+impl VersionType {
+    /// Reads a name of requests.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "internal" => Self::Internal,
+            "external" | "external_gt" => Self::External,
+            "external_gte" => Self::ExternalGte,
+            _ => return None,
+        })
+    }
+
+    /// The name in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::External => "external",
+            Self::ExternalGte => "external_gte",
+        }
+    }
 }
 
 /// When writes become visible to search.

@@ -40,8 +40,8 @@ use serde_json::{Map, Value};
 
 pub use coerce::parse_ip_range;
 pub(crate) use coerce::{Cause, Token};
-pub use date::DateFormat;
 pub(crate) use date::Instant;
+pub use date::{DAYS, DateFormat, MONTHS};
 pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
 pub use geo::parse_point;
 pub(crate) use rules::NullValue;

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Datelike, Days, FixedOffset, NaiveDate, Timelike, Utc};
+use millrace_storage::mapping::{DAYS, MONTHS};
 
-use super::{DAYS, Field, Item, MONTHS, TimeFormat, Zone};
+use super::{Field, Item, TimeFormat, Zone};
 
 impl TimeFormat {
     /// Appends a time as clocks of a zone show it.

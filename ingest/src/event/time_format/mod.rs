@@ -20,22 +20,6 @@ const MAX_PATTERN: usize = 1024;
 /// Most digits of one field, which bounds what is written and read.
 const MAX_DIGITS: usize = 30;
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeFormat {

@@ -5,10 +5,11 @@
 //! other than two digits is the year itself.
 
 use chrono::FixedOffset;
+use millrace_storage::mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;
-use super::{DAYS, Field, Item, MONTHS, Parsed, TimeFormat, Zone};
+use super::{Field, Item, Parsed, TimeFormat, Zone};
 
 /// Zone names that are read, with their offset in hours.
 const ZONE_NAMES: [(&str, i32); 11] = [

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_storage::{self as storage, Update, WriteOp};
+use millrace_storage::{Action, ActionKind, Update, WriteOp};
 use parking_lot::Mutex;
 
-use super::operation::{Action, Operation, Operations, VersionType};
+use super::operation::{Operation, Operations};
 use crate::Event;
 use crate::output::Local;
 
@@ -38,13 +38,13 @@ impl Local for Indices {
         let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, .. } =
             self.operations.of(event, stable_id)?;
         let action = match action {
-            Action::Index => storage::Action::Index(document),
-            Action::Create => storage::Action::Create(document),
-            Action::Delete => storage::Action::Delete,
-            Action::Update => {
+            ActionKind::Index => Action::Index(document),
+            ActionKind::Create => Action::Create(document),
+            ActionKind::Delete => Action::Delete,
+            ActionKind::Update => {
                 let doc = serde_json::from_slice(&document)
                     .map_err(|error| format!("event is not JSON: {error}"))?;
-                storage::Action::Update(Box::new(Update {
+                Action::Update(Box::new(Update {
                     doc: Some(doc),
                     upsert,
                     doc_as_upsert,
@@ -53,14 +53,6 @@ impl Local for Indices {
                 }))
             }
         };
-        let version = version.map(|(version, kind)| {
-            let kind = match kind {
-                VersionType::Internal => storage::VersionType::Internal,
-                VersionType::External => storage::VersionType::External,
-                VersionType::ExternalGte => storage::VersionType::ExternalGte,
-            };
-            (version, kind)
-        });
         Ok(WriteOp {
             index: self.index(&index),
             id,

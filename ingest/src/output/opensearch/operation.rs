@@ -1,6 +1,7 @@
 //! What an event becomes: an action on a document of an index.
 
 use bytes::Bytes;
+use millrace_storage::{ActionKind, VersionType};
 use serde_json::Value;
 
 use crate::{Event, Options, Template};
@@ -25,58 +26,10 @@ pub(super) struct Operations {
     pub(super) retry_on_conflict: u32,
 }
 
-/// How a version is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VersionType {
-    Internal,
-    External,
-    ExternalGte,
-}
-
-impl VersionType {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Internal => "internal",
-            Self::External => "external",
-            Self::ExternalGte => "external_gte",
-        }
-    }
-}
-
-/// Kinds of actions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    Index,
-    Create,
-    Update,
-    Delete,
-}
-
-impl Action {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "index" => Self::Index,
-            "create" => Self::Create,
-            "update" => Self::Update,
-            "delete" => Self::Delete,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Index => "index",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-}
-
 /// An action on a document.
 #[derive(Debug)]
 pub(super) struct Operation {
-    pub(super) action: Action,
+    pub(super) action: ActionKind,
     pub(super) index: String,
     pub(super) id: Option<String>,
     pub(super) routing: Option<String>,
@@ -92,17 +45,13 @@ impl Operations {
     /// Takes the options that say what an event becomes.
     pub(super) fn take(options: &mut Options) -> Self {
         let action = options.template("action").unwrap_or_else(|| Template::parse("index"));
-        if action.is_constant() && Action::of(action.as_str()).is_none() {
+        if action.is_constant() && ActionKind::parse(action.as_str()).is_none() {
             let action = action.as_str();
             options.fault_here(format!("[action] is [{action}], not one of [index, create, update, delete]"));
         }
         let version_type =
             options.one_of("version_type", &["internal", "external", "external_gt", "external_gte"]);
-        let version_type = version_type.map(|name| match name {
-            "internal" => VersionType::Internal,
-            "external_gte" => VersionType::ExternalGte,
-            _ => VersionType::External,
-        });
+        let version_type = version_type.and_then(VersionType::parse);
         let document_id = options.template("document_id");
         if document_id.is_none() && matches!(action.as_str(), "update" | "delete") {
             options.fault_here(format!("[action => \"{}\"] needs the option [document_id]", action.as_str()));
@@ -128,7 +77,7 @@ impl Operations {
     /// Why there can be none.
     pub(super) fn of(&self, event: &Event, stable_id: Option<String>) -> Result<Operation, String> {
         let name = self.action.render(event);
-        let mut action = Action::of(&name)
+        let mut action = ActionKind::parse(&name)
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
         let index = self.index.render(event);
         if index.contains("%{") {
@@ -137,15 +86,15 @@ impl Operations {
         let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
         let given_none = given.is_none();
         // Sent again under the same id, it is not there twice.
-        let stable_id = stable_id.filter(|_| matches!(action, Action::Index | Action::Create));
+        let stable_id = stable_id.filter(|_| matches!(action, ActionKind::Index | ActionKind::Create));
         let id = given.or(stable_id);
         if given_none && id.is_some() {
-            action = Action::Create;
+            action = ActionKind::Create;
         }
         if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
             return Err(format!("document_id is longer than {MAX_ID_BYTES} bytes"));
         }
-        if id.is_none() && matches!(action, Action::Update | Action::Delete) {
+        if id.is_none() && matches!(action, ActionKind::Update | ActionKind::Delete) {
             return Err(format!("action [{name}] needs a document_id"));
         }
         let version = self.version.as_ref().map(|version| version.render(event));
@@ -157,7 +106,7 @@ impl Operations {
             }
         };
         let upsert = match (&self.upsert, action) {
-            (Some(upsert), Action::Update) => {
+            (Some(upsert), ActionKind::Update) => {
                 let text = upsert.render(event);
                 let upsert: Value = serde_json::from_str(&text)
                     .map_err(|error| format!("upsert [{text}] is not JSON: {error}"))?;
@@ -169,7 +118,7 @@ impl Operations {
             _ => None,
         };
         let mut document = Vec::with_capacity(512);
-        if action != Action::Delete {
+        if action != ActionKind::Delete {
             event.write_json(&mut document);
         }
         Ok(Operation {
@@ -189,7 +138,7 @@ impl Operations {
             version,
             document: Bytes::from(document),
             upsert,
-            doc_as_upsert: self.doc_as_upsert && action == Action::Update,
+            doc_as_upsert: self.doc_as_upsert && action == ActionKind::Update,
         })
     }
 }

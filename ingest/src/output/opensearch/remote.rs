@@ -15,13 +15,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use millrace_storage::ActionKind;
 use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, watch};
 
 use super::connection::Settings;
-use super::operation::{Action, Operation, Operations};
+use super::operation::{Operation, Operations};
 use crate::Event;
 use crate::output::{Interrupted, Refused, Sink};
 
@@ -106,18 +107,18 @@ impl Remote {
         put("pipeline", pipeline.map(Value::from));
         put("version", version.map(|(version, _)| Value::from(version)));
         put("version_type", version.map(|(_, kind)| Value::from(kind.name())));
-        if action == Action::Update {
+        if action == ActionKind::Update {
             put("retry_on_conflict", Some(Value::from(self.operations.retry_on_conflict)));
         }
         let mut lines = json!({ action.name(): meta }).to_string().into_bytes();
         lines.push(b'\n');
         match action {
-            Action::Delete => {}
-            Action::Index | Action::Create => {
+            ActionKind::Delete => {}
+            ActionKind::Index | ActionKind::Create => {
                 lines.extend_from_slice(&document);
                 lines.push(b'\n');
             }
-            Action::Update => {
+            ActionKind::Update => {
                 lines.extend_from_slice(b"{\"doc\":");
                 lines.extend_from_slice(&document);
                 if doc_as_upsert {
@@ -129,7 +130,7 @@ impl Remote {
                 lines.extend_from_slice(b"}\n");
             }
         }
-        Item { event, lines, create: action == Action::Create }
+        Item { event, lines, create: action == ActionKind::Create }
     }
 
     /// Sends one request.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Filter, InSynonyms, Stage, whole};
 use crate::analysis::Token;
+use crate::murmur;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -28,8 +29,13 @@ impl Filter for MinHash {
     }
 }
 
-/// High and low half of a hash, by which hashes are ordered.
+/// Second and first half of a hash, by which hashes are ordered.
 type Hash = (u64, u64);
+
+fn hash(bytes: &[u8]) -> Hash {
+    let (first, second) = murmur::hash128(bytes);
+    (second, first)
+}
 
 impl MinHash {
     fn run(&self, tokens: &[Token]) -> Vec<Token> {
@@ -40,11 +46,11 @@ impl MinHash {
             .iter()
             .map(|token| {
                 let bytes: Vec<u8> = token.text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-                murmur3(&bytes)
+                hash(&bytes)
             })
             .collect();
         for number in 0..self.hashes {
-            let salt = murmur3(&number.to_be_bytes());
+            let salt = hash(&number.to_be_bytes());
             let mut buckets: Vec<BTreeSet<Hash>> = vec![BTreeSet::new(); self.buckets];
             for hash in &hashed {
                 let combine = |one: u64, other: u64| one.wrapping_mul(37).wrapping_add(other);
@@ -87,43 +93,4 @@ impl MinHash {
             }
         }
     }
-}
-
-/// MurmurHash3 for 64-bit machines, 128 bits, with the seed 0 (A. Appleby, public domain); high half first.
-fn murmur3(bytes: &[u8]) -> Hash {
-    const C1: u64 = 0x87c3_7b91_1142_53d5;
-    const C2: u64 = 0x4cf5_ad43_2745_937f;
-    let mix_1 = |k: u64| k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
-    let mix_2 = |k: u64| k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-    let word = |part: &[u8]| {
-        let mut word = [0; 8];
-        word[..part.len()].copy_from_slice(part);
-        u64::from_le_bytes(word)
-    };
-    let (mut h1, mut h2) = (0u64, 0u64);
-    let mut blocks = bytes.chunks_exact(16);
-    for block in &mut blocks {
-        h1 ^= mix_1(word(&block[..8]));
-        h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
-        h2 ^= mix_2(word(&block[8..]));
-        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
-    }
-    let tail = blocks.remainder();
-    let (first, second) = tail.split_at(tail.len().min(8));
-    h1 ^= mix_1(word(first));
-    h2 ^= mix_2(word(second));
-    h1 ^= bytes.len() as u64;
-    h2 ^= bytes.len() as u64;
-    h1 = h1.wrapping_add(h2);
-    h2 = h2.wrapping_add(h1);
-    let finish = |mut k: u64| {
-        k = (k ^ (k >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        k = (k ^ (k >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        k ^ (k >> 33)
-    };
-    h1 = finish(h1);
-    h2 = finish(h2);
-    h1 = h1.wrapping_add(h2);
-    h2 = h2.wrapping_add(h1);
-    (h2, h1)
 }

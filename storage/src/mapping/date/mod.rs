@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use pattern::{DAYS, MONTHS};
 use pattern::{Item, Parts};
 
 /// Most alternatives of a format.

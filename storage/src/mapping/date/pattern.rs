@@ -58,7 +58,8 @@ pub(super) enum Item {
     Optional(Vec<Item>),
 }
 
-const MONTHS: [&str; 12] = [
+/// Names of the months, in English.
+pub const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -72,7 +73,8 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+/// Names of the days of a week, Monday first, in English.
+pub const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// What was read of a date; absent parts are filled when it is resolved.
 #[derive(Clone, Debug, Default)]

@@ -1,26 +1,27 @@
-//! MurmurHash3 of Austin Appleby, with seed 0.
+//! MurmurHash3 of Austin Appleby (public domain), with seed 0.
 
-/// The hash in 32 bits.
-pub(super) fn hash32(bytes: &[u8]) -> u32 {
+/// The hash in 32 bits, in the form for machines of 32.
+pub fn hash32(bytes: impl IntoIterator<Item = u8>) -> u32 {
     let scrambled = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    let mut hash = 0_u32;
-    let blocks = bytes.chunks_exact(4);
-    let tail = blocks.remainder();
-    for block in blocks {
-        hash ^= scrambled(word(block) as u32);
-        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+    let (mut hash, mut block, mut length) = (0_u32, 0_u32, 0_u32);
+    for byte in bytes {
+        block |= u32::from(byte) << (length % 4 * 8);
+        length += 1;
+        if length % 4 == 0 {
+            hash ^= scrambled(std::mem::take(&mut block));
+            hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        }
     }
-    if !tail.is_empty() {
-        hash ^= scrambled(word(tail) as u32);
-    }
-    hash ^= bytes.len() as u32;
+    // Nothing is left of nothing: the scrambled 0 is 0.
+    hash ^= scrambled(block);
+    hash ^= length;
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)
 }
 
-/// The hash in 128 bits, in the form for machines of 64.
-pub(super) fn hash128(bytes: &[u8]) -> [u8; 16] {
+/// The hash in 128 bits, in the form for machines of 64: its two halves.
+pub fn hash128(bytes: &[u8]) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
     let first = |word: u64| word.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
@@ -49,11 +50,7 @@ pub(super) fn hash128(bytes: &[u8]) -> [u8; 16] {
     (one, two) = (finish(one), finish(two));
     one = one.wrapping_add(two);
     two = two.wrapping_add(one);
-    let mut out = [0; 16];
-    let (front, back) = out.split_at_mut(8);
-    front.copy_from_slice(&one.to_be_bytes());
-    back.copy_from_slice(&two.to_be_bytes());
-    out
+    (one, two)
 }
 
 fn finish(mut word: u64) -> u64 {
@@ -73,11 +70,14 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_reference() {
-        assert_eq!(hash32(b""), 0);
-        assert_eq!(hash32(b"hello"), 0x248b_fa47);
-        assert_eq!(hash32(b"hello, world"), 0x149b_bb7f);
-        assert_eq!(hash32(b"The quick brown fox jumps over the lazy dog."), 0xd5c4_8bfc);
-        let hex = |bytes: &[u8]| hash128(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(hash32(*b""), 0);
+        assert_eq!(hash32(*b"hello"), 0x248b_fa47);
+        assert_eq!(hash32(*b"hello, world"), 0x149b_bb7f);
+        assert_eq!(hash32(*b"The quick brown fox jumps over the lazy dog."), 0xd5c4_8bfc);
+        let hex = |bytes: &[u8]| {
+            let (one, two) = hash128(bytes);
+            format!("{one:016x}{two:016x}")
+        };
         assert_eq!(hex(b""), "00000000000000000000000000000000");
         assert_eq!(hex(b"hello"), "cbd8a7b341bd9b025b1e906a48ae1d19");
         assert_eq!(hex(b"The quick brown fox jumps over the lazy dog."), "cd99481f9ee902c9695da1a38987b6e7");
