@@ -49,6 +49,12 @@ pub(crate) trait Collector: Any + Debug + Send {
     /// Estimates the bytes held.
     fn memory(&self) -> usize;
 
+    /// Lists the places of the columns that it and all below it read in an index; whether these are plain columns of numbers,
+    /// of whose rows each counts for itself, in any order.
+    fn reads_numbers(&self, _index: usize, _slots: &mut Vec<usize>) -> bool {
+        false
+    }
+
     /// Ends a shard: what is decided for each shard by itself is decided now.
     ///
     /// # Errors
@@ -173,6 +179,11 @@ impl Subs {
             }
         }
         Ok(results)
+    }
+
+    /// Lists the columns that all of them read; whether [`Collector::reads_numbers`] of each.
+    pub(crate) fn read_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        self.0.iter().all(|sub| sub.collector.reads_numbers(index, slots))
     }
 
     /// Estimates the bytes held.

@@ -303,6 +303,13 @@ impl Values {
         }
     }
 
+    /// Lists the place of the column in an index; whether it is one of numbers.
+    pub(crate) fn is_number_in(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        let place = self.place_in(index).filter(|place| place.kind.is_number() && !place.is_inside());
+        slots.extend(place.map(|place| place.slot));
+        place.is_some()
+    }
+
     /// Returns the value that all documents of an index have.
     pub(crate) fn constant_in(&self, index: usize) -> Option<&Arc<str>> {
         match self.places.get(index)? {

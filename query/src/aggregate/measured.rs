@@ -312,19 +312,22 @@ impl Collector for MetricCollector {
                 Ok(true)
             }
             Metric::Cardinality(_) => {
-                let Some(place) = shortcut::listed(values, segment) else { return Ok(false) };
-                if !matches!((rows, place.kind), (Rows::All(_), ValueKind::Text | ValueKind::Ip)) {
+                let (Some(place), Some(lead)) = (shortcut::listed(values, segment), rows.lead()) else {
                     return Ok(false);
+                };
+                if !matches!(place.kind, ValueKind::Text | ValueKind::Ip) {
+                    return Ok(false);
+                }
+                if !lead {
+                    return Ok(true);
                 }
                 self.hashes.clear();
                 let hashes = &mut self.hashes;
-                let listed = segment.source.inverted.for_each_value(place.field.id, &mut |term, _| {
+                segment.source.inverted.for_each_value(place.field.id, &mut |term, _| {
                     hashes.push(hash_bytes(term));
                 })?;
-                if listed {
-                    self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes))?;
-                }
-                Ok(listed)
+                self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes))?;
+                Ok(true)
             }
             _ => Ok(false),
         }
@@ -342,6 +345,10 @@ impl Collector for MetricCollector {
 
     fn reduce(&mut self, parents: &[u32], _reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
         Ok(parents.iter().map(|parent| Outcome::Metric(self.state.reduce(*parent))).collect())
+    }
+
+    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        self.measure.fields.iter().all(|values| values.is_number_in(index, slots))
     }
 
     fn memory(&self) -> usize {

@@ -11,6 +11,7 @@
 mod backgrounds;
 mod batch;
 mod bucket;
+mod by_term;
 mod collector;
 mod compile;
 mod field;

@@ -1,11 +1,12 @@
 //! The physical operator of aggregations: a leaf that finds the rows of a predicate segment by segment,
 //! as the scan of documents does, and feeds them to a tree of collectors.
 //!
-//! A partition is a run of segments (of whole shards where something is decided shard by shard) with a tree
+//! A partition is a run of rows (of whole shards where something is decided shard by shard) with a tree
 //! of its own. It has no output rows: its tree is left in [`Gathered`], from where the search takes it when
 //! all partitions have ended. Work is done on the compute threads, looks at the stop between batches, and
 //! accounts for the memory of its tree.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
 use futures::{TryStreamExt, stream};
+use millrace_storage::mapping::PathId;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
@@ -31,21 +33,24 @@ use super::batch::{Batch, Column, Positions, Selection};
 use super::collector::{ShardReader, Sub, Subs};
 use super::compile::{Root, Tree};
 use super::metric::Ordinals;
-use super::segment::{Rows, SegmentContext, numbers};
-use crate::error::{Error, Result};
-use crate::score::collect::{Address, Pass, collect_all};
-use crate::score::prepare::{Prepared, Source, prepare};
-use crate::table::node::Resolved;
+use super::segment::{Rows, SegmentContext, SegmentSets, numbers};
+use crate::error::Result;
+use crate::score::collect::{Address, collect_all};
+use crate::score::prepare::Prepared;
+use crate::table::parts::{Cut, Openings, Part, share_out};
 use crate::table::predicate::Predicate;
-use crate::table::statistics::Functions;
 use crate::table::{TableSegment, TableState};
 
 /// Rows of a batch where no column is read.
 const BATCH_ROWS: usize = 8_192;
-/// Least rows of a partition.
-const PARTITION_ROWS: u64 = 50_000;
 /// Of one row in more than so many, numbers are taken out of decoded pages.
 const FEW_SHARE: u64 = 8;
+/// Rows whose numbers are taken out of decoded pages at a time.
+const KEPT_ROWS: u32 = 65_536;
+/// Bytes that a number takes in a decoded page, about, and those of all that a feed may have decoded: so that what it needs
+/// last does not drive out what it needs first.
+const KEPT_NUMBER: u64 = 4;
+const MOST_KEPT: u64 = 96 << 20;
 /// Rows that are read once more at a time.
 const REPLAYED_ROWS: usize = 4_096;
 
@@ -99,12 +104,12 @@ pub(crate) struct Shared {
     pub tree: Arc<Tree>,
     /// What matches, for display.
     pub predicate: Predicate,
-    /// What matches, by index.
-    pub resolved: Vec<Option<Resolved>>,
-    /// What is searched at all, by index: filters of aliases, slices.
-    pub everything: Vec<Option<Resolved>>,
-    /// Functions of the shards.
-    pub functions: Functions,
+    /// What matches.
+    pub matching: Openings,
+    /// What is searched at all: filters of aliases, slices.
+    pub everything: Openings,
+    /// Rows of filters and elements, of segments that several partitions share.
+    pub sets: Vec<Arc<SegmentSets>>,
     /// The states of partitions that have ended.
     pub gathered: Gathered,
 }
@@ -113,14 +118,18 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct AggregateExec {
     shared: Arc<Shared>,
-    groups: Vec<Vec<u32>>,
+    groups: Vec<Vec<Part>>,
     properties: Arc<PlanProperties>,
 }
 
 impl AggregateExec {
     /// Makes the operator of at most `partitions` partitions.
     pub(crate) fn new(shared: Shared, partitions: usize) -> Self {
-        let groups = group(&shared, partitions);
+        let table = &shared.table;
+        // A shard that may stop early counts its matches in order.
+        let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
+        let cut = if shared.tree.by_shard { Cut::Shards } else { Cut::Rows };
+        let groups = share_out(&table.snapshot.segments, shared.matching.resolved(), partitions, cut);
         *shared.gathered.lock() = groups.iter().map(|_| None).collect();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::new(Schema::empty())),
@@ -138,54 +147,29 @@ impl AggregateExec {
     }
 }
 
-/// Cuts segments into runs of about as many rows.
-fn group(shared: &Shared, partitions: usize) -> Vec<Vec<u32>> {
-    let snapshot = &shared.table.snapshot;
-    let segments = &snapshot.segments;
-    let rows: u64 = segments.iter().map(|segment| u64::from(segment.reader.rows())).sum();
-    // A shard that may stop early counts its matches in order.
-    let most = if shared.table.options.terminate_after > 0 { 1 } else { partitions as u64 };
-    let partitions = most.min(rows / PARTITION_ROWS + 1).max(1);
-    let share = rows / partitions + 1;
-    let mut groups: Vec<Vec<u32>> = vec![Vec::new()];
-    let (mut filled, mut shard) = (0, None);
-    for (number, segment) in segments.iter().enumerate() {
-        if !matches!(shared.resolved.get(segment.index), Some(Some(_))) {
-            continue;
-        }
-        let may_cut = !shared.tree.by_shard || shard != Some(segment.shard);
-        if filled >= share && groups.len() < partitions as usize && may_cut {
-            groups.push(Vec::new());
-            filled = 0;
-        }
-        shard = Some(segment.shard);
-        filled += u64::from(segment.reader.rows());
-        if let Some(last) = groups.last_mut() {
-            last.push(number as u32);
-        }
-    }
-    groups
-}
-
 impl Shared {
     /// Returns whether work should end.
     fn stopped(&self) -> bool {
         self.table.handle.stop.requested()
     }
 
-    /// Adds a segment to the states of its partition. Blocks; runs on a compute thread.
-    fn collect(&self, number: u32, states: &mut States, reservation: &MemoryReservation) -> Result<()> {
-        let Some(segment) = self.table.snapshot.segments.get(number as usize) else { return Ok(()) };
+    /// Adds a part to the states of its partition. Blocks; runs on a compute thread.
+    fn collect(&self, part: &Part, states: &mut States, reservation: &MemoryReservation) -> Result<()> {
+        let Some(segment) = self.table.snapshot.segments.get(part.segment as usize) else { return Ok(()) };
         if self.stopped() {
             return Ok(());
         }
-        let context = SegmentContext::new(&self.tree, &self.table, number, segment)?;
+        let context = SegmentContext::new(&self.tree, &self.table, part.segment, segment)?;
+        let context = match self.sets.get(part.segment as usize) {
+            Some(sets) if part.rows.len() < segment.reader.rows() as usize => context.sharing(sets),
+            _ => context,
+        };
         if !states.roots.is_empty() {
-            let (rows, scores) = self.rows(&self.resolved, segment, &context, self.tree.scores, true)?;
+            let (rows, scores) = self.rows(&self.matching, part, segment, self.tree.scores, true)?;
             self.feed(&context, &rows, &scores, &self.tree.roots, &mut states.roots, &mut [], reservation)?;
         }
         if !states.globals.is_empty() || !states.backgrounds.is_empty() {
-            let (rows, _) = self.rows(&self.everything, segment, &context, false, false)?;
+            let (rows, _) = self.rows(&self.everything, part, segment, false, false)?;
             let States { globals, backgrounds, .. } = states;
             self.feed(&context, &rows, &[], &self.tree.globals, globals, backgrounds, reservation)?;
         }
@@ -194,59 +178,29 @@ impl Shared {
         Ok(())
     }
 
-    /// Finds the rows of a predicate in a segment.
+    /// Finds the rows of a predicate in a part.
     fn rows(
         &self,
-        resolved: &[Option<Resolved>],
+        openings: &Openings,
+        part: &Part,
         segment: &TableSegment,
-        context: &SegmentContext<'_>,
         scores: bool,
         bounded: bool,
     ) -> Result<(Rows, Vec<f32>)> {
-        let (table, snapshot) = (&self.table, &self.table.snapshot);
-        let Some(Some(own)) = resolved.get(segment.index) else {
+        let snapshot = &self.table.snapshot;
+        let Some(opened) = openings.open(snapshot, part, scores)? else {
             return Ok((Rows::Some(RoaringBitmap::new()), Vec::new()));
         };
-        let min_score = table.options.min_score.filter(|_| bounded);
-        let scored = scores || min_score.is_some() || own.node.scores_decide();
-        let functions = match bounded {
-            true => self.functions.of(snapshot, resolved, segment.index, segment.shard, scored)?,
-            false => Functions::new(snapshot.shards, false).of(
-                snapshot,
-                resolved,
-                segment.index,
-                segment.shard,
-                scored,
-            )?,
-        };
-        let source = Source { functions, ..context.source.clone() };
-        let prepared = prepare(&own.node, &source, None)?;
-        let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
-        let prepared = match (boost, min_score) {
-            (1.0, None) => prepared,
-            _ => Prepared::Scaled { factor: boost, least: min_score, part: Box::new(prepared) },
-        };
-        let budget = table.handle.budgets.get(segment.shard as usize).filter(|_| bounded);
-        if !scores && budget.is_none() && segment.deleted.is_empty() && matches!(prepared, Prepared::All(_)) {
-            return Ok((Rows::All(source.reader.rows()), Vec::new()));
+        let pass = opened.pass(&self.table, segment, part.rows.clone(), bounded);
+        let all = matches!(pass.prepared, Prepared::All(_)) && segment.deleted.is_empty();
+        if !scores && pass.budget.is_none() && all {
+            return Ok((Rows::All(part.rows.clone()), Vec::new()));
         }
-        let pass = Pass {
-            segment: context.number,
-            rows: source.reader.rows(),
-            prepared: &prepared,
-            inverted: source.inverted.as_ref(),
-            deleted: &segment.deleted,
-            totals: &table.handle.totals,
-            budget,
-            stop: &table.handle.stop,
-        };
-        let (rows, found) = collect_all(pass, scores)?;
-        if let Some(error) = prepared.failure() {
-            let meta = &snapshot.indices[segment.index].meta;
-            let failure = error.into_shard_failure(&meta.name, &meta.uuid_text(), source.shard);
-            return Err(Error::SearchPhase { failures: vec![failure] });
+        let (rows, found) = collect_all(&pass, scores)?;
+        match opened.failure(snapshot, segment) {
+            Some(error) => Err(error),
+            None => Ok((Rows::Some(rows), found)),
         }
-        Ok((Rows::Some(rows), found))
     }
 
     /// Feeds rows to collectors: those that need them after what could be counted without.
@@ -341,7 +295,7 @@ impl Shared {
         let slots: Vec<usize> = (0..paths.len()).filter(|at| wanted[*at]).collect();
         if slots.is_empty() {
             let all = match rows {
-                Rows::All(rows) => (0..*rows).collect(),
+                Rows::All(rows) => rows.clone().collect(),
                 Rows::Some(rows) => rows.clone(),
             };
             let mut chunk = Vec::with_capacity(BATCH_ROWS);
@@ -371,8 +325,14 @@ impl Shared {
         {
             return place(&rows.iter().collect::<Vec<_>>(), &kept).map(drop);
         }
+        if rows.len() * read.len() as u64 * KEPT_NUMBER <= MOST_KEPT
+            && number_by_number(context, &read, rows, &mut place)?
+        {
+            return Ok(());
+        }
         let selected = match rows {
-            Rows::All(_) => None,
+            Rows::All(own) if own.len() == context.source.reader.rows() as usize => None,
+            Rows::All(own) => Some(own.clone().collect()),
             Rows::Some(rows) => Some(rows.clone()),
         };
         let mut done = Ok(true);
@@ -384,6 +344,30 @@ impl Shared {
     }
 }
 
+/// Takes numbers and their rows; whether more are wanted.
+type TakeNumbers<'a> = dyn FnMut(&[u32], &[ArrayRef]) -> Result<bool> + 'a;
+
+/// Feeds rows with columns from decoded pages, where all are kept so; whether they are.
+fn number_by_number(
+    context: &SegmentContext<'_>,
+    columns: &[PathId],
+    rows: &Rows,
+    take: &mut TakeNumbers<'_>,
+) -> Result<bool> {
+    let end = context.source.reader.rows();
+    for from in (0..end).step_by(KEPT_ROWS as usize) {
+        let own = rows.within(from..end.min(from.saturating_add(KEPT_ROWS)));
+        if own.is_empty() {
+            continue;
+        }
+        let Some(kept) = numbers(&context.source, columns, &own)? else { return Ok(false) };
+        if !take(&own.iter().collect::<Vec<_>>(), &kept)? {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
 /// Counts the elements of rows for a background within a nested path.
 fn elements(
     context: &SegmentContext<'_>,
@@ -393,12 +377,8 @@ fn elements(
 ) -> Result<()> {
     let Some((_, nested)) = context.scope(scope)? else { return Ok(()) };
     let parents = nested.parents().iter().enumerate();
-    let own: Vec<u32> = match rows {
-        Rows::All(_) => parents.map(|(element, _)| element as u32).collect(),
-        Rows::Some(rows) => {
-            parents.filter(|(_, row)| rows.contains(**row)).map(|(element, _)| element as u32).collect()
-        }
-    };
+    let own: Vec<u32> =
+        parents.filter(|(_, row)| rows.contains(**row)).map(|(element, _)| element as u32).collect();
     for chunk in own.chunks(REPLAYED_ROWS) {
         context.with_rows(scope, chunk, None, None, &mut |batch| background.collect(batch))?;
     }
@@ -428,24 +408,24 @@ impl ShardReader for Replay<'_> {
 async fn run(
     shared: Arc<Shared>,
     partition: usize,
-    group: Vec<u32>,
+    group: Vec<Part>,
     reservation: MemoryReservation,
 ) -> Result<()> {
     let mut carried = (States::new(&shared.tree), reservation);
-    for (at, number) in group.iter().enumerate() {
+    for (at, part) in group.iter().enumerate() {
         if shared.stopped() {
             break;
         }
         let segments = &shared.table.snapshot.segments;
-        let shard = |number: &u32| segments.get(*number as usize).map(|segment| segment.shard);
-        let ends = shared.tree.by_shard && group.get(at + 1).and_then(shard) != shard(number);
-        let (own, number) = (Arc::clone(&shared), *number);
+        let shard = |part: &Part| segments.get(part.segment as usize).map(|segment| segment.shard);
+        let ends = shared.tree.by_shard && group.get(at + 1).and_then(shard) != shard(part);
+        let (own, part) = (Arc::clone(&shared), part.clone());
         carried = shared
             .table
             .compute
             .run(move || {
                 let (mut states, reservation) = carried;
-                own.collect(number, &mut states, &reservation)?;
+                own.collect(&part, &mut states, &reservation)?;
                 if ends {
                     states.roots.end_shard(&mut Replay(&own))?;
                     states.globals.end_shard(&mut Replay(&own))?;
@@ -463,7 +443,8 @@ async fn run(
 impl DisplayAs for AggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.shared;
-        let segments: usize = self.groups.iter().map(Vec::len).sum();
+        let segments: HashSet<u32> = self.groups.iter().flatten().map(|part| part.segment).collect();
+        let segments = segments.len();
         write!(
             f,
             "AggregateExec: aggregations={}, segments={segments}, predicate={}",

@@ -13,6 +13,7 @@ use super::compile::{ALL, Root, Tree};
 use super::operator::{AggregateExec, Gathered, Shared, States};
 use super::pipeline;
 use super::result::{Entry, Outcome, Results};
+use super::segment::SegmentSets;
 use crate::compute::StopOnDrop;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
@@ -23,6 +24,7 @@ use crate::order::Order;
 use crate::plan::FoundRows;
 use crate::response::HitList;
 use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
+use crate::table::parts::Openings;
 use crate::table::predicate::Predicate;
 use crate::table::statistics::Functions;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
@@ -121,10 +123,15 @@ impl Searcher {
         let state = Arc::clone(table.state());
         let handle = Arc::clone(table.handle());
         let _guard = StopOnDrop(Arc::clone(&handle.stop));
+        let snapshot = &request.snapshot;
+        let openings = |predicate: &Predicate, global: bool, min_score: Option<f32>| {
+            let functions = Functions::new(snapshot.shards, global);
+            Openings::new(snapshot, table.resolve(predicate), functions, min_score)
+        };
         let shared = Shared {
-            resolved: table.resolve(&predicate),
-            everything: table.resolve(&Predicate::All),
-            functions: Functions::new(request.snapshot.shards, global),
+            matching: openings(&predicate, global, state.options.min_score),
+            everything: openings(&Predicate::All, false, None),
+            sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree))).collect(),
             table: state,
             tree: Arc::clone(&tree),
             predicate,

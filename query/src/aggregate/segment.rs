@@ -1,10 +1,11 @@
 //! One segment under aggregation: its rows, the rows of filters, the elements of nested paths.
 
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::Nested;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use super::batch::{Batch, Column};
@@ -20,8 +21,8 @@ use crate::table::{TableSegment, TableState};
 /// Rows of a segment.
 #[derive(Debug)]
 pub(crate) enum Rows {
-    /// All, none of which is deleted.
-    All(u32),
+    /// All of these, none of which is deleted: those of a segment, or of a part of it.
+    All(Range<u32>),
     /// These.
     Some(RoaringBitmap),
 }
@@ -30,8 +31,61 @@ impl Rows {
     /// Counts them.
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::All(rows) => u64::from(*rows),
+            Self::All(rows) => rows.len() as u64,
             Self::Some(rows) => rows.len(),
+        }
+    }
+
+    /// Counts those of a run.
+    pub(crate) fn count_in(&self, run: Range<u32>) -> u64 {
+        match self {
+            Self::All(rows) => run.end.min(rows.end).saturating_sub(run.start.max(rows.start)).into(),
+            Self::Some(rows) => rows.range_cardinality(run),
+        }
+    }
+
+    /// Returns those of a run.
+    pub(crate) fn within(&self, run: Range<u32>) -> RoaringBitmap {
+        let mut own = RoaringBitmap::new();
+        match self {
+            Self::All(rows) => {
+                own.insert_range(
+                    run.start.max(rows.start)..run.end.min(rows.end).max(run.start.max(rows.start)),
+                );
+            }
+            Self::Some(rows) => {
+                own.insert_range(run);
+                own &= rows;
+            }
+        }
+        own
+    }
+
+    /// Whether a row is among them.
+    pub(crate) fn contains(&self, row: u32) -> bool {
+        match self {
+            Self::All(rows) => rows.contains(&row),
+            Self::Some(rows) => rows.contains(row),
+        }
+    }
+
+    /// Keeps those of a set that are among them.
+    pub(crate) fn restrict(&self, set: &mut RoaringBitmap) {
+        match self {
+            Self::All(rows) => {
+                set.remove_range(..rows.start);
+                set.remove_range(rows.end..);
+            }
+            Self::Some(rows) => *set &= rows,
+        }
+    }
+
+    /// Where these are all rows of a segment or of a part of it, whether they have the first: what is told of the segment
+    /// as a whole is counted there.
+    pub(crate) fn lead(&self) -> Option<bool> {
+        match self {
+            Self::All(rows) => Some(rows.start == 0),
+            Self::Some(_) => None,
         }
     }
 }
@@ -73,8 +127,53 @@ pub(crate) struct SegmentContext<'a> {
     pub index: usize,
     /// Its documents.
     pub source: Source,
-    filters: Vec<OnceCell<RowBits>>,
-    scopes: Vec<OnceCell<Option<ElementSource>>>,
+    sets: Arc<SegmentSets>,
+}
+
+/// Rows of filters and elements of nested paths, once they were asked for.
+#[derive(Debug)]
+pub(crate) struct SegmentSets {
+    filters: Vec<Once<RowBits>>,
+    scopes: Vec<Once<Option<ElementSource>>>,
+}
+
+impl SegmentSets {
+    /// Makes those of a segment, none of which is known.
+    pub(crate) fn new(tree: &Tree) -> Self {
+        Self {
+            filters: tree.filters.iter().map(|_| Once::default()).collect(),
+            scopes: tree.scopes.iter().map(|_| Once::default()).collect(),
+        }
+    }
+}
+
+/// What is made once, when it is asked for first; who comes meanwhile waits.
+#[derive(Debug)]
+struct Once<T> {
+    made: OnceLock<T>,
+    making: Mutex<()>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self { made: OnceLock::new(), making: Mutex::new(()) }
+    }
+}
+
+impl<T> Once<T> {
+    fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let _making = self.making.lock();
+        match self.made.get() {
+            Some(made) => Ok(made),
+            None => {
+                let made = make()?;
+                Ok(self.made.get_or_init(|| made))
+            }
+        }
+    }
 }
 
 impl<'a> SegmentContext<'a> {
@@ -86,61 +185,50 @@ impl<'a> SegmentContext<'a> {
         segment: &TableSegment,
     ) -> Result<Self> {
         let source = table.snapshot.source(number, segment)?;
-        Ok(Self {
-            tree,
-            table,
-            number,
-            index: segment.index,
-            source,
-            filters: tree.filters.iter().map(|_| OnceCell::new()).collect(),
-            scopes: tree.scopes.iter().map(|_| OnceCell::new()).collect(),
-        })
+        Ok(Self { tree, table, number, index: segment.index, source, sets: Arc::new(SegmentSets::new(tree)) })
+    }
+
+    /// Shares what is asked for with others of the segment.
+    pub(crate) fn sharing(self, sets: &Arc<SegmentSets>) -> Self {
+        Self { sets: Arc::clone(sets), ..self }
     }
 
     /// Returns the rows of a scope.
     pub(crate) fn scope(&self, scope: usize) -> Result<Option<&(Source, Arc<Nested>)>> {
-        let (Some(cell), Some(known)) = (self.scopes.get(scope), self.tree.scopes.get(scope)) else {
+        let (Some(once), Some(known)) = (self.sets.scopes.get(scope), self.tree.scopes.get(scope)) else {
             return Ok(None);
         };
-        if let Some(found) = cell.get() {
-            return Ok(found.as_ref());
-        }
-        let found = match known.nested_in(self.index) {
-            Some(path) => Elements::source(&self.source, path)?,
-            None => None,
-        };
-        Ok(cell.get_or_init(|| found).as_ref())
+        let found = once.get(|| match known.nested_in(self.index) {
+            Some(path) => Elements::source(&self.source, path),
+            None => Ok(None),
+        })?;
+        Ok(found.as_ref())
     }
 
     /// Returns the rows of a filter, numbered as in the scope that it is for.
     pub(crate) fn filter(&self, filter: usize) -> Result<Option<&RowBits>> {
-        let (Some(cell), Some(known)) = (self.filters.get(filter), self.tree.filters.get(filter)) else {
+        let (Some(once), Some(known)) = (self.sets.filters.get(filter), self.tree.filters.get(filter)) else {
             return Ok(None);
         };
-        if let Some(found) = cell.get() {
-            return Ok(Some(found));
-        }
-        let bits = match known.resolved.get(self.index) {
-            Some(Some(resolved)) => {
-                let snapshot = &self.table.snapshot;
-                let shard = snapshot.segments.get(self.number as usize).map_or(0, |segment| segment.shard);
-                let functions = known.functions.of(
-                    snapshot,
-                    &known.resolved,
-                    self.index,
-                    shard,
-                    resolved.node.scores_decide(),
-                )?;
-                let source = Source { functions, ..self.source.clone() };
-                match (&resolved.node, known.scope) {
-                    (node, 0) => rows_of(node, &source)?,
-                    (Node::Nested(nested), _) => elements_of(nested, &source)?,
-                    _ => RowBits::new(0),
-                }
+        let found = once.get(|| {
+            let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(RowBits::new(0)) };
+            let snapshot = &self.table.snapshot;
+            let shard = snapshot.segments.get(self.number as usize).map_or(0, |segment| segment.shard);
+            let functions = known.functions.of(
+                snapshot,
+                &known.resolved,
+                self.index,
+                shard,
+                resolved.node.scores_decide(),
+            )?;
+            let source = Source { functions, ..self.source.clone() };
+            match (&resolved.node, known.scope) {
+                (node, 0) => rows_of(node, &source),
+                (Node::Nested(nested), _) => elements_of(nested, &source),
+                _ => Ok(RowBits::new(0)),
             }
-            _ => RowBits::new(0),
-        };
-        Ok(Some(cell.get_or_init(|| bits)))
+        })?;
+        Ok(Some(found))
     }
 
     /// Counts the documents of a filter, where nothing is deleted and the index knows the number.

@@ -3,6 +3,7 @@
 //! - Terms and cardinality of all rows come from the term dictionary, which knows how many rows each term has.
 //! - Histograms and ranges need the values only of pages that straddle buckets: of others the statistics tell the
 //!   bucket, and the rows need only be counted.
+//! - Rows are found term by term where that is cheaper than finding the bucket of each row ([`super::by_term`]).
 //! - Extremes and counts of values of all rows come from statistics, filters from the lengths of posting lists.
 //!
 //! Each is decided for a segment by itself: a deletion in one does not slow the others. Deleted rows are in
@@ -12,8 +13,9 @@ use millrace_storage::segment::{NumberBounds, PageBounds};
 use roaring::RoaringBitmap;
 
 use super::batch::{Positions, Selection};
-use super::bucket::keyed::{Keyed, KeyedCollector};
+use super::bucket::keyed::{Keyed, KeyedCollector, Kind};
 use super::bucket::slots::{Rule, SlotCollector, Slots};
+use super::by_term;
 use super::collector::Collector;
 use super::field::{Place, ValueKind, Values};
 use super::keys::{Form, interval_key};
@@ -55,9 +57,15 @@ pub(crate) fn keyed(
     segment: &SegmentContext<'_>,
     rows: &Rows,
 ) -> Result<bool> {
+    if let (Kind::Composite(shape), [first, ..]) = (&keyed.kind, keyed.rules.as_slice()) {
+        return by_term::page(collector, shape, first, segment, rows);
+    }
     let [rule] = keyed.rules.as_slice() else { return Ok(false) };
-    if !collector.only_counts() || keyed.list || rule.null {
+    if keyed.list || rule.null {
         return Ok(false);
+    }
+    if !collector.only_counts() {
+        return by_term::all(collector, rule, segment, rows);
     }
     match &rule.form {
         Form::Terms(_) => dictionary(collector, &rule.values, segment, rows),
@@ -82,7 +90,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling)
+            read(collector, segment, straddling.into_iter())
         }
         Form::Interval { interval, offset, bounds } => {
             let Some(place) = rule.values.place_in(segment.index) else { return Ok(false) };
@@ -100,7 +108,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling)
+            read(collector, segment, straddling.into_iter())
         }
     }
 }
@@ -111,11 +119,14 @@ fn dictionary(
     segment: &SegmentContext<'_>,
     rows: &Rows,
 ) -> Result<bool> {
-    let (Rows::All(all), Some(place)) = (rows, listed(values, segment)) else { return Ok(false) };
+    let (Some(lead), Some(place)) = (rows.lead(), listed(values, segment)) else { return Ok(false) };
     if collector.counts_rows() {
-        collector.add_rows(0, u64::from(*all));
+        collector.add_rows(0, rows.len());
     }
-    let listed = segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
+    if !lead {
+        return Ok(true);
+    }
+    segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
         let Some(reader) = collector.keys.one() else { return };
         let key = match place.kind {
             ValueKind::Text => std::str::from_utf8(term).ok().map(|text| reader.text_key(text)),
@@ -126,7 +137,7 @@ fn dictionary(
             collector.add(0, key, u64::from(count));
         }
     })?;
-    Ok(listed)
+    Ok(true)
 }
 
 /// The ends of bounds as numbers.
@@ -162,10 +173,7 @@ fn pages<T>(
     for (page, bucket) in decided {
         match bucket {
             Some(bucket) => {
-                let rows = match rows {
-                    Rows::All(_) => page.rows.len() as u64,
-                    Rows::Some(rows) => rows.range_cardinality(page.rows.clone()),
-                };
+                let rows = rows.count_in(page.rows.clone());
                 if rows > 0 {
                     count(bucket, rows);
                 }
@@ -175,15 +183,16 @@ fn pages<T>(
             }
         }
     }
-    if let Rows::Some(rows) = rows {
-        straddling &= rows;
-    }
+    rows.restrict(&mut straddling);
     Ok(Some(straddling))
 }
 
 /// Feeds rows to a collector of the top level.
-fn read(collector: &mut dyn Collector, segment: &SegmentContext<'_>, rows: RoaringBitmap) -> Result<bool> {
-    let mut rows = rows.into_iter();
+pub(super) fn read(
+    collector: &mut dyn Collector,
+    segment: &SegmentContext<'_>,
+    mut rows: impl Iterator<Item = u32>,
+) -> Result<bool> {
     loop {
         let chunk: Vec<u32> = rows.by_ref().take(READ_ROWS).collect();
         if chunk.is_empty() || segment.table.handle.stop.requested() {
@@ -204,12 +213,12 @@ pub(crate) fn slots(
     if !collector.only_counts() {
         return Ok(false);
     }
-    match (&slots.rule, rows) {
+    match (&slots.rule, rows.lead()) {
         (Rule::All, _) => {
             collector.add(0, rows.len());
             Ok(true)
         }
-        (Rule::Filters { filters, other: false }, Rows::All(_)) => {
+        (Rule::Filters { filters, other: false }, Some(lead)) => {
             let mut counts = Vec::with_capacity(filters.len());
             for filter in filters {
                 match segment.known_count(*filter)? {
@@ -217,7 +226,9 @@ pub(crate) fn slots(
                     None => return Ok(false),
                 }
             }
-            counts.into_iter().enumerate().for_each(|(slot, count)| collector.add(slot as u32, count));
+            if lead {
+                counts.into_iter().enumerate().for_each(|(slot, count)| collector.add(slot as u32, count));
+            }
             Ok(true)
         }
         (Rule::Numbers(values, ranges), _) => {
@@ -240,7 +251,7 @@ pub(crate) fn slots(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling)
+            read(collector, segment, straddling.into_iter())
         }
         _ => Ok(false),
     }
@@ -254,9 +265,9 @@ pub(crate) enum Known {
     Nothing,
 }
 
-/// Finds the least and greatest number of a field in a segment whose rows are all aggregated.
+/// Finds the least and greatest number of a field in a segment whose rows are all aggregated; parts of it tell the same.
 pub(crate) fn known_ends(values: &Values, segment: &SegmentContext<'_>, rows: &Rows) -> Option<Known> {
-    let Rows::All(_) = rows else { return None };
+    rows.lead()?;
     let place = values.place_in(segment.index).filter(|_| values.missing().is_none())?;
     match segment.source.reader.bounds(place.field.column).values {
         NumberBounds::Empty => Some(Known::Nothing),

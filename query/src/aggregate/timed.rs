@@ -158,6 +158,10 @@ impl Collector for Timed {
         self.inner.memory()
     }
 
+    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        self.inner.reads_numbers(index, slots)
+    }
+
     fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
         let since = Instant::now();
         let done = self.inner.end_shard(segments);

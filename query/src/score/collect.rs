@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
@@ -22,7 +23,7 @@ use crate::compute::Stop;
 use crate::error::Result;
 
 /// One row in so many is few: they are scored by themselves once they have been counted.
-const FEW_SHARE: u32 = 32;
+const FEW_SHARE: u64 = 32;
 /// Rows between two looks at the clock and the counters.
 const BLOCK: u32 = 4_096;
 
@@ -158,12 +159,14 @@ impl Budget {
 }
 
 /// One segment of a pass.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Pass<'a> {
     /// Segment number.
     pub segment: u32,
-    /// Rows, deleted ones included.
+    /// Rows of the segment, deleted ones included.
     pub rows: u32,
+    /// Those of the pass; where they are not all, they begin and end at windows or with the segment.
+    pub range: Range<u32>,
     /// What matches.
     pub prepared: &'a Prepared,
     /// The inverted index.
@@ -176,6 +179,18 @@ pub(crate) struct Pass<'a> {
     pub budget: Option<&'a Budget>,
     /// Tells to stop.
     pub stop: &'a Stop,
+}
+
+impl<'a> Pass<'a> {
+    /// Returns the number of matches where the index knows it: those of a whole segment belong to its first pass.
+    fn known_count(&self) -> Result<Option<u64>> {
+        let known = known_count(self.prepared, self.inverted, self.rows, self.deleted)?;
+        Ok(known.map(|known| if self.range.start == 0 { known } else { 0 }))
+    }
+
+    fn windows(&self) -> Result<Windows<'a>> {
+        Ok(Windows::open(self.prepared, self.inverted, self.rows)?.within(&self.range))
+    }
 }
 
 /// The best rows so far of one partition.
@@ -259,26 +274,25 @@ impl Top {
 }
 
 /// Counts the matches of a segment, and returns how many were counted.
-pub(crate) fn count(pass: Pass<'_>) -> Result<u64> {
+pub(crate) fn count(pass: &Pass<'_>) -> Result<u64> {
     collect_top(pass, &mut Top::new(0, false, None), false)
 }
 
 /// Offers the matches of a segment to `top`, and counts them. `scores` tells whether to compute
 /// scores though they do not order. Returns how many matches were counted.
-pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result<u64> {
+pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Result<u64> {
     let scores = scores || top.by_score;
     let mut counting = !pass.totals.satisfied();
     let mut sum = 0;
     if counting && pass.budget.is_none() {
         // Counted for itself: the rows that enter are found faster where others need not be visited.
-        if let Some(known) = known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)? {
+        if let Some(known) = pass.known_count()? {
             pass.totals.add(known);
             sum = known;
             counting = false;
         } else if !scores || !by_scorer(pass.prepared) {
-            let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
-            let mut few = Few::new(if scores { u64::from(pass.rows / FEW_SHARE) } else { 0 });
-            sum = count_windows(pass, windows, &mut few)?;
+            let mut few = Few::new(if scores { pass.range.len() as u64 / FEW_SHARE } else { 0 });
+            sum = count_windows(pass, pass.windows()?, &mut few)?;
             counting = false;
             if let Some(rows) = few.into_all() {
                 offer_rows(pass, &rows, top)?;
@@ -286,17 +300,18 @@ pub(crate) fn collect_top(pass: Pass<'_>, top: &mut Top, scores: bool) -> Result
             }
         }
     }
-    let start = top.start(pass.segment);
+    let start = top.start(pass.segment).max(pass.range.start);
     if !counting && pass.budget.is_none() && (start == END || !top.open_for(f32::INFINITY)) {
         return Ok(sum);
     }
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
-    let mut doc = if counting || pass.budget.is_some() { scorer.doc() } else { scorer.seek(start) };
+    let first = if counting || pass.budget.is_some() { pass.range.start } else { start };
+    let mut doc = if first == 0 { scorer.doc() } else { scorer.seek(first) };
     let has_deleted = !pass.deleted.is_empty();
     let (mut counted, mut visited) = (0, 0);
     let mut bar = f32::NEG_INFINITY;
-    while doc != END {
+    while doc < pass.range.end {
         if visited % BLOCK == 0 {
             sum += counted;
             pass.totals.add(std::mem::take(&mut counted));
@@ -358,7 +373,7 @@ impl Few {
 }
 
 /// Counts matches window by window, as long as the number matters.
-fn count_windows(pass: Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Result<u64> {
+fn count_windows(pass: &Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Result<u64> {
     let mut sum = 0;
     loop {
         if pass.stop.requested() || pass.totals.satisfied() {
@@ -375,7 +390,7 @@ fn count_windows(pass: Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Res
 }
 
 /// Offers some rows that match, none of them deleted.
-fn offer_rows(pass: Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
+fn offer_rows(pass: &Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
     let mut bar = f32::NEG_INFINITY;
@@ -392,18 +407,18 @@ fn offer_rows(pass: Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()>
 }
 
 /// Collects all matches of a segment: rows, their scores where asked, and the greatest score.
-pub(crate) fn collect_all(pass: Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
+pub(crate) fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
     let mut found = RoaringBitmap::new();
     let mut scored = Vec::new();
     if !scores && pass.budget.is_none() {
-        let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
-        let rows = collect_windows(pass, windows)?;
+        let rows = collect_windows(pass)?;
         pass.totals.add(rows.len());
         return Ok((rows, scored));
     }
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
-    let (mut doc, mut visited) = (scorer.doc(), 0);
-    while doc != END {
+    let mut doc = if pass.range.start == 0 { scorer.doc() } else { scorer.seek(pass.range.start) };
+    let mut visited = 0;
+    while doc < pass.range.end {
         if visited % BLOCK == 0 && pass.stop.requested() {
             break;
         }
@@ -448,16 +463,15 @@ impl<'a> Matches<'a> {
     /// Counts the matches as far as the number matters.
     pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
         if pass.budget.is_some() {
-            return Ok(Self::Known(collect_all(pass, false)?.0));
+            return Ok(Self::Known(collect_all(&pass, false)?.0));
         }
         if !pass.totals.satisfied() {
-            match known_count(pass.prepared, pass.inverted, pass.rows, pass.deleted)? {
+            match pass.known_count()? {
                 Some(known) => pass.totals.add(known),
                 // All are visited, and may as well be kept.
-                None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(pass, false)?.0)),
+                None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(&pass, false)?.0)),
                 None => {
-                    let windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
-                    count_windows(pass, windows, &mut Few::new(0))?;
+                    count_windows(&pass, pass.windows()?, &mut Few::new(0))?;
                 }
             }
         }
@@ -465,10 +479,10 @@ impl<'a> Matches<'a> {
     }
 
     /// Whether there may be one in a run of rows.
-    pub(crate) fn may_have(&self, rows: std::ops::Range<u32>) -> bool {
+    pub(crate) fn may_have(&self, rows: Range<u32>) -> bool {
         match self {
             Self::Known(known) => known.range_cardinality(rows) > 0,
-            Self::Sought(_) => !rows.is_empty(),
+            Self::Sought(pass) => rows.start.max(pass.range.start) < rows.end.min(pass.range.end),
         }
     }
 
@@ -479,8 +493,8 @@ impl<'a> Matches<'a> {
             Self::Sought(pass) => pass,
         };
         let mut set = SetBuilder::default();
-        let mut windows = Windows::open(pass.prepared, pass.inverted, pass.rows)?;
-        let mut at = 0;
+        let mut windows = pass.windows()?;
+        let mut at = pass.range.start;
         while !pass.stop.requested()
             && let Some(row) = rows.range(at..).next()
         {
@@ -496,16 +510,18 @@ impl<'a> Matches<'a> {
 }
 
 /// Collects matches window by window.
-fn collect_windows(pass: Pass<'_>, mut windows: Windows<'_>) -> Result<RoaringBitmap> {
+fn collect_windows(pass: &Pass<'_>) -> Result<RoaringBitmap> {
+    let mut all = RoaringBitmap::new();
+    all.insert_range(pass.range.clone());
     match pass.prepared {
-        Prepared::Rows(rows, _) => return Ok(rows.as_ref() - pass.deleted),
-        Prepared::All(_) => {
-            let mut all = RoaringBitmap::new();
-            all.insert_range(0..pass.rows);
-            return Ok(all - pass.deleted);
+        Prepared::Rows(rows, _) if pass.range.len() == pass.rows as usize => {
+            return Ok(rows.as_ref() - pass.deleted);
         }
+        Prepared::Rows(rows, _) => return Ok((all & rows.as_ref()) - pass.deleted),
+        Prepared::All(_) => return Ok(all - pass.deleted),
         _ => {}
     }
+    let mut windows = pass.windows()?;
     let mut rows = SetBuilder::default();
     while !pass.stop.requested()
         && let Some((first, mut found)) = windows.next()?

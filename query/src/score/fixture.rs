@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
-use millrace_storage::bundle::Impact;
+use millrace_storage::bundle::{Impact, ValueWalker, Walk};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
@@ -191,12 +191,36 @@ impl Inverted for Fixture {
         for_each_word(self.keywords.iter(), pattern, each);
         Ok(())
     }
+    fn for_each_value(&self, _path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
+        let mut keywords: Vec<&String> = self.keywords.iter().collect();
+        keywords.sort();
+        for same in keywords.chunk_by(|a, b| a == b) {
+            same.first().into_iter().for_each(|keyword| each(keyword.as_bytes(), same.len() as u32));
+        }
+        Ok(())
+    }
+    fn walk_values(&self, _path: PathId, walker: &mut dyn ValueWalker) -> Result<()> {
+        let mut keywords: Vec<&String> = self.keywords.iter().collect();
+        keywords.sort();
+        keywords.dedup();
+        for wanted in keywords {
+            let found = self.keyword_rows(|keyword| keyword == wanted);
+            let rows: Vec<u32> = found.into_iter().map(|(row, _)| row).collect();
+            match walker.value(wanted.as_bytes(), rows.len() as u32) {
+                Walk::Stop => break,
+                Walk::Pass => {}
+                Walk::Read => walker.rows(&rows),
+            }
+        }
+        Ok(())
+    }
     fn range_rows(&self, _path: PathId, _from: &RawBound, _to: &RawBound) -> Result<RoaringBitmap> {
         Ok(RoaringBitmap::new())
     }
     fn for_each_rows(
         &self,
         _path: PathId,
+        from: Option<&[u8]>,
         descending: bool,
         each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -205,6 +229,9 @@ impl Inverted for Fixture {
         keywords.dedup();
         if descending {
             keywords.reverse();
+        }
+        if let Some(from) = from {
+            keywords.retain(|own| if descending { own.as_bytes() <= from } else { own.as_bytes() >= from });
         }
         let _ = keywords.into_iter().try_for_each(|wanted| {
             each(&mut RowsOf(List(self.keyword_rows(|keyword| keyword == wanted), 0, Vec::new())))

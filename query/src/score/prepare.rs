@@ -2,6 +2,7 @@
 //! remains is postings and row sets. Runs on a compute thread, where reading may block.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -194,6 +195,12 @@ pub(crate) struct Source {
     pub inverted: Arc<dyn Inverted>,
     /// Scoring functions and expanded terms of the shard.
     pub functions: Arc<ShardFunctions>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 /// Prepares a predicate. `among` are the only rows that matter, where known.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
-use millrace_storage::bundle::{Bundle, Impact, TextIndex};
+use millrace_storage::bundle::{Bundle, Impact, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
     ColumnBatch, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange, WindowBits,
@@ -101,17 +101,18 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
     /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row counts (deleted rows
-    /// included); whether the index can list them.
-    fn for_each_value(&self, _path: PathId, _each: &mut dyn FnMut(&[u8], u32)) -> Result<bool> {
-        Ok(false)
-    }
+    /// included), where [`Inverted::has_exact`].
+    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()>;
+    /// Walks over the exact values of a path, ascending, and the rows of those that are wanted, where [`Inverted::has_exact`].
+    fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()>;
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
-    /// Calls `each` with the rows of the exact values of a path, in the order of the values, until it
-    /// breaks.
+    /// Calls `each` with the rows of the exact values of a path, in the order of the values or against it, from one on
+    /// as terms write it or from the first, until it breaks.
     fn for_each_rows(
         &self,
         path: PathId,
+        from: Option<&[u8]>,
         descending: bool,
         each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()>;
@@ -284,15 +285,15 @@ impl Inverted for Bundle {
         })
     }
 
-    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<bool> {
-        if !Bundle::has_exact(self, path) {
-            return Ok(false);
-        }
+    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
         Bundle::for_each_value(self, path, &mut |term, count| {
             each(term, count);
             ControlFlow::Continue(())
-        })?;
-        Ok(true)
+        })
+    }
+
+    fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()> {
+        Bundle::walk_values(self, path, walker)
     }
 
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap> {
@@ -307,10 +308,11 @@ impl Inverted for Bundle {
     fn for_each_rows(
         &self,
         path: PathId,
+        from: Option<&[u8]>,
         descending: bool,
         each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.for_each_postings(path, descending, &mut |postings| each(&mut RowsOf(postings)))
+        self.for_each_postings(path, from, descending, &mut |postings| each(&mut RowsOf(postings)))
     }
 
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>> {

@@ -92,6 +92,7 @@ fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u6
     let pass = Pass {
         segment: 0,
         rows: 5,
+        range: 0..5,
         prepared: &prepared,
         inverted: source.inverted.as_ref(),
         deleted: &deleted,
@@ -99,7 +100,7 @@ fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u6
         budget: None,
         stop: &stop,
     };
-    collect::collect_top(pass, &mut top, true).unwrap();
+    collect::collect_top(&pass, &mut top, true).unwrap();
     let found = top.into_sorted().into_iter().map(|found| (found.address.row, found.score)).collect();
     (found, totals.read().0)
 }
@@ -159,6 +160,7 @@ fn totals_stop_beyond_what_is_tracked() {
     let pass = Pass {
         segment: 0,
         rows: 5,
+        range: 0..5,
         prepared: &prepared,
         inverted: source.inverted.as_ref(),
         deleted: &deleted,
@@ -166,7 +168,7 @@ fn totals_stop_beyond_what_is_tracked() {
         budget: None,
         stop: &stop,
     };
-    collect::count(pass).unwrap();
+    collect::count(&pass).unwrap();
     assert_eq!(totals.read(), (2, true));
 }
 
@@ -233,6 +235,7 @@ fn the_best_are_found_without_visiting_all() {
                 let pass = Pass {
                     segment: 0,
                     rows: rows.len() as u32,
+                    range: 0..rows.len() as u32,
                     prepared: &prepared,
                     inverted: source.inverted.as_ref(),
                     deleted: &deleted,
@@ -240,7 +243,7 @@ fn the_best_are_found_without_visiting_all() {
                     budget: None,
                     stop: &stop,
                 };
-                collect::collect_top(pass, &mut top, true).unwrap();
+                collect::collect_top(&pass, &mut top, true).unwrap();
                 top.into_sorted()
             };
             let all = run(rows.len(), Some(u64::MAX));

@@ -6,6 +6,8 @@
 //! nothing where other clauses leave nothing. Parts that have no such form (phrases, nested clauses,
 //! least scores) ask their scorers about the candidates that are left.
 
+use std::ops::Range;
+
 use millrace_storage::segment::{PagedRange, WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;
@@ -36,14 +38,20 @@ type BoxFilter<'a> = Box<dyn RowFilter + 'a>;
 /// The windows with matching rows of a segment.
 pub(crate) struct Windows<'a> {
     filter: BoxFilter<'a>,
-    rows: u32,
+    /// Row behind the last.
+    end: u32,
     at: u32,
 }
 
 impl<'a> Windows<'a> {
     /// Opens a predicate over a segment of `rows` rows.
     pub(crate) fn open(prepared: &'a Prepared, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
-        Ok(Self { filter: filter(prepared, inverted, rows)?, rows, at: 0 })
+        Ok(Self { filter: filter(prepared, inverted, rows)?, end: rows, at: 0 })
+    }
+
+    /// Stays within rows, which begin where a window does.
+    pub(crate) fn within(self, rows: &Range<u32>) -> Self {
+        Self { end: self.end.min(rows.end), at: rows.start, ..self }
     }
 
     /// Estimates how many rows match.
@@ -59,20 +67,20 @@ impl<'a> Windows<'a> {
     /// Goes to the first window at or behind the current one that has matches, and returns its first
     /// row and its bits.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, WindowBits)>> {
-        while self.at < self.rows {
+        while self.at < self.end {
             let next = self.filter.next(self.at);
-            if next >= self.rows {
+            if next >= self.end {
                 break;
             }
             let first = next - next % WINDOW_ROWS;
-            let mut bits = up_to(self.rows - first);
+            let mut bits = up_to(self.end - first);
             self.filter.keep(first, &mut bits)?;
             self.at = first.saturating_add(WINDOW_ROWS);
             if !is_empty(&bits) {
                 return Ok(Some((first, bits)));
             }
         }
-        self.at = self.rows;
+        self.at = self.end;
         Ok(None)
     }
 }

@@ -257,15 +257,15 @@ struct Wanted {
 impl Shared {
     async fn run(self: Arc<Self>, partition: usize, out: Sender<PlanResult<RecordBatch>>) -> Result<()> {
         let mut left = self.limit.unwrap_or(usize::MAX);
-        let segments = self.finder.partitions().get(partition).cloned().unwrap_or_default();
-        for number in segments {
+        let parts = self.finder.partitions().get(partition).cloned().unwrap_or_default();
+        for part in parts {
             if left == 0 {
                 break;
             }
             let compute = self.finder.table().compute.clone();
-            let shared = Arc::clone(&self);
+            let (shared, number) = (Arc::clone(&self), part.segment);
             let scores = self.scored && self.outputs.contains(&Output::Score);
-            let found = compute.run(move || shared.finder.rows_of(number, scores)).await?;
+            let found = compute.run(move || shared.finder.rows_of(&part, scores)).await?;
             let Some((mut rows, scores)) = found else { continue };
             if rows.len() > left as u64 {
                 rows = rows.iter().take(left).collect();

@@ -11,6 +11,7 @@ pub(crate) mod distance;
 pub(crate) mod keys;
 pub(crate) mod leaf;
 pub(crate) mod node;
+pub(crate) mod parts;
 pub(crate) mod predicate;
 pub(crate) mod resolve;
 pub(crate) mod scan;

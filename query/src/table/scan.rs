@@ -1,6 +1,6 @@
 //! The leaf of every search plan: finds rows by the index predicate, where it runs.
 //!
-//! One partition is a run of consecutive segments. What a partition does ([`partition`]) depends on
+//! One partition is a run of consecutive rows, of several segments or a part of one. What a partition does ([`partition`]) depends on
 //! what is asked of it: nothing but a count (no columns), the best rows by score or address, the
 //! first rows by a key ([`Top`], set by the rule in [`super::top_k`]), or all rows with their keys,
 //! as a stream of batches.
@@ -10,6 +10,7 @@ mod derived_keys;
 mod partition;
 mod terms;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,9 +19,10 @@ use self::partition::PartitionTask;
 use self::terms::TermOrder;
 use super::keys::KeyKind;
 use super::node::Resolved;
+use super::parts::{Cut, Openings, Part, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
-use super::{ROW, SCORE, TableSegment, TableState};
+use super::{ROW, SCORE, TableState};
 use crate::score::collect;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as PlanResult;
@@ -33,9 +35,6 @@ use datafusion::physical_plan::execution_plan::{
 };
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
 use roaring::RoaringBitmap;
-
-/// Least rows of a partition: below, another thread costs more than it does.
-const PARTITION_ROWS: u64 = 50_000;
 
 /// Fewer rows than all.
 #[derive(Clone, Debug)]
@@ -71,12 +70,11 @@ pub(crate) struct IndexScanExec {
 struct Shared {
     table: Arc<TableState>,
     predicate: Predicate,
-    resolved: Vec<Option<Resolved>>,
+    openings: Openings,
     columns: Vec<Column>,
     schema: SchemaRef,
-    /// Segment numbers of each partition.
-    groups: Vec<Vec<u32>>,
-    functions: Functions,
+    /// The rows of each partition.
+    groups: Vec<Vec<Part>>,
 }
 
 impl IndexScanExec {
@@ -103,7 +101,7 @@ impl IndexScanExec {
         let schema = Arc::new(schema.project(&projection)?);
         // A shard that may stop early counts its matches in order.
         let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
-        let groups = group(&table.snapshot.segments, &resolved, partitions);
+        let groups = share_out(&table.snapshot.segments, &resolved, partitions, Cut::Rows);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(groups.len()),
@@ -112,7 +110,8 @@ impl IndexScanExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
-        let shared = Shared { table, predicate, resolved, columns, schema, groups, functions };
+        let openings = Openings::new(&table.snapshot, resolved, functions, table.options.min_score);
+        let shared = Shared { table, predicate, openings, columns, schema, groups };
         Ok(Self { shared: Arc::new(shared), top: None, properties: Arc::new(properties) })
     }
 
@@ -121,19 +120,19 @@ impl IndexScanExec {
         &self.shared.table
     }
 
-    /// Lists the numbers of the segments of each partition.
-    pub(crate) fn partitions(&self) -> &[Vec<u32>] {
+    /// Lists the rows of each partition.
+    pub(crate) fn partitions(&self) -> &[Vec<Part>] {
         &self.shared.groups
     }
 
-    /// Finds the rows of a segment, and their scores where asked. `None` where the segment is not searched
+    /// Finds the rows of a part, and their scores where asked. `None` where the segment is not searched
     /// or the search has ended. Blocks; runs on a compute thread.
     pub(crate) fn rows_of(
         &self,
-        segment: u32,
+        part: &Part,
         scores: bool,
     ) -> crate::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
-        self.shared.visit(segment, scores, |_, pass| collect::collect_all(pass, scores))
+        self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
     }
 
     /// Keeps `limit` rows of each partition only: those of the best scores, or the first. `None` where
@@ -177,29 +176,6 @@ impl IndexScanExec {
     }
 }
 
-/// Cuts segments into runs of about as many rows.
-fn group(segments: &[TableSegment], resolved: &[Option<Resolved>], partitions: usize) -> Vec<Vec<u32>> {
-    let rows: u64 = segments.iter().map(|segment| u64::from(segment.reader.rows())).sum();
-    let partitions = (partitions as u64).min(rows / PARTITION_ROWS + 1).max(1);
-    let share = rows / partitions + 1;
-    let mut groups: Vec<Vec<u32>> = vec![Vec::new()];
-    let mut filled = 0;
-    for (number, segment) in segments.iter().enumerate() {
-        if !matches!(resolved.get(segment.index), Some(Some(_))) {
-            continue;
-        }
-        if filled >= share && groups.len() < partitions as usize {
-            groups.push(Vec::new());
-            filled = 0;
-        }
-        filled += u64::from(segment.reader.rows());
-        if let Some(last) = groups.last_mut() {
-            last.push(number as u32);
-        }
-    }
-    groups
-}
-
 impl DisplayAs for IndexScanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.shared;
@@ -208,7 +184,8 @@ impl DisplayAs for IndexScanExec {
         for (at, index) in snapshot.indices.iter().enumerate() {
             write!(f, "{}{}", if at > 0 { ", " } else { "" }, index.meta.name)?;
         }
-        let segments: usize = shared.groups.iter().map(Vec::len).sum();
+        let segments: HashSet<u32> = shared.groups.iter().flatten().map(|part| part.segment).collect();
+        let segments = segments.len();
         write!(f, "], segments={segments}, predicate={}", shared.predicate)?;
         let columns: Vec<&str> = shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, ", columns=[{}]", columns.join(", "))?;

@@ -170,6 +170,101 @@ async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, sta
     }
 }
 
+/// Compares aggregations, which count page by page, term by term and row by row.
+async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, state: &str) {
+    for round in 0..2 {
+        let (query, matches) = match round {
+            0 => (json!({"match_all": {}}), Box::new(|_: &Row| true) as Check),
+            _ => clause(rng),
+        };
+        let found: Vec<&Row> = rows.values().filter(|row| matches(row)).collect();
+        let mut keys: BTreeMap<&str, (u64, u64, i64)> = BTreeMap::new();
+        let mut times: BTreeMap<i64, (u64, i64)> = BTreeMap::new();
+        let mut pairs: BTreeMap<(&str, i64), u64> = BTreeMap::new();
+        for row in &found {
+            let time = times.entry(row.at.div_euclid(60_000) * 60_000).or_default();
+            *time = (time.0 + 1, time.1 + row.number.unwrap_or(0));
+            let Some(key) = &row.key else { continue };
+            let own = keys.entry(key).or_default();
+            let number = row.number.unwrap_or(0);
+            *own = (own.0 + 1, own.1 + u64::from(row.number.is_some()), own.2 + number);
+            if let Some(number) = row.number {
+                *pairs.entry((key, number / 500 * 500)).or_default() += 1;
+            }
+        }
+        let subs =
+            json!({"sum": {"sum": {"field": "number"}}, "count": {"value_count": {"field": "number"}}});
+        let body = json!({"size": 0, "query": query, "aggs": {
+            "keys": {"terms": {"field": "key", "size": 10_000, "order": {"_key": "asc"}}, "aggs": subs},
+            "best": {"terms": {"field": "key", "size": 3, "order": {"sum": "desc"}}, "aggs": subs},
+            "times": {"date_histogram": {"field": "at", "fixed_interval": "1m", "min_doc_count": 1}},
+            "sums": {"date_histogram": {"field": "at", "fixed_interval": "1m", "min_doc_count": 1}, "aggs": subs},
+            "some": {"filters": {"filters": [{"exists": {"field": "key"}}, {"range": {"number": {"gte": 700}}}]}},
+            "distinct": {"cardinality": {"field": "key"}},
+            "all": {"stats": {"field": "number"}},
+        }});
+        let answer = store.search("many", &[], body).await.unwrap();
+        let aggregations = &answer["aggregations"];
+        let buckets = |name: &str| aggregations[name]["buckets"].as_array().unwrap().clone();
+        let shown = |bucket: &Value| {
+            json!([bucket["key"], bucket["doc_count"], bucket["count"]["value"], bucket["sum"]["value"]])
+        };
+        let own =
+            |(key, (docs, count, sum)): (&&str, &(u64, u64, i64))| json!([key, docs, count, *sum as f64]);
+        let listed: Vec<Value> = keys.iter().map(own).collect();
+        assert_eq!(buckets("keys").iter().map(shown).collect::<Vec<_>>(), listed, "{state}: {query}");
+        let mut best: Vec<_> = keys.iter().collect();
+        best.sort_by_key(|(key, (_, _, sum))| (-sum, **key));
+        let best: Vec<Value> = best.into_iter().take(3).map(own).collect();
+        assert_eq!(buckets("best").iter().map(shown).collect::<Vec<_>>(), best, "{state}: {query}");
+        let counts: Vec<Value> = times.iter().map(|(at, (docs, _))| json!([at, docs])).collect();
+        let counted = |bucket: &Value| json!([bucket["key"], bucket["doc_count"]]);
+        assert_eq!(buckets("times").iter().map(counted).collect::<Vec<_>>(), counts, "{state}: {query}");
+        let sums: Vec<Value> = times.iter().map(|(at, (docs, sum))| json!([at, docs, *sum as f64])).collect();
+        let summed = |bucket: &Value| json!([bucket["key"], bucket["doc_count"], bucket["sum"]["value"]]);
+        assert_eq!(buckets("sums").iter().map(summed).collect::<Vec<_>>(), sums, "{state}: {query}");
+        let having = found.iter().filter(|row| row.key.is_some()).count();
+        let above = found.iter().filter(|row| row.number.is_some_and(|number| number >= 700)).count();
+        assert_eq!(
+            buckets("some").iter().map(|b| b["doc_count"].clone()).collect::<Vec<_>>(),
+            [json!(having), json!(above)]
+        );
+        assert_eq!(aggregations["distinct"]["value"], keys.len(), "{state}: {query}");
+        assert_eq!(
+            aggregations["all"]["max"].as_f64(),
+            found.iter().filter_map(|row| row.number).max().map(|n| n as f64)
+        );
+        // Page by page, forwards or backwards.
+        let order = if rng.random_bool(0.5) { "asc" } else { "desc" };
+        let (mut after, mut paged) = (None, Vec::new());
+        loop {
+            let mut composite = json!({"size": 700, "sources": [
+                {"k": {"terms": {"field": "key", "order": order}}},
+                {"n": {"histogram": {"field": "number", "interval": 500}}},
+            ]});
+            if let Some(after) = &after {
+                composite["after"] = Value::clone(after);
+            }
+            let body = json!({"size": 0, "query": query, "aggs": {"page": {"composite": composite}}});
+            let answer = store.search("many", &[], body).await.unwrap();
+            let page = &answer["aggregations"]["page"];
+            let buckets = page["buckets"].as_array().unwrap();
+            paged.extend(buckets.iter().map(|b| json!([b["key"]["k"], b["key"]["n"], b["doc_count"]])));
+            match page.get("after_key") {
+                Some(key) if !buckets.is_empty() => after = Some(key.clone()),
+                _ => break,
+            }
+        }
+        let mut expected: Vec<_> = pairs.into_iter().collect();
+        if order == "desc" {
+            expected.sort_by(|((a, n), _), ((b, m), _)| b.cmp(a).then(n.cmp(m)));
+        }
+        let expected: Vec<Value> =
+            expected.into_iter().map(|((key, number), count)| json!([key, number as f64, count])).collect();
+        assert_eq!(paged, expected, "{state}, {order}: {query}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_rows_are_found_as_one_by_one() {
     let mut rng = StdRng::seed_from_u64(11);
@@ -198,11 +293,14 @@ async fn many_rows_are_found_as_one_by_one() {
         store.write("many", gone.iter().map(|place| (place.to_string(), None)).collect()).await;
         gone.iter().for_each(|place| drop(rows.remove(place)));
         check(&store, &rows, &mut rng, &format!("refreshed {batch}")).await;
+        check_aggregations(&store, &rows, &mut rng, &format!("refreshed {batch}")).await;
         let index = store.engine.index("many").unwrap();
         store.engine.flush(&[index]).await.unwrap();
         check(&store, &rows, &mut rng, &format!("flushed {batch}")).await;
+        check_aggregations(&store, &rows, &mut rng, &format!("flushed {batch}")).await;
     }
     let index = store.engine.index("many").unwrap();
     store.engine.force_merge(&[index], 1).await.unwrap();
     check(&store, &rows, &mut rng, "merged").await;
+    check_aggregations(&store, &rows, &mut rng, "merged").await;
 }

@@ -53,7 +53,7 @@ pub(crate) use merge::DROPPED;
 pub use merge::{RowMap, merge};
 pub use nested::{NestedBundle, Places};
 pub use postings::Record;
-pub use reader::Bundle;
+pub use reader::{Bundle, ValueWalker, Walk};
 pub use term::{MAX_TERM_BYTES, check_term};
 pub use text_index::TextIndex;
 

@@ -44,6 +44,25 @@ impl fmt::Debug for Bundle {
     }
 }
 
+/// What becomes of a value on a walk over all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// It is passed over.
+    Pass,
+    /// Its rows are read.
+    Read,
+    /// The walk ends before it.
+    Stop,
+}
+
+/// Walks over the values of a path ([`Bundle::walk_values`]).
+pub trait ValueWalker {
+    /// Takes a value as terms write it, and the number of its rows.
+    fn value(&mut self, value: &[u8], rows: u32) -> Walk;
+    /// Takes rows of the last value, ascending, in one or several calls.
+    fn rows(&mut self, rows: &[u32]);
+}
+
 impl Bundle {
     /// Opens a bundle's bytes (a memory map or a heap buffer), checking its footer. `name` is the
     /// file for error messages. `verify` reads all bytes for their checksum: skip it only for bytes
@@ -240,6 +259,28 @@ impl Bundle {
         .map_err(|error| unreadable(&self.name, &error))
     }
 
+    /// Walks over the exact values of a path, ascending, and the rows (deleted included) of those that are wanted.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()> {
+        if !self.has_exact(path) {
+            return Ok(());
+        }
+        let start = path.0.to_be_bytes();
+        let after = rows::after_prefix(&start).unwrap_or_default();
+        let mut lists = rows::Lists::new(self.reader());
+        rows::visit(self.reader(), Bound::Included(&start), Bound::Excluded(&after), |key, info| {
+            match walker.value(&key[start.len()..], info.doc_freq) {
+                Walk::Stop => return Ok(false),
+                Walk::Pass => {}
+                Walk::Read => lists.read(info, |rows| walker.rows(rows))?,
+            }
+            Ok(true)
+        })
+        .map_err(|error| unreadable(&self.name, &error))
+    }
+
     /// Calls `each` with the exact values of a path that begin with `start` and go on as `automaton`
     /// says, ascending, and their row counts (deleted included), until it breaks.
     ///
@@ -285,13 +326,14 @@ impl Bundle {
     }
 
     /// Calls `each` with the postings of the exact values of a path, in the order of the values as
-    /// terms write them or against it, until it breaks.
+    /// terms write them or against it, from one on or from the first, until it breaks.
     ///
     /// # Errors
     /// As [`Bundle::postings`].
     pub fn for_each_postings(
         &self,
         path: PathId,
+        from: Option<&[u8]>,
         descending: bool,
         each: &mut dyn FnMut(SegmentPostings) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -301,10 +343,14 @@ impl Bundle {
         let start = path.0.to_be_bytes();
         let after = rows::after_prefix(&start).unwrap_or_default();
         let mut visit = || -> std::io::Result<()> {
-            let mut range = self.reader().terms().range().ge(start).lt(&after);
-            if descending {
-                range = range.backward();
-            }
+            let from = from.map(|from| [start.as_slice(), from].concat());
+            let range = self.reader().terms().range();
+            let range = match (from, descending) {
+                (Some(from), false) => range.ge(from).lt(&after),
+                (Some(from), true) => range.ge(start).le(from).backward(),
+                (None, false) => range.ge(start).lt(&after),
+                (None, true) => range.ge(start).lt(&after).backward(),
+            };
             let mut terms = range.into_stream()?;
             while terms.advance() {
                 let option = Record::Rows.option();

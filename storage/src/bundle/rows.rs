@@ -147,21 +147,20 @@ impl<A: Automaton<State: Clone>> Automaton for Behind<'_, A> {
     }
 }
 
-/// The rows of terms, joined one term after another.
-pub(super) struct Joined<'a> {
+/// Reads the posting lists of one term after another.
+pub(super) struct Lists<'a> {
     reader: &'a InvertedIndexReader,
-    union: Union,
     cursor: Option<BlockSegmentPostings>,
 }
 
-impl<'a> Joined<'a> {
-    /// Starts with no row, of `rows` in all.
-    pub(super) fn new(reader: &'a InvertedIndexReader, rows: u32) -> Self {
-        Self { reader, union: Union { rows, list: Vec::new(), bits: Vec::new() }, cursor: None }
+impl<'a> Lists<'a> {
+    /// Starts before the first.
+    pub(super) fn new(reader: &'a InvertedIndexReader) -> Self {
+        Self { reader, cursor: None }
     }
 
-    /// Adds the rows of a term.
-    pub(super) fn add(&mut self, info: &TermInfo) -> io::Result<bool> {
+    /// Reads that of a term, block by block.
+    pub(super) fn read(&mut self, info: &TermInfo, mut take: impl FnMut(&[u32])) -> io::Result<()> {
         let blocks = match &mut self.cursor {
             Some(blocks) => {
                 self.reader.reset_block_postings_from_terminfo(info, blocks)?;
@@ -172,9 +171,28 @@ impl<'a> Joined<'a> {
                 .insert(self.reader.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?),
         };
         while !blocks.docs().is_empty() {
-            self.union.extend(blocks.docs());
+            take(blocks.docs());
             blocks.advance();
         }
+        Ok(())
+    }
+}
+
+/// The rows of terms, joined one term after another.
+pub(super) struct Joined<'a> {
+    lists: Lists<'a>,
+    union: Union,
+}
+
+impl<'a> Joined<'a> {
+    /// Starts with no row, of `rows` in all.
+    pub(super) fn new(reader: &'a InvertedIndexReader, rows: u32) -> Self {
+        Self { lists: Lists::new(reader), union: Union { rows, list: Vec::new(), bits: Vec::new() } }
+    }
+
+    /// Adds the rows of a term.
+    pub(super) fn add(&mut self, info: &TermInfo) -> io::Result<bool> {
+        self.lists.read(info, |rows| self.union.extend(rows))?;
         Ok(true)
     }
 

@@ -128,7 +128,15 @@ impl Segment {
                     Some(values) => values,
                     None => stored.decode_one(root, page)?,
                 };
-                numbers.extend(&values, rows.range(page.1.clone()).map(|row| (row - page.1.start) as usize));
+                let base = page.1.start;
+                let mut own = rows.range(page.1.clone());
+                let count = rows.range_cardinality(page.1.clone()) as u32;
+                match own.clone().next() {
+                    Some(first) if rows.contains_range(first..first + count) => {
+                        numbers.extend_run(&values, (first - base) as usize..(first - base + count) as usize);
+                    }
+                    _ => numbers.extend(&values, own.by_ref().map(|row| (row - base) as usize)),
+                }
             }
         }
         Ok(Some(match kind {

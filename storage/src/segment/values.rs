@@ -4,6 +4,7 @@
 //! the same columns again and again. So pages that had to be decoded stay in a bounded cache, whole
 //! numbers as offsets from the least of the page in as few bytes as these take.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -185,6 +186,37 @@ impl Gathered {
             DataType::Float32 => Self::F32(Float32Builder::new()),
             DataType::Float64 => Self::F64(Float64Builder::new()),
             _ => Self::I64(Int64Builder::new()),
+        }
+    }
+
+    /// Adds the numbers of a run of rows of a page.
+    pub(super) fn extend_run(&mut self, page: &PageValues, run: Range<usize>) {
+        fn all<T: Copy, B: ArrowPrimitiveType>(
+            builder: &mut PrimitiveBuilder<B>,
+            values: &[T],
+            run: Range<usize>,
+            number: impl Fn(T) -> B::Native,
+        ) {
+            let run: Vec<B::Native> =
+                values.get(run).unwrap_or_default().iter().map(|value| number(*value)).collect();
+            builder.append_slice(&run);
+        }
+        if page.valid.is_some() {
+            return self.extend(page, run);
+        }
+        match (self, &page.numbers) {
+            (Self::I64(to), Numbers::Small(base, values)) => {
+                all(to, values, run, |value| base.wrapping_add(value.into()));
+            }
+            (Self::I64(to), Numbers::Medium(base, values)) => {
+                all(to, values, run, |value| base.wrapping_add(value.into()));
+            }
+            (Self::I64(to), Numbers::I64(values)) => all(to, values, run, |value| value),
+            (Self::U64(to), Numbers::U64(values)) => all(to, values, run, |value| value),
+            (Self::F32(to), Numbers::F32(values)) => all(to, values, run, |value| value),
+            (Self::F64(to), Numbers::F64(values)) => all(to, values, run, |value| value),
+            // Pages of a column have its type.
+            _ => {}
         }
     }
 
@@ -393,8 +425,13 @@ mod tests {
                 let array: ArrayRef = Arc::new(numbers.clone());
                 let page = PageValues::new(&array).unwrap();
                 let mut gathered = Gathered::new(&DataType::Int64);
-                gathered.extend(&page, 10..100);
+                gathered.extend(&page, 10..40);
+                gathered.extend_run(&page, 40..100);
                 assert_eq!(gathered.finish().as_primitive::<Int64Type>(), &numbers.slice(10, 90));
+                let full: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.iter().flatten()));
+                let mut gathered = Gathered::new(&DataType::Int64);
+                gathered.extend_run(&PageValues::new(&full).unwrap(), 5..full.len());
+                assert_eq!(&gathered.finish(), &full.slice(5, full.len() - 5));
             }
         }
     }

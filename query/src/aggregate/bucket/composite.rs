@@ -28,8 +28,18 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Returns how many buckets a page has.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.composite.size
+    }
+
+    /// Tells of the first source whether its values ascend, and the value at or behind which the page begins.
+    pub(crate) fn first(&self) -> (bool, Option<&Key>) {
+        let ascending = self.composite.sources.first().is_none_or(|source| source.ascending);
+        let after = match &self.after {
+            Some(Key::List(after)) => after.first(),
+            _ => None,
+        };
+        (ascending, after)
     }
 
     /// Keeps the buckets of the page, in no order.

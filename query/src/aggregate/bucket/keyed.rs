@@ -127,6 +127,17 @@ impl KeyedCollector {
         ordinal
     }
 
+    /// Lists the columns of what is below; whether [`Collector::reads_numbers`] of all.
+    pub(crate) fn below_reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        !self.counts_rows() && self.subs.read_numbers(index, slots)
+    }
+
+    /// Feeds what is below with the rows of a batch, each of a bucket that it was added to.
+    pub(crate) fn collect_below(&mut self, batch: &Batch<'_>, buckets: &[u32]) -> Result<()> {
+        let positions = Positions::All(buckets.len());
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(buckets) })
+    }
+
     /// Lists the buckets of a bucket of the level above.
     ///
     /// # Errors
@@ -324,6 +335,12 @@ impl Collector for KeyedCollector {
             }
             Kind::Terms(shape) => terms::reduce(shape, self, &children, parents, reduction),
         }
+    }
+
+    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        let rules = self.keyed.rules.iter();
+        let numbers = rules.map(|rule| &rule.values).all(|values| values.is_number_in(index, slots));
+        numbers && self.below_reads_numbers(index, slots)
     }
 
     fn memory(&self) -> usize {

@@ -28,22 +28,23 @@ use super::terms::{self, TermOrder};
 use super::{Column, Shared, Top};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Matches, Pass};
-use crate::score::prepare::{Prepared, Source, prepare};
+use crate::score::prepare::Source;
+use crate::table::parts::Part;
 use crate::table::{SEGMENT, SHARD};
 
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8_192;
-/// Rows of the segments that one job visits, at least, where there are more segments.
+/// Rows of the parts that one job visits, at least, where there are more parts.
 const JOB_ROWS: u64 = 200_000;
 /// Most pages of a key that are read at once while the best are looked for.
 const MAX_PAGES: usize = 64;
 
 impl Shared {
-    /// Prepares the predicate for a segment and makes a pass over it. `None` where the segment is
+    /// Prepares the predicate for a segment and makes a pass over a part of it. `None` where the segment is
     /// not searched or the search has ended. Blocks; runs on a compute thread.
     pub(super) fn visit<T>(
         &self,
-        number: u32,
+        part: &Part,
         scores: bool,
         work: impl FnOnce(&Source, Pass<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
@@ -51,42 +52,19 @@ impl Shared {
         if table.handle.stop.requested() {
             return Ok(None);
         }
-        let Some(segment) = snapshot.segments.get(number as usize) else { return Ok(None) };
-        let Some(Some(resolved)) = self.resolved.get(segment.index) else { return Ok(None) };
+        let Some(segment) = snapshot.segments.get(part.segment as usize) else { return Ok(None) };
         let started = Instant::now();
-        let min_score = table.options.min_score;
-        let scored = scores || min_score.is_some() || resolved.node.scores_decide();
-        let functions = self.functions.of(snapshot, &self.resolved, segment.index, segment.shard, scored)?;
-        let inverted = segment.reader.inverted()?;
-        let shard = snapshot.shard_number(segment);
-        let source = Source { number, shard, reader: Arc::clone(&segment.reader), inverted, functions };
-        let prepared = prepare(&resolved.node, &source, None)?;
-        let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
-        let prepared = match (boost, min_score) {
-            (1.0, None) => prepared,
-            _ => Prepared::Scaled { factor: boost, least: min_score, part: Box::new(prepared) },
-        };
+        let Some(opened) = self.openings.open(snapshot, part, scores)? else { return Ok(None) };
         let prepared_at = Instant::now();
-        let pass = Pass {
-            segment: number,
-            rows: source.reader.rows(),
-            prepared: &prepared,
-            inverted: source.inverted.as_ref(),
-            deleted: &segment.deleted,
-            totals: &table.handle.totals,
-            budget: table.handle.budgets.get(segment.shard as usize),
-            stop: &table.handle.stop,
-        };
-        let done = work(&source, pass)?;
+        let pass = opened.pass(table, segment, part.rows.clone(), true);
+        let done = work(&opened.source, pass)?;
         if let Some(timing) = table.handle.timings.get(segment.shard as usize) {
             timing.add(prepared_at.duration_since(started), prepared_at.elapsed());
         }
-        if let Some(error) = prepared.failure() {
-            let meta = &snapshot.indices[segment.index].meta;
-            let failure = error.into_shard_failure(&meta.name, &meta.uuid_text(), shard);
-            return Err(Error::SearchPhase { failures: vec![failure] });
+        match opened.failure(snapshot, segment) {
+            Some(error) => Err(error),
+            None => Ok(Some(done)),
         }
-        Ok(Some(done))
     }
 
     fn needs_scores(&self) -> bool {
@@ -168,27 +146,27 @@ impl Shared {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
     }
 
-    /// Counts the matches of segments.
-    fn count(&self, group: &[u32]) -> Result<RecordBatch> {
+    /// Counts the matches of parts.
+    fn count(&self, group: &[Part]) -> Result<RecordBatch> {
         let mut counted = 0;
-        for number in group {
+        for part in group {
             if !self.table.handle.totals.wants_more() {
                 break;
             }
-            counted += self.visit(*number, false, |_, pass| collect::count(pass))?.unwrap_or(0);
+            counted += self.visit(part, false, |_, pass| collect::count(&pass))?.unwrap_or(0);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(counted as usize));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), Vec::new(), &options)?)
     }
 
-    /// Offers the matches of segments to `top`.
-    fn offer(&self, group: &[u32], top: &mut collect::Top) -> Result<()> {
+    /// Offers the matches of parts to `top`.
+    fn offer(&self, group: &[Part], top: &mut collect::Top) -> Result<()> {
         let scores = self.needs_scores();
-        for number in group {
-            if !self.table.handle.totals.wants_more() && top.passes_over(*number) {
+        for part in group {
+            if !self.table.handle.totals.wants_more() && top.passes_over(part.segment) {
                 continue;
             }
-            self.visit(*number, scores, |_, pass| collect::collect_top(pass, top, scores))?;
+            self.visit(part, scores, |_, pass| collect::collect_top(&pass, top, scores))?;
         }
         Ok(())
     }
@@ -209,14 +187,14 @@ impl Shared {
         bar.bounds(key, source, &page)
     }
 
-    /// Finds the rows of a segment that may be among the first by a key: pages that may have the best
+    /// Finds the rows of a part that may be among the first by a key: pages that may have the best
     /// are read first, those that cannot meet the bar are not read.
-    fn first_by_key(&self, number: u32, key: usize, bar: &Bar) -> Result<Vec<RecordBatch>> {
-        let mut batches = Vec::new();
+    fn first_by_key(&self, part: &Part, key: usize, bar: &Bar) -> Result<Vec<RecordBatch>> {
+        let (number, mut batches) = (part.segment, Vec::new());
         if !bar.admits_any(bar::address(number, 0), self.key_bounds(number, key, bar)) {
             let totals = &self.table.handle.totals;
             if totals.wants_more() || !self.table.handle.budgets.is_empty() {
-                self.visit(number, false, |_, pass| collect::count(pass))?;
+                self.visit(part, false, |_, pass| collect::count(&pass))?;
             }
             return Ok(batches);
         }
@@ -240,9 +218,9 @@ impl Shared {
             }
             Ok(())
         };
-        self.visit(number, false, |source, pass| {
+        self.visit(part, false, |source, pass| {
             let Some(key_source) = source_of else {
-                let (rows, _) = collect::collect_all(pass, false)?;
+                let (rows, _) = collect::collect_all(&pass, false)?;
                 if rows.is_empty() {
                     return Ok(());
                 }
@@ -273,7 +251,8 @@ impl Shared {
                 let mut selected = RoaringBitmap::new();
                 for (bounds, page) in ordered.iter().skip(at).take(step) {
                     if bar.admits_any(bar::address(number, page.rows.start), *bounds) {
-                        selected.insert_range(page.rows.clone());
+                        let (own, of) = (&part.rows, &page.rows);
+                        selected.insert_range(of.start.max(own.start)..of.end.min(own.end));
                     }
                 }
                 at += step;
@@ -327,7 +306,7 @@ fn chunks(rows: &RoaringBitmap, limit: usize) -> impl Iterator<Item = Vec<u32>> 
 /// One partition at work.
 pub(super) struct PartitionTask {
     shared: Arc<Shared>,
-    group: Vec<u32>,
+    group: Vec<Part>,
     reservation: MemoryReservation,
 }
 
@@ -371,18 +350,18 @@ impl PartitionTask {
         stream.build()
     }
 
-    /// Cuts the partition's segments into jobs.
-    fn jobs(&self) -> Vec<Vec<u32>> {
-        let mut jobs: Vec<Vec<u32>> = Vec::new();
+    /// Cuts the partition's parts into jobs.
+    fn jobs(&self) -> Vec<Vec<Part>> {
+        let mut jobs: Vec<Vec<Part>> = Vec::new();
         let mut filled = JOB_ROWS;
-        for number in &self.group {
+        for part in &self.group {
             if filled >= JOB_ROWS {
                 jobs.push(Vec::new());
                 filled = 0;
             }
-            filled += u64::from(self.shared.table.snapshot.segments[*number as usize].reader.rows());
+            filled += part.rows.len() as u64;
             if let Some(job) = jobs.last_mut() {
-                job.push(*number);
+                job.push(part.clone());
             }
         }
         jobs
@@ -431,14 +410,14 @@ impl PartitionTask {
         // Segments that may have the best rows come first, so that the others need not be read. With
         // a bound on matches the order of counting stays.
         if shared.table.handle.budgets.is_empty() {
-            group.sort_by_key(|number| (shared.key_bounds(*number, key, &bar).0, *number));
+            group.sort_by_key(|part| (shared.key_bounds(part.segment, key, &bar).0, part.segment));
         }
         stream::iter(group)
-            .then(move |number| {
+            .then(move |part| {
                 let (shared, bar) = (Arc::clone(&shared), Arc::clone(&bar));
                 async move {
                     let compute = shared.table.compute.clone();
-                    compute.run(move || shared.first_by_key(number, key, &bar)).await
+                    compute.run(move || shared.first_by_key(&part, key, &bar)).await
                 }
             })
             .boxed()
@@ -450,21 +429,21 @@ impl PartitionTask {
         first: Option<(usize, TermOrder)>,
         out: Sender<PlanResult<RecordBatch>>,
     ) -> Result<()> {
-        for number in &self.group {
+        for part in &self.group {
             if self.shared.stopped() {
                 break;
             }
-            let (shared, number) = (Arc::clone(&self.shared), *number);
+            let (shared, part, number) = (Arc::clone(&self.shared), part.clone(), part.segment);
             let compute = shared.table.compute.clone();
             let scores = shared.needs_scores();
             let collect = move |source: &Source, pass: Pass<'_>, shared: &Shared| -> Result<_> {
-                let (rows, scored) = collect::collect_all(pass, scores)?;
+                let (rows, scored) = collect::collect_all(&pass, scores)?;
                 let Some((key, order)) = first else { return Ok((rows, scored)) };
                 let index = shared.table.snapshot.segments[number as usize].index;
                 let first = terms::first_rows(source, &shared.table.keys[key], index, order, &rows)?;
                 Ok((first.unwrap_or(rows), scored))
             };
-            let visit = move || shared.visit(number, scores, |source, pass| collect(source, pass, &shared));
+            let visit = move || shared.visit(&part, scores, |source, pass| collect(source, pass, &shared));
             let found = compute.run(visit).await?;
             let Some((rows, scored)) = found else { continue };
             if let Some(best) = scored.iter().copied().max_by(f32::total_cmp) {

@@ -54,7 +54,7 @@ pub(super) fn first_rows(
     if key.nulls_first && !complete && found.without(source, path)? {
         return Ok(Some(found.first));
     }
-    source.inverted.for_each_rows(path, order.descending, &mut |term| found.add(term))?;
+    source.inverted.for_each_rows(path, None, order.descending, &mut |term| found.add(term))?;
     // With too few rows that have a term, or too many steps, all keys are read.
     Ok((found.first.len() >= order.limit as u64).then_some(found.first))
 }

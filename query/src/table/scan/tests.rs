@@ -20,7 +20,7 @@ use crate::score::prepare::{Prepared, Source, prepare};
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
-use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
+use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
 
 fn snapshot() -> TableSnapshot {
     let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
