@@ -182,10 +182,10 @@ fn stats(status: &Status) -> Map<String, Value> {
             "failures": reloads.failures,
         },
         "queue": {
-            "type": "memory",
+            "type": if status.on_disk.is_some() { "persisted" } else { "memory" },
             "events_count": status.queued,
-            "queue_size_in_bytes": 0,
-            "max_queue_size_in_bytes": 0,
+            "queue_size_in_bytes": status.on_disk.map_or(0, |(bytes, _)| bytes),
+            "max_queue_size_in_bytes": status.on_disk.map_or(0, |(_, most)| most),
         },
         "pipeline": {
             "workers": status.settings.workers,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::corpus::Ids;
 use crate::duckdb::DuckDb;
 use crate::measure::{self, Drive};
+use crate::pipelines::PipelinesArgs;
 use crate::probe;
 use crate::query::{self, Effort, Operation};
 use crate::server::{Launch, default_binary};
@@ -178,6 +179,16 @@ Starts the server itself, on directories of its own. A peer is any running serve
 API; it gets the same documents and searches, in turns. Its indices named bench-… are made anew.
 Writes OUT.md and OUT.json.")]
     Report(ReportArgs),
+    /// Measure pipelines beside _bulk, from Kafka to Kafka, and a webhook
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks pipelines --out benchmarks/reports/pipelines
+  millrace-benchmarks pipelines --kafka 127.0.0.1:9092 --events 2000000 --rounds 5
+  millrace-benchmarks pipelines --events 20000 --rounds 1 --webhook-rate 500 --webhook-seconds 5
+
+Starts the server itself, each time on an empty directory. The documents that a pipeline made are read
+back and sent over _bulk in the same run. Writes OUT.md and OUT.json.")]
+    Pipelines(PipelinesArgs),
     /// Kill the server at random moments under concurrent writes and check what it kept
     #[command(after_help = "\
 Examples:
@@ -404,6 +415,7 @@ impl Cli {
                 print(&found)
             }
             Command::Report(args) => args.run().await,
+            Command::Pipelines(args) => args.run().await,
             Command::Crash(args) => args.run().await,
         }
     }

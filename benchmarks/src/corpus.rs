@@ -136,6 +136,67 @@ impl Corpus {
     }
 }
 
+/// Makes a corpus of documents that come from elsewhere.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    out: BufWriter<File>,
+    body_bytes: usize,
+    buffer: Vec<u8>,
+    body: Body,
+    bodies: Vec<Body>,
+}
+
+impl Builder {
+    /// Starts a file with no documents.
+    pub(crate) fn create(path: &Path, body_bytes: usize) -> Result<Self> {
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(path);
+        let file = file.with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self {
+            out: BufWriter::with_capacity(1 << 20, file),
+            body_bytes,
+            buffer: Vec::with_capacity(body_bytes + 4096),
+            body: Body { offset: 0, bytes: 0, docs: 0, source_bytes: 0 },
+            bodies: Vec::new(),
+        })
+    }
+
+    /// Appends a document: JSON without line breaks.
+    pub(crate) fn add(&mut self, document: &[u8]) -> Result<()> {
+        self.buffer.extend_from_slice(b"{\"index\":{}}\n");
+        self.buffer.extend_from_slice(document);
+        self.buffer.push(b'\n');
+        self.body.docs += 1;
+        self.body.source_bytes += document.len() as u64 + 1;
+        if self.buffer.len() >= self.body_bytes { self.close() } else { Ok(()) }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if self.body.docs > 0 {
+            self.out.write_all(&self.buffer)?;
+            self.body.bytes = self.buffer.len() as u64;
+            self.bodies.push(self.body);
+            let offset = self.body.offset + self.body.bytes;
+            self.body = Body { offset, bytes: 0, docs: 0, source_bytes: 0 };
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends the corpus.
+    pub(crate) fn finish(mut self) -> Result<Corpus> {
+        self.close()?;
+        let file = self.out.into_inner().context("cannot write the corpus")?;
+        let spec = Spec {
+            shape: "collected".to_owned(),
+            seed: 0,
+            docs: self.bodies.iter().map(|body| body.docs).sum(),
+            ids: Ids::Generated,
+            body_bytes: self.body_bytes as u64,
+        };
+        Ok(Corpus { spec, bodies: self.bodies, file })
+    }
+}
+
 fn with_extension(stem: &Path, extension: &str) -> PathBuf {
     let mut name = stem.as_os_str().to_owned();
     name.push(".");
@@ -228,6 +289,21 @@ mod tests {
         fs::write(&path, b"short").unwrap();
         let other = Spec { body_bytes: 10_000, ..spec(Ids::Generated) };
         assert!(Corpus::open(directory.path(), Shape::HttpLogs, other).is_err());
+    }
+
+    #[test]
+    fn documents_from_elsewhere_are_a_corpus() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut builder = Builder::create(&directory.path().join("c"), 100).unwrap();
+        for n in 0..20 {
+            builder.add(format!("{{\"n\":{n}}}").as_bytes()).unwrap();
+        }
+        let corpus = builder.finish().unwrap();
+        let read = |body: &Body| String::from_utf8(corpus.read(*body).unwrap()).unwrap();
+        let all: String = corpus.bodies.iter().map(read).collect();
+        assert!(corpus.bodies.len() > 2 && corpus.spec.docs == 20);
+        assert_eq!(all.lines().count(), 40);
+        assert!(all.ends_with("{\"index\":{}}\n{\"n\":19}\n"), "{all}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
-//! writes it down. [`crash`] kills the server and checks what it kept.
+//! writes it down. [`pipelines`] does the same for pipelines. [`crash`] kills the server and checks what it kept.
 
 mod cli;
 mod corpus;
@@ -12,6 +12,7 @@ mod hardware;
 mod latency;
 mod load;
 mod measure;
+mod pipelines;
 mod probe;
 mod process;
 mod query;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::hardware::Hardware;
 use crate::latency::Summary;
 use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
@@ -11,7 +12,8 @@ use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun};
 /// Writes the report.
 pub(crate) fn markdown(report: &Report) -> String {
     let mut out = String::from("# Benchmarks\n\n");
-    machine(&mut out, report);
+    let commands = [report.command.as_str(), &report.server_command];
+    machine(&mut out, &report.hardware, &report.versions, &report.commit, &commands);
     cold_start(&mut out, report);
     for shape in &report.shapes {
         shape_section(&mut out, shape);
@@ -24,8 +26,14 @@ pub(crate) fn markdown(report: &Report) -> String {
 
 // Writing to a string cannot fail: results of `write!` are dropped throughout.
 
-fn machine(out: &mut String, report: &Report) {
-    let hardware = &report.hardware;
+/// Says what was measured, on what machine and by which commands.
+pub(crate) fn machine(
+    out: &mut String,
+    hardware: &Hardware,
+    versions: &[(String, String)],
+    commit: &str,
+    commands: &[&str],
+) {
     let _ = writeln!(out, "## Machine, versions, commands\n");
     let _ = writeln!(out, "- {} cores of {}", hardware.cores, hardware.processor);
     let _ = writeln!(out, "- {:.1} GiB of memory", hardware.memory_bytes as f64 / (1_u64 << 30) as f64);
@@ -35,11 +43,14 @@ fn machine(out: &mut String, report: &Report) {
         hardware.disk, hardware.fsync_p50_ms, hardware.fsync_p99_ms
     );
     let _ = writeln!(out, "- Linux {}; load average at the start {}", hardware.kernel, hardware.load_average);
-    for (name, version) in &report.versions {
+    for (name, version) in versions {
         let _ = writeln!(out, "- {name}: {version}");
     }
-    let _ = writeln!(out, "- commit {}", report.commit);
-    let _ = writeln!(out, "\n    {}\n    {}\n", report.command, report.server_command);
+    let _ = writeln!(out, "- commit {commit}\n");
+    for command in commands {
+        let _ = writeln!(out, "    {command}");
+    }
+    out.push('\n');
 }
 
 fn cold_start(out: &mut String, report: &Report) {
@@ -57,7 +68,8 @@ fn cold_start(out: &mut String, report: &Report) {
     }
 }
 
-fn failed(out: &mut String, why: &str) {
+/// Says that something could not be measured.
+pub(crate) fn failed(out: &mut String, why: &str) {
     let _ = writeln!(out, "Not measured: {}\n", why.replace('\n', " "));
 }
 
@@ -374,7 +386,7 @@ fn mappings(out: &mut String, report: &Report) {
 }
 
 /// Renders `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (position, digit) in digits.chars().enumerate() {

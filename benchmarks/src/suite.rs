@@ -67,7 +67,8 @@ pub(crate) enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    fn from(result: Result<T>) -> Self {
+    /// Takes a result; an error is told and kept.
+    pub(crate) fn from(result: Result<T>) -> Self {
         match result {
             Ok(value) => Self::Measured(value),
             Err(error) => {
@@ -405,23 +406,26 @@ impl Plan {
 }
 
 /// Stops a server whatever was found; an unclean stop spoils what was found.
-fn stop<T>(server: Server, found: Result<T>) -> Result<T> {
+pub(crate) fn stop<T>(server: Server, found: Result<T>) -> Result<T> {
     let stopped = server.stop();
     let found = found?;
     stopped?;
     Ok(found)
 }
 
-fn own_version(launch: &Launch) -> String {
+/// Asks the server's binary for its version.
+pub(crate) fn own_version(launch: &Launch) -> String {
     let output = Command::new(&launch.binary).arg("--version").output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-fn commit() -> String {
+/// Names the commit of this checkout.
+pub(crate) fn commit() -> String {
     let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-fn say(what: &str) {
+/// Says what is done next.
+pub(crate) fn say(what: &str) {
     eprintln!("== {what}");
 }

@@ -15,6 +15,7 @@ pub mod manager;
 pub mod meter;
 pub mod runtime;
 pub mod settings;
+mod spool;
 pub mod store;
 
 pub use graph::Graph;

@@ -56,6 +56,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
 
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
+/// Directory in the data directory with the queues of pipelines that have one on disk.
+const PIPELINE_QUEUES: &str = "pipelines-queues";
 /// Ports behind the default one that are tried for the management of pipelines.
 const MANAGEMENT_PORTS: u16 = 100;
 
@@ -106,6 +108,7 @@ impl Running {
             directory: pipelines.dir,
             reload_interval: pipelines.reload_interval,
             settings_file: Some(engine.data_dir().join(PIPELINE_SETTINGS)),
+            queues: Some(engine.data_dir().join(PIPELINE_QUEUES)),
             environment: crate::environment().into_iter().collect::<Environment>(),
         };
         let opened = async {

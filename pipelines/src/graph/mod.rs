@@ -4,7 +4,7 @@
 //! inputs and takes batches of events through [`walk`]: filters change a whole selection of
 //! events one after another, branches cut selections by their conditions, outputs collect what goes where.
 
-mod decoration;
+pub(crate) mod decoration;
 mod naming;
 pub(crate) mod walk;
 

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_ingest::options::suggest;
+use millrace_storage::metadata::parse_bytes;
 use ring::digest::{Context, SHA256};
 use serde_norway::{Mapping, Value};
 
 use crate::language::MAX_BYTES;
 use crate::settings::{Ordered, Settings};
+use crate::spool;
 
 /// Name of the file that describes pipelines.
 const DESCRIPTION: &str = "pipelines.yml";
@@ -22,10 +24,15 @@ const MAX_FILES: usize = 1_000;
 /// Longest id of a pipeline.
 const MAX_ID: usize = 255;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 24] = [
     "config.string",
     "config.support_escapes",
+    "dead_letter_queue.enable",
+    "dead_letter_queue.flush_interval",
+    "dead_letter_queue.max_bytes",
     "path.config",
+    "path.dead_letter_queue",
+    "path.queue",
     "pipeline.batch.delay",
     "pipeline.batch.size",
     "pipeline.ecs_compatibility",
@@ -33,8 +40,31 @@ const KEYS: [&str; 12] = [
     "pipeline.id",
     "pipeline.ordered",
     "pipeline.workers",
+    "queue.checkpoint.acks",
+    "queue.checkpoint.interval",
+    "queue.checkpoint.retry",
+    "queue.checkpoint.writes",
+    "queue.drain",
     "queue.max_bytes",
+    "queue.max_events",
+    "queue.page_capacity",
     "queue.type",
+];
+/// Smallest bound of a queue on disk.
+const MIN_QUEUE_BYTES: u64 = 1 << 20;
+/// How Logstash keeps the files of its queue and its dead letters.
+const WITHOUT_EFFECT: [&str; 11] = [
+    "dead_letter_queue.enable",
+    "dead_letter_queue.flush_interval",
+    "dead_letter_queue.max_bytes",
+    "path.dead_letter_queue",
+    "path.queue",
+    "queue.checkpoint.acks",
+    "queue.checkpoint.interval",
+    "queue.checkpoint.retry",
+    "queue.checkpoint.writes",
+    "queue.drain",
+    "queue.page_capacity",
 ];
 
 /// A pipeline as its files describe it.
@@ -46,6 +76,8 @@ pub(crate) struct Found {
     pub(crate) settings: Settings,
     pub(crate) support_escapes: bool,
     pub(crate) enabled: bool,
+    /// Bytes of a queue on disk (`queue.type: persisted`).
+    pub(crate) persisted: Option<u64>,
     /// What cannot be read or is set wrong.
     pub(crate) problems: Vec<String>,
     /// Changes with everything above.
@@ -60,6 +92,7 @@ impl Found {
             settings: Settings::default(),
             support_escapes: false,
             enabled: true,
+            persisted: None,
             problems: Vec::new(),
             hash: String::new(),
         }
@@ -109,7 +142,8 @@ impl Found {
             self.problems.push(problem);
         }
         let mut context = Context::new(&SHA256);
-        let settings = format!("{:?} {} {}", self.settings, self.support_escapes, self.enabled);
+        let settings =
+            format!("{:?} {} {} {:?}", self.settings, self.support_escapes, self.enabled, self.persisted);
         let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
         for part in texts.chain(&self.problems).chain([&settings]) {
             context.update(&(part.len() as u64).to_be_bytes());
@@ -310,8 +344,11 @@ fn one(
     let escapes = boolean(text("config.support_escapes"));
     let ecs = text("pipeline.ecs_compatibility");
     let queue = text("queue.type");
-    // It bounds a persisted queue only.
-    text("queue.max_bytes");
+    let max_bytes = text("queue.max_bytes");
+    let max_events = text("queue.max_events");
+    for key in WITHOUT_EFFECT {
+        text(key);
+    }
 
     if id.is_none() {
         problems.push(format!("entry {} of {DESCRIPTION} has no [pipeline.id]", number + 1));
@@ -349,13 +386,19 @@ fn one(
     if let Some(other) = ecs.filter(|mode| mode != "disabled") {
         problems.push(format!("[pipeline.ecs_compatibility] must be disabled, not [{other}]"));
     }
+    if max_events.is_some_and(|events| events != "0") {
+        problems.push("[queue.max_events] must be 0: [queue.max_bytes] bounds the queue".to_owned());
+    }
     match queue.as_deref() {
         None | Some("memory") => {}
-        Some("persisted") => problems.push(
-            "[queue.type] persisted is not available; leave it out: sources with positions lose nothing, and `http` answers only when its events are stored"
-                .to_owned(),
-        ),
-        Some(other) => problems.push(format!("[queue.type] must be memory, not [{other}]")),
+        Some("persisted") => match max_bytes.as_deref().map(parse_bytes) {
+            None => found.persisted = Some(spool::MAX_BYTES),
+            Some(Ok(Some(bytes))) if bytes >= MIN_QUEUE_BYTES => found.persisted = Some(bytes),
+            Some(_) => {
+                problems.push("[queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned())
+            }
+        },
+        Some(other) => problems.push(format!("[queue.type] must be memory or persisted, not [{other}]")),
     }
     match (path, string) {
         (Some(_), Some(_)) => {
@@ -397,11 +440,13 @@ mod tests {
     workers: 1
     batch: {size: 50, delay: 5}
   pipeline.ordered: true
+  queue: {type: persisted, max_bytes: 4gb, checkpoint.writes: 1}
+  dead_letter_queue.enable: true
 - pipeline.id: wrong
   config.string: 'input {}'
   pipelin.workers: 2
   pipeline.batch.size: many
-  queue.type: persisted
+  queue.type: disk
 - config.string: ''
   pipeline.enabled: false
 ";
@@ -418,12 +463,12 @@ mod tests {
             ordered: Ordered::Yes,
         };
         assert_eq!(parts.settings, settings);
+        assert_eq!((parts.persisted, found["alone"].persisted), (Some(4 << 30), None));
         assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
         assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
         assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
         let wrong = found["wrong"].problems.join("\n");
-        for part in ["[pipelin.workers], did you mean [pipeline.workers]?", "not [many]", "persisted is not"]
-        {
+        for part in ["[pipelin.workers], did you mean [pipeline.workers]?", "not [many]", "not [disk]"] {
             assert!(wrong.contains(part), "{wrong}");
         }
         assert!(!found["entry-4"].enabled);

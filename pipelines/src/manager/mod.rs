@@ -27,8 +27,9 @@ pub use kept::Change;
 use crate::Graph;
 use crate::language::{self, Dialect, Environment};
 use crate::meter::Figures;
-use crate::runtime::Pipeline;
+use crate::runtime::{Persisted, Pipeline};
 use crate::settings::Settings;
+use crate::spool::Spool;
 use crate::store::Store;
 use found::Found;
 use kept::Kept;
@@ -47,6 +48,8 @@ pub struct Config {
     pub reload_interval: Duration,
     /// File that keeps settings given through the API; `None` forgets them.
     pub settings_file: Option<PathBuf>,
+    /// Directory of queues on disk; `None` has none.
+    pub queues: Option<PathBuf>,
     /// Variables that definitions may refer to.
     pub environment: Environment,
 }
@@ -123,6 +126,8 @@ pub struct Status {
     pub figures: Figures,
     /// Events that wait for a worker.
     pub queued: usize,
+    /// Bytes that wait on disk, and how many may, where there is a queue there.
+    pub on_disk: Option<(u64, u64)>,
     /// Figures of inputs, filters and outputs.
     pub plugins: [Vec<PluginFigures>; 3],
 }
@@ -309,7 +314,10 @@ impl Manager {
             Ok(graph) => {
                 let change = self.kept.lock().of(&id, &found.hash);
                 let settings = change.apply(&found.settings);
-                let again = match running {
+                // A queue on disk comes and goes with the pipeline that has it.
+                let max_bytes = |pipeline: &Pipeline| pipeline.on_disk().map(|fill| fill.max_bytes);
+                let stays = running.as_deref().is_some_and(|running| max_bytes(running) == found.persisted);
+                let again = match running.filter(|_| stays) {
                     Some(pipeline) => {
                         pipeline.set(settings);
                         pipeline.reload(graph, RELOAD_PATIENCE).await;
@@ -317,14 +325,35 @@ impl Manager {
                         true
                     }
                     None => {
+                        let before = managed.state.lock().pipeline.take();
+                        if let Some(before) = &before {
+                            before.stop(RELOAD_PATIENCE).await;
+                        }
                         if let Err(error) = self.store.open().await {
                             tracing::error!(%error, "the store is not prepared for pipelines");
                         }
                         let (store, compute) = (Arc::clone(&self.store), self.compute.clone());
-                        let pipeline = Pipeline::start(id.as_str(), graph, settings, store, compute);
+                        let pipeline = match self.persisted(&found) {
+                            None => Ok(Pipeline::start(id.as_str(), graph, settings, store, compute)),
+                            Some(place) => {
+                                let id = id.as_str();
+                                Pipeline::start_persisted(id, graph, settings, store, compute, place).await
+                            }
+                        };
                         let mut known = managed.state.lock();
-                        (known.pipeline, known.found) = (Some(Arc::new(pipeline)), found);
-                        known.reloads.failures > 0
+                        known.found = found;
+                        match pipeline {
+                            Ok(pipeline) => known.pipeline = Some(Arc::new(pipeline)),
+                            Err(error) => {
+                                let problem = format!("the queue on disk cannot be opened: {error}");
+                                tracing::error!(pipeline = %id, problem, "the pipeline does not run");
+                                known.reloads.failures += 1;
+                                known.reloads.last_failure = Some(Utc::now());
+                                known.reloads.last_error = Some(problem);
+                                return;
+                            }
+                        }
+                        before.is_some() || known.reloads.failures > 0
                     }
                 };
                 tracing::info!(pipeline = %id, reloaded = again, "the pipeline runs");
@@ -336,6 +365,18 @@ impl Manager {
                 known.reloads.last_error = None;
             }
         }
+    }
+
+    /// Where a pipeline keeps what no source holds, if it is to, or left something there.
+    fn persisted(&self, found: &Found) -> Option<Persisted> {
+        // Ids may be more than names of files can.
+        let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
+            byte => format!("{name}%{byte:02x}"),
+        });
+        let directory = self.config.queues.as_ref()?.join(name);
+        let wanted = found.persisted.is_some() || Spool::is_left(&directory);
+        wanted.then_some(Persisted { directory, max_bytes: found.persisted })
     }
 
     /// Whether changed files are looked for, and how often.
@@ -389,6 +430,9 @@ impl Manager {
             reloads: known.reloads.clone(),
             figures: pipeline.map(|pipeline| pipeline.figures()).unwrap_or_default(),
             queued: pipeline.map_or(0, |pipeline| pipeline.queued()),
+            on_disk: pipeline
+                .and_then(|pipeline| pipeline.on_disk())
+                .map(|fill| (fill.bytes, fill.max_bytes)),
             plugins,
         }
     }

@@ -8,6 +8,7 @@ fn manager(directory: &Path) -> Arc<Manager> {
         directory: directory.join("pipelines"),
         reload_interval: Duration::ZERO,
         settings_file: Some(directory.join("settings.json")),
+        queues: Some(directory.join("queues")),
         environment: [("OUT".to_owned(), directory.join("out").display().to_string())].into_iter().collect(),
     };
     Manager::new(config, Arc::new(Volatile::default()), Compute::start(1).unwrap())

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
-use millrace_ingest::Batch;
 use millrace_ingest::input::{Context, InputError, Positions};
+use millrace_ingest::{Batch, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -24,6 +24,15 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause. An input that ran for as long before it failed starts from the first pause again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// What a task of an input is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An input of the definition.
+    Written,
+    /// The queue on disk: its events came in before.
+    Queue,
+}
+
 /// A running input.
 #[derive(Debug)]
 pub(super) struct RunningInput {
@@ -34,12 +43,14 @@ pub(super) struct RunningInput {
 }
 
 impl RunningInput {
-    pub(super) fn start(node: Arc<InputNode>, shared: Arc<Shared>, queue: QueueSender) -> Self {
+    pub(super) fn start(node: Arc<InputNode>, shared: Arc<Shared>, queue: QueueSender, kind: Kind) -> Self {
         let (stop, stopping) = watch::channel(false);
         let (batches, received) = mpsc::channel(WAITING);
-        shared.running.send_modify(|running| *running += 1);
+        if kind == Kind::Written {
+            shared.running.send_modify(|running| *running += 1);
+        }
         let source = tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), batches, stopping));
-        let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue));
+        let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue, kind));
         Self { node, stop, source, forward }
     }
 
@@ -113,14 +124,35 @@ async fn forward(
     shared: Arc<Shared>,
     mut batches: mpsc::Receiver<Batch>,
     queue: QueueSender,
+    kind: Kind,
 ) {
     // However it ends, it is counted off.
-    let _running = CountedOff(Arc::clone(&shared));
+    let _running = (kind == Kind::Written).then(|| CountedOff(Arc::clone(&shared)));
     while let Some(batch) = batches.recv().await {
         let events = batch.events.len();
         let began = Instant::now();
-        if !queue.send(&node, batch, || shared.graph.read().clone()).await {
+        let (from, batch) = match &shared.queue_on_disk {
+            Some(disk) if disk.takes && batch.position.is_none() && events > 0 => {
+                let Batch { events, ack, .. } = batch;
+                let input = Arc::clone(&node);
+                let decorate = move |events: &mut [Event]| {
+                    events.iter_mut().for_each(|event| input.decoration.apply(event));
+                };
+                match disk.spool.append(events, ack, decorate).await {
+                    Ok(()) => (None, None),
+                    // It goes on as the queue's: it is decorated.
+                    Err((events, ack)) => (Some(&disk.node), Some(Batch { events, position: None, ack })),
+                }
+            }
+            _ => (Some(&node), Some(batch)),
+        };
+        if let (Some(from), Some(batch)) = (from, batch)
+            && !queue.send(from, batch, || shared.graph.read().clone()).await
+        {
             return;
+        }
+        if kind == Kind::Queue {
+            continue;
         }
         let waited = began.elapsed();
         for meter in [&node.label.meter, &shared.meter] {

@@ -5,6 +5,8 @@
 //! in the order that `sequence` keeps. As many portions are computed at the same time as there are
 //! workers; a few more may wait for their sinks and the store, so that computing does not wait for a disk.
 //!
+//! With a queue on disk (`spool`), what has no position goes there first, and comes back from there with one.
+//!
 //! A reload swaps the graph: inputs that are written as before go on with their sockets and positions, the
 //! others are stopped or started, and what is in the queue goes through the graph that it was queued for.
 
@@ -17,6 +19,8 @@ mod tests;
 mod work;
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +32,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::Graph;
-use crate::graph::Label;
+use crate::graph::decoration::Decoration;
+use crate::graph::{InputNode, Label};
 use crate::meter::{Figures, Meter};
 use crate::settings::Settings;
+use crate::spool::source::Source;
+use crate::spool::{Fill, Spool};
 use crate::store::Store;
-use intake::RunningInput;
+use intake::{Kind, RunningInput};
 use queue::{Queue, QueueSender};
 use sequence::Sequence;
 
@@ -54,7 +61,29 @@ pub(crate) struct Shared {
     /// Becomes `true` when nothing is waited for any more.
     cutting: watch::Sender<bool>,
     /// The last trouble, and when.
-    trouble: Mutex<Option<(String, DateTime<Utc>)>>,
+    trouble: Arc<Mutex<Trouble>>,
+    queue_on_disk: Option<QueueOnDisk>,
+}
+
+/// What went wrong last, and when.
+type Trouble = Option<(String, DateTime<Utc>)>;
+
+/// Where events wait that no source holds.
+struct QueueOnDisk {
+    spool: Arc<Spool>,
+    /// The input that reads it.
+    node: Arc<InputNode>,
+    /// Whether it takes new events, or is only to become empty.
+    takes: bool,
+}
+
+/// Where a pipeline keeps what no source holds, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Persisted {
+    /// Directory of its own.
+    pub(crate) directory: PathBuf,
+    /// Bytes; `None` takes nothing new: what an earlier run left there is to be stored.
+    pub(crate) max_bytes: Option<u64>,
 }
 
 impl fmt::Debug for Shared {
@@ -66,8 +95,12 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// Remembers trouble for the status.
     fn note(&self, what: String) {
-        *self.trouble.lock() = Some((what, Utc::now()));
+        note(&self.trouble, what);
     }
+}
+
+fn note(trouble: &Mutex<Trouble>, what: String) {
+    *trouble.lock() = Some((what, Utc::now()));
 }
 
 /// A running pipeline.
@@ -76,6 +109,8 @@ pub struct Pipeline {
     shared: Arc<Shared>,
     /// Inputs and the way to the queue; `None` when it was stopped.
     intake: AsyncMutex<Option<(Vec<RunningInput>, QueueSender)>>,
+    /// What reads the queue on disk.
+    from_disk: Mutex<Option<RunningInput>>,
     dispatcher: Mutex<Option<JoinHandle<()>>>,
     waiting: QueueSender,
 }
@@ -89,9 +124,56 @@ impl Pipeline {
         store: Arc<dyn Store>,
         compute: Compute,
     ) -> Self {
+        Self::start_with(id.into(), graph, settings, store, compute, Arc::default(), None)
+    }
+
+    /// Starts a pipeline with a queue on disk.
+    ///
+    /// # Errors
+    /// The queue's directory cannot be made or read.
+    pub(crate) async fn start_persisted(
+        id: impl Into<Arc<str>>,
+        graph: Graph,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        compute: Compute,
+        persisted: Persisted,
+    ) -> io::Result<Self> {
+        let trouble: Arc<Mutex<Trouble>> = Arc::default();
+        let takes = persisted.max_bytes.is_some();
+        let noted = Arc::clone(&trouble);
+        let open = move || {
+            let max_bytes = persisted.max_bytes.unwrap_or_default();
+            Spool::open(persisted.directory, max_bytes, Arc::new(move |what| note(&noted, what)))
+        };
+        let spool = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
+        let node = InputNode {
+            label: Label {
+                id: Arc::from("queue"),
+                name: Arc::from("queue"),
+                shown: false,
+                meter: Arc::default(),
+            },
+            identity: String::new(),
+            decoration: Decoration::default(),
+            input: Box::new(Source { spool: Arc::clone(&spool) }),
+        };
+        let disk = QueueOnDisk { spool, node: Arc::new(node), takes };
+        Ok(Self::start_with(id.into(), graph, settings, store, compute, trouble, Some(disk)))
+    }
+
+    fn start_with(
+        id: Arc<str>,
+        graph: Graph,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        compute: Compute,
+        trouble: Arc<Mutex<Trouble>>,
+        queue_on_disk: Option<QueueOnDisk>,
+    ) -> Self {
         let graph = Arc::new(graph);
         let shared = Arc::new(Shared {
-            id: id.into(),
+            id,
             store,
             compute,
             graph: RwLock::new(Arc::clone(&graph)),
@@ -99,15 +181,19 @@ impl Pipeline {
             meter: Arc::default(),
             running: watch::Sender::new(0),
             cutting: watch::Sender::new(false),
-            trouble: Mutex::new(None),
+            trouble,
+            queue_on_disk,
         });
         let (sender, queue) = queue::queue();
         let dispatcher = tokio::spawn(dispatch(Arc::clone(&shared), queue));
-        let start =
-            |node: &Arc<_>| RunningInput::start(Arc::clone(node), Arc::clone(&shared), sender.clone());
-        let inputs = graph.inputs.iter().map(start).collect();
+        let start = |node: &Arc<_>, kind| {
+            RunningInput::start(Arc::clone(node), Arc::clone(&shared), sender.clone(), kind)
+        };
+        let inputs = graph.inputs.iter().map(|node| start(node, Kind::Written)).collect();
+        let from_disk = shared.queue_on_disk.as_ref().map(|disk| start(&disk.node, Kind::Queue));
         Self {
             intake: AsyncMutex::new(Some((inputs, sender.clone()))),
+            from_disk: Mutex::new(from_disk),
             dispatcher: Mutex::new(Some(dispatcher)),
             waiting: sender,
             shared,
@@ -138,7 +224,7 @@ impl Pipeline {
         }
         *self.shared.graph.write() = Arc::new(graph);
         for node in new {
-            stay.push(RunningInput::start(node, Arc::clone(&self.shared), sender.clone()));
+            stay.push(RunningInput::start(node, Arc::clone(&self.shared), sender.clone(), Kind::Written));
         }
         *inputs = stay;
     }
@@ -154,11 +240,15 @@ impl Pipeline {
     pub async fn stop(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let Some((inputs, sender)) = self.intake.lock().await.take() else { return };
-        inputs.iter().for_each(RunningInput::tell_to_stop);
+        let from_disk = self.from_disk.lock().take();
+        inputs.iter().chain(&from_disk).for_each(RunningInput::tell_to_stop);
         let dispatcher = self.dispatcher.lock().take();
         drop(sender);
-        for running in inputs {
+        for running in inputs.into_iter().chain(from_disk) {
             running.stopped(deadline).await;
+        }
+        if let Some(disk) = &self.shared.queue_on_disk {
+            disk.spool.close();
         }
         self.waiting.close();
         let Some(mut dispatcher) = dispatcher else { return };
@@ -190,6 +280,12 @@ impl Pipeline {
     /// Events that wait for a worker.
     pub fn queued(&self) -> usize {
         self.waiting.events()
+    }
+
+    /// What waits on disk, where a queue there takes events.
+    pub(crate) fn on_disk(&self) -> Option<Fill> {
+        let disk = self.shared.queue_on_disk.as_ref().filter(|disk| disk.takes);
+        disk.map(|disk| disk.spool.fill())
     }
 
     /// Inputs that have not ended.

@@ -6,3 +6,4 @@ mod lifecycle;
 mod logs;
 mod pipelines;
 mod process;
+mod sources;

@@ -80,7 +80,8 @@ impl Reader {
             recent = bytes_before(&file, offset)?;
             Source::Plain(file)
         };
-        let delimiter = delimiter.to_vec();
+        // As in Logstash, compressed files have the line ends of Unix or of Windows, whatever the delimiter.
+        let delimiter = if gzip { b"\n".to_vec() } else { delimiter.to_vec() };
         Ok(Self {
             source,
             decoder,
@@ -134,7 +135,10 @@ impl Reader {
     /// Decodes a line of the buffer.
     fn decode(&mut self, from: usize, length: usize, whole: usize, events: &mut Vec<Event>) {
         let before = events.len();
-        let line = self.buffer.get(from..from + length).unwrap_or_default();
+        let mut line = self.buffer.get(from..from + length).unwrap_or_default();
+        if matches!(self.source, Source::Gzip(_)) {
+            line = line.strip_suffix(b"\r").unwrap_or(line);
+        }
         self.decoder.decode(line, events);
         let begin = self.line;
         self.line += whole as u64;

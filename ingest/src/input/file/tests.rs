@@ -278,7 +278,10 @@ async fn files_that_are_read_once_are_done_with_as_asked() {
     std::fs::write(dir.path().join("b.log"), "line 300\nline 301").unwrap();
     std::fs::write(dir.path().join("empty.log"), "").unwrap();
     let mut gzip = GzEncoder::new(File::create(dir.path().join("c.gz")).unwrap(), Compression::default());
-    lines(302..600).iter().for_each(|line| writeln!(gzip, "{line}").unwrap());
+    // Either kind of line ends.
+    lines(302..600).iter().enumerate().for_each(|(at, line)| {
+        write!(gzip, "{line}{}", if at % 2 == 0 { "\r\n" } else { "\n" }).unwrap();
+    });
     gzip.finish().unwrap();
     let log = dir.path().join("done").display().to_string();
     let given = [

@@ -191,7 +191,7 @@ fn seconds(options: &mut Options, name: &'static str, default: f64) -> Duration 
 }
 
 fn take_password(options: &mut Options) -> Option<Password> {
-    let text = options.text("jdbc_password").map(Password::Text);
+    let text = options.text("jdbc_password").filter(|password| !password.is_empty()).map(Password::Text);
     let file = parsed(options, "jdbc_password_filepath", |path| {
         let path = PathBuf::from(path);
         match std::fs::metadata(&path) {

@@ -26,6 +26,8 @@ use crate::kafka::{log, log_error};
 
 /// How long a broker may take to answer while partitions change hands.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
+/// Time for the ids of topics: brokers that know of none may not answer at all, and the group waits meanwhile.
+const IDS_ANSWER: Duration = Duration::from_secs(3);
 /// How long revoked partitions wait for what is on its way.
 const LET_GO: Duration = Duration::from_secs(3);
 
@@ -181,7 +183,7 @@ impl Assignment {
         let elements = assigned.elements();
         let mut names: Vec<&str> = elements.iter().map(|element| element.topic()).collect();
         names.dedup();
-        let topics = topics::ids(consumer.client(), &names, ANSWER);
+        let topics = topics::ids(consumer.client(), &names, IDS_ANSWER);
         let mut begin = TopicPartitionList::with_capacity(assigned.count());
         let mut adopted = Vec::new();
         for element in &elements {

@@ -1,0 +1,263 @@
+//! `queue.type: persisted`: events whose source cannot be read again, on disk until they are stored.
+//!
+//! What an input sends without a position ([`Spool::append`]) is written behind the last segment of files ([`segment`]) and
+//! synced, and then the input is told that it is durable. [`source::Source`] is an input itself: it reads the files and
+//! hands their events on with positions, which are committed in one frame with what became of the events. So
+//! events are in indices of this server once from here on, and files below the committed position are deleted.
+//!
+//! Batches that have positions do not come here: their source is their queue.
+
+mod segment;
+pub(crate) mod source;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use millrace_ingest::{Ack, Event};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use segment::{Place, Segment};
+
+/// Bytes of a segment at which the next one begins.
+const SEGMENT_BYTES: u64 = 64 << 20;
+/// Bytes of records that are written and synced at once.
+const GROUP_BYTES: usize = 8 << 20;
+/// Appends that wait for the one under way.
+const WAITING: usize = 64;
+/// Pause after the first failure to write; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Bytes that wait at most where nothing is said, as in Logstash.
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
+
+/// How much waits in a queue on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub(crate) bytes: u64,
+    pub(crate) max_bytes: u64,
+}
+
+/// Events on disk.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    directory: PathBuf,
+    max_bytes: u64,
+    state: Mutex<State>,
+    /// Where the last synced record ends. Changes with each append.
+    end: watch::Sender<Place>,
+    /// Where the first record that is not stored begins.
+    floor: watch::Sender<Place>,
+    appends: mpsc::Sender<Append>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Segments by number, with their bytes.
+    segments: Vec<(u64, u64)>,
+}
+
+/// Events to be written, and who waits for them.
+#[derive(Debug)]
+struct Append {
+    record: Vec<u8>,
+    ack: Ack,
+}
+
+/// Tells of trouble that passes.
+type Note = Arc<dyn Fn(String) + Send + Sync>;
+
+impl Spool {
+    /// Opens the queue in a directory, which is made if need be. It must be called within a runtime.
+    ///
+    /// # Errors
+    /// The directory cannot be made or read.
+    pub(crate) fn open(directory: PathBuf, max_bytes: u64, note: Note) -> io::Result<Arc<Self>> {
+        fs::create_dir_all(&directory)?;
+        let segments = segment::list(&directory)?;
+        // What a crash cut off behind the last record stays where it is: writing goes on in another file.
+        let first = segments.first().map_or(0, |(number, _)| *number);
+        let end = segments.last().map_or(Place::default(), |(number, bytes)| Place::new(*number, *bytes));
+        let (appends, incoming) = mpsc::channel(WAITING);
+        let spool = Arc::new(Self {
+            directory,
+            max_bytes,
+            state: Mutex::new(State { segments }),
+            end: watch::Sender::new(end),
+            floor: watch::Sender::new(Place::new(first, 0)),
+            appends,
+            writer: Mutex::new(None),
+        });
+        let writer = tokio::spawn(write_all(Arc::clone(&spool), incoming, note));
+        *spool.writer.lock() = Some(writer);
+        Ok(spool)
+    }
+
+    /// Whether a directory holds events of a queue.
+    pub(crate) fn is_left(directory: &Path) -> bool {
+        segment::files(directory).is_ok_and(|files| {
+            files.iter().any(|(_, path)| fs::metadata(path).is_ok_and(|about| about.len() > 0))
+        })
+    }
+
+    /// Takes events, after `prepare`; `ack` is told when they are on disk. While the queue is full, this and what comes
+    /// behind wait.
+    ///
+    /// # Errors
+    /// The events are handed back, prepared: they are too many or too deep to be read back.
+    pub(crate) async fn append(
+        &self,
+        mut events: Vec<Event>,
+        ack: Ack,
+        prepare: impl FnOnce(&mut [Event]) + Send + 'static,
+    ) -> Result<(), (Vec<Event>, Ack)> {
+        let job = move || {
+            prepare(&mut events);
+            (segment::encode(&events), events)
+        };
+        // If that panics, or the writer is gone, the drop of the acknowledgement tells it.
+        let Ok((record, events)) = tokio::task::spawn_blocking(job).await else { return Ok(()) };
+        let Some(record) = record else { return Err((events, ack)) };
+        drop(events);
+        let _ = self.appends.send(Append { record, ack }).await;
+        Ok(())
+    }
+
+    /// How much waits.
+    pub(crate) fn fill(&self) -> Fill {
+        let floor = *self.floor.borrow();
+        let state = self.state.lock();
+        let waiting = state.segments.iter().filter(|(number, _)| *number >= floor.segment);
+        let bytes: u64 = waiting.map(|(_, bytes)| *bytes).sum();
+        let read =
+            if state.segments.iter().any(|(number, _)| *number == floor.segment) { floor.offset } else { 0 };
+        Fill { bytes: bytes.saturating_sub(read), max_bytes: self.max_bytes }
+    }
+
+    /// Ends the writer: what it has not taken is told to its source as not stored.
+    pub(crate) fn close(&self) {
+        if let Some(writer) = self.writer.lock().take() {
+            writer.abort();
+        }
+    }
+
+    /// The segment that follows a place, with its bytes, if there is one.
+    fn segment_from(&self, number: u64) -> Option<(u64, u64)> {
+        self.state.lock().segments.iter().find(|(other, _)| *other >= number).copied()
+    }
+
+    /// Everything before a place is stored: its files go, but for the one that is written to.
+    fn stored(&self, place: Place) {
+        self.floor.send_replace(place);
+        let mut state = self.state.lock();
+        let last = state.segments.last().map(|(number, _)| *number);
+        let gone = |number: u64| number < place.segment && Some(number) != last;
+        for (number, _) in state.segments.iter().filter(|(number, _)| gone(*number)) {
+            let path = segment::path(&self.directory, *number);
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "a file of the queue that is not needed any more cannot be deleted");
+            }
+        }
+        state.segments.retain(|(number, _)| !gone(*number));
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Writes what is appended, in groups with one sync each.
+async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: Note) {
+    // The task must not keep alive what ends it.
+    let spool = {
+        let weak = Arc::downgrade(&spool);
+        drop(spool);
+        weak
+    };
+    let mut open: Option<Segment> = None;
+    while let Some(first) = incoming.recv().await {
+        let mut records = first.record;
+        let mut acks = vec![first.ack];
+        while records.len() < GROUP_BYTES {
+            let Ok(next) = incoming.try_recv() else { break };
+            records.extend_from_slice(&next.record);
+            acks.push(next.ack);
+        }
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let Some(spool) = spool.upgrade() else { return };
+            let mut floor = spool.floor.subscribe();
+            let fill = spool.fill();
+            if fill.bytes > 0 && fill.bytes + records.len() as u64 > fill.max_bytes {
+                drop(spool);
+                let _ = floor.changed().await;
+                continue;
+            }
+            let (directory, writing) = (spool.directory.clone(), open.take());
+            let after = spool.state.lock().segments.last().map_or(0, |(number, _)| *number);
+            let job = move || {
+                let written = write(&directory, writing, after, &records);
+                (written, records)
+            };
+            let done = tokio::task::spawn_blocking(job).await;
+            let Ok((written, kept)) = done else { return };
+            records = kept;
+            match written {
+                Ok(segment) => {
+                    spool.wrote(&segment);
+                    open = Some(segment);
+                    break;
+                }
+                Err(error) => {
+                    let directory = spool.directory.display();
+                    note(format!("the queue in {directory} cannot be written: {error}"));
+                    tracing::warn!(%directory, %error, pause_ms = pause.as_millis() as u64, "the queue cannot be written for now");
+                    drop(spool);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        acks.into_iter().for_each(|ack| ack.tell(Ok(())));
+    }
+}
+
+impl Spool {
+    /// Takes note of what was written and synced.
+    fn wrote(&self, segment: &Segment) {
+        let mut state = self.state.lock();
+        match state.segments.iter_mut().find(|(number, _)| *number == segment.number) {
+            Some((_, bytes)) => *bytes = segment.bytes,
+            None => state.segments.push((segment.number, segment.bytes)),
+        }
+        drop(state);
+        self.end.send_replace(Place::new(segment.number, segment.bytes));
+    }
+}
+
+/// Appends records and syncs. After an error nothing of them counts, and the next segment is begun.
+fn write(directory: &Path, open: Option<Segment>, after: u64, records: &[u8]) -> io::Result<Segment> {
+    let mut segment = match open.filter(|segment| segment.bytes < SEGMENT_BYTES) {
+        Some(segment) => segment,
+        None => {
+            // Numbers follow the clock, so that a queue whose files were deleted does not use one again.
+            let now = u64::try_from(Utc::now().timestamp_millis()).unwrap_or_default();
+            let segment = Segment::create(directory, now.max(after + 1))?;
+            File::open(directory)?.sync_all()?;
+            segment
+        }
+    };
+    segment.append(records)?;
+    Ok(segment)
+}

@@ -1,0 +1,191 @@
+//! The queue as an input: what is on disk, from the stored position on, in batches with positions.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use millrace_ingest::batch::NotStored;
+use millrace_ingest::input::{Context, Input, InputError};
+use millrace_ingest::{Ack, Batch, Event, Move};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
+
+use super::segment::{self, Place};
+use super::{LONGEST_PAUSE, Spool};
+
+/// Identity of the source. A pipeline has one queue.
+const SOURCE: &str = "queue";
+const PARTITION: &str = "0";
+/// Batches that were sent and not acknowledged.
+const IN_FLIGHT: usize = 16;
+/// Bytes of records that make one batch.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// Reads a queue.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) spool: Arc<Spool>,
+}
+
+/// A batch that is under way.
+struct Sent {
+    after: Place,
+    stored: oneshot::Receiver<Result<(), NotStored>>,
+}
+
+/// What a look at the files gave.
+struct Found {
+    events: Vec<Event>,
+    after: Place,
+}
+
+#[async_trait]
+impl Input for Source {
+    fn identity(&self) -> String {
+        SOURCE.to_owned()
+    }
+
+    async fn run(&self, mut context: Context) -> Result<(), InputError> {
+        loop {
+            match self.read_on(&mut context).await? {
+                None => return Ok(()),
+                // Read again from what is stored.
+                Some(NotStored::Moved) => {}
+                Some(ended @ NotStored::Ended) => return Err(InputError(ended.to_string())),
+                Some(NotStored::Overloaded(_)) => {
+                    tokio::select! {
+                        () = tokio::time::sleep(LONGEST_PAUSE) => {}
+                        _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Reads from the stored position until it is to stop (`None`) or a batch was not stored.
+    async fn read_on(&self, context: &mut Context) -> Result<Option<NotStored>, InputError> {
+        let (position, owner_epoch) = context.positions.claim(SOURCE, PARTITION).await?;
+        let stored = match &position {
+            None => Place::default(),
+            Some(position) => Place::from_position(position)
+                .ok_or_else(|| InputError("the stored position of the queue is none".to_owned()))?,
+        };
+        self.spool.stored(stored);
+        let mut previous = position;
+        let mut place = stored;
+        let mut sent: VecDeque<Sent> = VecDeque::new();
+        let mut end = self.spool.end.subscribe();
+        loop {
+            end.borrow_and_update();
+            let mut found = None;
+            if sent.len() < IN_FLIGHT {
+                found = self.look(place, context.batch_size).await?;
+            }
+            if let Some(Found { events, after }) = found {
+                let (ack, stored) = Ack::channel();
+                let position = Move {
+                    source: SOURCE.to_owned(),
+                    partition: PARTITION.to_owned(),
+                    previous: previous.replace(after.to_position()),
+                    new: after.to_position(),
+                    owner_epoch,
+                };
+                let batch = Batch { events, position: Some(position), ack };
+                tokio::select! {
+                    room = context.batches.send(batch) => if room.is_err() {
+                        return Ok(None);
+                    },
+                    _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(None),
+                }
+                sent.push_back(Sent { after, stored });
+                place = after;
+                while let Some(first) = sent.front_mut() {
+                    let Ok(outcome) = first.stored.try_recv() else { break };
+                    if let Err(refused) = self.ended(&mut sent, Ok(outcome)) {
+                        return Ok(Some(refused));
+                    }
+                }
+                continue;
+            }
+            tokio::select! {
+                outcome = first(&mut sent) => if let Err(refused) = self.ended(&mut sent, outcome) {
+                    return Ok(Some(refused));
+                },
+                _ = end.changed(), if sent.len() < IN_FLIGHT => {}
+                _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes note of what became of the first batch that is under way.
+    fn ended(
+        &self,
+        sent: &mut VecDeque<Sent>,
+        outcome: Result<Result<(), NotStored>, RecvError>,
+    ) -> Result<(), NotStored> {
+        outcome.unwrap_or(Err(NotStored::Ended))?;
+        if let Some(first) = sent.pop_front() {
+            self.spool.stored(first.after);
+        }
+        Ok(())
+    }
+
+    /// Reads what lies behind a place, if anything does.
+    async fn look(&self, place: Place, most: usize) -> Result<Option<Found>, InputError> {
+        let spool = Arc::clone(&self.spool);
+        let looked = tokio::task::spawn_blocking(move || look(&spool, place, most)).await;
+        let looked = looked.map_err(|error| InputError(format!("the queue was not read: {error}")))?;
+        looked.map_err(|error| {
+            InputError(format!("the queue in {} cannot be read: {error}", self.spool.directory.display()))
+        })
+    }
+}
+
+/// What becomes of the first batch that is under way; never, if none is.
+async fn first(sent: &mut VecDeque<Sent>) -> Result<Result<(), NotStored>, RecvError> {
+    match sent.front_mut() {
+        Some(first) => (&mut first.stored).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn look(spool: &Spool, place: Place, most: usize) -> io::Result<Option<Found>> {
+    let mut place = place;
+    loop {
+        let Some((number, bytes)) = spool.segment_from(place.segment) else { return Ok(None) };
+        if number > place.segment {
+            place = Place::new(number, 0);
+        }
+        if place.offset >= bytes {
+            match spool.segment_from(number + 1) {
+                Some((next, _)) => {
+                    place = Place::new(next, 0);
+                    continue;
+                }
+                None => return Ok(None),
+            }
+        }
+        let path = segment::path(&spool.directory, number);
+        let file = File::open(&path)?;
+        let mut events = Vec::new();
+        let begin = place.offset;
+        while place.offset < bytes && (events.is_empty() || place.offset - begin < BATCH_BYTES) {
+            let damaged = || {
+                let place = format!("{} is damaged at offset {}", path.display(), place.offset);
+                io::Error::new(io::ErrorKind::InvalidData, place)
+            };
+            let (payload, length) = segment::read(&file, place.offset)?.ok_or_else(damaged)?;
+            let more = segment::decode(&payload).ok_or_else(damaged)?;
+            if !events.is_empty() && events.len() + more.len() > most {
+                break;
+            }
+            events.extend(more);
+            place.offset += length;
+        }
+        return Ok(Some(Found { events, after: place }));
+    }
+}
