@@ -185,7 +185,7 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
         drop(spool);
         weak
     };
-    let mut open: Option<Segment> = None;
+    let mut tail = Tail::default();
     while let Some(first) = incoming.recv().await {
         let mut records = first.record;
         let mut acks = vec![first.ack];
@@ -204,19 +204,18 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
                 let _ = floor.changed().await;
                 continue;
             }
-            let (directory, writing) = (spool.directory.clone(), open.take());
+            let directory = spool.directory.clone();
             let after = spool.state.lock().segments.last().map_or(0, |(number, _)| *number);
             let job = move || {
-                let written = write(&directory, writing, after, &records);
-                (written, records)
+                let written = tail.write(&directory, after, &records);
+                (written, tail, records)
             };
             let done = tokio::task::spawn_blocking(job).await;
-            let Ok((written, kept)) = done else { return };
-            records = kept;
+            let Ok((written, kept, unwritten)) = done else { return };
+            (tail, records) = (kept, unwritten);
             match written {
-                Ok(segment) => {
-                    spool.wrote(&segment);
-                    open = Some(segment);
+                Ok(()) => {
+                    tail.open.iter().for_each(|segment| spool.wrote(segment));
                     break;
                 }
                 Err(error) => {
@@ -246,18 +245,40 @@ impl Spool {
     }
 }
 
-/// Appends records and syncs. After an error nothing of them counts, and the next segment is begun.
-fn write(directory: &Path, open: Option<Segment>, after: u64, records: &[u8]) -> io::Result<Segment> {
-    let mut segment = match open.filter(|segment| segment.bytes < SEGMENT_BYTES) {
-        Some(segment) => segment,
-        None => {
-            // Numbers follow the clock, so that a queue whose files were deleted does not use one again.
-            let now = u64::try_from(Utc::now().timestamp_millis()).unwrap_or_default();
-            let segment = Segment::create(directory, now.max(after + 1))?;
-            File::open(directory)?.sync_all()?;
-            segment
+/// The segment that is written to.
+#[derive(Debug, Default)]
+struct Tail {
+    open: Option<Segment>,
+    /// One that a failed write may have left more in than counts: it is cut before anything else is written.
+    torn: Option<Segment>,
+}
+
+impl Tail {
+    /// Appends records and syncs. After an error nothing of them counts, and the next segment is begun.
+    fn write(&mut self, directory: &Path, after: u64, records: &[u8]) -> io::Result<()> {
+        if let Some(torn) = &self.torn {
+            torn.cut()?;
+            self.torn = None;
         }
-    };
-    segment.append(records)?;
-    Ok(segment)
+        let mut segment = match self.open.take().filter(|segment| segment.bytes < SEGMENT_BYTES) {
+            Some(segment) => segment,
+            None => {
+                // Numbers follow the clock, so that a queue whose files were deleted does not use one again.
+                let now = u64::try_from(Utc::now().timestamp_millis()).unwrap_or_default();
+                let segment = Segment::create(directory, now.max(after + 1))?;
+                File::open(directory)?.sync_all()?;
+                segment
+            }
+        };
+        match segment.append(records) {
+            Ok(()) => {
+                self.open = Some(segment);
+                Ok(())
+            }
+            Err(error) => {
+                self.torn = Some(segment);
+                Err(error)
+            }
+        }
+    }
 }

@@ -159,19 +159,21 @@ impl Segment {
     /// Appends whole records and syncs.
     ///
     /// # Errors
-    /// They count as not written: the file is cut where it can be.
+    /// They count as not written, once the file is cut ([`Segment::cut`]): they may be there whole after a crash.
     pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
-        let done = self.file.write_all_at(records, self.bytes).and_then(|()| self.file.sync_data());
-        match done {
-            Ok(()) => {
-                self.bytes += records.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                let _ = self.file.set_len(self.bytes);
-                Err(error)
-            }
-        }
+        self.file.write_all_at(records, self.bytes)?;
+        self.file.sync_data()?;
+        self.bytes += records.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts off what a failed append left behind, durably.
+    ///
+    /// # Errors
+    /// The disk refuses that, too.
+    pub(super) fn cut(&self) -> io::Result<()> {
+        self.file.set_len(self.bytes)?;
+        self.file.sync_all()
     }
 }
 

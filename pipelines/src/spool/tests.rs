@@ -168,6 +168,23 @@ async fn damage_in_the_middle_is_named() {
     assert!(error.contains("is damaged at offset 0") && error.contains("events"), "{error}");
 }
 
+#[test]
+fn what_a_failed_write_left_behind_does_not_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = segment::encode(&[event(1)]).unwrap();
+    let mut tail = Tail::default();
+    tail.write(directory.path(), 0, &record).unwrap();
+    // As after a sync that failed: all is in the file, and nothing counts.
+    let torn = tail.open.take().unwrap();
+    let path = segment::path(directory.path(), torn.number);
+    File::options().append(true).open(&path).unwrap().write_all(&record).unwrap();
+    tail.torn = Some(torn);
+    tail.write(directory.path(), 1, &record).unwrap();
+    let bytes: Vec<u64> =
+        segment::list(directory.path()).unwrap().into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(bytes, [record.len() as u64; 2]);
+}
+
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
