@@ -88,10 +88,16 @@ impl<'a> SourceField<'a> {
         }
         let field = self.field;
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => {
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) | FieldType::Binary => {
                 Some(Value::String(text(value)))
             }
             FieldType::ConstantKeyword => field.params.get("value").cloned(),
+            FieldType::TokenCount => {
+                let positions = field.params.get("enable_position_increments") != Some(&Value::Bool(false));
+                let analyzer = self.mapping.analyzers().get(&field.analyzer)?;
+                Some(json!(analyzer.count(&text(value), positions)))
+            }
+            FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion => Some(value.clone()),
             FieldType::FlatObject if !self.inside => Some(Value::String(text(value))),
             FieldType::FlatObject => (!value.is_object()).then(|| Value::String(text(value))),
             FieldType::Keyword | FieldType::Wildcard => {
@@ -186,7 +192,7 @@ fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> 
         (FieldType::GeoPoint, Some(other)) => {
             Err(Error::IllegalArgument(format!("Unrecognized geometry format [{other}].")))
         }
-        (FieldType::Text | FieldType::MatchOnlyText, Some(_)) => {
+        (FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_), Some(_)) => {
             Err(Error::IllegalArgument(format!("Field [{}] doesn't support formats.", field.path)))
         }
         (_, Some(_)) => Err(Error::IllegalArgument(format!(

@@ -85,7 +85,7 @@ impl Resolver<'_> {
             let unfit = |mapping: &Mapping| {
                 mapping
                     .field(name)
-                    .is_some_and(|field| matches!(field.field_type, FieldType::GeoPoint | FieldType::Binary))
+                    .is_some_and(|field| !has_terms(&field.field_type))
             };
             if !self.is_mapped(name)
                 || (!taken.metadata && name.starts_with('_'))
@@ -100,6 +100,18 @@ impl Resolver<'_> {
         }
         fields
     }
+}
+
+/// Whether a text can be asked of fields of a type.
+pub(super) fn has_terms(field_type: &FieldType) -> bool {
+    !matches!(
+        field_type,
+        FieldType::GeoPoint
+            | FieldType::Binary
+            | FieldType::RankFeature
+            | FieldType::RankFeatures
+            | FieldType::Completion
+    )
 }
 
 /// Whether no field has a boost.
