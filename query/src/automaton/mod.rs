@@ -31,7 +31,10 @@ pub(crate) struct Pattern {
 #[derive(Clone, Debug)]
 enum Rest {
     Anything,
-    Automaton { dfa: Dfa, first: Option<u32> },
+    Automaton {
+        dfa: Dfa,
+        first: Option<u32>,
+    },
     Near(Near),
     /// Anything behind what is near.
     NearStart(Near),

@@ -88,9 +88,10 @@ impl<'a> SourceField<'a> {
         }
         let field = self.field;
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) | FieldType::Binary => {
-                Some(Value::String(text(value)))
-            }
+            FieldType::Text
+            | FieldType::MatchOnlyText
+            | FieldType::SearchAsYouType(_)
+            | FieldType::Binary => Some(Value::String(text(value))),
             FieldType::ConstantKeyword => field.params.get("value").cloned(),
             FieldType::TokenCount => {
                 let positions = field.params.get("enable_position_increments") != Some(&Value::Bool(false));

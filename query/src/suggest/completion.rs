@@ -22,7 +22,6 @@ pub(super) struct Wanted {
     contexts: Contexts,
     ways: Vec<Way>,
     fuzzy: bool,
-    expression: bool,
     /// Most documents.
     size: usize,
     skip_duplicates: bool,
@@ -32,10 +31,6 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 struct Way {
     pattern: Pattern,
-    /// What the terms start with before their paths.
-    lead: String,
-    /// Whether the value of the context may go on behind it.
-    open: bool,
     /// The path that is looked for, of which edits may be made.
     asked: String,
     /// Patterns of paths alone.
@@ -52,6 +47,8 @@ pub(super) struct Completed {
     pub score: f32,
     /// The input.
     pub input: String,
+    /// Its terms.
+    path: String,
     /// Values of its contexts that were looked for, by name.
     pub contexts: BTreeMap<String, Vec<String>>,
 }
@@ -94,7 +91,6 @@ impl Wanted {
             contexts,
             ways,
             fuzzy: matches!(suggester.query, CompletionQuery::Fuzzy { .. }),
-            expression: matches!(suggester.query, CompletionQuery::Regex { .. }),
             size: suggester.size,
             skip_duplicates: suggester.skip_duplicates,
         })
@@ -147,6 +143,7 @@ impl Wanted {
                     address: Address { segment: number, row },
                     score,
                     input: completion.input.to_owned(),
+                    path: completion.path.to_owned(),
                     contexts: BTreeMap::new(),
                 };
                 if let Some((place, value)) = completion.context
@@ -165,7 +162,8 @@ impl Wanted {
     /// Starts the list of the best documents of a shard.
     pub(super) fn best(&self) -> Best {
         Best {
-            size: self.size,
+            // A document that has several of the inputs is given once in the end.
+            size: if self.skip_duplicates { self.size.saturating_mul(4) } else { self.size },
             by_input: self.skip_duplicates,
             ranked: BTreeSet::new(),
             kept: HashMap::new(),
@@ -206,9 +204,11 @@ fn asked(
     index: &TableIndex,
 ) -> Result<Vec<String>> {
     let name = suggester.analyzer.as_deref().unwrap_or(&field.search_analyzer);
-    let analyzer = index.mapping.analyzers().get(name).ok_or_else(|| {
-        Error::IllegalArgument(format!("analyzer [{name}] doesn't exists"))
-    })?;
+    let analyzer = index
+        .mapping
+        .analyzers()
+        .get(name)
+        .ok_or_else(|| Error::IllegalArgument(format!("analyzer [{name}] doesn't exists")))?;
     let keys = field.completion_keys();
     Ok(paths(analyzer, keys.separators, keys.increments, text))
 }
@@ -222,13 +222,14 @@ impl Way {
                 match edits == 0 || length < min_length || length <= prefix_length {
                     true => (Pattern::prefix(asked, false)?, None),
                     false => {
-                        let pattern =
-                            Pattern::near(asked, edits, prefix_length, transpositions).starting();
+                        let pattern = Pattern::near(asked, edits, prefix_length, transpositions).starting();
                         (pattern.clone(), Some(pattern))
                     }
                 }
             }
             CompletionQuery::Regex { flags, max_states } => {
+                // What is no expression by itself could be one within brackets.
+                Pattern::regexp(asked, flags, false, max_states)?;
                 let pattern = Pattern::regexp(&format!("({asked}).*"), flags, false, max_states)?;
                 (pattern.clone(), Some(pattern))
             }
@@ -239,13 +240,12 @@ impl Way {
             false => whole.clone().behind(lead),
         };
         let of_path = of_path.or(open.then_some(whole));
-        Ok(Self { pattern, lead: lead.to_owned(), open, asked: asked.to_owned(), of_path, boost })
+        Ok(Self { pattern, asked: asked.to_owned(), of_path, boost })
     }
 
     /// Takes a term apart and weighs it; `None` where it is none that is looked for.
     fn weigh<'t>(&self, term: &'t str, in_contexts: bool, wanted: &Wanted) -> Option<(Completion<'t>, f32)> {
         let completion = Completion::of(term, in_contexts)?;
-        debug_assert!(self.open || term.starts_with(&self.lead));
         if self.of_path.as_ref().is_some_and(|pattern| !pattern.matches(completion.path)) {
             return None;
         }
@@ -259,7 +259,6 @@ impl Way {
             (boost, 0) => boost,
             (boost, _) => weight * boost,
         };
-        debug_assert!(!wanted.expression || self.of_path.is_some());
         Some((completion, score))
     }
 
@@ -270,9 +269,8 @@ impl Way {
             None => self.asked.chars().count(),
             Some(pattern) => {
                 let ends = path.char_indices().map(|(at, _)| at).chain([path.len()]);
-                let matched = |(_, end): &(usize, usize)| {
-                    path.get(..*end).is_some_and(|start| pattern.matches(start))
-                };
+                let matched =
+                    |(_, end): &(usize, usize)| path.get(..*end).is_some_and(|start| pattern.matches(start));
                 ends.enumerate().find(matched).map_or(0, |(count, _)| count)
             }
         };
@@ -332,10 +330,15 @@ impl Best {
         };
         if let Some(known) = self.kept.get(&key).cloned() {
             // The contexts are those of all inputs, of which the best is shown.
-            let better = completed.order(&known).is_lt();
+            let better = match completed.address == known.address && completed.score == known.score {
+                // Of inputs that weigh the same, a document is given by the first.
+                true => completed.path < known.path,
+                false => completed.order(&known).is_lt(),
+            };
             let mut merged = if better { completed.clone() } else { known.clone() };
             if known.address == completed.address {
-                let rest = if better { known.contexts.clone() } else { std::mem::take(&mut completed.contexts) };
+                let rest =
+                    if better { known.contexts.clone() } else { std::mem::take(&mut completed.contexts) };
                 for (name, values) in rest {
                     let own = merged.contexts.entry(name).or_default();
                     own.extend(values.into_iter().filter(|value| !own.contains(value)).collect::<Vec<_>>());
@@ -373,8 +376,9 @@ pub(super) fn joined(mut found: Vec<Completed>, suggester: &CompletionSuggester)
     if suggester.skip_duplicates {
         let mut seen = BTreeSet::new();
         found.retain(|completed| seen.insert(completed.input.clone()));
+        let mut given = BTreeSet::new();
+        found.retain(|completed| given.insert(completed.address));
     }
     found.truncate(suggester.size);
     found
 }
-

@@ -33,7 +33,8 @@ fn edits(a: &[char], b: &[char], transpositions: bool) -> usize {
     for (row, x) in a.iter().enumerate() {
         let mut next = vec![row + 1];
         for (column, y) in b.iter().enumerate() {
-            let mut cell = (last[column] + usize::from(x != y)).min(last[column + 1] + 1).min(next[column] + 1);
+            let mut cell =
+                (last[column] + usize::from(x != y)).min(last[column + 1] + 1).min(next[column] + 1);
             if transpositions
                 && row > 0
                 && column > 0
@@ -68,8 +69,7 @@ fn jaro_winkler(a: &[char], b: &[char]) -> f32 {
     let others = longer.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(character, _)| character);
     let moved = matched.iter().zip(others).filter(|(own, other)| *own != *other).count() / 2;
     let start = shorter.iter().zip(longer).take_while(|(own, other)| own == other).count();
-    let jaro =
-        (count / a.len() as f32 + count / b.len() as f32 + (count - moved as f32) / count) / 3.0;
+    let jaro = (count / a.len() as f32 + count / b.len() as f32 + (count - moved as f32) / count) / 3.0;
     if jaro < START_THRESHOLD {
         return jaro;
     }

@@ -71,7 +71,8 @@ pub(crate) async fn run(
         let (said, failed) = searcher.compute.run(move || Ok(ask(&shared, &asked))).await?;
         for (place, error) in failed {
             for failure in index_failures(&snapshot, place, error) {
-                let known = |other: &ShardFailure| other.index == failure.index && other.shard == failure.shard;
+                let known =
+                    |other: &ShardFailure| other.index == failure.index && other.shard == failure.shard;
                 if !failures.iter().any(known) {
                     failures.push(failure);
                 }
@@ -83,7 +84,9 @@ pub(crate) async fn run(
         let text = suggestion.text.as_deref().unwrap_or_default();
         let entries = match said {
             Said::Terms(words) => words.iter().map(term_entry).collect(),
-            Said::Phrases(options) => vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())],
+            Said::Phrases(options) => {
+                vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())]
+            }
             Said::Completions(found) => {
                 let options = completion_options(searcher, &snapshot, found, shown).await?;
                 vec![entry(text, 0, units(text), options)]
@@ -184,11 +187,14 @@ fn named<'s>(index: &'s TableIndex, name: &str) -> Result<&'s Analyzer> {
 
 /// Finds the analyzer of a suggestion's text.
 fn analyzer<'s>(index: &'s TableIndex, name: Option<&str>, field: &Field) -> Result<&'s Analyzer> {
-    named(index, match name {
-        Some(name) => name,
-        None if field.field_type.is_text() => &field.search_analyzer,
-        None => "keyword",
-    })
+    named(
+        index,
+        match name {
+            Some(name) => name,
+            None if field.field_type.is_text() => &field.search_analyzer,
+            None => "keyword",
+        },
+    )
 }
 
 fn ask_terms(
@@ -354,7 +360,8 @@ async fn completion_options(
     shown: &Shown,
 ) -> Result<Vec<Value>> {
     let addresses: Vec<_> = found.iter().map(|completed| completed.address).collect();
-    let parts = RowParts { source: shown.source != SourceFilter::None, versions: shown.version || shown.seq_no };
+    let parts =
+        RowParts { source: shown.source != SourceFilter::None, versions: shown.version || shown.seq_no };
     let rows = fetch::rows(snapshot, &addresses, parts, &searcher.compute).await?;
     let mut hits = Vec::with_capacity(rows.len());
     for (completed, row) in found.iter().zip(rows) {

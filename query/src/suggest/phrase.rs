@@ -154,7 +154,13 @@ impl Phrase<'_> {
             }
             None => (0, 0),
         };
-        Ok(Candidate { term: term.to_owned(), occurrences, channel, score: weight(channel, occurrences, all), given })
+        Ok(Candidate {
+            term: term.to_owned(),
+            occurrences,
+            channel,
+            score: weight(channel, occurrences, all),
+            given,
+        })
     }
 
     /// Finds the candidates of a word.
@@ -164,15 +170,21 @@ impl Phrase<'_> {
             let asked = asked.unwrap_or_else(|| word.given.term.clone());
             let all = vocabulary(&source.dictionary)?;
             for Suggested { term, score, .. } in source.near(&asked)? {
+                // What is counted is the term of the generator's field.
+                let occurrences = occurrences(&source.dictionary, &term)?;
                 let found = match source.post_filter {
                     None => vec![term],
                     Some(filter) => filtered(Some(filter), &term),
                 };
                 for term in found {
-                    let occurrences = occurrences(&source.dictionary, &term)?;
                     let channel = f64::from(score);
-                    let candidate =
-                        Candidate { score: weight(channel, occurrences, all), term, occurrences, channel, given: false };
+                    let candidate = Candidate {
+                        score: weight(channel, occurrences, all),
+                        term,
+                        occurrences,
+                        channel,
+                        given: false,
+                    };
                     // The first of equal words stays.
                     if !word.candidates.iter().any(|known| known.term == candidate.term) {
                         word.candidates.push(candidate);

@@ -28,8 +28,8 @@ pub(crate) mod tokenizer;
 mod tests;
 
 pub use analyzer::{Analyzer, Outcome, Parts, Token};
-pub use filter::Shingles;
 pub use as_you_type::{Part, shingles};
+pub use filter::Shingles;
 pub use paths::{SEPARATOR, paths};
 pub use registry::Analyzers;
 

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
-use super::build::{BUILT_IN, Scope, built_in, lowercase_normalizer};
 use super::as_you_type::{Family, Part};
+use super::build::{BUILT_IN, Scope, built_in, lowercase_normalizer};
 use super::settings::components;
 use super::{Analyzer, Component};
 use crate::Result;

@@ -193,7 +193,8 @@ impl ChunkBuilder {
         let keys = field.completion_keys();
         let mut leads = vec![String::new()];
         if !field.contexts().list().is_empty() {
-            leads = input.contexts.iter().map(|(place, value)| Completion::lead(*place, value, true)).collect();
+            leads =
+                input.contexts.iter().map(|(place, value)| Completion::lead(*place, value, true)).collect();
             leads.sort_unstable();
             leads.dedup();
             if leads.is_empty() {
@@ -254,7 +255,9 @@ fn object(members: &Value, path: &str, contexts: &Contexts, inputs: &mut Vec<Inp
             "weight" => weight = weight_of(value)?,
             "contexts" => {
                 if contexts.list().is_empty() {
-                    return Err(Cause::argument(format!("contexts field is not supported for field: [{path}]")));
+                    return Err(Cause::argument(format!(
+                        "contexts field is not supported for field: [{path}]"
+                    )));
                 }
                 let Value::Object(values) = value else {
                     return Err(Cause::argument(format!(
@@ -293,7 +296,8 @@ fn weight_of(value: &Value) -> Result<u32, Cause> {
         }
     };
     let shown = values::shown(value);
-    let number = number.ok_or_else(|| Cause::argument(format!("weight must be an integer, but was [{shown}]")))?;
+    let number =
+        number.ok_or_else(|| Cause::argument(format!("weight must be an integer, but was [{shown}]")))?;
     u32::try_from(number).ok().filter(|weight| *weight <= i32::MAX as u32).ok_or_else(|| {
         Cause::argument(format!("weight must be in the interval [0..2147483647], but was [{shown}]"))
     })
@@ -320,10 +324,7 @@ fn add_values(
         (ContextKind::Category, other) => {
             return Err(Cause::new(
                 "parse_exception",
-                format!(
-                    "context must be a string, number or boolean, but was [{}]",
-                    token(other)
-                ),
+                format!("context must be a string, number or boolean, but was [{}]", token(other)),
             ));
         }
         (ContextKind::Geo { precision }, value) => {
@@ -333,7 +334,10 @@ fn add_values(
         }
     };
     check_reserved(&text).map_err(|_| {
-        Cause::argument(format!("Illegal value [{text}] of context [{}]: it has a reserved character", context.name))
+        Cause::argument(format!(
+            "Illegal value [{text}] of context [{}]: it has a reserved character",
+            context.name
+        ))
     })?;
     if found.len() >= MAX_CONTEXT_VALUES {
         return Err(Cause::argument(format!(

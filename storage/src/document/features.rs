@@ -36,9 +36,10 @@ pub fn feature_value(bits: u32) -> f32 {
 /// Makes the string of a feature.
 pub(super) fn encode(field: &Field, name: &str, token: Token<'_>) -> Result<String, Cause> {
     let number: f32 = match token {
-        Token::Number(text) | Token::Str(text) => text.trim().parse().map_err(|_| {
-            Cause::new("number_format_exception", format!("For input string: \"{text}\""))
-        })?,
+        Token::Number(text) | Token::Str(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| Cause::new("number_format_exception", format!("For input string: \"{text}\"")))?,
         Token::Bool(_) => {
             return Err(Cause::new(
                 "json_parse_exception",

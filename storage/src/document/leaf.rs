@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::features;
 use super::failure::{Failure, Parsed};
+use super::features;
 use super::scopes::Scopes;
 use crate::bundle::check_term;
 use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};

@@ -33,6 +33,8 @@ mod failure;
 mod features;
 mod leaf;
 mod scopes;
+#[cfg(test)]
+mod special_tests;
 mod structured;
 #[cfg(test)]
 mod tests;

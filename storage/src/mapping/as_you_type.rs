@@ -28,6 +28,9 @@ fn part_of(field: &Field, part: Part) -> LeafSpec {
         shingles => shingles,
     };
     let names = [part.of(&field.analyzer), searched.of(&field.search_analyzer), searched.of(&quoted)];
+    if let Part::Prefixes(_) = part {
+        params.insert("norms".to_owned(), false.into());
+    }
     for (param, name) in ANALYZERS.into_iter().zip(names) {
         params.insert(param.to_owned(), name.into());
     }

@@ -128,10 +128,13 @@ impl Context {
     fn to_json(&self) -> Value {
         let mut shown = Map::new();
         shown.insert("name".to_owned(), json!(self.name));
-        shown.insert("type".to_owned(), json!(match self.kind {
-            ContextKind::Category => "CATEGORY",
-            ContextKind::Geo { .. } => "GEO",
-        }));
+        shown.insert(
+            "type".to_owned(),
+            json!(match self.kind {
+                ContextKind::Category => "CATEGORY",
+                ContextKind::Geo { .. } => "GEO",
+            }),
+        );
         if let ContextKind::Geo { precision } = self.kind {
             shown.insert("precision".to_owned(), json!(precision));
         }
@@ -149,8 +152,18 @@ impl Context {
 pub fn geo_precision(value: Option<&Value>) -> Result<usize> {
     /// Width of the cells in metres.
     const CELLS: [f64; 12] = [
-        5_009_378.0, 1_252_344.0, 156_543.0, 39_135.8, 4_891.97, 1_222.99, 152.874, 38.2185, 4.777_31,
-        1.194_33, 0.149_291, 0.037_323,
+        5_009_378.0,
+        1_252_344.0,
+        156_543.0,
+        39_135.8,
+        4_891.97,
+        1_222.99,
+        152.874,
+        38.2185,
+        4.777_31,
+        1.194_33,
+        0.149_291,
+        0.037_323,
     ];
     let Some(value) = value else { return Ok(6) };
     let text = java::to_string(value);

@@ -274,11 +274,7 @@ fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
         _ => Token::Str(&text),
     };
     let checked = match &leaf.field_type {
-        FieldType::Byte
-        | FieldType::Short
-        | FieldType::Integer
-        | FieldType::Long
-        | FieldType::TokenCount => {
+        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long | FieldType::TokenCount => {
             coerce::integer(&leaf.field_type, token, true).map(|_| ())
         }
         FieldType::UnsignedLong => coerce::unsigned_long(token, true).map(|_| ()),

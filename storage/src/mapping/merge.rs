@@ -127,7 +127,9 @@ impl Mapping {
             let (old, new) = (param.shown(&field.params), param.shown(&spec.params));
             // Norms of a text field can be switched off, never on again.
             let allowed = match (param.name, &field.field_type) {
-                ("norms", FieldType::Text | FieldType::Keyword | FieldType::SearchAsYouType(_)) => new == "false",
+                ("norms", FieldType::Text | FieldType::Keyword | FieldType::SearchAsYouType(_)) => {
+                    new == "false"
+                }
                 _ => param.updatable,
             };
             if old != new && !allowed {

@@ -62,10 +62,10 @@ use settings::Settings;
 /// The coercions that documents share with mapping bodies and queries.
 pub(crate) mod values {
     pub(crate) use super::coerce::{boolean, date, float, integer, ip, unsigned_long};
-    pub(crate) use super::geo::{check as check_point, geohash, parse as point};
-    pub(crate) use super::leaf_spec::geo_value;
     pub(crate) use super::geo::to_geohash;
+    pub(crate) use super::geo::{check as check_point, geohash, parse as point};
     pub(crate) use super::java::{cut, to_string as shown};
+    pub(crate) use super::leaf_spec::geo_value;
     pub(crate) use super::template::choose;
 }
 

@@ -61,9 +61,7 @@ impl Mapping {
             | FieldType::Short
             | FieldType::Integer
             | FieldType::Long
-            | FieldType::TokenCount => {
-                integer_bound(token, round_up).map(Scalar::I64).map_err(argument)
-            }
+            | FieldType::TokenCount => integer_bound(token, round_up).map(Scalar::I64).map_err(argument),
             FieldType::UnsignedLong => unsigned_bound(token, round_up).map(Scalar::U64).map_err(argument),
             FieldType::HalfFloat | FieldType::Float | FieldType::Double | FieldType::ScaledFloat { .. } => {
                 // Bounds keep their precision: a float column is compared as doubles.

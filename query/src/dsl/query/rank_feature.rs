@@ -7,6 +7,8 @@ use crate::dsl::json;
 use crate::error::{Error, Result};
 
 const CLAUSE: &str = "rank_feature";
+/// What OpenSearch calls the clause in errors about its members.
+const PARSER: &str = "feature";
 
 /// A `rank_feature` clause.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,14 +48,14 @@ impl RankFeatureQuery {
                 "field" => field = json::text(value),
                 "saturation" | "log" | "sigmoid" | "linear" => {
                     if function.is_some() {
-                        return Err(Error::IllegalArgument(
-                            "Can only specify one of [log], [saturation], [sigmoid] and [linear]".to_owned(),
+                        return Err(json::content(
+                            "Failed to build [feature] after last required field arrived".to_owned(),
                         ));
                     }
                     function = Some(FeatureFunction::parse(key, json::object(CLAUSE, value)?)?);
                 }
                 _ if common.take(CLAUSE, key, value)? => {}
-                _ => return Err(Error::unknown_member(CLAUSE, key)),
+                _ => return Err(Error::unknown_member(PARSER, key)),
             }
         }
         Ok(Self {
@@ -68,7 +70,10 @@ impl FeatureFunction {
     fn parse(kind: &str, options: &Map<String, Value>) -> Result<Self> {
         let number = |key: &str| options.get(key).map(json::float).transpose();
         let required = |key: &str| {
-            number(key)?.ok_or_else(|| Error::IllegalArgument(format!("Required [{key}]")))
+            number(key)?.ok_or_else(|| Error::Content {
+                reason: format!("[{PARSER}] failed to parse field [{kind}]"),
+                cause: Some(Box::new(Error::IllegalArgument(format!("Required [{key}]")))),
+            })
         };
         let known: &[&str] = match kind {
             "saturation" => &["pivot"],
@@ -79,27 +84,34 @@ impl FeatureFunction {
         if let Some(unknown) = options.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(Error::unknown_member(kind, unknown));
         }
-        let positive = |name: &str, number: f32| match number > 0.0 && number.is_finite() {
-            true => Ok(number),
-            false => Err(Error::IllegalArgument(format!("{name} must be > 0, got: {number:?}"))),
-        };
         Ok(match kind {
-            "saturation" => {
-                Self::Saturation(number("pivot")?.map(|pivot| positive("pivot", pivot)).transpose()?)
-            }
-            "log" => {
-                let scale = required("scaling_factor")?;
-                if scale.is_nan() || scale < 1.0 {
-                    return Err(Error::IllegalArgument(format!("scalingFactor must be >= 1, got: {scale:?}")));
-                }
-                Self::Log(scale)
-            }
-            "sigmoid" => Self::Sigmoid {
-                pivot: positive("pivot", required("pivot")?)?,
-                exponent: positive("exp", required("exponent")?)?,
-            },
+            "saturation" => Self::Saturation(number("pivot")?),
+            "log" => Self::Log(required("scaling_factor")?),
+            "sigmoid" => Self::Sigmoid { pivot: required("pivot")?, exponent: required("exponent")? },
             _ => Self::Linear,
         })
+    }
+
+    /// Refuses numbers that a function cannot work with.
+    ///
+    /// # Errors
+    /// Such a number is an illegal argument.
+    pub(crate) fn check(self) -> Result<()> {
+        let positive = |name: &str, number: f32| match number > 0.0 && number.is_finite() {
+            true => Ok(()),
+            false => Err(Error::IllegalArgument(format!("{name} must be > 0, got: {number:?}"))),
+        };
+        match self {
+            Self::Saturation(Some(pivot)) => positive("pivot", pivot),
+            Self::Sigmoid { pivot, exponent } => {
+                positive("pivot", pivot)?;
+                positive("exp", exponent)
+            }
+            Self::Log(scale) if scale.is_nan() || scale < 1.0 => {
+                Err(Error::IllegalArgument(format!("scalingFactor must be >= 1, got: {scale:?}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the score of a number; `mean` stands for a pivot that is absent.

@@ -150,15 +150,15 @@ fn regex(options: &Map<String, Value>) -> Result<RegexOptions> {
             "flags" => {
                 regex.flags = match value {
                     Value::String(names) => regexp_flags(names)?,
-                    other => {
-                        RegexpFlags(u32::try_from(json::integer(other)?).unwrap_or(RegexpFlags::ALL.0))
-                    }
+                    other => RegexpFlags(u32::try_from(json::integer(other)?).unwrap_or(RegexpFlags::ALL.0)),
                 };
             }
             "max_determinized_states" => {
                 regex.max_states = json::integer(value)?;
                 if regex.max_states < 0 {
-                    return Err(Error::IllegalArgument("maxDeterminizedStates must not be negative".to_owned()));
+                    return Err(Error::IllegalArgument(
+                        "maxDeterminizedStates must not be negative".to_owned(),
+                    ));
                 }
             }
             _ => return Err(json::content(format!("[regex] unknown field [{key}]"))),
@@ -193,7 +193,8 @@ struct GeoContext {
 pub(crate) fn contexts_of(given: &Map<String, Value>, contexts: &Contexts) -> Result<Vec<CategoryContext>> {
     let mut found = Vec::new();
     for (name, value) in given {
-        let (place, context) = contexts.get(name)?;
+        let (place, context) =
+            contexts.get(name).map_err(|error| Error::IllegalArgument(error.to_string()))?;
         let one;
         let items = match value {
             Value::Array(items) => items.as_slice(),

@@ -96,7 +96,9 @@ fn suggestion(name: &str, members: &Map<String, Value>) -> Result<Suggestion> {
                     _ => regex = given,
                 }
             }
-            ("term", Value::Object(options)) => suggester = Some(Suggester::Term(TermSuggester::parse(options)?)),
+            ("term", Value::Object(options)) => {
+                suggester = Some(Suggester::Term(TermSuggester::parse(options)?))
+            }
             ("phrase", Value::Object(options)) => {
                 suggester = Some(Suggester::Phrase(Box::new(PhraseSuggester::parse(options)?)));
             }
@@ -134,9 +136,9 @@ fn short_text(text: &str) -> Result<String> {
 /// Reads a count that must be positive.
 fn size(name: &str, value: &Value) -> Result<usize> {
     match usize::try_from(json::integer(value)?) {
-        Ok(size) if size > MAX_SIZE => Err(Error::IllegalArgument(format!(
-            "{name} must be at most {MAX_SIZE}, but was {size}"
-        ))),
+        Ok(size) if size > MAX_SIZE => {
+            Err(Error::IllegalArgument(format!("{name} must be at most {MAX_SIZE}, but was {size}")))
+        }
         Ok(size) if size > 0 => Ok(size),
         _ => Err(Error::IllegalArgument(format!("{name} must be positive"))),
     }

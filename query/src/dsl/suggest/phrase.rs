@@ -83,8 +83,9 @@ impl Generator {
                 _ => return Err(json::content(format!("[direct_generator] unknown field [{key}]"))),
             }
         }
-        generator.field =
-            field.ok_or_else(|| Error::IllegalArgument("[direct_generator] expects exactly one field parameter".to_owned()))?;
+        generator.field = field.ok_or_else(|| {
+            Error::IllegalArgument("[direct_generator] expects exactly one field parameter".to_owned())
+        })?;
         Ok(generator)
     }
 }
@@ -114,10 +115,12 @@ impl Smoothing {
             return Err(Error::Parsing("suggester[phrase] expects one smoothing model".to_owned()));
         };
         let options = json::object(name, options)?;
-        let number = |key: &str, default: f64| -> Result<f64> { match options.get(key) {
-            None => Ok(default),
-            Some(value) => Ok(f64::from(json::float(value)?)),
-        }};
+        let number = |key: &str, default: f64| -> Result<f64> {
+            match options.get(key) {
+                None => Ok(default),
+                Some(value) => Ok(f64::from(json::float(value)?)),
+            }
+        };
         let only = |known: &[&str]| match options.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => Err(Error::unknown_member(name, key)),
@@ -131,10 +134,13 @@ impl Smoothing {
                 only(&["alpha"])?;
                 Ok(Self::Laplace(number("alpha", 0.5)?))
             }
-            "linear_interpolation" => {
+            "linear" => {
                 only(&["trigram_lambda", "bigram_lambda", "unigram_lambda"])?;
-                let (trigram, bigram, unigram) =
-                    (number("trigram_lambda", 0.0)?, number("bigram_lambda", 0.0)?, number("unigram_lambda", 0.0)?);
+                let (trigram, bigram, unigram) = (
+                    number("trigram_lambda", 0.0)?,
+                    number("bigram_lambda", 0.0)?,
+                    number("unigram_lambda", 0.0)?,
+                );
                 if (trigram + bigram + unigram - 1.0).abs() > 0.001 {
                     return Err(Error::IllegalArgument("linear smoothing lambdas must sum to 1".to_owned()));
                 }
@@ -176,7 +182,9 @@ impl PhraseSuggester {
                 "real_word_error_likelihood" => {
                     suggester.real_word_likelihood = f64::from(json::float(value)?);
                     if suggester.real_word_likelihood <= 0.0 {
-                        return Err(Error::IllegalArgument("real_word_error_likelihood must be > 0.0".to_owned()));
+                        return Err(Error::IllegalArgument(
+                            "real_word_error_likelihood must be > 0.0".to_owned(),
+                        ));
                     }
                 }
                 "confidence" => {
@@ -217,7 +225,9 @@ impl PhraseSuggester {
                 "highlight" => {
                     let members = json::object(key, value)?;
                     let tag = |name: &str| members.get(name).and_then(json::text).unwrap_or_default();
-                    if let Some(unknown) = members.keys().find(|key| !matches!(key.as_str(), "pre_tag" | "post_tag")) {
+                    if let Some(unknown) =
+                        members.keys().find(|key| !matches!(key.as_str(), "pre_tag" | "post_tag"))
+                    {
                         return Err(Error::IllegalArgument(format!(
                             "suggester[phrase][highlight] doesn't support field [{unknown}]"
                         )));

@@ -179,7 +179,9 @@ fn share(name: &str, value: &Value) -> Result<f32> {
         return Err(Error::IllegalArgument(format!("{name} must be positive")));
     }
     if share > 1.0 && share.fract() != 0.0 {
-        return Err(Error::IllegalArgument(format!("if {name} is greater than 1, it must not be a fraction")));
+        return Err(Error::IllegalArgument(format!(
+            "if {name} is greater than 1, it must not be a fraction"
+        )));
     }
     Ok(share)
 }

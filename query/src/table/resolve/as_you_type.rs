@@ -40,9 +40,7 @@ impl<'a> Resolver<'a> {
                     Some(_) => self.shingled_start(&part, &shingled, weight),
                 }
             }
-            (AsYouType::Part(_), Some(_)) | (AsYouType::Whole { .. }, Some(_)) if places == 1 => {
-                self.shingled_start(target, tokens, weight)
-            }
+            (AsYouType::Part(_), Some(_)) if places == 1 => self.shingled_start(target, tokens, weight),
             _ => Ok(None),
         }
     }
@@ -75,11 +73,14 @@ impl<'a> Resolver<'a> {
             return Ok(None);
         }
         let Some(prefixes) = self.part(target.field, None) else { return Ok(None) };
+        let itself = prefixes.field.id == target.field.id;
         if folded {
             let pattern = Pattern::folded(start)?;
             return Ok(Some(self.pattern_node(&prefixes, String::new(), pattern, None, weight)));
         }
-        let scored = !matches!(rewrite, None | Some(Rewrite::ConstantScore | Rewrite::ConstantScoreBoolean));
+        // In the part itself, a start is a term like any other.
+        let constant = matches!(rewrite, None | Some(Rewrite::ConstantScore | Rewrite::ConstantScoreBoolean));
+        let scored = itself || !constant;
         Ok(Some(match scored {
             true => self.text_term(prefixes.field, start.to_owned(), weight),
             false => Node::Text { path: prefixes.field.id, term: start.to_owned(), weight },

@@ -119,7 +119,9 @@ impl<'a> Resolver<'a> {
     pub(super) fn search_analyzer(&self, field: &Field) -> Option<&'_ Analyzer> {
         let analyzers = self.index.mapping.analyzers();
         match field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => analyzers.get(&field.search_analyzer),
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
+                analyzers.get(&field.search_analyzer)
+            }
             FieldType::Keyword if splits_on_whitespace(field) => analyzers.get("whitespace"),
             _ => None,
         }

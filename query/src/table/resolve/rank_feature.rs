@@ -30,17 +30,14 @@ impl<'a> Resolver<'a> {
         }
         let positive = field.params.get("positive_score_impact").and_then(|impact| impact.as_bool());
         if positive == Some(false) {
-            let unfit = match query.function {
-                FeatureFunction::Log(_) => Some("logarithm"),
-                FeatureFunction::Linear => Some("linear"),
-                _ => None,
-            };
-            if let Some(function) = unfit {
-                return Err(Error::IllegalArgument(format!(
-                    "Cannot use the [{function}] function with a field that has a negative score impact as it would trigger negative scores"
-                )));
+            if let FeatureFunction::Log(_) = query.function {
+                return Err(Error::IllegalArgument(
+                    "Cannot use the [log] function with a field that has a negative score impact as it would trigger negative scores"
+                        .to_owned(),
+                ));
             }
         }
+        query.function.check()?;
         self.count_leaf()?;
         let lead = feature_lead(feature);
         let (boost, score) = match weight {
@@ -67,9 +64,8 @@ impl<'a> Resolver<'a> {
         if let Some(field) = mapping.field(path) {
             return Some((field, ""));
         }
-        path.match_indices('.').rev().find_map(|(dot, _)| {
-            let field = mapping.field(path.get(..dot)?)?;
-            (field.field_type == FieldType::RankFeatures).then_some((field, path.get(dot + 1..)?))
-        })
+        let (path, feature) = path.rsplit_once('.')?;
+        let field = mapping.field(path)?;
+        (field.field_type == FieldType::RankFeatures).then_some((field, feature))
     }
 }
