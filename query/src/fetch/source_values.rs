@@ -75,7 +75,12 @@ impl<'a> SourceField<'a> {
                 flatten(value, self.field.field_type == FieldType::GeoPoint, &mut found);
             }
         }
-        found.iter().filter_map(|value| self.value(value)).collect()
+        let mut values: Vec<Value> = found.iter().filter_map(|value| self.value(value)).collect();
+        if self.field.field_type == FieldType::TokenCount {
+            // Counts are shown as columns hold them.
+            values.sort_by_key(Value::as_i64);
+        }
+        values
     }
 
     fn null_value(&self) -> Option<&Value> {
