@@ -115,7 +115,8 @@ impl Context {
         };
         let geo = matches!(kind, ContextKind::Geo { .. });
         for key in members.keys() {
-            if !matches!(key.as_str(), "name" | "type" | "path") && !(geo && key == "precision") {
+            let known = matches!(key.as_str(), "name" | "type" | "path") || geo && key == "precision";
+            if !known {
                 return Err(Error::mapper_parsing(format!(
                     "Mapping definition for [contexts] has unsupported parameters:  [{key} : {}]",
                     members.get(key).map(java::to_string).unwrap_or_default()
