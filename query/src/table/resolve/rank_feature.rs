@@ -29,13 +29,11 @@ impl<'a> Resolver<'a> {
             )));
         }
         let positive = field.params.get("positive_score_impact").and_then(|impact| impact.as_bool());
-        if positive == Some(false) {
-            if let FeatureFunction::Log(_) = query.function {
-                return Err(Error::IllegalArgument(
-                    "Cannot use the [log] function with a field that has a negative score impact as it would trigger negative scores"
-                        .to_owned(),
-                ));
-            }
+        if let (Some(false), FeatureFunction::Log(_)) = (positive, query.function) {
+            return Err(Error::IllegalArgument(
+                "Cannot use the [log] function with a field that has a negative score impact as it would trigger negative scores"
+                    .to_owned(),
+            ));
         }
         query.function.check()?;
         self.count_leaf()?;
