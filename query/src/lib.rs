@@ -34,6 +34,7 @@ mod search;
 mod service;
 mod skip;
 mod sql;
+mod suggest;
 mod table;
 mod target;
 

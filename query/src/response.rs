@@ -106,6 +106,8 @@ pub(crate) struct Answer {
     pub phase_took: Option<Value>,
     /// Results of aggregations, where asked for.
     pub aggregations: Option<Value>,
+    /// Suggestions, where asked for.
+    pub suggestions: Option<Value>,
 }
 
 impl Answer {
@@ -125,6 +127,7 @@ impl Answer {
             profile: None,
             phase_took: None,
             aggregations: None,
+            suggestions: None,
         }
     }
 
@@ -151,6 +154,9 @@ impl Answer {
         self.list.render(shown, self.total_as_int, &mut out)?;
         if let Some(aggregations) = &self.aggregations {
             member(&mut out, "aggregations", aggregations);
+        }
+        if let Some(suggestions) = &self.suggestions {
+            member(&mut out, "suggest", suggestions);
         }
         if let Some(profile) = &self.profile {
             member(&mut out, "profile", profile);

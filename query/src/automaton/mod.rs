@@ -31,8 +31,13 @@ pub(crate) struct Pattern {
 #[derive(Clone, Debug)]
 enum Rest {
     Anything,
-    Automaton { dfa: Dfa, first: Option<u32> },
+    Automaton {
+        dfa: Dfa,
+        first: Option<u32>,
+    },
     Near(Near),
+    /// Anything behind what is near.
+    NearStart(Near),
 }
 
 impl Pattern {
@@ -114,6 +119,15 @@ impl Pattern {
         Self { start: near.start().to_owned(), rest: Rest::Near(near) }
     }
 
+    /// Lets anything follow where terms near another are looked for.
+    pub(crate) fn starting(self) -> Self {
+        let rest = match self.rest {
+            Rest::Near(near) => Rest::NearStart(near),
+            rest => rest,
+        };
+        Self { start: self.start, rest }
+    }
+
     fn of_dfa(dfa: Dfa) -> Self {
         let start = dfa.literal_start();
         let mut first = dfa.start();
@@ -154,6 +168,11 @@ impl Pattern {
     }
 }
 
+/// Where reading has come to: what is near enough may go on as it likes.
+fn near_start(near: &Near, row: Row) -> Place {
+    if near.accepts(&row) { Place::Anywhere } else { Place::Row(row) }
+}
+
 fn too_many_states(most: usize) -> Error {
     Error::TooComplex(format!("an automaton of more than {most} states is not built"))
 }
@@ -184,6 +203,7 @@ impl Automaton for &Pattern {
             Rest::Anything => Place::Anywhere,
             Rest::Automaton { first, .. } => first.map_or(Place::Nowhere, Place::State),
             Rest::Near(near) => Place::Row(near.first()),
+            Rest::NearStart(near) => near_start(near, near.first()),
         };
         Reading { place, character: 0, missing: 0 }
     }
@@ -224,6 +244,9 @@ impl Automaton for &Pattern {
             }
             (Place::Row(row), Rest::Near(near)) => {
                 near.step(row, character).map_or(Place::Nowhere, Place::Row)
+            }
+            (Place::Row(row), Rest::NearStart(near)) => {
+                near.step(row, character).map_or(Place::Nowhere, |row| near_start(near, row))
             }
             _ => Place::Nowhere,
         };

@@ -9,6 +9,7 @@ use super::highlight::Highlight;
 use super::query::{self, Query};
 use super::rescore::{self, Rescore};
 use super::source_filter::SourceFilter;
+use super::suggest::{self, Suggestion};
 use super::{json, sort};
 use crate::error::{Error, Result};
 
@@ -71,6 +72,8 @@ pub(crate) struct SearchBody {
     pub matched_scores: bool,
     /// The point in time that is searched.
     pub point_in_time: Option<PointInTime>,
+    /// Suggestions; absent where the request has no such member.
+    pub suggestions: Option<Vec<Suggestion>>,
 }
 
 /// `pit`.
@@ -159,11 +162,17 @@ impl SearchBody {
                 "pit" => body.point_in_time = Some(PointInTime::parse(value)?),
                 // Groups of `_stats`, which are not kept.
                 "stats" if json::strings(value).is_some() => {}
+                "suggest" => body.suggestions = Some(suggest::parse(value)?),
                 "ext" => no_extensions(value)?,
                 _ => return Err(unknown_key(key, value)),
             }
         }
         Ok(body)
+    }
+
+    /// Whether the request asks for suggestions and nothing else.
+    pub(crate) fn only_suggests(&self) -> bool {
+        self.suggestions.is_some() && self.query.is_none() && self.aggregations.is_none()
     }
 
     /// Returns all queries of the request, to be changed.
@@ -397,8 +406,8 @@ mod tests {
     #[test]
     fn unbuilt_and_unknown_keys_are_refused_alike() {
         insta::assert_snapshot!(
-            SearchBody::parse(&json!({"suggest": {"a": {}}})).unwrap_err(),
-            @"Unknown key for a START_OBJECT in [suggest]."
+            SearchBody::parse(&json!({"knn": {"a": {}}})).unwrap_err(),
+            @"Unknown key for a START_OBJECT in [knn]."
         );
         insta::assert_snapshot!(
             SearchBody::parse(&json!({"explained": true})).unwrap_err(),

@@ -18,3 +18,4 @@ pub(crate) mod query_string;
 pub(crate) mod rescore;
 pub(crate) mod sort;
 pub(crate) mod source_filter;
+pub(crate) mod suggest;

@@ -75,7 +75,12 @@ impl<'a> SourceField<'a> {
                 flatten(value, self.field.field_type == FieldType::GeoPoint, &mut found);
             }
         }
-        found.iter().filter_map(|value| self.value(value)).collect()
+        let mut values: Vec<Value> = found.iter().filter_map(|value| self.value(value)).collect();
+        if self.field.field_type == FieldType::TokenCount {
+            // Counts are shown as columns hold them.
+            values.sort_by_key(Value::as_i64);
+        }
+        values
     }
 
     fn null_value(&self) -> Option<&Value> {
@@ -88,10 +93,17 @@ impl<'a> SourceField<'a> {
         }
         let field = self.field;
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText | FieldType::Binary => {
-                Some(Value::String(text(value)))
-            }
+            FieldType::Text
+            | FieldType::MatchOnlyText
+            | FieldType::SearchAsYouType(_)
+            | FieldType::Binary => Some(Value::String(text(value))),
             FieldType::ConstantKeyword => field.params.get("value").cloned(),
+            FieldType::TokenCount => {
+                let positions = field.params.get("enable_position_increments") != Some(&Value::Bool(false));
+                let analyzer = self.mapping.analyzers().get(&field.analyzer)?;
+                Some(json!(analyzer.count(&text(value), positions)))
+            }
+            FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion => Some(value.clone()),
             FieldType::FlatObject if !self.inside => Some(Value::String(text(value))),
             FieldType::FlatObject => (!value.is_object()).then(|| Value::String(text(value))),
             FieldType::Keyword | FieldType::Wildcard => {
@@ -186,7 +198,7 @@ fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> 
         (FieldType::GeoPoint, Some(other)) => {
             Err(Error::IllegalArgument(format!("Unrecognized geometry format [{other}].")))
         }
-        (FieldType::Text | FieldType::MatchOnlyText, Some(_)) => {
+        (FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_), Some(_)) => {
             Err(Error::IllegalArgument(format!("Field [{}] doesn't support formats.", field.path)))
         }
         (_, Some(_)) => Err(Error::IllegalArgument(format!(

@@ -309,7 +309,8 @@ fn joined(field: &str, a: KeyKind, b: KeyKind) -> Result<KeyKind> {
 }
 
 fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
-    if matches!(field.field_type, FieldType::Text | FieldType::MatchOnlyText) {
+    if matches!(field.field_type, FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_))
+    {
         return Err(Error::IllegalArgument(format!(
             "Text fields are not optimised for operations that require per-document field data like aggregations and sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set fielddata=true on [{}] in order to load field data by uninverting the inverted index. Note that this can use significant memory.",
             field.path

@@ -168,7 +168,11 @@ fn capabilities(mapping: &Mapping, patterns: &[String]) -> BTreeMap<String, (Str
     let leaves = mapping.fields().map(|field| (field.path.as_ref(), field));
     let aliases = mapping.aliases().filter_map(|(alias, target)| Some((alias, mapping.field(target)?)));
     for (name, field) in leaves.chain(aliases).filter(|(name, _)| wanted(name)) {
-        found.insert(name.to_owned(), (field.type_name().to_owned(), Capability::of(field)));
+        let kind = match field.field_type {
+            FieldType::TokenCount => FieldType::Integer.name(),
+            _ => field.type_name(),
+        };
+        found.insert(name.to_owned(), (kind.to_owned(), Capability::of(field)));
         let mut parent = name;
         while let Some(dot) = parent.rfind('.') {
             parent = &parent[..dot];
@@ -197,7 +201,7 @@ impl Capability {
             _ => field.doc_values,
         };
         Self {
-            searchable: field.index,
+            searchable: field.index && field.field_type != FieldType::RankFeatures,
             aggregatable,
             meta: meta.filter_map(|(key, value)| Some((key.clone(), json::text(value)?))).collect(),
         }

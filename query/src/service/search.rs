@@ -25,6 +25,7 @@ use crate::request::{Lives, SearchRequest};
 use crate::response::{Answer, HitList};
 use crate::search::{Search, refused_by_all, shown, window};
 use crate::skip::skipped;
+use crate::suggest;
 use crate::table::{ScanOptions, TableSnapshot};
 use crate::target;
 
@@ -66,8 +67,12 @@ impl SearchService {
             lookup::read(&self.engine, principal, query).await?;
         }
         let request = &request;
-        let (body, everything) = (&request.body, Query::match_all());
-        let query = body.query.as_ref().unwrap_or(&everything);
+        let body = &request.body;
+        let unasked = match body.only_suggests() {
+            true => Query::MatchNone(Default::default()),
+            false => Query::match_all(),
+        };
+        let query = body.query.as_ref().unwrap_or(&unasked);
         let mut snapshot = match &body.point_in_time {
             None => self.pin(principal, expression, &request.scope).await?,
             Some(pit) => self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?,
@@ -140,6 +145,12 @@ impl SearchService {
                 status: 500,
                 reason: format!("Cancellation timeout of {limit_ms}ms is expired"),
             });
+        }
+        let mut suggestions = None;
+        if let Some(asked) = &body.suggestions {
+            let suggested = suggest::run(searcher, &snapshot, asked, &shown, request.typed_keys).await?;
+            found.failures.extend(suggested.failures);
+            suggestions = Some(suggested.answer);
         }
         let queried_ms = self.now_ms();
         if !request.allow_partial {
@@ -224,6 +235,7 @@ impl SearchService {
             skipped,
             profile,
             aggregations,
+            suggestions: suggestions.filter(|found| found.as_object().is_some_and(|found| !found.is_empty())),
             failures: found.failures,
             total_as_int: request.totals_as_int,
             list: HitList { total: found.total, max_score: found.max_score, hits },

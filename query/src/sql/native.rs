@@ -147,8 +147,12 @@ impl Translator<'_> {
         let text = |index: &crate::table::TableIndex| {
             use millrace_storage::mapping::FieldType;
             let own = index.mapping.field(path);
-            own.is_some_and(|field| matches!(field.field_type, FieldType::Text | FieldType::MatchOnlyText))
-                && index.mapping.field(&keyword).is_some()
+            own.is_some_and(|field| {
+                matches!(
+                    field.field_type,
+                    FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_)
+                )
+            }) && index.mapping.field(&keyword).is_some()
         };
         if self.snapshot.indices.iter().any(text) { keyword } else { path.to_owned() }
     }

@@ -313,13 +313,17 @@ fn kind(field: &Field) -> Option<Kind> {
         FieldType::Boolean => Kind::Boolean,
         FieldType::Date => Kind::Date,
         FieldType::Ip => Kind::Ip,
-        FieldType::Text | FieldType::MatchOnlyText => Kind::Text,
+        FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Kind::Text,
         // What the index rounds is compared by value.
         FieldType::HalfFloat
         | FieldType::ScaledFloat { .. }
         | FieldType::DateNanos
         | FieldType::FlatObject
         | FieldType::GeoPoint
+        | FieldType::TokenCount
+        | FieldType::RankFeature
+        | FieldType::RankFeatures
+        | FieldType::Completion
         | FieldType::Binary => return None,
     })
 }

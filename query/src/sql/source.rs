@@ -206,7 +206,7 @@ fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, Col
             return Some((SqlType::Array, parts()));
         }
         let ty = SqlType::of_field(&field.field_type);
-        if field.field_type == FieldType::FlatObject || !has_column(field) {
+        if !has_column(field) {
             return Some((ty, parts()));
         }
         let ignore_above = field.ignore_above.filter(|_| field.column != field.id);
@@ -222,5 +222,12 @@ fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, Col
 /// Whether a field's values are in a column.
 fn has_column(field: &Field) -> bool {
     let own = field.index || field.doc_values || field.column_kind() == ColumnKind::Str;
-    own && (field.field_type != FieldType::Binary || field.doc_values)
+    match field.field_type {
+        // The columns of these hold terms of another form.
+        FieldType::FlatObject | FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion => {
+            false
+        }
+        FieldType::Binary => own && field.doc_values,
+        _ => own,
+    }
 }

@@ -51,15 +51,15 @@ impl SqlType {
     /// Returns the type of a mapped field.
     pub(crate) fn of_field(field: &FieldType) -> Self {
         match field {
-            FieldType::Text | FieldType::MatchOnlyText => Self::Text,
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Self::Text,
             FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword => Self::Keyword,
-            FieldType::FlatObject => Self::Object,
+            FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => Self::Object,
             FieldType::Byte => Self::Byte,
             FieldType::Short => Self::Short,
-            FieldType::Integer => Self::Integer,
+            FieldType::Integer | FieldType::TokenCount => Self::Integer,
             FieldType::Long => Self::Long,
             FieldType::UnsignedLong => Self::UnsignedLong,
-            FieldType::HalfFloat | FieldType::Float => Self::Float,
+            FieldType::HalfFloat | FieldType::Float | FieldType::RankFeature => Self::Float,
             FieldType::Double | FieldType::ScaledFloat { .. } => Self::Double,
             FieldType::Boolean => Self::Boolean,
             FieldType::Date => Self::Timestamp(Resolution::Millis),

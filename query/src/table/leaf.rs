@@ -68,6 +68,7 @@ impl Leaf {
             Query::GeoDistance(_) => "geo_distance",
             Query::GeoPolygon(_) => "geo_polygon",
             Query::Nested(_) => "nested",
+            Query::RankFeature(_) => "rank_feature",
         }
     }
 }
@@ -128,6 +129,7 @@ impl fmt::Display for Leaf {
                 }
             }
             Query::Exists(query) => f.write_str(&query.field)?,
+            Query::RankFeature(query) => f.write_str(&query.field)?,
             Query::Ids(query) => {
                 f.write_str("_id in ")?;
                 listed(f, query.values.iter())?;

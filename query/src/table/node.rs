@@ -9,7 +9,7 @@ use millrace_storage::segment::ValueRange;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
-use crate::dsl::query::Combination;
+use crate::dsl::query::{Combination, FeatureFunction};
 use crate::score::function_score::RowFunction;
 use crate::score::geo::Area;
 use crate::score::intervals::Intervals;
@@ -343,7 +343,7 @@ pub(crate) enum Keep {
 }
 
 /// How the terms of an expansion score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ExpandedScore {
     /// Each by its own statistics.
     Own,
@@ -351,6 +351,8 @@ pub(crate) enum ExpandedScore {
     Blended,
     /// Each by its boost alone.
     Boost,
+    /// Each is a number of a feature, which a function makes the score of.
+    Feature(FeatureFunction),
 }
 
 /// Terms that are looked up in a whole shard before any segment is searched.

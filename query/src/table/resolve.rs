@@ -5,6 +5,7 @@
 //! an index does not have matches nothing in it.
 
 mod analyzed;
+mod as_you_type;
 mod boolean;
 mod distance_feature;
 mod exists;
@@ -20,6 +21,7 @@ mod pattern;
 mod phrase;
 mod query_string;
 mod range;
+mod rank_feature;
 mod simple_query_string;
 mod term;
 mod tokens;
@@ -188,6 +190,7 @@ impl<'a> Resolver<'a> {
             Query::Regexp(query) => self.regexp(query, weight),
             Query::Fuzzy(query) => self.fuzzy(query, weight),
             Query::DistanceFeature(query) => self.distance_feature(query, weight),
+            Query::RankFeature(query) => self.rank_feature(query, weight),
             Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
             Query::GeoDistance(query) => self.geo_distance(query, weight),
             Query::GeoPolygon(query) => self.geo_polygon(query, weight),

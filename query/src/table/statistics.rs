@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
+use millrace_storage::document::{feature_of, feature_value};
 use millrace_storage::mapping::{PathId, Scalar};
 
 use super::TableSnapshot;
 use super::blend::blend;
 use super::node::{ExpandedScore, Expansion, Join, Keep, Resolved, StatisticsTerm, TermStatistics};
+use crate::dsl::query::FeatureFunction;
 use crate::error::{Error, Result, ShardFailure};
 use crate::score::bm25::{Bm25, Statistics, idf};
 use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
@@ -219,6 +221,9 @@ impl Lookup<'_> {
         terms: Vec<(String, f32)>,
         scored: bool,
     ) -> Result<ExpandedTerms> {
+        if let (true, ExpandedScore::Feature(function)) = (scored, expansion.score) {
+            return self.features(expansion, terms, function);
+        }
         let mut counted = Vec::with_capacity(terms.len());
         if scored && expansion.score != ExpandedScore::Boost {
             for (term, _) in &terms {
@@ -245,6 +250,35 @@ impl Lookup<'_> {
             ExpandedTerm { term, score }
         };
         let terms = terms.into_iter().enumerate().map(scored_term).collect();
+        Ok(ExpandedTerms { path: expansion.path, text: expansion.text, terms })
+    }
+
+    /// Makes the scores of the numbers of a feature.
+    fn features(
+        &self,
+        expansion: &Expansion,
+        terms: Vec<(String, f32)>,
+        function: FeatureFunction,
+    ) -> Result<ExpandedTerms> {
+        let (mut rows, mut sum) = (0u64, 0u64);
+        let mut numbers = Vec::with_capacity(terms.len());
+        for (term, _) in terms {
+            let Some((bits, number)) = feature_of(&term, &expansion.lead) else { continue };
+            if function == FeatureFunction::Saturation(None) {
+                let value = Scalar::Str(term.clone());
+                let count = self.count(expansion.into(), &Counted::Exact(&value))?.doc_freq;
+                rows += count;
+                sum += count * u64::from(bits);
+            }
+            numbers.push((term, number));
+        }
+        // About the geometric mean: numbers are kept as exponents and a little more.
+        let mean = sum.checked_div(rows).and_then(|mean| u32::try_from(mean).ok()).map_or(1.0, feature_value);
+        let scored = |(term, number): (String, f32)| ExpandedTerm {
+            term,
+            score: LeafScore::Flat(expansion.boost * function.score(number, mean)),
+        };
+        let terms = numbers.into_iter().map(scored).collect();
         Ok(ExpandedTerms { path: expansion.path, text: expansion.text, terms })
     }
 

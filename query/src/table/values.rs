@@ -8,6 +8,7 @@ use millrace_storage::segment::ValueRange;
 use serde_json::{Value, json};
 
 use super::node::ExactValue;
+use crate::dsl::aggs::Zone;
 use crate::dsl::json::{not_a_number, text, token};
 use crate::dsl::query::{Bound, RangeQuery};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ fn limits(field: &Field) -> Option<(i128, i128, &'static str)> {
     Some(match field.field_type {
         FieldType::Byte => (i8::MIN.into(), i8::MAX.into(), "a byte"),
         FieldType::Short => (i16::MIN.into(), i16::MAX.into(), "a short"),
-        FieldType::Integer => (i32::MIN.into(), i32::MAX.into(), "an integer"),
+        FieldType::Integer | FieldType::TokenCount => (i32::MIN.into(), i32::MAX.into(), "an integer"),
         FieldType::Long => (i64::MIN.into(), i64::MAX.into(), "a long"),
         FieldType::UnsignedLong => (0, u64::MAX.into(), "an unsigned long"),
         _ => return None,
@@ -159,7 +160,7 @@ pub(crate) fn date_range(
     query: &RangeQuery,
     now_ms: i64,
 ) -> Result<Option<ValueRange>> {
-    let zone = query.time_zone.as_deref().map(Zone::parse).transpose()?;
+    let zone = query.time_zone.as_deref().map(zone).transpose()?;
     let formatted = match &query.format {
         None => None,
         Some(format) => Some(reformatted(field, format)?),
@@ -211,13 +212,14 @@ fn date_value(
     nanos: bool,
 ) -> Result<i64> {
     let unit = if nanos { 1_000_000 } else { 1 };
-    let offset = match zone {
-        Some(zone) if !names_its_zone(value) => zone.offset_ms,
-        _ => 0,
-    };
+    let zone = zone.filter(|_| !names_its_zone(value)).unwrap_or(Zone::UTC);
+    let now_offset = i64::from(zone.offset_seconds(now_ms)).saturating_mul(1_000);
     // In local time everything, rounding included, happens as in UTC; the offset leads back.
-    match mapping.parse_value(field, value, now_ms.saturating_add(offset), round_up)? {
-        Scalar::I64(instant) => Ok(instant.saturating_sub(offset.saturating_mul(unit))),
+    match mapping.parse_value(field, value, now_ms.saturating_add(now_offset), round_up)? {
+        Scalar::I64(local) => {
+            let offset = i64::from(zone.local_offset_seconds(local.div_euclid(unit))).saturating_mul(1_000);
+            Ok(local.saturating_sub(offset.saturating_mul(unit)))
+        }
         other => Err(Error::Execution(format!("date [{}] parsed as {other:?}", field.path))),
     }
 }
@@ -231,54 +233,24 @@ pub(crate) fn reformatted(field: &Field, format: &str) -> Result<Mapping> {
     Ok(Mapping::parse(&body, &serde_json::Map::new())?)
 }
 
-/// A fixed offset from UTC.
-#[derive(Clone, Copy, Debug)]
-struct Zone {
-    offset_ms: i64,
-}
-
-impl Zone {
-    fn parse(text: &str) -> Result<Self> {
-        let bad = || {
-            Error::IllegalArgument(format!(
-                "time zone [{text}] is not known, give an offset such as [+01:00]"
-            ))
-        };
-        if matches!(text, "Z" | "UTC" | "GMT" | "Etc/UTC") {
-            return Ok(Self { offset_ms: 0 });
-        }
-        let offset = text.strip_prefix("UTC").or_else(|| text.strip_prefix("GMT")).unwrap_or(text);
-        let (sign, digits) = match offset.as_bytes().first() {
-            Some(b'+') => (1, &offset[1..]),
-            Some(b'-') => (-1, &offset[1..]),
-            _ => return Err(bad()),
-        };
-        let (hours, minutes) = match digits.split_once(':') {
-            Some(parts) => parts,
-            None if digits.len() == 4 && digits.is_ascii() => digits.split_at(2),
-            None => (digits, "0"),
-        };
-        let hours: i64 = hours.parse().map_err(|_| bad())?;
-        let minutes: i64 = minutes.parse().map_err(|_| bad())?;
-        if !(0..=18).contains(&hours) || !(0..60).contains(&minutes) {
-            return Err(bad());
-        }
-        Ok(Self { offset_ms: sign * (hours * 60 + minutes) * 60_000 })
-    }
+/// Reads a time zone.
+fn zone(text: &str) -> Result<Zone> {
+    Zone::parse(text).ok_or_else(|| {
+        Error::IllegalArgument(format!(
+            "time zone [{text}] is not known, give a name such as [Europe/Berlin] or an offset such as [+01:00]"
+        ))
+    })
 }
 
 /// Refuses a time zone that is not known.
 pub(crate) fn known_zone(text: &str) -> Result<()> {
-    Zone::parse(text).map(|_| ())
+    zone(text).map(|_| ())
 }
 
-/// Whether a date says its own offset, or is a number and needs none.
+/// Whether a date says its own offset. Numbers of milliseconds do not: a zone moves them, as in OpenSearch.
 fn names_its_zone(value: &Value) -> bool {
-    let Value::String(text) = value else { return true };
+    let Value::String(text) = value else { return false };
     let instant = text.split("||").next().unwrap_or_default();
-    if instant.parse::<i64>().is_ok() && instant.len() > 4 {
-        return true;
-    }
     instant.split_once('T').is_some_and(|(_, time)| time.contains(['Z', '+', '-']))
 }
 
@@ -376,9 +348,8 @@ mod tests {
 
     #[test]
     fn zones_and_numbers() {
-        assert_eq!(Zone::parse("+01:30").unwrap().offset_ms, 5_400_000);
-        assert_eq!(Zone::parse("-0800").unwrap().offset_ms, -28_800_000);
-        assert!(Zone::parse("Mars/Olympus").is_err());
+        assert!(zone("Europe/Berlin").is_ok() && zone("Mars/Olympus").is_err());
+        assert!(!names_its_zone(&json!(1_700_000_000_000_i64)) && !names_its_zone(&json!("1700000000000")));
         assert!(names_its_zone(&json!("2020-01-01T00:00:00Z")));
         assert!(!names_its_zone(&json!("2020-01-01T00:00:00")) && !names_its_zone(&json!("2020")));
         assert_eq!(number(&json!("5.5")).unwrap(), Number::Fraction(5.5));

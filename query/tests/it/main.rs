@@ -21,4 +21,5 @@ mod scroll;
 mod search;
 mod sort;
 mod sql;
+mod suggest;
 mod terms_and_phrases;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::char_filter::{CharFilter, Corrections};
-use super::filter::{End as TextEnd, Filter, Stage, lowercase};
+use super::filter::{End as TextEnd, Filter, Shingles, Stage, lowercase};
 use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
 
@@ -101,6 +101,13 @@ impl Analyzer {
         self
     }
 
+    /// Makes the analyzer that has more filters behind its own.
+    pub(crate) fn followed_by(&self, more: Vec<Arc<dyn Filter>>) -> Self {
+        let filters = self.filters.iter().cloned().chain(more).collect();
+        Self::with_char_filters(self.char_filters.clone(), Arc::clone(&self.tokenizer), filters)
+            .with_position_increment_gap(self.position_increment_gap)
+    }
+
     pub(crate) fn with_position_increment_gap(mut self, gap: Option<u32>) -> Self {
         self.position_increment_gap = gap;
         self
@@ -119,6 +126,11 @@ impl Analyzer {
     /// Whether Lucene would report the keyword mark of tokens behind the first `filters` filters.
     pub fn reports_keywords(&self, filters: usize) -> bool {
         self.filters.iter().take(filters).any(|filter| filter.reports_keywords())
+    }
+
+    /// What neighbouring tokens it joins, if it does.
+    pub fn shingles(&self) -> Option<Shingles> {
+        self.filters.iter().find_map(|filter| filter.shingles())
     }
 
     /// The number of token filters.
@@ -152,6 +164,15 @@ impl Analyzer {
             stage.end(TextEnd { positions, offset: units(text) }).positions
         };
         Outcome { positions, cut: last.cut, end: 0 }
+    }
+
+    /// Counts the tokens of a text: the positions that it takes or, without `positions`, those that have one.
+    pub fn count(&self, text: &str, positions: bool) -> i64 {
+        let (mut count, mut last) = (0, None);
+        let outcome = self.run(text, &mut |token| {
+            count += i64::from(last.replace(token.position) != Some(token.position));
+        });
+        if positions { i64::from(outcome.positions) } else { count }
     }
 
     /// Feeds the tokens behind the first `filters` filters to `sink`, however long they are.

@@ -12,10 +12,12 @@
 //! silently.
 
 mod analyzer;
+mod as_you_type;
 mod build;
 pub(crate) mod char_filter;
 pub(crate) mod filter;
 mod language;
+mod paths;
 mod pattern;
 mod registry;
 mod settings;
@@ -26,6 +28,9 @@ pub(crate) mod tokenizer;
 mod tests;
 
 pub use analyzer::{Analyzer, Outcome, Parts, Token};
+pub use as_you_type::{Part, shingles};
+pub use filter::Shingles;
+pub use paths::{SEPARATOR, paths};
 pub use registry::Analyzers;
 
 /// A component as a request names or describes it.

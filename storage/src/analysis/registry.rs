@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
+use super::as_you_type::{Family, Part};
 use super::build::{BUILT_IN, Scope, built_in, lowercase_normalizer};
 use super::settings::components;
 use super::{Analyzer, Component};
@@ -13,16 +14,16 @@ use crate::Result;
 /// The analyzers and normalizers of one index.
 #[derive(Debug)]
 pub struct Analyzers {
-    analyzers: HashMap<String, Analyzer>,
+    analyzers: HashMap<String, Family>,
     normalizers: HashMap<String, Analyzer>,
     scope: Scope,
 }
 
 /// Those that every index has, each built when it is first asked for.
-fn shared(name: &str) -> Option<&'static Analyzer> {
-    static SHARED: OnceLock<HashMap<&'static str, OnceLock<Option<Analyzer>>>> = OnceLock::new();
+fn shared(name: &str) -> Option<&'static Family> {
+    static SHARED: OnceLock<HashMap<&'static str, OnceLock<Option<Family>>>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| BUILT_IN.iter().map(|name| (*name, OnceLock::new())).collect());
-    shared.get(name)?.get_or_init(|| built_in(name).ok().flatten()).as_ref()
+    shared.get(name)?.get_or_init(|| built_in(name).ok().flatten().map(Family::new)).as_ref()
 }
 
 impl Analyzers {
@@ -52,7 +53,7 @@ impl Analyzers {
         let mut analyzers = HashMap::new();
         for (name, params) in components(settings, "analyzer") {
             let analyzer = scope.analyzer(&params)?;
-            analyzers.insert(name, analyzer);
+            analyzers.insert(name, Family::new(analyzer));
         }
         let mut normalizers = HashMap::new();
         normalizers.insert("lowercase".to_owned(), lowercase_normalizer());
@@ -63,8 +64,16 @@ impl Analyzers {
         Ok(Self { analyzers, normalizers, scope })
     }
 
-    /// Finds an analyzer by name.
+    /// Finds an analyzer by name, or by the name that [`Part::of`] makes of one.
     pub fn get(&self, name: &str) -> Option<&Analyzer> {
+        match (self.family(name), Part::split(name)) {
+            (Some(family), _) => Some(family.own()),
+            (None, Some((name, part))) => Some(self.family(name)?.part(part)),
+            (None, None) => None,
+        }
+    }
+
+    fn family(&self, name: &str) -> Option<&Family> {
         match self.analyzers.get(name) {
             None => shared(name),
             found => found,

@@ -72,14 +72,14 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         return Ok(Indexing::PresenceOnly);
     }
     Ok(match field.field_type {
-        FieldType::Text | FieldType::MatchOnlyText => {
+        FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
             let analyzer = analyzers.get(&field.analyzer).ok_or_else(|| {
                 Error::mapper_parsing(format!(
                     "analyzer [{}] has not been configured in mappings",
                     field.analyzer
                 ))
             })?;
-            let scored = field.field_type == FieldType::Text;
+            let scored = field.field_type != FieldType::MatchOnlyText;
             let record = match field.params.get("index_options").and_then(|option| option.as_str()) {
                 _ if !scored => Record::Rows,
                 Some("docs") => Record::Rows,
@@ -96,6 +96,9 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         | FieldType::Wildcard
         | FieldType::ConstantKeyword
         | FieldType::FlatObject
+        | FieldType::RankFeature
+        | FieldType::RankFeatures
+        | FieldType::Completion
         | FieldType::Boolean
         | FieldType::Ip => Indexing::Exact {
             ignore_above: field.ignore_above,
@@ -105,6 +108,7 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         | FieldType::Short
         | FieldType::Integer
         | FieldType::Long
+        | FieldType::TokenCount
         | FieldType::UnsignedLong => Indexing::Number,
         FieldType::HalfFloat
         | FieldType::Float

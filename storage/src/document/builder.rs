@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiter::Jiter;
 
 use super::chunk::Chunk;
+use super::completion::Input;
 use super::scopes::Scopes;
 use super::walk::Keys;
 use crate::mapping::{Mapping, Mark};
@@ -32,6 +33,8 @@ pub struct ChunkBuilder {
     /// Path inside of a flat_object, and a leaf of it.
     pub(super) flat_path: String,
     pub(super) flat_leaf: String,
+    /// Inputs of completions that wait for the end of the document.
+    pub(super) completions: Vec<(u32, Vec<Input>)>,
 }
 
 impl ChunkBuilder {
@@ -50,6 +53,7 @@ impl ChunkBuilder {
             nested: 0,
             flat_path: String::new(),
             flat_leaf: String::new(),
+            completions: Vec::new(),
         }
     }
 
@@ -70,6 +74,7 @@ impl ChunkBuilder {
         self.keys.begin();
         self.depth = 0;
         self.nested = 0;
+        self.completions.clear();
         let mut json = Jiter::with_tape(source, std::mem::take(&mut self.tape));
         let parsed = self.document(&mut json, source);
         self.tape = json.into_tape();

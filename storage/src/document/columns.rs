@@ -166,6 +166,20 @@ impl Columns {
         slot
     }
 
+    /// Lists the strings that a column has in the current row, the last first.
+    pub(super) fn strings(&self, id: PathId) -> impl Iterator<Item = &[u8]> {
+        let at = self.slot_of.get(id.0 as usize).copied().unwrap_or(0);
+        let slot = (at as usize).checked_sub(1).and_then(|at| self.slots.get(at));
+        let column = slot.and_then(|slot| match &slot.column.values {
+            Values::Str(strings) => Some((&slot.column.rows, strings)),
+            _ => None,
+        });
+        column.into_iter().flat_map(|(rows, strings)| {
+            let values = rows.iter().zip(&strings.keys).rev();
+            values.take_while(|(row, _)| **row == self.row).map(|(_, key)| strings.get(*key))
+        })
+    }
+
     /// Appends a string to the current row.
     #[inline]
     pub(super) fn push_str(&mut self, id: PathId, value: &[u8]) -> Result<()> {

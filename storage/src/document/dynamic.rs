@@ -124,6 +124,8 @@ impl ChunkBuilder {
         match self.mapping.leaf(leaf).field.field_type {
             FieldType::GeoPoint => self.point(json, leaf, peek),
             FieldType::FlatObject => self.flat_object(json, leaf, peek),
+            FieldType::Completion => self.completions(json, leaf),
+            FieldType::RankFeatures => self.features(json, leaf),
             _ => self.scalar(json, leaf, peek),
         }
     }

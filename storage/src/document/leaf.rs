@@ -6,9 +6,10 @@ use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
 use super::failure::{Failure, Parsed};
+use super::features;
 use super::scopes::Scopes;
 use crate::bundle::check_term;
-use crate::mapping::{Cause, Child, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
+use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
 
 /// What became of a value.
 enum Stored {
@@ -41,6 +42,8 @@ impl ChunkBuilder {
         match self.mapping.leaf(leaf).field.field_type {
             FieldType::GeoPoint => self.points(json, leaf),
             FieldType::FlatObject => self.flat_objects(json, leaf),
+            FieldType::Completion => self.completions(json, leaf),
+            FieldType::RankFeatures => self.features(json, leaf),
             _ => self.flatten(json, |builder, json, peek| builder.scalar(json, leaf, peek)),
         }
     }
@@ -92,6 +95,11 @@ impl ChunkBuilder {
     /// Puts a value into a leaf, its multi-fields, and the fields that it is copied to.
     pub(super) fn put(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
         self.put_with_multi_fields(leaf, token)?;
+        self.copies(leaf, token)
+    }
+
+    /// Puts a value into the fields that a leaf's values are copied to.
+    pub(super) fn copies(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
         if self.mapping.leaf(leaf).rules.copy_to.is_empty() {
             return Ok(());
         }
@@ -127,9 +135,12 @@ impl ChunkBuilder {
     }
 
     /// Puts a value into the one leaf.
-    fn put_one(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+    pub(super) fn put_one(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
         let mapping = &self.mapping;
         let mapped = mapping.leaf(leaf);
+        if mapped.field.field_type == FieldType::Completion {
+            return self.put_plain_completion(leaf, token.text());
+        }
         let scopes = scopes_of(mapping, mapped);
         match store(mapping, mapped, scopes, token, &mut self.columns) {
             Ok(Stored::Yes) => Ok(()),
@@ -204,7 +215,7 @@ fn store(
     let rules = &leaf.rules;
     let id = field.column;
     match &field.field_type {
-        FieldType::Text | FieldType::MatchOnlyText => {
+        FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
             columns.push_str(scopes, id, token.text().as_bytes())?;
         }
         FieldType::Keyword | FieldType::Wildcard => {
@@ -297,15 +308,38 @@ fn store(
             values::check_point(point, &field.path)?;
             columns.push_point(scopes, id, point)?;
         }
-        FieldType::FlatObject => {
+        FieldType::TokenCount => {
+            let positions = flag(field, "enable_position_increments");
+            let analyzer = mapping.analyzers().get(&field.analyzer).ok_or_else(|| {
+                Cause::argument(format!("analyzer [{}] has not been configured in mappings", field.analyzer))
+            })?;
+            let count = analyzer.count(token.text(), positions);
+            columns.push_i64(scopes, id, field.column_kind(), count)?;
+        }
+        FieldType::RankFeature => {
+            let text = features::encode(field, "", token)?;
+            if scopes.first().is_some_and(|scope| columns.has_str(*scope, id, |_| true)) {
+                return Err(Cause::argument(format!(
+                    "[rank_feature] fields do not support indexing multiple values for the same field [{}] in the same document",
+                    field.path
+                ))
+                .into());
+            }
+            columns.push_str(scopes, id, text.as_bytes())?;
+        }
+        FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => {
             return Err(Cause::new(
                 "parsing_exception",
-                format!("[{}] unexpected token in flat_object field value", field.path),
+                format!("[{}] unexpected token in {} field value", field.path, field.type_name()),
             )
             .into());
         }
     }
     Ok(Stored::Yes)
+}
+
+fn flag(field: &Field, name: &str) -> bool {
+    field.params.get(name).and_then(|flag| flag.as_bool()).unwrap_or(true)
 }
 
 /// An empty string in a number field counts as null.

@@ -11,7 +11,8 @@
 //!   longer than its `ignore_above`, and lists the row in [`Chunk::ignored`];
 //! - of a `flat_object`, two strings a leaf: `path=value`, with the dotted path below the field, finds a
 //!   value at its place, and `=value` finds it anywhere. Numbers and booleans are their JSON text;
-//! - of a `constant_keyword`, the constant in every row.
+//! - of a `constant_keyword`, the constant in every row;
+//! - of a `completion`, `rank_feature` or `rank_features`, what the modules of these names say.
 //!
 //! Values inside of a `nested` object belong to its elements, not to the document: each element is a
 //! row of its path's own chunk ([`Elements`]). Where the mapping says `include_in_parent` or
@@ -25,11 +26,15 @@ mod array;
 mod builder;
 mod chunk;
 mod columns;
+mod completion;
 mod concat;
 mod dynamic;
 mod failure;
+mod features;
 mod leaf;
 mod scopes;
+#[cfg(test)]
+mod special_tests;
 mod structured;
 #[cfg(test)]
 mod tests;
@@ -37,4 +42,6 @@ mod walk;
 
 pub use builder::ChunkBuilder;
 pub use chunk::{Chunk, Column, Elements, Strings, Values};
+pub use completion::Completion;
+pub use features::{feature_lead, feature_of, feature_value};
 pub use walk::MAX_DEPTH;

@@ -104,6 +104,15 @@ impl Scopes {
         Ok(())
     }
 
+    /// Whether a column has a string in the current row of a scope that `is` says so of.
+    pub(super) fn has_str(&self, scope: Scope, id: PathId, is: impl Fn(&[u8]) -> bool) -> bool {
+        let columns = match scope.nested() {
+            None => Some(&self.documents),
+            Some(at) => self.nested.get(at).map(|nested| &nested.columns),
+        };
+        columns.is_some_and(|columns| columns.strings(id).any(is))
+    }
+
     /// Appends a string to the current rows of scopes.
     #[inline]
     pub(super) fn push_str(&mut self, scopes: &[Scope], id: PathId, value: &[u8]) -> Result<()> {

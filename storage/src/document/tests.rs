@@ -581,6 +581,7 @@ fn test_mapping(overflow: bool) -> Arc<Mapping> {
         json!({"properties": {
             "a": {"type": "long"}, "b": {"properties": {"c": {"type": "ip"}, "d": {"type": "nested"}}}, "c": {"type": "geo_point"},
             "d": {"type": "flat_object"}, "e": {"type": "text", "fields": {"k": {"type": "keyword", "ignore_above": 5}, "n": {"type": "double", "ignore_malformed": true}}},
+            "f": {"type": "completion"}, "g": {"type": "rank_features"},
         }}),
         settings,
     )

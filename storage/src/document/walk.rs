@@ -145,6 +145,7 @@ impl ChunkBuilder {
             self.skip(json)?;
         }
         json.finish()?;
+        self.waiting_completions(source)?;
         self.constants(Scope::DOCUMENT)
     }
 
@@ -467,6 +468,7 @@ impl ChunkBuilder {
             | FieldType::Short
             | FieldType::Integer
             | FieldType::Long
+            | FieldType::TokenCount
             | FieldType::UnsignedLong
             | FieldType::HalfFloat
             | FieldType::Float

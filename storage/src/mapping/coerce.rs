@@ -108,7 +108,9 @@ fn integer_type(field_type: &FieldType) -> (i64, i64, &'static str, &'static str
     match field_type {
         FieldType::Byte => (i64::from(i8::MIN), i64::from(i8::MAX), "a byte", "Integer"),
         FieldType::Short => (i64::from(i16::MIN), i64::from(i16::MAX), "a short", "Integer"),
-        FieldType::Integer => (i64::from(i32::MIN), i64::from(i32::MAX), "an integer", "Integer"),
+        FieldType::Integer | FieldType::TokenCount => {
+            (i64::from(i32::MIN), i64::from(i32::MAX), "an integer", "Integer")
+        }
         _ => (i64::MIN, i64::MAX, "a long", "Long"),
     }
 }

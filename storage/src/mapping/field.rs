@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::analysis::Part;
+
 /// Number of a mapped path: given once in an index, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathId(pub u32);
@@ -34,10 +36,28 @@ pub enum FieldType {
     Ip,
     GeoPoint,
     Binary,
+    TokenCount,
+    RankFeature,
+    RankFeatures,
+    Completion,
+    SearchAsYouType(AsYouType),
+}
+
+/// A `search_as_you_type` field, or a field that it brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsYouType {
+    /// The field itself, with the most tokens of a shingle.
+    Whole {
+        /// `max_shingle_size`.
+        max: u8,
+    },
+    /// `_2gram` and so on, or `_index_prefix`.
+    Part(Part),
 }
 
 impl FieldType {
-    /// Finds a leaf type by its name in the mapping language. A scaled_float's factor is set later.
+    /// Finds a leaf type by its name in the mapping language. A scaled_float's factor and a
+    /// search_as_you_type's shingles are set later.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "text" => Self::Text,
@@ -61,6 +81,11 @@ impl FieldType {
             "ip" => Self::Ip,
             "geo_point" => Self::GeoPoint,
             "binary" => Self::Binary,
+            "token_count" => Self::TokenCount,
+            "rank_feature" => Self::RankFeature,
+            "rank_features" => Self::RankFeatures,
+            "completion" => Self::Completion,
+            "search_as_you_type" => Self::SearchAsYouType(AsYouType::Whole { max: 3 }),
             _ => return None,
         })
     }
@@ -89,6 +114,12 @@ impl FieldType {
             Self::Ip => "ip",
             Self::GeoPoint => "geo_point",
             Self::Binary => "binary",
+            Self::TokenCount => "token_count",
+            Self::RankFeature => "rank_feature",
+            Self::RankFeatures => "rank_features",
+            Self::Completion => "completion",
+            Self::SearchAsYouType(AsYouType::Part(Part::Prefixes(_))) => "prefix",
+            Self::SearchAsYouType(_) => "search_as_you_type",
         }
     }
 
@@ -101,10 +132,14 @@ impl FieldType {
             | Self::Wildcard
             | Self::ConstantKeyword
             | Self::FlatObject
+            | Self::RankFeature
+            | Self::RankFeatures
+            | Self::Completion
+            | Self::SearchAsYouType(_)
             | Self::Binary => ColumnKind::Str,
             Self::Byte => ColumnKind::Int(8),
             Self::Short => ColumnKind::Int(16),
-            Self::Integer => ColumnKind::Int(32),
+            Self::Integer | Self::TokenCount => ColumnKind::Int(32),
             Self::Long => ColumnKind::Int(64),
             Self::UnsignedLong => ColumnKind::U64,
             Self::HalfFloat | Self::Float => ColumnKind::F32,
@@ -119,14 +154,15 @@ impl FieldType {
 
     /// Whether values are full text, cut into tokens.
     pub fn is_text(&self) -> bool {
-        matches!(self, Self::Text | Self::MatchOnlyText)
+        matches!(self, Self::Text | Self::MatchOnlyText | Self::SearchAsYouType(_))
     }
 }
 
 /// How the values of a column are held in memory and in Parquet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// `Utf8View`: text, keyword, wildcard, constant_keyword, flat_object leaves, binary (base64 as sent).
+    /// `Utf8View`: text, keyword, wildcard, constant_keyword, flat_object leaves, binary (base64 as sent),
+    /// rank features and completions (see [`crate::document`]).
     Str,
     /// `Int8`, `Int16`, `Int32` or `Int64` by width in bits.
     Int(u8),

@@ -82,6 +82,26 @@ fn geohash_cell(hash: &str) -> Result<[[f64; 2]; 2], Cause> {
     Ok([lat, lon])
 }
 
+/// Writes a point, given as latitude and longitude, as the geohash of so many characters.
+pub fn to_geohash([lat, lon]: [f64; 2], characters: usize) -> String {
+    let (mut lats, mut lons) = ([-90.0f64, 90.0], [-180.0f64, 180.0]);
+    let mut even = true;
+    let mut hash = String::with_capacity(characters);
+    for _ in 0..characters.min(MAX_GEOHASH) {
+        let mut index = 0;
+        for _ in 0..5 {
+            let (range, at) = if even { (&mut lons, lon) } else { (&mut lats, lat) };
+            let middle = (range[0] + range[1]) / 2.0;
+            let upper = at >= middle;
+            range[usize::from(!upper)] = middle;
+            index = index << 1 | usize::from(upper);
+            even = !even;
+        }
+        hash.push(GEOHASH_ALPHABET.get(index).map_or('0', |byte| char::from(*byte)));
+    }
+    hash
+}
+
 /// Parses a point of a query from text: least and greatest latitude, and longitude. They differ for a
 /// geohash, which stands for its cell.
 ///

@@ -6,7 +6,7 @@ use super::coerce::{self, Token};
 use super::date::DateFormat;
 use super::params;
 use super::spec::{Context, DEFAULT_DATE_FORMAT, LeafSpec, parsing};
-use super::{FieldType, geo, java};
+use super::{AsYouType, Contexts, FieldType, geo, java};
 use crate::{Error, Result};
 
 /// Format of date_nanos where a mapping names none.
@@ -96,6 +96,7 @@ pub(super) fn parse_leaf(
             caused_by: None,
         });
     }
+    check_special(name, &mut leaf)?;
     check_analysis(name, &leaf, context)?;
     if let Some(locale) = leaf.params.get("locale").and_then(Value::as_str)
         && !matches!(locale.to_ascii_lowercase().as_str(), "en" | "en_us" | "en-us" | "root" | "")
@@ -106,6 +107,40 @@ pub(super) fn parse_leaf(
     }
     check_null_value(name, &leaf)?;
     Ok(leaf)
+}
+
+/// Checks what is special about a type.
+fn check_special(name: &str, leaf: &mut LeafSpec) -> Result<()> {
+    let number = |key: &str, default: i64| leaf.params.get(key).and_then(Value::as_i64).unwrap_or(default);
+    match leaf.field_type {
+        FieldType::SearchAsYouType(_) => {
+            let size = number("max_shingle_size", 3);
+            let max = u8::try_from(size).ok().filter(|size| (2..=4).contains(size)).ok_or_else(|| {
+                parsing(format!("[max_shingle_size] must be at least [2] and at most [4], got [{size}]"))
+            })?;
+            if leaf.params.remove("doc_values") == Some(Value::Bool(true)) {
+                return Err(parsing("Cannot set [doc_values] on field of type [search_as_you_type]"));
+            }
+            leaf.field_type = FieldType::SearchAsYouType(AsYouType::Whole { max });
+        }
+        FieldType::TokenCount if !leaf.params.contains_key("analyzer") => {
+            return Err(parsing(format!("Analyzer must be set for field [{name}] but wasn't.")));
+        }
+        FieldType::Completion => {
+            let length = number("max_input_length", 50);
+            if length == 0 {
+                return Err(Error::IllegalArgument(format!(
+                    "[max_input_length] must be > 0 but was [{length}]"
+                )));
+            }
+            if let Some(contexts) = leaf.params.get("contexts") {
+                let contexts = Contexts::parse(contexts)?.to_json();
+                leaf.params.insert("contexts".to_owned(), contexts);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn parse_multi_fields(
@@ -239,7 +274,7 @@ fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
         _ => Token::Str(&text),
     };
     let checked = match &leaf.field_type {
-        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => {
+        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long | FieldType::TokenCount => {
             coerce::integer(&leaf.field_type, token, true).map(|_| ())
         }
         FieldType::UnsignedLong => coerce::unsigned_long(token, true).map(|_| ()),
@@ -260,7 +295,7 @@ fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
 }
 
 /// Reads a geo_point of a mapping body: an object, an array or a string.
-pub(super) fn geo_value(value: &Value) -> std::result::Result<[f64; 2], coerce::Cause> {
+pub(crate) fn geo_value(value: &Value) -> std::result::Result<[f64; 2], coerce::Cause> {
     let bad = || coerce::Cause::new("parse_exception", "geo_point expected");
     match value {
         Value::String(text) => geo::parse(text),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::spec::{LeafSpec, ObjectSpec, RootSpec, Spec};
 use super::template::Template;
 use super::tree::{Alias, Child, Mapping, Numbers};
-use super::{FieldType, params};
+use super::{FieldType, as_you_type, params};
 use crate::{Error, Result};
 
 impl Mapping {
@@ -127,7 +127,9 @@ impl Mapping {
             let (old, new) = (param.shown(&field.params), param.shown(&spec.params));
             // Norms of a text field can be switched off, never on again.
             let allowed = match (param.name, &field.field_type) {
-                ("norms", FieldType::Text | FieldType::Keyword) => new == "false",
+                ("norms", FieldType::Text | FieldType::Keyword | FieldType::SearchAsYouType(_)) => {
+                    new == "false"
+                }
                 _ => param.updatable,
             };
             if old != new && !allowed {
@@ -151,7 +153,13 @@ impl Mapping {
                 None => self.add_multi_field(at, name, sub, numbers)?,
             }
         }
-        self.update_leaf(at, spec)
+        self.update_leaf(at, spec)?;
+        for (name, part) in as_you_type::parts_of(&self.leaf(at).field) {
+            if let Some((_, existing)) = multi.iter().find(|(existing, _)| **existing == *name) {
+                self.update_leaf(*existing, &part)?;
+            }
+        }
+        Ok(())
     }
 }
 

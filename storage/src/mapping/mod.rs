@@ -8,13 +8,16 @@
 //! - `spec` and `leaf_spec` parse bodies into what they ask for, `params` knows the parameters of each type;
 //! - `tree` holds the mapping as documents and queries use it, `scope` says which rows hold a value, `rules` says what parameters mean, `merge`
 //!   puts a spec into the tree, `checks` holds it to its limits, `render` shows it, `encode` stores it;
+//! - `as_you_type` and `completion` say what is special about fields of these types;
 //! - `template` decides what unknown fields become;
 //! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
 //!
 //! Messages of refusals are OpenSearch's, word for word where clients or tests compare them.
 
+mod as_you_type;
 mod checks;
 mod coerce;
+mod completion;
 mod date;
 mod encode;
 mod field;
@@ -40,10 +43,11 @@ use serde_json::{Map, Value};
 
 pub use coerce::parse_ip_range;
 pub(crate) use coerce::{Cause, Token};
+pub use completion::{CompletionKeys, Context, ContextKind, Contexts, geo_precision};
 pub(crate) use date::Instant;
 pub use date::{DAYS, DateFormat, MONTHS};
-pub use field::{ColumnKind, Field, FieldType, PathId, Scalar};
-pub use geo::parse_point;
+pub use field::{AsYouType, ColumnKind, Field, FieldType, PathId, Scalar};
+pub use geo::{parse_point, to_geohash};
 pub(crate) use rules::NullValue;
 pub(crate) use scope::Scope;
 pub(crate) use spec::Dynamic;
@@ -58,8 +62,10 @@ use settings::Settings;
 /// The coercions that documents share with mapping bodies and queries.
 pub(crate) mod values {
     pub(crate) use super::coerce::{boolean, date, float, integer, ip, unsigned_long};
+    pub(crate) use super::geo::to_geohash;
     pub(crate) use super::geo::{check as check_point, geohash, parse as point};
     pub(crate) use super::java::{cut, to_string as shown};
+    pub(crate) use super::leaf_spec::geo_value;
     pub(crate) use super::template::choose;
 }
 

@@ -58,6 +58,19 @@ const SIMILARITY: Param = fixed("similarity", Kind::Word(&["BM25", "boolean"]));
 const NORMALIZER: Param = fixed("normalizer", Kind::Name("default"));
 const SKIP_LIST: Param = fixed("skip_list", Kind::Flag(false));
 
+const TERM_VECTOR: Param = fixed(
+    "term_vector",
+    Kind::Word(&[
+        "no",
+        "yes",
+        "with_positions",
+        "with_offsets",
+        "with_positions_offsets",
+        "with_positions_payloads",
+        "with_positions_offsets_payloads",
+    ]),
+);
+
 const TEXT: &[Param] = &[
     INDEX,
     STORE,
@@ -73,18 +86,7 @@ const TEXT: &[Param] = &[
     fixed("index_phrases", Kind::Flag(false)),
     fixed("index_prefixes", Kind::Object),
     fixed("position_increment_gap", Kind::Int(100)),
-    fixed(
-        "term_vector",
-        Kind::Word(&[
-            "no",
-            "yes",
-            "with_positions",
-            "with_offsets",
-            "with_positions_offsets",
-            "with_positions_payloads",
-            "with_positions_offsets_payloads",
-        ]),
-    ),
+    TERM_VECTOR,
     BOOST,
     META,
 ];
@@ -175,6 +177,41 @@ const GEO_POINT: &[Param] = &[
 ];
 const BINARY: &[Param] = &[fixed("doc_values", Kind::Flag(false)), STORE, META];
 
+const TOKEN_COUNT: &[Param] = &[
+    INDEX,
+    DOC_VALUES,
+    STORE,
+    fixed("analyzer", Kind::OptionalName),
+    NULL_VALUE,
+    fixed("enable_position_increments", Kind::Flag(true)),
+    META,
+];
+const RANK_FEATURE: &[Param] = &[fixed("positive_score_impact", Kind::Flag(true)), META];
+const RANK_FEATURES: &[Param] = &[fixed("positive_score_impact", Kind::Flag(true)), META];
+const COMPLETION: &[Param] = &[
+    fixed("analyzer", Kind::Name("simple")),
+    free("search_analyzer", Kind::OptionalName),
+    fixed("preserve_separators", Kind::Flag(true)),
+    fixed("preserve_position_increments", Kind::Flag(true)),
+    free("max_input_length", Kind::Int(50)),
+    fixed("contexts", Kind::Object),
+    META,
+];
+const SEARCH_AS_YOU_TYPE: &[Param] = &[
+    INDEX,
+    STORE,
+    fixed("doc_values", Kind::Explicit),
+    fixed("max_shingle_size", Kind::Int(3)),
+    fixed("analyzer", Kind::Name("default")),
+    free("search_analyzer", Kind::OptionalName),
+    free("search_quote_analyzer", Kind::OptionalName),
+    fixed("index_options", Kind::Word(&["positions", "docs", "freqs", "offsets"])),
+    free("norms", Kind::Flag(true)),
+    SIMILARITY,
+    TERM_VECTOR,
+    META,
+];
+
 /// Lists the parameters of a type.
 pub(super) fn of(field_type: &FieldType) -> &'static [Param] {
     match field_type {
@@ -198,6 +235,11 @@ pub(super) fn of(field_type: &FieldType) -> &'static [Param] {
         FieldType::Ip => IP,
         FieldType::GeoPoint => GEO_POINT,
         FieldType::Binary => BINARY,
+        FieldType::TokenCount => TOKEN_COUNT,
+        FieldType::RankFeature => RANK_FEATURE,
+        FieldType::RankFeatures => RANK_FEATURES,
+        FieldType::Completion => COMPLETION,
+        FieldType::SearchAsYouType(_) => SEARCH_AS_YOU_TYPE,
     }
 }
 

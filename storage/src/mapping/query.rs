@@ -44,6 +44,10 @@ impl Mapping {
             | FieldType::Wildcard
             | FieldType::ConstantKeyword
             | FieldType::FlatObject
+            | FieldType::RankFeature
+            | FieldType::RankFeatures
+            | FieldType::Completion
+            | FieldType::SearchAsYouType(_)
             | FieldType::Binary => {
                 let text = token.text();
                 Ok(Scalar::Str(match &field.normalizer {
@@ -53,9 +57,11 @@ impl Mapping {
                     None => text.to_owned(),
                 }))
             }
-            FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => {
-                integer_bound(token, round_up).map(Scalar::I64).map_err(argument)
-            }
+            FieldType::Byte
+            | FieldType::Short
+            | FieldType::Integer
+            | FieldType::Long
+            | FieldType::TokenCount => integer_bound(token, round_up).map(Scalar::I64).map_err(argument),
             FieldType::UnsignedLong => unsigned_bound(token, round_up).map(Scalar::U64).map_err(argument),
             FieldType::HalfFloat | FieldType::Float | FieldType::Double | FieldType::ScaledFloat { .. } => {
                 // Bounds keep their precision: a float column is compared as doubles.
@@ -116,7 +122,7 @@ impl Mapping {
                 let (least, greatest) = match field.field_type {
                     FieldType::Byte => (i64::from(i8::MIN), i64::from(i8::MAX)),
                     FieldType::Short => (i64::from(i16::MIN), i64::from(i16::MAX)),
-                    FieldType::Integer => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                    FieldType::Integer | FieldType::TokenCount => (i64::from(i32::MIN), i64::from(i32::MAX)),
                     _ => (i64::MIN, i64::MAX),
                 };
                 let fits = (least..=greatest).contains(integer)

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tree::{Child, Leaf, Mapping};
+use super::{AsYouType, FieldType};
 
 impl Mapping {
     /// Renders the body that `GET _mapping` shows under `mappings`.
@@ -104,8 +105,27 @@ impl Mapping {
         if leaf.field.params.contains_key("search_analyzer") && !body.contains_key("analyzer") {
             body.insert("analyzer".to_owned(), json!("default"));
         }
-        if !leaf.multi.is_empty() {
-            let mut fields: Vec<&Leaf> = leaf.multi.iter().map(|sub| self.leaf(*sub)).collect();
+        match leaf.field.field_type {
+            // These are shown even where they are not given.
+            FieldType::SearchAsYouType(AsYouType::Whole { max }) => {
+                body.insert("doc_values".to_owned(), json!(false));
+                body.insert("max_shingle_size".to_owned(), json!(max));
+            }
+            FieldType::Completion => {
+                let keys = leaf.field.completion_keys();
+                body.insert("analyzer".to_owned(), json!(*leaf.field.analyzer));
+                body.insert("preserve_separators".to_owned(), json!(keys.separators));
+                body.insert("preserve_position_increments".to_owned(), json!(keys.increments));
+                body.insert("max_input_length".to_owned(), json!(leaf.field.max_input_length()));
+            }
+            _ => {}
+        }
+        let shown = |leaf: &&Leaf| match leaf.field.field_type {
+            FieldType::SearchAsYouType(kind) => kind.is_own(),
+            _ => true,
+        };
+        let mut fields: Vec<&Leaf> = leaf.multi.iter().map(|sub| self.leaf(*sub)).filter(shown).collect();
+        if !fields.is_empty() {
             fields.sort_unstable_by(|a, b| a.name.cmp(&b.name));
             let fields =
                 fields.into_iter().map(|sub| (sub.name.to_string(), Value::Object(self.render_leaf(sub))));

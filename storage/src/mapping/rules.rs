@@ -53,7 +53,11 @@ pub(super) fn shares_column(parent: &FieldType, spec: &LeafSpec) -> bool {
     parent.is_text()
         && matches!(
             spec.field_type,
-            FieldType::Keyword | FieldType::Wildcard | FieldType::Text | FieldType::MatchOnlyText
+            FieldType::Keyword
+                | FieldType::Wildcard
+                | FieldType::Text
+                | FieldType::MatchOnlyText
+                | FieldType::SearchAsYouType(_)
         )
         && !spec.params.contains_key("normalizer")
         && !spec.params.contains_key("null_value")
@@ -79,6 +83,7 @@ pub(super) fn compile(
     let flag = |key: &str, default: bool| params.get(key).and_then(Value::as_bool).unwrap_or(default);
     let text = |key: &str| params.get(key).and_then(Value::as_str);
     let analyzer: Arc<str> = match text("analyzer") {
+        None if field_type == FieldType::Completion => "simple".into(),
         Some("default") | None if settings.default_analyzer => "default".into(),
         Some("default") | None => "standard".into(),
         Some(name) => name.into(),
@@ -106,9 +111,13 @@ pub(super) fn compile(
         depth_limit: params.get("depth_limit").and_then(Value::as_u64).map_or(20, |n| n as usize),
     };
     let is_string = matches!(field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject);
+    // What these hold serves their own queries and suggesters only.
+    let is_special =
+        matches!(field_type, FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion);
     let field = Field {
         index: field_type != FieldType::Binary && flag("index", true),
         doc_values: !field_type.is_text()
+            && !is_special
             && flag("doc_values", !matches!(field_type, FieldType::Binary | FieldType::Wildcard)),
         ignore_above: params
             .get("ignore_above")
@@ -116,7 +125,7 @@ pub(super) fn compile(
             .filter(|_| is_string)
             .map(|n| n as usize),
         normalizer: text("normalizer").map(Into::into),
-        norms: field_type == FieldType::Text && flag("norms", true),
+        norms: matches!(field_type, FieldType::Text | FieldType::SearchAsYouType(_)) && flag("norms", true),
         params: params.clone(),
         analyzer,
         search_analyzer,

@@ -89,6 +89,19 @@ fn bad_bodies_are_refused_in_opensearch_words() {
             "No handler for type [geo_shape] declared on field [f]",
         ),
         (
+            properties(json!({"f": {"type": "search_as_you_type", "max_shingle_size": 5}})),
+            "[max_shingle_size] must be at least [2] and at most [4], got [5]",
+        ),
+        (properties(json!({"f": {"type": "token_count"}})), "Analyzer must be set for field [f] but wasn't."),
+        (
+            properties(json!({"f": {"type": "completion", "contexts": [{"name": "x", "type": "zip"}]}})),
+            "No context type for [zip]",
+        ),
+        (
+            properties(json!({"f": {"type": "completion", "contexts": []}})),
+            "expected at least one context mapping",
+        ),
+        (
             properties(json!({"f": {"type": "keyword", "x": 1}})),
             "unknown parameter [x] on mapper [f] of type [keyword]",
         ),
@@ -266,6 +279,9 @@ fn encoding_keeps_everything() {
             "z": {"type": "text", "fields": {"k": {"type": "keyword"}}, "norms": false},
             "o": {"properties": {"b": {"type": "half_float", "null_value": 1.5}, "e": {"type": "object"}}},
             "n": {"type": "nested", "include_in_root": true, "properties": {"x": {"type": "binary", "doc_values": true}}},
+            "sy": {"type": "search_as_you_type", "max_shingle_size": 4, "search_analyzer": "simple", "fields": {"n": {"type": "token_count", "analyzer": "simple"}}},
+            "co": {"type": "completion", "preserve_separators": false, "contexts": [{"name": "g", "type": "geo", "precision": "5km", "path": "p"}]},
+            "rf": {"type": "rank_feature", "positive_score_impact": false}, "rs": {"type": "rank_features"},
             "c": {"type": "constant_keyword", "value": "v"}, "al": {"type": "alias", "path": "z"},
             "s": {"type": "scaled_float", "scaling_factor": 10, "ignore_malformed": true},
         }
@@ -392,4 +408,32 @@ fn nested_paths_have_numbers_of_their_own() {
     assert!(old.as_object_mut().unwrap().remove("nested").is_some());
     let decoded = Mapping::decode(&serde_json::to_vec(&old).unwrap(), &Map::new()).unwrap();
     assert!(ids(&decoded).iter().all(Option::is_some));
+}
+
+#[test]
+fn what_a_search_as_you_type_brings_along() {
+    let mapping = mapping(properties(json!({
+        "a": {"type": "search_as_you_type", "analyzer": "simple"},
+        "k": {"type": "keyword", "fields": {"s": {"type": "search_as_you_type", "max_shingle_size": 2}}}
+    })));
+    let paths: Vec<&str> = mapping.fields().map(|field| field.path.as_ref()).collect();
+    let expected =
+        ["a", "a._2gram", "a._3gram", "a._index_prefix", "k", "k.s", "k.s._2gram", "k.s._index_prefix"];
+    assert_eq!(paths, expected);
+    let field = |path: &str| mapping.field(path).unwrap();
+    assert_eq!(field("a._3gram").column, field("a").id);
+    assert_eq!(field("k.s._2gram").column, field("k.s").id);
+    let starts = mapping.as_you_type_part(field("a._2gram"), None).unwrap();
+    assert_eq!(starts.path.as_ref(), "a._index_prefix");
+    for name in [&starts.analyzer, &starts.search_analyzer, &field("a._3gram").analyzer] {
+        assert!(mapping.analyzers().get(name).is_some(), "{name:?}");
+    }
+    let shown = json!({"type": "search_as_you_type", "analyzer": "simple", "doc_values": false, "max_shingle_size": 3});
+    assert_eq!(mapping.to_json()["properties"]["a"], shown);
+    let quoted =
+        json!({"a": {"type": "search_as_you_type", "analyzer": "simple", "search_analyzer": "standard"}});
+    let merged = mapping.merge(&properties(quoted)).unwrap();
+    assert_ne!(merged.field("a._2gram").unwrap().search_analyzer, field("a._2gram").search_analyzer);
+    let wider = json!({"a": {"type": "search_as_you_type", "analyzer": "simple", "max_shingle_size": 4}});
+    assert!(mapping.merge(&properties(wider)).is_err());
 }

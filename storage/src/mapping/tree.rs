@@ -16,7 +16,7 @@ use super::scope::Scope;
 use super::settings::Settings;
 use super::spec::{self, AnalyzerNames, Context, Dynamic, LeafSpec, Nested, ObjectSpec, Spec};
 use super::template::Template;
-use super::{Field, FieldType, PathId};
+use super::{Field, FieldType, PathId, as_you_type};
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
 
@@ -441,6 +441,7 @@ impl Mapping {
         for (sub, spec) in &spec.fields {
             self.add_multi_field(at, sub, spec, numbers)?;
         }
+        self.add_parts(at, numbers)?;
         Ok(at)
     }
 
@@ -460,6 +461,14 @@ impl Mapping {
         above.multi.push(at);
         if own_column {
             above.fan.push(at);
+        }
+        self.add_parts(at, numbers)
+    }
+
+    /// Adds the fields that a field brings along by its type.
+    fn add_parts(&mut self, leaf: u32, numbers: Option<&Numbers>) -> Result<()> {
+        for (name, part) in as_you_type::parts_of(&self.leaf(leaf).field) {
+            self.add_multi_field(leaf, &name, &part, numbers)?;
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ pub(super) fn check_fields(sort: &[SortField], mapping: &Mapping) -> Result<()> 
                 FieldType::Text if field.params.get("fielddata") == Some(&Value::Bool(true)) => {
                     format!("invalid index sort field:[{path}]")
                 }
-                FieldType::Text | FieldType::MatchOnlyText => {
+                FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
                     format!("docvalues not found for index sort field:[{path}]")
                 }
                 _ if !field.doc_values => format!("docvalues not found for index sort field:[{path}]"),

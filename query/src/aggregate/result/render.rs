@@ -43,21 +43,20 @@ impl Outcome {
             },
             Self::Buckets(buckets) => match &buckets.shape {
                 Shape::Terms { keys, .. } => match keys {
-                    TermKeys::Strings => "sterms",
+                    TermKeys::Strings | TermKeys::Unmapped => "sterms",
                     TermKeys::Longs => "lterms",
                     TermKeys::Unsigned => "ulterms",
                     TermKeys::Doubles => "dterms",
-                    TermKeys::Unmapped => "umterms",
                 },
                 Shape::MultiTerms { .. } => "multi_terms",
                 Shape::RareTerms(keys) => match keys {
                     TermKeys::Strings => "srareterms",
-                    TermKeys::Unmapped => "umrareterms",
+                    // So says OpenSearch of a field that no index has.
+                    TermKeys::Unmapped => "sterms",
                     _ => "lrareterms",
                 },
                 Shape::SignificantTerms { keys, .. } => match keys {
-                    TermKeys::Strings => "sigsterms",
-                    TermKeys::Unmapped => "umsigterms",
+                    TermKeys::Strings | TermKeys::Unmapped => "sigsterms",
                     _ => "siglterms",
                 },
                 Shape::Composite { .. } => "composite",

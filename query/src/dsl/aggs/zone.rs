@@ -62,6 +62,22 @@ impl Zone {
         Error::Exception { kind, status: 400, reason }
     }
 
+    /// Returns the offset to UTC in seconds at an instant of local time, given in milliseconds as if it was UTC: the
+    /// earlier of two that fit, and the one before where none does.
+    pub(crate) fn local_offset_seconds(self, local_ms: i64) -> i32 {
+        const DAY_MS: i64 = 86_400_000;
+        match self {
+            Self::Fixed(seconds) => seconds,
+            Self::Named(zone) => {
+                let local = chrono::DateTime::from_timestamp_millis(local_ms).unwrap_or_default();
+                match zone.offset_from_local_datetime(&local.naive_utc()).earliest() {
+                    Some(offset) => offset.fix().local_minus_utc(),
+                    None => self.offset_seconds(local_ms.saturating_sub(DAY_MS)),
+                }
+            }
+        }
+    }
+
     /// Returns the zone's name, as date formats write it.
     pub(crate) fn name(self) -> String {
         match self {
@@ -139,6 +155,10 @@ mod tests {
         let berlin = Zone::parse("Europe/Berlin").unwrap();
         assert_eq!(berlin.offset_seconds(1_700_000_000_000), 3600);
         assert_eq!(berlin.offset_seconds(1_690_000_000_000), 7200);
+        assert_eq!(berlin.local_offset_seconds(1_690_000_000_000), 7200);
+        // 02:30 on the days on which clocks go forward and back.
+        assert_eq!(berlin.local_offset_seconds(1_711_852_200_000), 3600);
+        assert_eq!(berlin.local_offset_seconds(1_729_996_200_000), 7200);
         assert_eq!(Zone::parse("Mars/Base"), None);
     }
 }

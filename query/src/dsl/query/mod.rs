@@ -29,6 +29,7 @@ mod nested;
 mod prefix;
 mod query_string;
 mod range;
+mod rank_feature;
 mod regexp;
 mod rewrite;
 mod simple_query_string;
@@ -74,7 +75,8 @@ pub(crate) use nested::{NestedQuery, NestedScore};
 pub(crate) use prefix::PrefixQuery;
 pub(crate) use query_string::{QueryStringQuery, from_uri};
 pub(crate) use range::{Bound, RangeQuery};
-pub(crate) use regexp::{RegexpFlags, RegexpQuery};
+pub(crate) use rank_feature::{FeatureFunction, RankFeatureQuery};
+pub(crate) use regexp::{RegexpFlags, RegexpQuery, flags as regexp_flags};
 pub(crate) use rewrite::Rewrite;
 pub(crate) use simple_query_string::SimpleQueryStringQuery;
 pub(crate) use single::Normalize;
@@ -117,6 +119,7 @@ const KNOWN: &[&str] = &[
     "prefix",
     "query_string",
     "range",
+    "rank_feature",
     "regexp",
     "simple_query_string",
     "term",
@@ -136,7 +139,6 @@ const UNSUPPORTED: &[&str] = &[
     "neural",
     "parent_id",
     "percolate",
-    "rank_feature",
     "script",
     "script_score",
     "span_containing",
@@ -216,6 +218,7 @@ pub(crate) enum Query {
     GeoDistance(GeoDistanceQuery),
     GeoPolygon(GeoPolygonQuery),
     Nested(Arc<NestedQuery>),
+    RankFeature(RankFeatureQuery),
 }
 
 impl Query {
@@ -256,6 +259,7 @@ impl Query {
             Self::GeoDistance(query) => &query.common,
             Self::GeoPolygon(query) => &query.common,
             Self::Nested(query) => &query.common,
+            Self::RankFeature(query) => &query.common,
         }
     }
 
@@ -417,6 +421,7 @@ impl Parser {
             "geo_distance" => Query::GeoDistance(GeoDistanceQuery::parse(fields)?),
             "geo_polygon" => Query::GeoPolygon(GeoPolygonQuery::parse(fields)?),
             "nested" => Query::Nested(Arc::new(NestedQuery::parse(self, fields)?)),
+            "rank_feature" => Query::RankFeature(RankFeatureQuery::parse(fields)?),
             "wrapper" => wrapper::parse(self, fields)?,
             "constant_score" => Query::ConstantScore(Box::new(ConstantScoreQuery::parse(self, fields)?)),
             _ => Query::Bool(BoolQuery::parse(self, fields)?),

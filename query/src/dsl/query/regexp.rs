@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 pub(crate) use millrace_storage::automaton::Flags as RegexpFlags;
 
 /// Parses the names of optional operators, joined by `|`.
-pub(super) fn flags(text: &str) -> Result<RegexpFlags> {
+pub(crate) fn flags(text: &str) -> Result<RegexpFlags> {
     if text.is_empty() {
         return Ok(RegexpFlags::ALL);
     }

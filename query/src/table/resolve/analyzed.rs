@@ -11,7 +11,7 @@ use crate::dsl::query::{Normalize, Operator, PrefixQuery, Query, Rewrite};
 use crate::error::Result;
 use crate::table::node::{Node, Weight};
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
     /// What terms start with.
     pub(super) fn prefix_of(
         &mut self,
@@ -35,7 +35,7 @@ impl Resolver<'_> {
     /// Cuts a text into the terms that are asked of a field; `None` where the field takes it as it is.
     pub(super) fn tokens(
         &self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         forced: Option<&str>,
         quoted: bool,
         text: &str,

@@ -38,6 +38,11 @@ impl Resolver<'_> {
         }
         let mapping = self.index.mapping;
         if let Some(field) = mapping.field(name) {
+            if field.field_type == FieldType::RankFeatures {
+                return Err(Error::IllegalArgument(
+                    "[rank_features] fields do not support [exists] queries".to_owned(),
+                ));
+            }
             if field.field_type == FieldType::Binary && !field.doc_values {
                 return Ok(metadata(Metadata::InSource(field.path.to_string()), weight));
             }

@@ -82,11 +82,8 @@ impl Resolver<'_> {
         for name in names {
             let with_suffix = suffix.map(|suffix| format!("{name}{suffix}")).filter(|n| self.is_mapped(n));
             let name = with_suffix.as_deref().unwrap_or(name);
-            let unfit = |mapping: &Mapping| {
-                mapping
-                    .field(name)
-                    .is_some_and(|field| matches!(field.field_type, FieldType::GeoPoint | FieldType::Binary))
-            };
+            let unfit =
+                |mapping: &Mapping| mapping.field(name).is_some_and(|field| !has_terms(&field.field_type));
             if !self.is_mapped(name)
                 || (!taken.metadata && name.starts_with('_'))
                 || (!taken.all_types && unfit(mapping))
@@ -100,6 +97,18 @@ impl Resolver<'_> {
         }
         fields
     }
+}
+
+/// Whether a text can be asked of fields of a type.
+pub(super) fn has_terms(field_type: &FieldType) -> bool {
+    !matches!(
+        field_type,
+        FieldType::GeoPoint
+            | FieldType::Binary
+            | FieldType::RankFeature
+            | FieldType::RankFeatures
+            | FieldType::Completion
+    )
 }
 
 /// Whether no field has a boost.

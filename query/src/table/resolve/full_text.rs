@@ -38,7 +38,7 @@ const EVERY_TERM: Terms<'static> = Terms {
     synonym_phrases: false,
 };
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
     pub(super) fn match_(&mut self, query: &MatchQuery, weight: Weight) -> Result<Node> {
         let terms = Terms {
             operator: query.operator,
@@ -119,7 +119,9 @@ impl Resolver<'_> {
     pub(super) fn search_analyzer(&self, field: &Field) -> Option<&'_ Analyzer> {
         let analyzers = self.index.mapping.analyzers();
         match field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText => analyzers.get(&field.search_analyzer),
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
+                analyzers.get(&field.search_analyzer)
+            }
             FieldType::Keyword if splits_on_whitespace(field) => analyzers.get("whitespace"),
             _ => None,
         }
@@ -127,7 +129,7 @@ impl Resolver<'_> {
 
     fn one_value(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         value: &Value,
         terms: &Terms<'_>,
         prefix: bool,
@@ -154,7 +156,7 @@ impl Resolver<'_> {
     /// Makes the node of tokens; `None` where there are none.
     fn terms_of(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         tokens: &Tokens,
         terms: &Terms<'_>,
         weight: Weight,
@@ -189,7 +191,7 @@ impl Resolver<'_> {
     /// Makes the node of a token graph: a clause for each stretch.
     fn graph(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         tokens: &Tokens,
         terms: &Terms<'_>,
         weight: Weight,
@@ -235,7 +237,7 @@ impl Resolver<'_> {
     /// Makes the node of one term.
     fn one_term(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         term: &str,
         terms: &Terms<'_>,
         prefix: bool,
@@ -247,6 +249,9 @@ impl Resolver<'_> {
         }
         if target.field.field_type.is_text() && prefix {
             self.count_leaf()?;
+            if let Some(node) = self.shingle_start(target, term, false, None, weight)? {
+                return Ok(node);
+            }
             let pattern = Pattern::prefix(term, false)?;
             return Ok(self.pattern_node(target, String::new(), pattern, None, weight));
         }
@@ -255,7 +260,7 @@ impl Resolver<'_> {
     }
 
     /// Makes the node of terms that mean the same.
-    pub(super) fn synonyms(&mut self, target: &Target<'_>, terms: &[String], weight: Weight) -> Result<Node> {
+    pub(super) fn synonyms(&mut self, target: &Target<'a>, terms: &[String], weight: Weight) -> Result<Node> {
         let field = target.field;
         if terms.len() > MAX_CLAUSES {
             return Err(Error::TooManyClauses(MAX_CLAUSES));
@@ -302,7 +307,9 @@ pub(super) fn zero_terms(zero_terms: ZeroTerms, weight: Weight) -> Node {
 /// Whether postings of a field carry positions.
 pub(super) fn has_positions(field: &Field) -> bool {
     let options = field.params.get("index_options").and_then(Value::as_str);
-    field.index && field.field_type == FieldType::Text && !matches!(options, Some("docs" | "freqs"))
+    field.index
+        && matches!(field.field_type, FieldType::Text | FieldType::SearchAsYouType(_))
+        && !matches!(options, Some("docs" | "freqs"))
 }
 
 fn splits_on_whitespace(field: &Field) -> bool {

@@ -265,7 +265,7 @@ fn combined(mut parts: Vec<Source>, max_gaps: i32, mode: IntervalMode) -> Result
 
 fn positioned_text(field: &Field) -> Result<()> {
     match field.field_type {
-        FieldType::Text | FieldType::MatchOnlyText => positioned(field),
+        FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => positioned(field),
         _ => Err(Error::IllegalArgument(format!(
             "Can only use interval queries on text fields - not on [{}] which is of type [{}]",
             field.path,

@@ -28,8 +28,12 @@ impl<'a> Resolver<'a> {
         };
         fit("prefix", target.field)?;
         let value = self.normalized(&target, &query.value, &query.normalize)?;
-        let pattern = Pattern::prefix(&value, query.case_insensitive)?;
         self.count_leaf()?;
+        let folded = query.case_insensitive;
+        if let Some(node) = self.shingle_start(&target, &value, folded, query.rewrite.as_ref(), weight)? {
+            return Ok(node);
+        }
+        let pattern = Pattern::prefix(&value, folded)?;
         let lead = target.inside.clone().unwrap_or_default();
         Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
     }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::score::phrase::{Phrase, Place, PlaceTerms};
 use crate::table::node::{ExpandedScore, Expansion, Join, Keep, Node, StatisticsTerm, Values, Weight};
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
     /// Resolves a phrase; `expansions` is how many terms its last term may stand for, as a prefix.
     pub(super) fn match_phrase(
         &mut self,
@@ -66,7 +66,7 @@ impl Resolver<'_> {
     /// Makes the node of tokens side by side; `None` where there are none.
     pub(super) fn phrase_of(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         tokens: &Tokens,
         slop: u32,
         expansions: Option<usize>,
@@ -75,6 +75,9 @@ impl Resolver<'_> {
         let field = target.field;
         if tokens.list.is_empty() {
             return Ok(None);
+        }
+        if let Some(node) = self.shingled_phrase(target, tokens, slop, expansions, weight)? {
+            return Ok(Some(node));
         }
         if tokens.list.len() > 1 && tokens.is_graph() {
             return self.phrase_graph(target, tokens, slop, expansions, weight);
@@ -104,7 +107,7 @@ impl Resolver<'_> {
 
     fn phrase_graph(
         &mut self,
-        target: &Target<'_>,
+        target: &Target<'a>,
         tokens: &Tokens,
         slop: u32,
         expansions: Option<usize>,

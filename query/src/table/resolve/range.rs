@@ -31,14 +31,18 @@ impl Resolver<'_> {
             });
         }
         match &field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText => {
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
                 searchable(field)?;
                 let edge = |bound: &Option<crate::dsl::query::Bound>| {
                     bound.as_ref().map(|bound| (text(&bound.value).unwrap_or_default(), bound.included))
                 };
                 Ok(Node::TextRange { path: field.id, from: edge(&query.from), to: edge(&query.to), weight })
             }
-            FieldType::GeoPoint | FieldType::Binary => Err(Error::IllegalArgument(format!(
+            FieldType::GeoPoint
+            | FieldType::Binary
+            | FieldType::RankFeature
+            | FieldType::RankFeatures
+            | FieldType::Completion => Err(Error::IllegalArgument(format!(
                 "Field [{}] of type [{}] does not support range queries",
                 field.path,
                 field.type_name()

@@ -79,7 +79,7 @@ impl Resolver<'_> {
     pub(super) fn exact(&mut self, target: &Target<'_>, value: &Value, weight: Weight) -> Result<Node> {
         let (mapping, field) = (self.index.mapping, target.field);
         match field.field_type {
-            FieldType::Text | FieldType::MatchOnlyText => {
+            FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
                 searchable(field)?;
                 Ok(self.text_term(field, text(value).unwrap_or_default(), weight))
             }
@@ -146,6 +146,14 @@ impl Resolver<'_> {
                 ),
                 caused_by: None,
             }),
+            FieldType::RankFeature | FieldType::RankFeatures => Err(Error::IllegalArgument(format!(
+                "Queries on [{}] fields are not supported",
+                field.type_name()
+            ))),
+            FieldType::Completion => Err(Error::IllegalArgument(format!(
+                "field [{}] of type [completion] is searched by suggesters only",
+                field.path
+            ))),
             FieldType::Binary => Err(Error::QueryShard {
                 reason: "Binary fields do not support searching".to_owned(),
                 caused_by: None,

@@ -12,6 +12,7 @@ mod cjk_bigram;
 mod common_grams;
 mod decompound;
 mod fingerprint;
+mod fixed_shingle;
 mod flatten_graph;
 mod grams;
 mod keywords;
@@ -44,6 +45,7 @@ pub(crate) use cjk_bigram::CjkBigram;
 pub(crate) use common_grams::CommonGrams;
 pub(crate) use decompound::Decompounder;
 pub(crate) use fingerprint::Fingerprint;
+pub(crate) use fixed_shingle::FixedShingle;
 pub(crate) use flatten_graph::FlattenGraph;
 pub(crate) use grams::{Edge, Grams};
 pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
@@ -85,10 +87,26 @@ pub(crate) trait Filter: Debug + Send + Sync {
         false
     }
 
+    /// What neighbouring tokens it joins, if it does.
+    fn shingles(&self) -> Option<Shingles> {
+        None
+    }
+
     /// What stands in for it where the terms of synonym rules are analyzed.
     fn in_synonyms(&self) -> InSynonyms {
         InSynonyms::Same
     }
+}
+
+/// What neighbouring tokens a filter joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shingles {
+    /// Fewest tokens.
+    pub min: usize,
+    /// Most tokens.
+    pub max: usize,
+    /// Whether single tokens stay.
+    pub single: bool,
 }
 
 /// What stands in for a filter where the terms of synonym rules are analyzed.

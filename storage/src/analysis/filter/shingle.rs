@@ -1,6 +1,6 @@
 //! The `shingle` filter: neighbouring tokens joined.
 
-use super::{End, Filter, InSynonyms, Increments, Stage, whole};
+use super::{End, Filter, InSynonyms, Increments, Shingles, Stage, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -17,6 +17,10 @@ pub(crate) struct Shingle {
 impl Filter for Shingle {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(|tokens, end| self.run(tokens, end), next)
+    }
+
+    fn shingles(&self) -> Option<Shingles> {
+        Some(Shingles { min: self.min, max: self.max, single: self.output_unigrams })
     }
 
     fn in_synonyms(&self) -> InSynonyms {

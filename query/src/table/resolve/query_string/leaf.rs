@@ -12,7 +12,7 @@ use crate::dsl::query_string::number;
 use crate::dsl::query_string::syntax::Leaf;
 use crate::error::{Error, Result};
 use crate::table::node::{Node, Weight};
-use crate::table::resolve::fields::{Fields, plain};
+use crate::table::resolve::fields::{Fields, has_terms, plain};
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
 use crate::table::resolve::{Resolver, setting};
 use crate::table::values;
@@ -392,7 +392,7 @@ impl Resolver<'_> {
                 .map(Some);
         };
         let field = target.field;
-        if matches!(field.field_type, FieldType::GeoPoint | FieldType::Binary) {
+        if !has_terms(&field.field_type) {
             return Ok(Some(Node::None));
         }
         if !field.field_type.is_text() {
