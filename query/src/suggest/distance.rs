@@ -131,8 +131,13 @@ mod tests {
         check(Distance::JaroWinkler, "dwayne", "duane", 0.840_000);
         check(Distance::JaroWinkler, "frog", "fog", 0.925);
         check(Distance::JaroWinkler, "fly", "ant", 0.0);
-        check(Distance::Ngram, "banana", "bandana", 0.857_143);
         check(Distance::Ngram, "al", "al", 1.0);
+        check(Distance::Ngram, "a", "aa", 0.5);
+        check(Distance::Ngram, "martha", "marhta", 0.666_667);
+        check(Distance::Ngram, "jones", "johnson", 0.428_571);
+        check(Distance::Ngram, "natural", "contrary", 0.25);
+        check(Distance::Ngram, "abcvwxyz", "cabvwxyz", 0.625);
+        check(Distance::Ngram, "six", "ten", 0.0);
         check(Distance::DamerauLevenshtein, "abcd", "abdc", 0.75);
     }
 }
