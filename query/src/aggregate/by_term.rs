@@ -208,7 +208,7 @@ impl ValueWalker for Feed<'_, '_> {
             }
         }
         // Spread evenly, and the same each time.
-        let share = u64::from(self.number.wrapping_mul(0x9e37_79b9)) * u64::from(self.all) >> 32;
+        let share = (u64::from(self.number.wrapping_mul(0x9e37_79b9)) * u64::from(self.all)) >> 32;
         self.number = self.number.wrapping_add(1);
         let Some(keys) = self.collector.keys.one().filter(|_| self.own.contains(&(share as u32))) else {
             return Walk::Pass;
