@@ -35,14 +35,14 @@ if [[ $url ]]; then
 else
   ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 rsyslog parquet)
   data=$work/data
-  rm -rf "$data"
+  rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM
   MILLRACE_ADMIN_PASSWORD=${user#*:} "$server" serve --data "$data" --listen 127.0.0.1:0 \
     >"$work/server.out" 2>"$work/server.log" &
   pid=$!
   trap 'kill -KILL "$pid" 2>/dev/null || true' EXIT
   for ((tries = 0; tries < 300; tries++)); do
-    url=$(sed -n 's/^listening on //p' "$work/server.out")
+    url=$(sed -n 's/^listening on //p' "$work/server.out" 2>/dev/null || true)
     if [[ $url ]] || ! kill -0 "$pid" 2>/dev/null; then break; fi
     sleep 0.1
   done
