@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_storage::segment::{PageBounds, WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
 use super::bits::{self, SetBuilder};
@@ -478,12 +478,22 @@ impl<'a> Matches<'a> {
         Ok(Self::Sought(pass))
     }
 
-    /// Whether there may be one in a run of rows.
-    pub(crate) fn may_have(&self, rows: Range<u32>) -> bool {
-        match self {
-            Self::Known(known) => known.range_cardinality(rows) > 0,
-            Self::Sought(pass) => rows.start.max(pass.range.start) < rows.end.min(pass.range.end),
-        }
+    /// Keeps the pages, which ascend, that may have one.
+    pub(crate) fn pages<'p>(&self, pages: &'p [PageBounds]) -> Result<Vec<&'p PageBounds>> {
+        let pass = match self {
+            Self::Known(known) => {
+                let has = |page: &&PageBounds| known.range_cardinality(page.rows.clone()) > 0;
+                return Ok(pages.iter().filter(has).collect());
+            }
+            Self::Sought(pass) => pass,
+        };
+        // What a scorer finds, it is not asked for page by page.
+        let mut windows = if by_scorer(pass.prepared) { None } else { Some(pass.windows()?) };
+        let mut may_have = |page: &&PageBounds| {
+            let (start, end) = (page.rows.start.max(pass.range.start), page.rows.end.min(pass.range.end));
+            start < end && windows.as_mut().is_none_or(|windows| windows.next_row(start) < end)
+        };
+        Ok(pages.iter().filter(&mut may_have).collect())
     }
 
     /// Finds those among some rows.

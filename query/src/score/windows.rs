@@ -59,6 +59,11 @@ impl<'a> Windows<'a> {
         self.filter.cost()
     }
 
+    /// Returns a row at or behind `target`, which does not descend: none before it matches.
+    pub(crate) fn next_row(&mut self, target: u32) -> u32 {
+        self.filter.next(target)
+    }
+
     /// Passes over the windows before that of a row.
     pub(crate) fn skip_to(&mut self, row: u32) {
         self.at = self.at.max(row - row % WINDOW_ROWS);

@@ -240,9 +240,9 @@ impl Shared {
             let matches = Matches::count(pass)?;
             let table_key = &self.table.keys[key];
             let pages = source.reader.pages(key_source.column)?;
-            let mut ordered: Vec<((u64, u64), &PageBounds)> = pages
-                .iter()
-                .filter(|page| matches.may_have(page.rows.clone()))
+            let mut ordered: Vec<((u64, u64), &PageBounds)> = matches
+                .pages(&pages)?
+                .into_iter()
                 .map(|page| (bar.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
