@@ -1,9 +1,9 @@
-//! MurmurHash3 of Austin Appleby (public domain), with seed 0.
+//! MurmurHash3 of Austin Appleby (public domain).
 
 /// The hash in 32 bits, in the form for machines of 32.
-pub fn hash32(bytes: impl IntoIterator<Item = u8>) -> u32 {
+pub fn hash32(bytes: impl IntoIterator<Item = u8>, seed: u32) -> u32 {
     let scrambled = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    let (mut hash, mut block, mut length) = (0_u32, 0_u32, 0_u32);
+    let (mut hash, mut block, mut length) = (seed, 0_u32, 0_u32);
     for byte in bytes {
         block |= u32::from(byte) << (length % 4 * 8);
         length += 1;
@@ -14,13 +14,17 @@ pub fn hash32(bytes: impl IntoIterator<Item = u8>) -> u32 {
     }
     // Nothing is left of nothing: the scrambled 0 is 0.
     hash ^= scrambled(block);
-    hash ^= length;
+    avalanche(hash ^ length)
+}
+
+/// The last step of the hash in 32 bits: every bit of the result depends on every bit given.
+pub fn avalanche(mut hash: u32) -> u32 {
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)
 }
 
-/// The hash in 128 bits, in the form for machines of 64: its two halves.
+/// The hash in 128 bits with seed 0, in the form for machines of 64: its two halves.
 pub fn hash128(bytes: &[u8]) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -70,10 +74,11 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_reference() {
-        assert_eq!(hash32(*b""), 0);
-        assert_eq!(hash32(*b"hello"), 0x248b_fa47);
-        assert_eq!(hash32(*b"hello, world"), 0x149b_bb7f);
-        assert_eq!(hash32(*b"The quick brown fox jumps over the lazy dog."), 0xd5c4_8bfc);
+        assert_eq!(hash32(*b"", 0), 0);
+        assert_eq!(hash32(*b"", 1), 0x514e_28b7);
+        assert_eq!(hash32(*b"hello", 0), 0x248b_fa47);
+        assert_eq!(hash32(*b"hello, world", 0), 0x149b_bb7f);
+        assert_eq!(hash32(*b"The quick brown fox jumps over the lazy dog.", 0), 0xd5c4_8bfc);
         let hex = |bytes: &[u8]| {
             let (one, two) = hash128(bytes);
             format!("{one:016x}{two:016x}")

@@ -43,7 +43,7 @@ pub fn shard_in(meta: &IndexMeta, routing: &str) -> u32 {
 
 /// Hashes the UTF-16LE form of a string with Murmur3 x86 32, seed 0.
 pub fn murmur3_utf16(text: &str) -> i32 {
-    murmur::hash32(text.encode_utf16().flat_map(u16::to_le_bytes)).cast_signed()
+    murmur::hash32(text.encode_utf16().flat_map(u16::to_le_bytes), 0).cast_signed()
 }
 
 /// Length of a generated id in characters.

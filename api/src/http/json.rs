@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+pub(crate) use millrace_storage::document::token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -84,18 +85,6 @@ impl<'de> Visitor<'de> for Strict {
             members.insert(name, value);
         }
         Ok(Value::Object(members))
-    }
-}
-
-/// Names a value's first token as OpenSearch's messages do.
-pub(crate) fn token(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "VALUE_NULL",
-        Value::Bool(_) => "VALUE_BOOLEAN",
-        Value::Number(_) => "VALUE_NUMBER",
-        Value::String(_) => "VALUE_STRING",
-        Value::Array(_) => "START_ARRAY",
-        Value::Object(_) => "START_OBJECT",
     }
 }
 

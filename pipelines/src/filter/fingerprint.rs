@@ -142,10 +142,10 @@ impl Method {
             Self::Murmur32 => {
                 let hash = match value {
                     Value::Number(number) => match number.as_i64() {
-                        Some(whole) => murmur::hash32(whole.to_le_bytes()),
-                        None => murmur::hash32(bytes.iter().copied()),
+                        Some(whole) => murmur::hash32(whole.to_le_bytes(), 0),
+                        None => murmur::hash32(bytes.iter().copied(), 0),
                     },
-                    _ => murmur::hash32(bytes.iter().copied()),
+                    _ => murmur::hash32(bytes.iter().copied(), 0),
                 };
                 if base64 { Value::String(STANDARD.encode(hash.to_be_bytes())) } else { Value::from(hash) }
             }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::batch::{Batch, Positions, Selection};
 use super::field::Values;
-use super::keys::{Expanded, Form, KeyRule, Keys, TermFilter};
+use super::keys::{Expanded, Form, KeyRule, Keys};
 use super::metric::Ordinals;
 use super::ordinals;
+use super::term_filter::TermFilter;
 use crate::error::Result;
 
 /// What is counted.

@@ -107,8 +107,9 @@ pub(super) fn all(
     }
     let paths = segment.tree.columns(0, segment.index);
     let columns: Vec<_> = slots.iter().filter_map(|slot| paths.get(*slot).copied()).collect();
-    let every = Rows::All(0..all).within(0..all);
-    let Some(columns) = numbers(&segment.source, &columns, &every)? else { return Ok(false) };
+    let Some(columns) = numbers(&segment.source, &columns, &Rows::All(0..all).within(0..all))? else {
+        return Ok(false);
+    };
     let mut feed = Feed {
         collector,
         segment,
@@ -213,11 +214,7 @@ impl ValueWalker for Feed<'_, '_> {
         let Some(keys) = self.collector.keys.one().filter(|_| self.own.contains(&(share as u32))) else {
             return Walk::Pass;
         };
-        let key = match self.kind {
-            ValueKind::Text => std::str::from_utf8(value).ok().map(|text| keys.text_key(text)),
-            _ => value.try_into().ok().map(|address| keys.address_key(address)),
-        };
-        let Some(key) = key.filter(|key| keys.wants(*key)) else { return Walk::Pass };
+        let Some(key) = keys.wanted_key(self.kind, value) else { return Walk::Pass };
         self.bucket = self.collector.add(0, key, u64::from(rows));
         Walk::Read
     }

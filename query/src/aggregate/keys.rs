@@ -3,7 +3,8 @@
 //! A key is 64 bits: a number, or the number of a string, an address or a list of keys that a
 //! [`KeyReader`] has given it. Equal values of a row make one key.
 
-use std::collections::HashSet;
+mod several;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use hashbrown::HashTable;
 
 use super::batch::{Batch, Column, Positions, Selection};
 use super::field::{Filled, ValueKind, Values};
-use super::metric::Ordinals;
 use super::ordinals::{Interner, Views};
 use super::result::Key;
 use super::rounding::Rounding;
-use crate::automaton::Pattern;
+use super::term_filter::TermFilter;
 use crate::error::Result;
+use several::SeveralKeys;
 
 /// How rows get keys.
 #[derive(Debug)]
@@ -52,95 +53,6 @@ pub(crate) enum Form {
         /// Least and greatest key.
         bounds: Option<(i64, i64)>,
     },
-}
-
-/// Which terms are wanted.
-#[derive(Debug, Default)]
-pub(crate) struct TermFilter {
-    /// Those that do.
-    pub include: Option<TermSet>,
-    /// Those that do not, of these.
-    pub exclude: Option<TermSet>,
-    /// Those of a partition of so many.
-    pub partition: Option<(u32, u32)>,
-}
-
-/// Terms.
-#[derive(Debug)]
-pub(crate) enum TermSet {
-    /// By a pattern.
-    Pattern(Pattern),
-    /// By name.
-    Texts(HashSet<String>),
-    /// Addresses.
-    Addresses(HashSet<[u8; 16]>),
-    /// Numbers, as keys.
-    Numbers(HashSet<u64>),
-}
-
-impl TermFilter {
-    /// Whether all are wanted.
-    pub(crate) fn is_open(&self) -> bool {
-        self.include.is_none() && self.exclude.is_none() && self.partition.is_none()
-    }
-
-    fn text(&self, text: &str) -> bool {
-        let has = |set: &TermSet| match set {
-            TermSet::Pattern(pattern) => pattern.matches(text),
-            TermSet::Texts(texts) => texts.contains(text),
-            _ => false,
-        };
-        self.include.as_ref().is_none_or(has)
-            && !self.exclude.as_ref().is_some_and(has)
-            && self.partition.is_none_or(|(partition, of)| {
-                (murmur3(text.as_bytes(), 31) as i32).rem_euclid(of.max(1) as i32) == partition as i32
-            })
-    }
-
-    fn address(&self, address: &[u8; 16]) -> bool {
-        let has = |set: &TermSet| matches!(set, TermSet::Addresses(set) if set.contains(address));
-        self.include.as_ref().is_none_or(has) && !self.exclude.as_ref().is_some_and(has)
-    }
-
-    fn number(&self, key: u64) -> bool {
-        let has = |set: &TermSet| matches!(set, TermSet::Numbers(set) if set.contains(&key));
-        self.include.as_ref().is_none_or(has)
-            && !self.exclude.as_ref().is_some_and(has)
-            && self.partition.is_none_or(|(partition, of)| {
-                (mixed(key) as i64).rem_euclid(i64::from(of.max(1))) == i64::from(partition)
-            })
-    }
-}
-
-/// Spreads the bits of a number, as HPPC's `BitMixer.mix64` does.
-fn mixed(mut key: u64) -> u64 {
-    key = (key ^ (key >> 32)).wrapping_mul(0x4cd6_944c_5cc2_0b6d);
-    key = (key ^ (key >> 29)).wrapping_mul(0xfc12_c5b1_9d32_59e9);
-    key ^ (key >> 32)
-}
-
-/// Murmur3, x86, 32 bits.
-fn murmur3(bytes: &[u8], seed: u32) -> u32 {
-    let mut hash = seed;
-    let scramble = |k: u32| k.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    let mut blocks = bytes.chunks_exact(4);
-    for block in &mut blocks {
-        let mut k = [0; 4];
-        k.copy_from_slice(block);
-        hash ^= scramble(u32::from_le_bytes(k));
-        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
-    }
-    let mut k = 0;
-    for (at, byte) in blocks.remainder().iter().enumerate() {
-        k |= u32::from(*byte) << (8 * at);
-    }
-    if !blocks.remainder().is_empty() {
-        hash ^= scramble(k);
-    }
-    hash ^= bytes.len() as u32;
-    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
-    hash ^ (hash >> 16)
 }
 
 /// Rows with their keys.
@@ -380,14 +292,14 @@ impl KeyReader {
         }
     }
 
-    /// Returns the key that a text has, and makes it where it has none.
-    pub(crate) fn text_key(&mut self, text: &str) -> u64 {
-        u64::from(self.strings.id(text))
-    }
-
-    /// Returns the key that an address has, and makes it where it has none.
-    pub(crate) fn address_key(&mut self, address: [u8; 16]) -> u64 {
-        u64::from(self.addresses.id(address))
+    /// Returns the key of a term of the dictionary, where it is wanted, and makes it where it has none.
+    pub(crate) fn wanted_key(&mut self, kind: ValueKind, term: &[u8]) -> Option<u64> {
+        let key = match kind {
+            ValueKind::Text => u64::from(self.strings.id(std::str::from_utf8(term).ok()?)),
+            ValueKind::Ip => u64::from(self.addresses.id(term.try_into().ok()?)),
+            _ => number(kind, term)?,
+        };
+        self.wants(key).then_some(key)
     }
 
     /// Whether a key is wanted.
@@ -466,6 +378,19 @@ fn fill(
     });
 }
 
+/// Reads a term of the dictionary as the bits of a key; `None` of texts and addresses.
+fn number(kind: ValueKind, term: &[u8]) -> Option<u64> {
+    match (kind, term) {
+        (ValueKind::Long, [flag]) => Some(u64::from(*flag)),
+        (ValueKind::Long, bytes) => {
+            let bytes: [u8; 8] = bytes.try_into().ok()?;
+            Some(u64::from_be_bytes(bytes) ^ (1 << 63))
+        }
+        (ValueKind::Unsigned, bytes) => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
 /// The bits of a number, one form for both zeros.
 fn double_key(value: f64) -> u64 {
     if value == 0.0 { 0 } else { value.to_bits() }
@@ -483,43 +408,6 @@ pub(crate) fn interval_key(
     bounds.is_none_or(|(least, most)| least <= key && key <= most).then(|| double_key(key))
 }
 
-/// Numbers of lists of keys.
-#[derive(Debug, Default)]
-struct Tuples {
-    width: usize,
-    keys: Vec<u64>,
-    table: HashTable<u32>,
-    hasher: FixedState,
-}
-
-impl Tuples {
-    fn id(&mut self, tuple: &[u64]) -> u32 {
-        let (keys, width) = (&self.keys, self.width);
-        let of = |id: u32| &keys[id as usize * width..(id as usize + 1) * width];
-        let hash = self.hasher.hash_one(tuple);
-        if let Some(id) = self.table.find(hash, |id| of(*id) == tuple) {
-            return *id;
-        }
-        let id = (self.keys.len() / self.width.max(1)) as u32;
-        self.keys.extend_from_slice(tuple);
-        let (keys, hasher) = (&self.keys, &self.hasher);
-        self.table.insert_unique(hash, id, |id| {
-            hasher.hash_one(&keys[*id as usize * width..(*id as usize + 1) * width])
-        });
-        id
-    }
-
-    fn tuple(&self, id: u64) -> &[u64] {
-        let start = id as usize * self.width;
-        self.keys.get(start..start + self.width).unwrap_or_default()
-    }
-}
-
-/// Whether a key of a list is null.
-fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
-    tuple.get(width + place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
-}
-
 /// Gives rows keys of one or several sources.
 #[derive(Debug)]
 pub(crate) enum Keys {
@@ -529,26 +417,15 @@ pub(crate) enum Keys {
     Several(SeveralKeys),
 }
 
-/// Keys of several sources.
-#[derive(Debug)]
-pub(crate) struct SeveralKeys {
-    readers: Vec<KeyReader>,
-    tuples: Tuples,
-    parts: Vec<Expanded>,
-}
-
 impl Keys {
     /// Makes readers of rules.
     pub(crate) fn new(rules: &[Arc<KeyRule>], list: bool) -> Self {
         let mut readers: Vec<KeyReader> = rules.iter().map(KeyReader::new).collect();
         match (list, readers.len(), readers.pop()) {
             (false, 1, Some(only)) => Self::One(only),
-            (_, width, last) => {
+            (_, _, last) => {
                 readers.extend(last);
-                let parts = readers.iter().map(|_| Expanded::default()).collect();
-                // Behind the keys it stands which of them are null.
-                let tuples = Tuples { width: width + width.div_ceil(64), ..Tuples::default() };
-                Self::Several(SeveralKeys { readers, tuples, parts })
+                Self::Several(SeveralKeys::new(readers))
             }
         }
     }
@@ -570,16 +447,7 @@ impl Keys {
     pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
         match (self, other) {
             (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
-            (Self::Several(several), Self::Several(other)) => {
-                let mut tuple = other.tuples.tuple(key).to_vec();
-                let width = several.readers.len();
-                for ((place, reader), other) in several.readers.iter_mut().enumerate().zip(&other.readers) {
-                    if !is_null(&tuple, width, place) {
-                        tuple[place] = reader.adopt(other, tuple[place]);
-                    }
-                }
-                u64::from(several.tuples.id(&tuple))
-            }
+            (Self::Several(several), Self::Several(other)) => several.adopt(other, key),
             _ => key,
         }
     }
@@ -588,14 +456,7 @@ impl Keys {
     pub(crate) fn key(&self, key: u64) -> Key {
         match self {
             Self::One(reader) => reader.key(key),
-            Self::Several(several) => {
-                let (tuple, width) = (several.tuples.tuple(key), several.readers.len());
-                let part = |(place, reader): (usize, &KeyReader)| match is_null(tuple, width, place) {
-                    true => Key::Null,
-                    false => tuple.get(place).map_or(Key::Null, |key| reader.key(*key)),
-                };
-                Key::List(several.readers.iter().enumerate().map(part).collect())
-            }
+            Self::Several(several) => several.key(key),
         }
     }
 
@@ -611,64 +472,7 @@ impl Keys {
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::One(reader) => reader.memory(),
-            Self::Several(several) => {
-                several.readers.iter().map(KeyReader::memory).sum::<usize>()
-                    + several.tuples.keys.capacity() * 8
-                    + several.tuples.table.capacity() * 5
-                    + several.parts.iter().map(Expanded::memory).sum::<usize>()
-            }
+            Self::Several(several) => several.memory(),
         }
-    }
-}
-
-impl SeveralKeys {
-    fn expand(&mut self, batch: &Batch<'_>, selection: Selection<'_>, out: &mut Expanded) -> Result<()> {
-        out.clear();
-        // Each pair of row and bucket is a bucket of its own to the parts, so that they can be joined.
-        let numbers: Vec<u32> = (0..selection.len() as u32).collect();
-        let numbered = Selection { positions: selection.positions, ordinals: Ordinals::Each(&numbers) };
-        for (reader, part) in self.readers.iter_mut().zip(&mut self.parts) {
-            reader.expand(batch, numbered, part)?;
-        }
-        let mut at = vec![0; self.parts.len()];
-        let mut tuple = vec![0; self.tuples.width];
-        let mut ends = at.clone();
-        let (parts, tuples) = (&self.parts, &mut self.tuples);
-        let mut number = 0;
-        selection.for_each(|position, parent| {
-            for (place, part) in parts.iter().enumerate() {
-                at[place] = ends[place];
-                while part.parents.get(ends[place]) == Some(&number) {
-                    ends[place] += 1;
-                }
-            }
-            number += 1;
-            let starts = at.clone();
-            if starts.iter().zip(&ends).any(|(start, end)| start == end) {
-                return;
-            }
-            loop {
-                tuple[parts.len()..].fill(0);
-                for (place, part) in parts.iter().enumerate() {
-                    tuple[place] = part.keys[at[place]];
-                    if part.nulls.binary_search(&(at[place] as u32)).is_ok() {
-                        tuple[parts.len() + place / 64] |= 1 << (place % 64);
-                    }
-                }
-                out.push(position, parent, u64::from(tuples.id(&tuple)));
-                // The last source turns fastest.
-                let mut place = parts.len();
-                loop {
-                    let Some(before) = place.checked_sub(1) else { return };
-                    place = before;
-                    at[place] += 1;
-                    if at[place] < ends[place] {
-                        break;
-                    }
-                    at[place] = starts[place];
-                }
-            }
-        });
-        Ok(())
     }
 }

@@ -26,6 +26,7 @@ mod rounding;
 mod run;
 mod segment;
 mod shortcut;
+mod term_filter;
 mod timed;
 
 pub(crate) use run::{Aggregation, Request};

@@ -6,7 +6,6 @@
 //! all partitions have ended. Work is done on the compute threads, looks at the stop between batches, and
 //! accounts for the memory of its tree.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ use super::segment::{Rows, SegmentContext, SegmentSets, numbers};
 use crate::error::Result;
 use crate::score::collect::{Address, collect_all};
 use crate::score::prepare::Prepared;
-use crate::table::parts::{Cut, Openings, Part, share_out};
+use crate::table::parts::{Cut, Openings, Part, count_segments, share_out};
 use crate::table::predicate::Predicate;
 use crate::table::{TableSegment, TableState};
 
@@ -159,11 +158,10 @@ impl Shared {
         if self.stopped() {
             return Ok(());
         }
-        let context = SegmentContext::new(&self.tree, &self.table, part.segment, segment)?;
-        let context = match self.sets.get(part.segment as usize) {
-            Some(sets) if part.rows.len() < segment.reader.rows() as usize => context.sharing(sets),
-            _ => context,
-        };
+        // What nobody else needs goes with the part.
+        let shared = self.sets.get(part.segment as usize).filter(|_| !part.is_whole(segment));
+        let sets = shared.map_or_else(|| Arc::new(SegmentSets::new(&self.tree)), Arc::clone);
+        let context = SegmentContext::new(&self.tree, &self.table, part.segment, segment, sets)?;
         if !states.roots.is_empty() {
             let (rows, scores) = self.rows(&self.matching, part, segment, self.tree.scores, true)?;
             self.feed(&context, &rows, &scores, &self.tree.roots, &mut states.roots, &mut [], reservation)?;
@@ -394,7 +392,8 @@ impl ShardReader for Replay<'_> {
         for own in rows.chunk_by(|a, b| a.segment == b.segment) {
             let Some(number) = own.first().map(|first| first.segment) else { continue };
             let Some(segment) = table.snapshot.segments.get(number as usize) else { continue };
-            let context = SegmentContext::new(&self.0.tree, table, number, segment)?;
+            let sets = Arc::new(SegmentSets::new(&self.0.tree));
+            let context = SegmentContext::new(&self.0.tree, table, number, segment, sets)?;
             for chunk in own.chunks(REPLAYED_ROWS) {
                 let numbers: Vec<u32> = chunk.iter().map(|address| address.row).collect();
                 context.with_rows(0, &numbers, None, None, each)?;
@@ -443,8 +442,7 @@ async fn run(
 impl DisplayAs for AggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.shared;
-        let segments: HashSet<u32> = self.groups.iter().flatten().map(|part| part.segment).collect();
-        let segments = segments.len();
+        let segments = count_segments(&self.groups);
         write!(
             f,
             "AggregateExec: aggregations={}, segments={segments}, predicate={}",

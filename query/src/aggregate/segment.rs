@@ -12,7 +12,7 @@ use super::batch::{Batch, Column};
 use super::compile::Tree;
 use crate::error::{Error, Result};
 use crate::score::build;
-use crate::score::collect::row_set;
+use crate::score::collect::{overlap, row_set};
 use crate::score::nested::{Elements, NestedNode};
 use crate::score::prepare::{Source, prepare};
 use crate::table::node::Node;
@@ -39,7 +39,7 @@ impl Rows {
     /// Counts those of a run.
     pub(crate) fn count_in(&self, run: Range<u32>) -> u64 {
         match self {
-            Self::All(rows) => run.end.min(rows.end).saturating_sub(run.start.max(rows.start)).into(),
+            Self::All(rows) => overlap(rows, &run).len() as u64,
             Self::Some(rows) => rows.range_cardinality(run),
         }
     }
@@ -47,17 +47,8 @@ impl Rows {
     /// Returns those of a run.
     pub(crate) fn within(&self, run: Range<u32>) -> RoaringBitmap {
         let mut own = RoaringBitmap::new();
-        match self {
-            Self::All(rows) => {
-                own.insert_range(
-                    run.start.max(rows.start)..run.end.min(rows.end).max(run.start.max(rows.start)),
-                );
-            }
-            Self::Some(rows) => {
-                own.insert_range(run);
-                own &= rows;
-            }
-        }
+        own.insert_range(run);
+        self.restrict(&mut own);
         own
     }
 
@@ -177,20 +168,16 @@ impl<T> Once<T> {
 }
 
 impl<'a> SegmentContext<'a> {
-    /// Opens a segment.
+    /// Opens a segment, of which `sets` has what is known so far.
     pub(crate) fn new(
         tree: &'a Tree,
         table: &'a TableState,
         number: u32,
         segment: &TableSegment,
+        sets: Arc<SegmentSets>,
     ) -> Result<Self> {
         let source = table.snapshot.source(number, segment)?;
-        Ok(Self { tree, table, number, index: segment.index, source, sets: Arc::new(SegmentSets::new(tree)) })
-    }
-
-    /// Shares what is asked for with others of the segment.
-    pub(crate) fn sharing(self, sets: &Arc<SegmentSets>) -> Self {
-        Self { sets: Arc::clone(sets), ..self }
+        Ok(Self { tree, table, number, index: segment.index, source, sets })
     }
 
     /// Returns the rows of a scope.

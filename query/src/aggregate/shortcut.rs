@@ -37,19 +37,6 @@ pub(crate) fn listed<'v>(values: &'v Values, segment: &SegmentContext<'_>) -> Op
     (plain && listed).then_some(place)
 }
 
-/// Reads a term of the dictionary as the bits of a key; `None` of texts and addresses.
-fn number(place: &Place, term: &[u8]) -> Option<u64> {
-    match (place.kind, term) {
-        (ValueKind::Long, [flag]) => Some(u64::from(*flag)),
-        (ValueKind::Long, bytes) => {
-            let bytes: [u8; 8] = bytes.try_into().ok()?;
-            Some(u64::from_be_bytes(bytes) ^ (1 << 63))
-        }
-        (ValueKind::Unsigned, bytes) => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
-        _ => None,
-    }
-}
-
 /// Counts a segment for an aggregation over values.
 pub(crate) fn keyed(
     collector: &mut KeyedCollector,
@@ -128,12 +115,7 @@ fn dictionary(
     }
     segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
         let Some(reader) = collector.keys.one() else { return };
-        let key = match place.kind {
-            ValueKind::Text => std::str::from_utf8(term).ok().map(|text| reader.text_key(text)),
-            ValueKind::Ip => term.try_into().ok().map(|address| reader.address_key(address)),
-            _ => number(place, term),
-        };
-        if let Some(key) = key.filter(|key| reader.wants(*key)) {
+        if let Some(key) = reader.wanted_key(place.kind, term) {
             collector.add(0, key, u64::from(count));
         }
     })?;

@@ -1,20 +1,9 @@
 //! Reading JSON values the way OpenSearch's parsers do: lenient about scalars, strict about shape.
 
+pub(crate) use millrace_storage::document::token;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-
-/// Names a value by the token that starts it, for error texts.
-pub(crate) fn token(value: &Value) -> &'static str {
-    match value {
-        Value::Object(_) => "START_OBJECT",
-        Value::Array(_) => "START_ARRAY",
-        Value::String(_) => "VALUE_STRING",
-        Value::Number(_) => "VALUE_NUMBER",
-        Value::Bool(_) => "VALUE_BOOLEAN",
-        Value::Null => "VALUE_NULL",
-    }
-}
 
 /// Takes the object of a clause.
 pub(crate) fn object<'a>(clause: &str, value: &'a Value) -> Result<&'a Map<String, Value>> {

@@ -273,6 +273,12 @@ impl Top {
     }
 }
 
+/// Returns the rows that two runs have in common.
+pub(crate) fn overlap(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
+    let start = one.start.max(other.start);
+    start..one.end.min(other.end).max(start)
+}
+
 /// Counts the matches of a segment, and returns how many were counted.
 pub(crate) fn count(pass: &Pass<'_>) -> Result<u64> {
     collect_top(pass, &mut Top::new(0, false, None), false)
@@ -490,8 +496,8 @@ impl<'a> Matches<'a> {
         // What a scorer finds, it is not asked for page by page.
         let mut windows = if by_scorer(pass.prepared) { None } else { Some(pass.windows()?) };
         let mut may_have = |page: &&PageBounds| {
-            let (start, end) = (page.rows.start.max(pass.range.start), page.rows.end.min(pass.range.end));
-            start < end && windows.as_mut().is_none_or(|windows| windows.next_row(start) < end)
+            let own = overlap(&page.rows, &pass.range);
+            !own.is_empty() && windows.as_mut().is_none_or(|windows| windows.next_row(own.start) < own.end)
         };
         Ok(pages.iter().filter(&mut may_have).collect())
     }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::values::{Hashed, Values, Wanted, avalanche};
+use super::values::{Hashed, Values, Wanted};
 use super::{BoxScorer, END, Scorer};
 use crate::dsl::query::{BoostMode, Combination, DecayShape, Modifier, MultiValueMode, ScoreMode};
 use crate::error::{Error, Result};
 use crate::score::reader::SegmentReader;
 use millrace_storage::mapping::PathId;
+use millrace_storage::murmur::avalanche;
 
 /// A function of a row, as a mapping understands it.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use millrace_storage::mapping::PathId;
+use millrace_storage::murmur::hash32;
 use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
@@ -118,7 +119,7 @@ impl Values {
             Wanted::Hashes { of: Hashed::Column(column), seed } => {
                 read(self.reader.as_ref(), *column, rows.clone(), &mut |array, numbers| {
                     for_each_least(array, &mut |at, bytes| {
-                        filling.push(numbers[at], f64::from(murmur3(bytes, *seed)));
+                        filling.push(numbers[at], f64::from(hash32(bytes.iter().copied(), *seed)));
                     })
                 })?;
             }
@@ -130,7 +131,7 @@ impl Values {
                         Hashed::SeqNo => stored.seq_no.to_string(),
                         _ => stored.id,
                     };
-                    filling.push(stored.row, f64::from(murmur3(text.as_bytes(), *seed)));
+                    filling.push(stored.row, f64::from(hash32(text.bytes(), *seed)));
                 }
             }
         }
@@ -241,31 +242,6 @@ fn java_double(number: f64) -> String {
     }
 }
 
-/// Computes MurmurHash3, the variant of 32 bits for x86.
-pub(crate) fn murmur3(bytes: &[u8], seed: u32) -> u32 {
-    let mixed = |block: u32| block.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    let mut hash = seed;
-    let (blocks, tail) = bytes.as_chunks::<4>();
-    for block in blocks {
-        hash = (hash ^ mixed(u32::from_le_bytes(*block)))
-            .rotate_left(13)
-            .wrapping_mul(5)
-            .wrapping_add(0xe654_6b64);
-    }
-    if !tail.is_empty() {
-        let last = tail.iter().rev().fold(0_u32, |last, byte| last << 8 | u32::from(*byte));
-        hash ^= mixed(last);
-    }
-    avalanche(hash ^ bytes.len() as u32)
-}
-
-/// The last step of MurmurHash3: every bit of the result depends on every bit given.
-pub(crate) fn avalanche(mut hash: u32) -> u32 {
-    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
-    hash ^ hash >> 16
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, NUMBER};
@@ -279,15 +255,6 @@ mod tests {
         for row in [0, 1, 1_023, 1_024, 4_500, 4_999] {
             assert_eq!(values.of(row).unwrap(), [f64::from(row) / 2.0], "{row}");
         }
-    }
-
-    /// Values of the reference implementation.
-    #[test]
-    fn hashes_are_murmurs() {
-        assert_eq!(murmur3(b"", 0), 0);
-        assert_eq!(murmur3(b"", 1), 0x514e_28b7);
-        assert_eq!(murmur3(b"hello", 0), 0x248b_fa47);
-        assert_eq!(murmur3(b"hello, world", 0), 0x149b_bb7f);
     }
 
     #[test]

@@ -57,10 +57,7 @@ impl Completed {
     /// Compares by what is to come first.
     pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
         let score = other.score.total_cmp(&self.score);
-        let place = |at: &Address| (at.segment, at.row);
-        score
-            .then_with(|| self.input.cmp(&other.input))
-            .then_with(|| place(&self.address).cmp(&place(&other.address)))
+        score.then_with(|| self.input.cmp(&other.input)).then_with(|| self.address.cmp(&other.address))
     }
 }
 
@@ -204,13 +201,8 @@ fn asked(
     index: &TableIndex,
 ) -> Result<Vec<String>> {
     let name = suggester.analyzer.as_deref().unwrap_or(&field.search_analyzer);
-    let analyzer = index
-        .mapping
-        .analyzers()
-        .get(name)
-        .ok_or_else(|| Error::IllegalArgument(format!("analyzer [{name}] doesn't exists")))?;
     let keys = field.completion_keys();
-    Ok(paths(analyzer, keys.separators, keys.increments, text))
+    Ok(paths(super::named(index, name)?, keys.separators, keys.increments, text))
 }
 
 impl Way {

@@ -1,6 +1,7 @@
 //! Sharing a table out: runs of rows for the partitions of an operator, and what those of one segment
 //! have in common.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,6 +28,19 @@ pub(crate) struct Part {
     pub segment: u32,
     /// Its rows; those of a cut segment begin where a window does.
     pub rows: Range<u32>,
+}
+
+impl Part {
+    /// Whether these are all rows of the segment.
+    pub(crate) fn is_whole(&self, segment: &TableSegment) -> bool {
+        self.rows == (0..segment.reader.rows())
+    }
+}
+
+/// Counts the segments of which there are parts.
+pub(crate) fn count_segments(groups: &[Vec<Part>]) -> usize {
+    let segments: HashSet<u32> = groups.iter().flatten().map(|part| part.segment).collect();
+    segments.len()
 }
 
 /// Where the rows of a table may be cut.
@@ -162,8 +176,8 @@ impl Openings {
     ) -> Result<Option<Arc<Opened>>> {
         let Some(segment) = snapshot.segments.get(part.segment as usize) else { return Ok(None) };
         let Some(Some(own)) = self.resolved.get(segment.index) else { return Ok(None) };
-        let whole = part.rows == (0..segment.reader.rows());
-        let Some(cell) = self.shared.get(part.segment as usize).filter(|_| !whole) else {
+        let shared = self.shared.get(part.segment as usize).filter(|_| !part.is_whole(segment));
+        let Some(cell) = shared else {
             return self.prepare(snapshot, part.segment, segment, own, scores).map(|own| Some(Arc::new(own)));
         };
         let mut cell = cell.lock();

@@ -10,7 +10,6 @@ mod derived_keys;
 mod partition;
 mod terms;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use self::partition::PartitionTask;
 use self::terms::TermOrder;
 use super::keys::KeyKind;
 use super::node::Resolved;
-use super::parts::{Cut, Openings, Part, share_out};
+use super::parts::{Cut, Openings, Part, count_segments, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
 use super::{ROW, SCORE, TableState};
@@ -184,8 +183,7 @@ impl DisplayAs for IndexScanExec {
         for (at, index) in snapshot.indices.iter().enumerate() {
             write!(f, "{}{}", if at > 0 { ", " } else { "" }, index.meta.name)?;
         }
-        let segments: HashSet<u32> = shared.groups.iter().flatten().map(|part| part.segment).collect();
-        let segments = segments.len();
+        let segments = count_segments(&shared.groups);
         write!(f, "], segments={segments}, predicate={}", shared.predicate)?;
         let columns: Vec<&str> = shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, ", columns=[{}]", columns.join(", "))?;

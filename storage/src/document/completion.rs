@@ -8,7 +8,7 @@ use jiter::{Jiter, Peek};
 use serde_json::Value;
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, Parsed, token};
 use super::features::kind;
 use super::leaf::scopes_of;
 use crate::analysis::{SEPARATOR, paths};
@@ -390,16 +390,4 @@ fn check_reserved(text: &str) -> Parsed<()> {
         units += character.len_utf16();
     }
     Ok(())
-}
-
-/// Names the kind of a value as Java's parser does.
-fn token(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "VALUE_NULL",
-        Value::Bool(_) => "VALUE_BOOLEAN",
-        Value::Number(_) => "VALUE_NUMBER",
-        Value::String(_) => "VALUE_STRING",
-        Value::Array(_) => "START_ARRAY",
-        Value::Object(_) => "START_OBJECT",
-    }
 }

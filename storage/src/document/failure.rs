@@ -1,5 +1,7 @@
 //! Why a document is refused, and how OpenSearch says it.
 
+use serde_json::Value;
+
 use jiter::{JiterError, JiterErrorType, JsonErrorType, LinePosition};
 
 use crate::Error;
@@ -100,6 +102,18 @@ impl Failure {
             Self::Rule(cause) => failed(cause.kind, cause.reason),
             Self::Mapping(error) => error,
         }
+    }
+}
+
+/// Names a value by the token that starts it, as the messages of OpenSearch do.
+pub fn token(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "VALUE_NULL",
+        Value::Bool(_) => "VALUE_BOOLEAN",
+        Value::Number(_) => "VALUE_NUMBER",
+        Value::String(_) => "VALUE_STRING",
+        Value::Array(_) => "START_ARRAY",
+        Value::Object(_) => "START_OBJECT",
     }
 }
 

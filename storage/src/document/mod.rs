@@ -43,5 +43,6 @@ mod walk;
 pub use builder::ChunkBuilder;
 pub use chunk::{Chunk, Column, Elements, Strings, Values};
 pub use completion::Completion;
+pub use failure::token;
 pub use features::{feature_lead, feature_of, feature_value};
 pub use walk::MAX_DEPTH;

@@ -60,13 +60,9 @@ impl Contexts {
 
     /// Reads the parameter `contexts`.
     pub(super) fn parse(value: &Value) -> Result<Self> {
-        let one;
         let items = match value {
             Value::Array(items) => items.as_slice(),
-            other => {
-                one = [other.clone()];
-                &one
-            }
+            one => std::slice::from_ref(one),
         };
         if items.is_empty() {
             return Err(refused("expected at least one context mapping"));

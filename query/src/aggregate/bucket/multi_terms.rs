@@ -7,9 +7,10 @@ use super::sorted;
 use crate::aggregate::collector::Reduction;
 use crate::aggregate::compile::{Compiler, Context};
 use crate::aggregate::field::Accepts;
-use crate::aggregate::keys::{Form, KeyRule, TermFilter};
+use crate::aggregate::keys::{Form, KeyRule};
 use crate::aggregate::ordinals::Children;
 use crate::aggregate::result::{self, Buckets, Format, Outcome};
+use crate::aggregate::term_filter::TermFilter;
 use crate::dsl::aggs::MultiTerms;
 use crate::error::Result;
 

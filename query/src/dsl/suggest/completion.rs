@@ -195,13 +195,9 @@ pub(crate) fn contexts_of(given: &Map<String, Value>, contexts: &Contexts) -> Re
     for (name, value) in given {
         let (place, context) =
             contexts.get(name).map_err(|error| Error::IllegalArgument(error.to_string()))?;
-        let one;
         let items = match value {
             Value::Array(items) => items.as_slice(),
-            other => {
-                one = [other.clone()];
-                &one
-            }
+            one => std::slice::from_ref(one),
         };
         for item in items {
             match context.kind {

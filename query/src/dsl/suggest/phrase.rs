@@ -203,13 +203,9 @@ impl PhraseSuggester {
                 "force_unigrams" => suggester.force_unigrams = json::boolean(value)?,
                 "token_limit" => suggester.token_limit = size("token_limit", value)?,
                 "direct_generator" => {
-                    let one;
                     let items = match value {
                         Value::Array(items) => items.as_slice(),
-                        other => {
-                            one = [other.clone()];
-                            &one
-                        }
+                        one => std::slice::from_ref(one),
                     };
                     if items.len() > MAX_GENERATORS {
                         return Err(Error::IllegalArgument(format!(

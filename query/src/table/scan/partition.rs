@@ -251,8 +251,7 @@ impl Shared {
                 let mut selected = RoaringBitmap::new();
                 for (bounds, page) in ordered.iter().skip(at).take(step) {
                     if bar.admits_any(bar::address(number, page.rows.start), *bounds) {
-                        let (own, of) = (&part.rows, &page.rows);
-                        selected.insert_range(of.start.max(own.start)..of.end.min(own.end));
+                        selected.insert_range(collect::overlap(&part.rows, &page.rows));
                     }
                 }
                 at += step;

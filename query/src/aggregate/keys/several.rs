@@ -1,0 +1,154 @@
+//! Keys of several sources: every combination of the keys of a row is one.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::{Expanded, KeyReader};
+use crate::aggregate::batch::{Batch, Selection};
+use crate::aggregate::metric::Ordinals;
+use crate::aggregate::result::Key;
+use crate::error::Result;
+
+/// Numbers of lists of keys.
+#[derive(Debug, Default)]
+struct Tuples {
+    width: usize,
+    keys: Vec<u64>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl Tuples {
+    fn id(&mut self, tuple: &[u64]) -> u32 {
+        let (keys, width) = (&self.keys, self.width);
+        let of = |id: u32| &keys[id as usize * width..(id as usize + 1) * width];
+        let hash = self.hasher.hash_one(tuple);
+        if let Some(id) = self.table.find(hash, |id| of(*id) == tuple) {
+            return *id;
+        }
+        let id = (self.keys.len() / self.width.max(1)) as u32;
+        self.keys.extend_from_slice(tuple);
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        self.table.insert_unique(hash, id, |id| {
+            hasher.hash_one(&keys[*id as usize * width..(*id as usize + 1) * width])
+        });
+        id
+    }
+
+    fn tuple(&self, id: u64) -> &[u64] {
+        let start = id as usize * self.width;
+        self.keys.get(start..start + self.width).unwrap_or_default()
+    }
+}
+
+/// Whether a key of a list is null.
+fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
+    tuple.get(width + place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+}
+
+/// Keys of several sources.
+#[derive(Debug)]
+pub(crate) struct SeveralKeys {
+    readers: Vec<KeyReader>,
+    tuples: Tuples,
+    parts: Vec<Expanded>,
+}
+
+impl SeveralKeys {
+    /// Joins the keys of readers.
+    pub(super) fn new(readers: Vec<KeyReader>) -> Self {
+        let width = readers.len();
+        let parts = readers.iter().map(|_| Expanded::default()).collect();
+        // Behind the keys it stands which of them are null.
+        let tuples = Tuples { width: width + width.div_ceil(64), ..Tuples::default() };
+        Self { readers, tuples, parts }
+    }
+
+    /// Finds the keys of selected rows.
+    pub(super) fn expand(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: Selection<'_>,
+        out: &mut Expanded,
+    ) -> Result<()> {
+        out.clear();
+        // Each pair of row and bucket is a bucket of its own to the parts, so that they can be joined.
+        let numbers: Vec<u32> = (0..selection.len() as u32).collect();
+        let numbered = Selection { positions: selection.positions, ordinals: Ordinals::Each(&numbers) };
+        for (reader, part) in self.readers.iter_mut().zip(&mut self.parts) {
+            reader.expand(batch, numbered, part)?;
+        }
+        let mut at = vec![0; self.parts.len()];
+        let mut tuple = vec![0; self.tuples.width];
+        let mut ends = at.clone();
+        let (parts, tuples) = (&self.parts, &mut self.tuples);
+        let mut number = 0;
+        selection.for_each(|position, parent| {
+            for (place, part) in parts.iter().enumerate() {
+                at[place] = ends[place];
+                while part.parents.get(ends[place]) == Some(&number) {
+                    ends[place] += 1;
+                }
+            }
+            number += 1;
+            let starts = at.clone();
+            if starts.iter().zip(&ends).any(|(start, end)| start == end) {
+                return;
+            }
+            loop {
+                tuple[parts.len()..].fill(0);
+                for (place, part) in parts.iter().enumerate() {
+                    tuple[place] = part.keys[at[place]];
+                    if part.nulls.binary_search(&(at[place] as u32)).is_ok() {
+                        tuple[parts.len() + place / 64] |= 1 << (place % 64);
+                    }
+                }
+                out.push(position, parent, u64::from(tuples.id(&tuple)));
+                // The last source turns fastest.
+                let mut place = parts.len();
+                loop {
+                    let Some(before) = place.checked_sub(1) else { return };
+                    place = before;
+                    at[place] += 1;
+                    if at[place] < ends[place] {
+                        break;
+                    }
+                    at[place] = starts[place];
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes over a key of another.
+    pub(super) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
+        let mut tuple = other.tuples.tuple(key).to_vec();
+        let width = self.readers.len();
+        for ((place, reader), other) in self.readers.iter_mut().enumerate().zip(&other.readers) {
+            if !is_null(&tuple, width, place) {
+                tuple[place] = reader.adopt(other, tuple[place]);
+            }
+        }
+        u64::from(self.tuples.id(&tuple))
+    }
+
+    /// Shows a key.
+    pub(super) fn key(&self, key: u64) -> Key {
+        let (tuple, width) = (self.tuples.tuple(key), self.readers.len());
+        let part = |(place, reader): (usize, &KeyReader)| match is_null(tuple, width, place) {
+            true => Key::Null,
+            false => tuple.get(place).map_or(Key::Null, |key| reader.key(*key)),
+        };
+        Key::List(self.readers.iter().enumerate().map(part).collect())
+    }
+
+    /// Estimates the bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.readers.iter().map(KeyReader::memory).sum::<usize>()
+            + self.tuples.keys.capacity() * 8
+            + self.tuples.table.capacity() * 5
+            + self.parts.iter().map(Expanded::memory).sum::<usize>()
+    }
+}
