@@ -6,12 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::hardware;
 use crate::latency::{Histogram, Summary};
-use crate::shape::Analysis;
 
 const SCRIPT: &str = include_str!("duckdb.py");
 
@@ -25,23 +24,39 @@ pub(crate) struct DuckDb {
 #[derive(Deserialize)]
 struct Answer {
     version: String,
-    latencies: Vec<Vec<f64>>,
+    answers: Vec<Answered>,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    latencies: Vec<f64>,
+    rows: u64,
+    sum: f64,
+}
+
+/// How DuckDB answered a question.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Asked {
+    /// Latencies.
+    pub(crate) latency: Summary,
+    /// Rows, and the sum of all numbers in them.
+    pub(crate) digest: (u64, f64),
 }
 
 impl DuckDb {
     /// Times questions on all Parquet files below a directory, with as many threads as there are
-    /// cores; returns the version and a summary a question.
+    /// cores; returns the version and what came of each.
     pub(crate) fn time(
         &self,
         directory: &Path,
-        questions: &[Analysis],
+        questions: &[String],
         iterations: u32,
-    ) -> Result<(String, Vec<Summary>)> {
+    ) -> Result<(String, Vec<Asked>)> {
         let task = json!({
             "directory": directory,
             "threads": hardware::cores(),
             "iterations": iterations,
-            "questions": questions.iter().map(|question| &question.sql).collect::<Vec<_>>(),
+            "questions": questions,
         });
         let mut child = Command::new(&self.python)
             .args(["-c", SCRIPT])
@@ -55,12 +70,12 @@ impl DuckDb {
             bail!("DuckDB failed: is the package `duckdb` installed for {}?", self.python.display());
         }
         let answer: Answer = serde_json::from_slice(&output.stdout).context("DuckDB's answer")?;
-        ensure!(answer.latencies.len() == questions.len(), "DuckDB answered {}", answer.latencies.len());
-        let summary = |latencies: Vec<f64>| {
+        ensure!(answer.answers.len() == questions.len(), "DuckDB answered {}", answer.answers.len());
+        let asked = |answered: Answered| {
             let mut histogram = Histogram::default();
-            latencies.iter().for_each(|ms| histogram.record(Duration::from_secs_f64(ms / 1_000.0)));
-            histogram.summary()
+            answered.latencies.iter().for_each(|ms| histogram.record(Duration::from_secs_f64(ms / 1_000.0)));
+            Asked { latency: histogram.summary(), digest: (answered.rows, answered.sum) }
         };
-        Ok((answer.version, answer.latencies.into_iter().map(summary).collect()))
+        Ok((answer.version, answer.answers.into_iter().map(asked).collect()))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Operation {
 pub(crate) struct Timed {
     /// Name of the operation.
     pub(crate) name: String,
-    /// Hits or count of its answer.
+    /// Hits, count or rows of its answer.
     pub(crate) hits: Option<u64>,
     /// Latencies.
     pub(crate) latency: Summary,
@@ -80,19 +80,24 @@ impl Operation {
         hits(&self.run(target).await?)
     }
 
-    async fn run(&self, target: &Target) -> Result<Value> {
+    /// Asks once and returns the answer.
+    pub(crate) async fn run(&self, target: &Target) -> Result<Value> {
         let method = if self.body.is_null() { Method::GET } else { Method::POST };
         target.ask(method, &self.path, &self.body).await
     }
 }
 
-/// Returns hits or count of an answer, and refuses answers that are not whole.
+/// Returns hits, count or rows of an answer, and refuses answers that are not whole.
 fn hits(answer: &Value) -> Result<Option<u64>> {
     if answer["timed_out"] == true || answer["_shards"]["failed"].as_u64().unwrap_or(0) > 0 {
         bail!("the answer is not whole: {}", answer["_shards"]);
     }
     let total = &answer["hits"]["total"];
-    Ok(total["value"].as_u64().or_else(|| total.as_u64()).or_else(|| answer["count"].as_u64()))
+    Ok(total["value"]
+        .as_u64()
+        .or_else(|| total.as_u64())
+        .or_else(|| answer["count"].as_u64())
+        .or_else(|| answer["total"].as_u64()))
 }
 
 /// Runs operations one after another. One that fails is reported and does not end the run.

@@ -7,7 +7,7 @@ use crate::latency::Summary;
 use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
 use crate::query::{Mix, Timed};
-use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun};
+use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun, Told};
 
 /// Writes the report.
 pub(crate) fn markdown(report: &Report) -> String {
@@ -115,6 +115,7 @@ fn shape_section(out: &mut String, shape: &ShapeReport) {
     out.push('\n');
     query_table(out, &runs, "p50 in ms (p99)", |run| &run.queries);
     analysis_table(out, shape, &runs);
+    statement_table(out, shape);
     query_table(out, &runs, &format!("{CROWD} clients, p50 in ms (p99)"), |run| &run.crowded);
     mix_table(out, &runs);
     runs.iter().for_each(|run| hour_table(out, run));
@@ -143,7 +144,7 @@ fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
     if let Some(Outcome::Failed(why)) = &shape.duckdb {
         failed(out, why);
     }
-    let Some(Outcome::Measured(duckdb)) = &shape.duckdb else {
+    let Some(Outcome::Measured((duckdb, _))) = &shape.duckdb else {
         return query_table(out, runs, "aggregation, p50 in ms (p99)", |run| &run.analyses);
     };
     let Some(first) = runs.first() else { return };
@@ -162,7 +163,7 @@ fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
                 }
             }
         }
-        times.push(duckdb.get(position));
+        times.push(duckdb.get(position).map(|asked| &asked.latency));
         for time in &times {
             let _ = match time {
                 Some(time) => write!(out, " {:.2} ({:.2}) |", time.p50_ms, time.p99_ms),
@@ -175,6 +176,39 @@ fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
             _ => writeln!(out, " - |"),
         };
     }
+    out.push('\n');
+}
+
+/// The statements in SQL, with DuckDB's times and the ratio of the totals.
+fn statement_table(out: &mut String, shape: &ShapeReport) {
+    if shape.statements.is_empty() {
+        return;
+    }
+    let duckdb = match &shape.duckdb {
+        Some(Outcome::Measured((_, statements))) => statements.as_slice(),
+        _ => &[],
+    };
+    head(out, "statement in SQL, p50 in ms", &["millrace", "duckdb"]);
+    let (mut own, mut other) = (Some(0.0), Some(0.0));
+    for (position, Told { timed, digest }) in shape.statements.iter().enumerate() {
+        let asked = duckdb.get(position);
+        let agree = match (digest, asked) {
+            (Some((rows, sum)), Some(asked)) => {
+                *rows == asked.digest.0 && (sum - asked.digest.1).abs() <= 1e-9 * sum.abs().max(1.0)
+            }
+            _ => true,
+        };
+        let name = if agree { timed.name.clone() } else { format!("{} (answers differ)", timed.name) };
+        let figures =
+            [timed.error.is_none().then_some(timed.latency.p50_ms), asked.map(|asked| asked.latency.p50_ms)];
+        if let Some(error) = &timed.error {
+            eprintln!("{name}: {error}");
+        }
+        own = own.zip(figures[0]).map(|(sum, figure)| sum + figure);
+        other = other.zip(figures[1]).map(|(sum, figure)| sum + figure);
+        row(out, &name, &figures, 2);
+    }
+    row(out, "total", &[own, other], 2);
     out.push('\n');
 }
 

@@ -12,14 +12,13 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::corpus::Ids;
-use crate::duckdb::DuckDb;
+use crate::duckdb::{Asked, DuckDb};
 use crate::hardware::Hardware;
-use crate::latency::Summary;
 use crate::measure::{self, Drive, Ingest, Recovery, Updates};
 use crate::process::Memory;
 use crate::query::{self, Effort, Mix, Timed};
 use crate::server::{Launch, Server};
-use crate::shape::{Analysis, Shape};
+use crate::shape::{Analysis, Shape, Statement, digest};
 use crate::target::Target;
 
 /// Clients that search at once.
@@ -120,8 +119,20 @@ pub(crate) struct ShapeReport {
     pub(crate) source_bytes: u64,
     /// Millrace first.
     pub(crate) runs: Vec<Outcome<ShapeRun>>,
-    /// The aggregations as SQL in DuckDB, on the files that Millrace wrote, where that was asked for.
-    pub(crate) duckdb: Option<Outcome<Vec<Summary>>>,
+    /// The statements in SQL on Millrace.
+    pub(crate) statements: Vec<Told>,
+    /// The aggregations as SQL in DuckDB, on the files that Millrace wrote, and then the statements, where that was
+    /// asked for.
+    pub(crate) duckdb: Option<Outcome<(Vec<Asked>, Vec<Asked>)>>,
+}
+
+/// A statement in SQL on Millrace.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Told {
+    /// What it cost.
+    pub(crate) timed: Timed,
+    /// Rows, and the sum of all numbers in them; `None` where it failed.
+    pub(crate) digest: Option<(u64, f64)>,
 }
 
 /// What a process costs before it does anything.
@@ -269,6 +280,7 @@ impl Plan {
             docs,
             source_bytes: corpus.source_bytes(),
             runs: Vec::new(),
+            statements: Vec::new(),
             duckdb: None,
         };
         say(&format!("{} on millrace", shape.name()));
@@ -276,16 +288,25 @@ impl Plan {
         let own = async {
             let server = launch.start().await?;
             let run = self.shape_on(&server.target, shape, &corpus).await;
-            stop(server, run)
+            let told = self.statements_on(&server.target, shape).await;
+            stop(server, run.map(|run| (run, told)))
         };
-        report.runs.push(Outcome::from(own.await));
+        let own = own.await.map(|(run, told)| {
+            report.statements = told;
+            run
+        });
+        report.runs.push(Outcome::from(own));
         if let Some(duckdb) = &self.duckdb {
             say(&format!("{} on DuckDB", shape.name()));
-            let found = duckdb.time(&launch.data, &shape.analyses(""), self.effort.iterations);
-            report.duckdb = Some(Outcome::from(found.map(|(version, found)| {
+            let mut questions: Vec<String> = shape.analyses("").into_iter().map(|one| one.sql).collect();
+            let aggregations = questions.len();
+            questions.extend(shape.statements().iter().map(Statement::duckdb));
+            let found = duckdb.time(&launch.data, &questions, self.effort.iterations);
+            report.duckdb = Some(Outcome::from(found.map(|(version, mut found)| {
                 versions.retain(|(name, _)| name != "duckdb");
                 versions.push(("duckdb".to_owned(), version));
-                found
+                let statements = found.split_off(aggregations);
+                (found, statements)
             })));
         }
         self.discard(shape.name());
@@ -320,6 +341,20 @@ impl Plan {
         say("searches during an ingest");
         let mix = Outcome::from(self.mix_on(target, shape, corpus, &operations).await);
         Ok(ShapeRun { server: target.name.clone(), ingest, queries, analyses, hour, crowded, mix })
+    }
+
+    /// Times the statements, each as often as a search.
+    async fn statements_on(&self, target: &Target, shape: Shape) -> Vec<Told> {
+        say("statements");
+        let index = format!("bench-{}", shape.name());
+        let statements = shape.statements();
+        let asked: Vec<_> = statements.iter().map(|one| one.operation(&index)).collect();
+        let mut told = Vec::with_capacity(asked.len());
+        for (timed, operation) in query::run(target, &asked, self.effort).await.into_iter().zip(&asked) {
+            let answer = operation.run(target).await;
+            told.push(Told { timed, digest: answer.ok().map(|answer| digest(&answer)) });
+        }
+        told
     }
 
     /// Times questions about the beginning of a corpus in an index of all and in one of its first tenth.

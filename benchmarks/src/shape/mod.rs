@@ -7,11 +7,13 @@ mod analyses;
 mod big5;
 mod fields;
 mod http_logs;
+mod statements;
 
 use clap::ValueEnum;
 use serde_json::Value;
 
 pub(crate) use self::analyses::Analysis;
+pub(crate) use self::statements::{Statement, digest};
 use crate::query::Operation;
 
 /// A kind of document.
@@ -86,6 +88,15 @@ impl Shape {
         match self {
             Self::HttpLogs => analyses::http_logs(index),
             Self::Big5 => analyses::big5(index),
+            Self::Sparse | Self::Dense => Vec::new(),
+        }
+    }
+
+    /// Returns the statements to time on an index that holds a corpus.
+    pub(crate) fn statements(self) -> Vec<Statement> {
+        match self {
+            Self::HttpLogs => statements::http_logs(),
+            Self::Big5 => statements::big5(),
             Self::Sparse | Self::Dense => Vec::new(),
         }
     }
