@@ -6,6 +6,7 @@
 //! [`plan`] builds scan, sort and limit around it, [`table`] evaluates the index predicate segment
 //! by segment with the scorers of [`score`], and [`fetch`] reads the sources of the final rows.
 
+mod address;
 mod aggregate;
 mod automaton;
 mod collapse;

@@ -1,11 +1,11 @@
 //! Resolved leaves as Lucene prints its queries.
 
 use std::fmt::Write;
-use std::net::Ipv6Addr;
 
 use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 
+use crate::address::AddressText;
 use crate::dsl::query::Relation;
 use crate::score::intervals::source::{Side, Source};
 use crate::score::intervals::{Intervals, LeafTerms};
@@ -168,7 +168,7 @@ impl Describer<'_> {
                 Scalar::U64(number) => number.to_string(),
                 Scalar::F64(number) => format!("{number:?}"),
                 Scalar::Bool(flag) => (if *flag { "T" } else { "F" }).to_owned(),
-                Scalar::Ip(address) => shown_address(*address),
+                Scalar::Ip(address) => AddressText::new(*address).to_string(),
                 Scalar::GeoPoint { .. } => return None,
             });
         }
@@ -213,9 +213,10 @@ impl Describer<'_> {
                 both(&shown_float(*from), &shown_float(*to)),
                 both(&sortable(&field.field_type, *from), &sortable(&field.field_type, *to)),
             ),
-            ValueRange::Ip(from, to) => {
-                (both(&shown_address(*from), &shown_address(*to)), both(&shown_bytes(from), &shown_bytes(to)))
-            }
+            ValueRange::Ip(from, to) => (
+                both(&AddressText::new(*from), &AddressText::new(*to)),
+                both(&shown_bytes(from), &shown_bytes(to)),
+            ),
             ValueRange::Str(from, to) => {
                 let open = |bound: &Option<(String, bool)>| match bound {
                     None => ("*".to_owned(), true),
@@ -257,11 +258,6 @@ fn sortable(field_type: &FieldType, value: f64) -> String {
             (bits ^ ((bits >> 63) & 0x7fff_ffff_ffff_ffff)).to_string()
         }
     }
-}
-
-fn shown_address(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string())
 }
 
 fn shown_bytes(bytes: &[u8]) -> String {

@@ -1,7 +1,5 @@
 //! Values of a field as its column holds them: sorted, strings each once, as doc values are.
 
-use std::net::Ipv6Addr;
-
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
@@ -10,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::decimal::DecimalFormat;
 use super::source_values::{date_format, default_date_format, nanos, write_date};
+use crate::address::AddressText;
 use crate::error::{Error, Result};
 use crate::order::number;
 use crate::table::keys::Lists;
@@ -110,7 +109,7 @@ impl ColumnField {
                     places.filter_map(|at| <[u8; 16]>::try_from(values.value(at)).ok()).collect();
                 own.sort_unstable();
                 own.dedup();
-                own.into_iter().map(|value| json!(address(value))).collect()
+                own.into_iter().map(|value| json!(&*AddressText::new(value))).collect()
             }
             ColumnKind::GeoPoint => {
                 let points = values.as_struct();
@@ -164,11 +163,6 @@ fn quantized(degrees: f64, range: f64) -> i32 {
 
 fn degrees(quantized: i32, range: f64) -> f64 {
     f64::from(quantized) * (range / 4_294_967_296.0)
-}
-
-fn address(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string())
 }
 
 fn check(field: &Field, inside: bool) -> Result<()> {

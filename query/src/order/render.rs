@@ -1,12 +1,11 @@
 //! Sort values as answers print them.
 
-use std::net::Ipv6Addr;
-
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
 use millrace_storage::mapping::{ColumnKind, DateFormat};
 use serde_json::{Number, Value, json};
 
+use crate::address::AddressText;
 use crate::table::keys::{Key, KeyKind, KeySource, Rescale};
 
 /// Renders one value of a key.
@@ -48,7 +47,7 @@ pub(super) fn render_key(
         }
         KeyKind::Str => json!(array.as_string_view().value(at)),
         KeyKind::Ip => match <[u8; 16]>::try_from(array.as_fixed_size_binary().value(at)) {
-            Ok(bytes) => json!(render_ip(bytes)),
+            Ok(bytes) => json!(&*AddressText::new(bytes)),
             Err(_) => Value::Null,
         },
     }
@@ -66,12 +65,6 @@ pub(crate) fn number(value: f64, single: bool) -> Value {
     Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
-/// Renders an address; IPv4 where it is mapped.
-fn render_ip(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +73,5 @@ mod tests {
     fn sort_values_print_as_opensearch_prints_them() {
         assert_eq!(number(1.1_f32.into(), true).to_string(), "1.1");
         assert_eq!(number(f64::INFINITY, false), json!("Infinity"));
-        assert_eq!(render_ip("::ffff:10.0.0.1".parse::<Ipv6Addr>().unwrap().octets()), "10.0.0.1");
     }
 }

@@ -3,7 +3,6 @@
 //! A field is read from its column. Objects, what lies in nested objects, and fields without a column are
 //! read from `_source`, as the JSON that the document has there.
 
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder, new_null_array};
@@ -16,6 +15,7 @@ use millrace_storage::mapping::PathId;
 use serde_json::Value;
 
 use super::types::SqlType;
+use crate::address::AddressText;
 use crate::error::{Error, Result};
 use crate::table::keys::Lists;
 
@@ -154,7 +154,7 @@ fn typed(values: &ArrayRef, ty: SqlType, ignore_above: Option<usize>) -> Result<
             let mut texts = StringViewBuilder::with_capacity(values.len());
             for at in 0..values.len() {
                 match <[u8; 16]>::try_from(addresses.value(at)) {
-                    Ok(bytes) if addresses.is_valid(at) => texts.append_value(shown_address(bytes)),
+                    Ok(bytes) if addresses.is_valid(at) => texts.append_value(&*AddressText::new(bytes)),
                     _ => texts.append_null(),
                 }
             }
@@ -194,15 +194,6 @@ fn typed(values: &ArrayRef, ty: SqlType, ignore_above: Option<usize>) -> Result<
         },
         _ => Arc::clone(values),
     })
-}
-
-/// Writes an address as OpenSearch does: IPv4 where it is one.
-fn shown_address(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    match address.to_ipv4_mapped() {
-        Some(short) => short.to_string(),
-        None => address.to_string(),
-    }
 }
 
 /// Finds what a document has at a path: keys may hold dots, and arrays are looked through.

@@ -124,7 +124,7 @@ impl ExtensionPlanner for StatementPlanner {
 
 /// Counts the rows that pass.
 #[derive(Debug)]
-struct RowCountExec {
+pub(crate) struct RowCountExec {
     input: Arc<dyn ExecutionPlan>,
     counter: Arc<AtomicU64>,
 }

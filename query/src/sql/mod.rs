@@ -14,6 +14,7 @@ mod dialect;
 pub(crate) mod error;
 pub(crate) mod format;
 mod functions;
+mod late;
 mod metadata;
 pub(crate) mod native;
 mod push;

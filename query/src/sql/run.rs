@@ -32,6 +32,7 @@ use super::cursor::{Cursor, Progress, Token};
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{Format, Writer};
+use super::late::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
 use super::request::SqlRequest;
@@ -110,7 +111,7 @@ impl Runner {
                 Arc::new(PushDownLimit::new()),
                 Arc::new(OptimizeProjections::new()),
             ])
-            .with_physical_optimizer_rules(vec![Arc::new(EnsureRequirements::new())])
+            .with_physical_optimizer_rules(vec![Arc::new(EnsureRequirements::new()), Arc::new(LateColumns)])
             .build();
         Self { state: Arc::new(state), compute }
     }

@@ -5,6 +5,7 @@
 //! is added here is that the columns of a statement are then read for them, segment by segment. A scan
 //! without columns is that scan itself, so that counts come from metadata and postings.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Phy
 use futures::StreamExt;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::RowParts;
+use roaring::RoaringBitmap;
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
@@ -37,7 +39,7 @@ use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
 use crate::table::predicate::Predicate;
 use crate::table::scan::IndexScanExec;
-use crate::table::{IndexTable, ROW, SCORE, ScanHandle, ScanOptions, TableSnapshot};
+use crate::table::{IndexTable, ROW, SCORE, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
 
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8_192;
@@ -132,6 +134,7 @@ fn scores(predicate: &Predicate) -> bool {
 enum Output {
     Column(usize),
     Score,
+    Segment,
     Row,
 }
 
@@ -172,16 +175,66 @@ impl SqlScanExec {
             })
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
+        let columns = Arc::clone(&table.columns);
+        Ok(Self::of(Shared { finder, columns, outputs, schema, scored, limit }))
+    }
+
+    fn of(shared: Shared) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(finder.partitions().len()),
+            EquivalenceProperties::new(Arc::clone(&shared.schema)),
+            Partitioning::UnknownPartitioning(shared.finder.partitions().len()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        let columns = Arc::clone(&table.columns);
-        let shared = Shared { finder, columns, outputs, schema, scored, limit };
-        Ok(Self { shared: Arc::new(shared), properties: Arc::new(properties) })
+        Self { shared: Arc::new(shared), properties: Arc::new(properties) }
+    }
+
+    /// Returns a scan of the same rows that reads some of the output columns only, and scores where this one has
+    /// them; behind them come segment and row. `None` where it would read as much, or not all rows.
+    pub(crate) fn narrowed(&self, wanted: &BTreeSet<usize>) -> Option<Self> {
+        let shared = &self.shared;
+        let mut places: Vec<usize> = Vec::new();
+        for (place, output) in shared.outputs.iter().enumerate() {
+            match output {
+                Output::Column(_) if !wanted.contains(&place) => {}
+                Output::Column(_) | Output::Score => places.push(place),
+                Output::Segment | Output::Row => return None,
+            }
+        }
+        if places.len() == shared.outputs.len() || shared.limit.is_some() {
+            return None;
+        }
+        let mut outputs: Vec<_> =
+            places.iter().filter_map(|place| shared.outputs.get(*place)).copied().collect();
+        outputs.extend([Output::Segment, Output::Row]);
+        let mut fields: Vec<_> =
+            places.iter().filter_map(|place| shared.schema.fields().get(*place)).cloned().collect();
+        fields.extend([SEGMENT, ROW].map(|name| Arc::new(Field::new(name, DataType::UInt32, false))));
+        Some(Self::of(Shared {
+            finder: shared.finder.clone(),
+            columns: Arc::clone(&shared.columns),
+            outputs,
+            schema: Arc::new(Schema::new(fields)),
+            scored: shared.scored,
+            limit: None,
+        }))
+    }
+
+    /// Whether nobody waits for its rows any more.
+    pub(crate) fn stopped(&self) -> bool {
+        self.shared.finder.table().handle.stop.requested()
+    }
+
+    /// Sends the columns of some rows of a segment, in the order of the rows; whether more are wanted.
+    pub(crate) async fn read(
+        &self,
+        out: &Sender<PlanResult<RecordBatch>>,
+        segment: u32,
+        rows: RoaringBitmap,
+        scores: Vec<f32>,
+    ) -> Result<bool> {
+        self.shared.emit(out, segment, rows, scores).await
     }
 }
 
@@ -300,7 +353,7 @@ impl Shared {
         self: &Arc<Self>,
         out: &Sender<PlanResult<RecordBatch>>,
         number: u32,
-        rows: roaring::RoaringBitmap,
+        rows: RoaringBitmap,
         scores: Vec<f32>,
     ) -> Result<bool> {
         if rows.is_empty() {
@@ -407,6 +460,7 @@ impl Shared {
             columns.push(match output {
                 Output::Score if scores.is_empty() => new_null_array(&DataType::Float32, count),
                 Output::Score => Arc::new(Float32Array::from(scores.clone())),
+                Output::Segment => Arc::new(UInt32Array::from_value(number, count)),
                 Output::Row => Arc::new(UInt32Array::from(rows.clone())),
                 Output::Column(at) => {
                     let column = self.columns.get(*at);

@@ -392,3 +392,59 @@ async fn conditions_and_groups_are_those_of_a_naive_evaluation() {
         assert_eq!(rows(&store, &query).await, [json!([matching.len(), tags, greatest])], "{query}");
     }
 }
+
+/// The columns of the first rows are read when these are known; those of as many rows as a page has not are read at once.
+#[tokio::test]
+async fn the_first_rows_are_those_of_the_whole_order() {
+    let mut rng = StdRng::seed_from_u64(11);
+    let store = Store::open().await;
+    let body = json!({"mappings": {"properties": {
+        "k": {"type": "keyword"}, "n": {"type": "long"}, "d": {"type": "double"}, "t": {"type": "text"},
+        "ip": {"type": "ip"}, "o": {"properties": {"p": {"type": "keyword"}}},
+    }}});
+    for index in ["r-1", "r-2"] {
+        store.create(index, &body).await;
+        for round in 0..3 {
+            let writes = (0..400).map(|number| {
+                let id = format!("{index}-{:03}", round * 300 + number);
+                let text = ["red", "red red", "blue red green"][rng.random_range(0..3)];
+                let mut document = json!({
+                    "n": rng.random_range(0..40), "t": text,
+                    "ip": format!("10.0.0.{}", number % 200), "o": {"p": id},
+                });
+                if rng.random_bool(0.8) {
+                    document["k"] = json!(format!("k{}", rng.random_range(0..300)));
+                    document["d"] = json!(rng.random_range(-5.0..5.0));
+                }
+                (id, rng.random_bool(0.95).then_some(document))
+            });
+            let writes: BTreeMap<_, _> = writes.collect();
+            for (id, document) in &writes {
+                if document.is_none() {
+                    store.write_unseen(index, vec![(id.clone(), Some(json!({})))]).await;
+                }
+            }
+            store.write(index, writes.into_iter().collect()).await;
+        }
+    }
+    let statements = [
+        "SELECT _id, k, t, ip, o FROM `r-*` ORDER BY n, _id",
+        "SELECT * FROM `r-*` ORDER BY d DESC, k NULLS FIRST, o.p",
+        "SELECT k, _index FROM `r-*` WHERE n > 20 ORDER BY abs(n - 30), _id",
+        "SELECT n, o.p, upper(k) FROM `r-1` WHERE length(t) > 4 ORDER BY k, o.p",
+        "SELECT _id, _score, n, ip FROM `r-*` WHERE match(t, 'red') ORDER BY _score DESC, _id",
+        "SELECT a.k, a.ip FROM (SELECT k, ip, n, _id AS i FROM `r-2` ORDER BY n, _id LIMIT 50) a ORDER BY a.i",
+    ];
+    for statement in statements {
+        let query = json!({"query": format!("{statement} LIMIT 10")});
+        let plan = store.service.explain_sql(&store.principal, Vec::new(), Some(query)).await;
+        assert!(format!("{:?}", plan.body).contains("LateColumnsExec"), "{statement}: {:?}", plan.body);
+        let all = rows(&store, &format!("{statement} LIMIT 5000")).await;
+        assert!(all.len() >= 50, "{statement}");
+        for (from, count) in [(0, 1), (0, 30), (17, 25), (0, 1_000), (600, 100)] {
+            let found = rows(&store, &format!("{statement} LIMIT {from}, {count}")).await;
+            let expected: Vec<_> = all.iter().skip(from).take(count).cloned().collect();
+            assert_eq!(found, expected, "{statement} LIMIT {from}, {count}");
+        }
+    }
+}

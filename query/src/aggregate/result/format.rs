@@ -1,12 +1,12 @@
 //! How keys and values are written.
 
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Number, Value, json};
 
 use super::Key;
+use crate::address::AddressText;
 use crate::dsl::aggs::Zone;
 use crate::error::Result;
 use crate::fetch::decimal::DecimalFormat;
@@ -82,7 +82,7 @@ impl Format {
             },
             Key::Double(number) => self.text(*number),
             Key::Text(text) => text.to_string(),
-            Key::Ip(bytes) => ip_text(*bytes),
+            Key::Ip(bytes) => AddressText::new(*bytes).to_string(),
             Key::List(keys) => {
                 let keys: Vec<String> = keys.iter().map(|key| self.key_text(key)).collect();
                 keys.join("|")
@@ -109,7 +109,7 @@ pub(super) fn plain(key: &Key) -> Value {
         Key::Unsigned(number) => json!(number),
         Key::Double(number) => double(*number),
         Key::Text(text) => json!(&**text),
-        Key::Ip(bytes) => json!(ip_text(*bytes)),
+        Key::Ip(bytes) => json!(&*AddressText::new(*bytes)),
         Key::List(keys) => keys.iter().map(plain).collect(),
     }
 }
@@ -117,12 +117,6 @@ pub(super) fn plain(key: &Key) -> Value {
 /// Makes JSON of a number; what JSON has no number for becomes a text.
 pub(super) fn double(number: f64) -> Value {
     Number::from_f64(number).map_or_else(|| json!(java_double(number)), Value::Number)
-}
-
-/// Writes an address; IPv4 where it is mapped.
-pub(crate) fn ip_text(bytes: [u8; 16]) -> String {
-    let address = Ipv6Addr::from(bytes);
-    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |v4| v4.to_string())
 }
 
 /// Writes a number as `Double.toString` does.

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::format::{double, ip_text, plain};
+use super::format::{double, plain};
 use super::{
     Bucket, Buckets, Detail, Entry, ExtendedStats, Format, Key, MatrixStats, Metric, Outcome,
     PercentileMethod, Percentiles, Results, Shape, SingleKind, Stats, TermKeys,
 };
+use crate::address::AddressText;
 
 impl Results {
     /// Renders the results as the members of an object; `typed` puts the type before each name, as `typed_keys` asks.
@@ -202,7 +203,7 @@ impl Buckets {
             Detail::IpRange { from, to } => {
                 for (name, bound) in [("from", from), ("to", to)] {
                     if let Some(bound) = bound {
-                        object.insert(name.into(), json!(ip_text(bound)));
+                        object.insert(name.into(), json!(&*AddressText::new(bound)));
                     }
                 }
             }
@@ -238,7 +239,10 @@ impl Bucket {
                 };
                 text(bound(from), bound(to))
             }
-            Detail::IpRange { from, to } => text(from.map(ip_text), to.map(ip_text)),
+            Detail::IpRange { from, to } => {
+                let shown = |bound: [u8; 16]| AddressText::new(bound).to_string();
+                text(from.map(shown), to.map(shown))
+            }
             _ => None,
         }
     }
