@@ -3,7 +3,9 @@
 //! The planner runs with the few rules that a search can profit from; with all of DataFusion's
 //! planning alone would cost more than most searches.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
@@ -77,10 +79,19 @@ pub(crate) struct FoundRows {
 }
 
 impl Planner {
-    /// Makes a planner for so many partitions and bytes.
-    pub(crate) fn new(partitions: usize, memory_bytes: usize) -> Result<Self> {
+    /// Makes a planner for so many partitions and bytes. What is spilled goes into a directory of its own, which is
+    /// emptied first: a process that was killed leaves its files behind.
+    pub(crate) fn new(partitions: usize, memory_bytes: usize, spill_dir: &Path) -> Result<Self> {
+        let emptied = match fs::remove_dir_all(spill_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        emptied.and_then(|()| fs::create_dir_all(spill_dir)).map_err(|error| {
+            Error::Execution(format!("cannot empty the directory [{}]: {error}", spill_dir.display()))
+        })?;
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+            .with_temp_file_path(spill_dir)
             .with_max_temp_directory_size(MAX_SPILLED_BYTES)
             .build()?;
         // A scan has the partitions that pay; rows must not go round by another way before the sort.
@@ -238,7 +249,8 @@ mod tests {
 
     /// Explains a search without indices: logical plan, optimized plan, physical plan.
     async fn explained(query: Value, order: &str, size: usize) -> String {
-        let planner = Planner::new(2, 1 << 20).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let planner = Planner::new(2, 1 << 20, &directory.path().join("spill")).unwrap();
         let snapshot = Arc::new(TableSnapshot::default());
         let sort = sort::parse_param(order).unwrap();
         let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();

@@ -54,6 +54,9 @@ impl Default for Config {
     }
 }
 
+/// Directory below that of the data, for what queries have no memory for.
+const SPILL_DIR: &str = "spill";
+
 /// The body of an answer.
 #[derive(Clone, Debug)]
 pub enum OutcomeBody {
@@ -119,7 +122,7 @@ impl SearchService {
             0 => compute.threads(),
             threads => threads.min(compute.threads()),
         };
-        let searcher = Planner::new(partitions, config.memory_bytes)
+        let searcher = Planner::new(partitions, config.memory_bytes, &engine.data_dir().join(SPILL_DIR))
             .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
         let runner = searcher

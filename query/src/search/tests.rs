@@ -115,7 +115,9 @@ async fn a_search_that_nobody_waits_for_stops() {
         listed: None,
     });
     let compute = Compute::single();
-    let searcher = Searcher { planner: Planner::new(1, 1 << 20).unwrap(), compute: compute.clone() };
+    let spills = tempfile::tempdir().unwrap();
+    let planner = Planner::new(1, 1 << 20, &spills.path().join("spill")).unwrap();
+    let searcher = Searcher { planner, compute: compute.clone() };
     let search = tokio::spawn(async move {
         let query = Query::match_all();
         searcher.find(Search { size: 3, ..Search::new(snapshot, &query, 0) }).await.map(|_| ())
