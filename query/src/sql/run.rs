@@ -15,7 +15,6 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
-use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::{displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -107,7 +106,6 @@ impl Runner {
             .with_analyzer_rules(Vec::new())
             .with_optimizer_rules(vec![
                 Arc::new(ExtractEquijoinPredicate::new()),
-                Arc::new(SingleDistinctToGroupBy::new()),
                 Arc::new(PushDownLimit::new()),
                 Arc::new(OptimizeProjections::new()),
             ])

@@ -7,6 +7,7 @@
 
 mod call;
 mod expr;
+mod grouping;
 mod literal;
 mod relevance;
 mod select;

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use datafusion::catalog::default_table_source::provider_as_source;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast;
 
 use super::expr::boolean;
+use super::grouping::{aggregate, grouped_expr, rewritten};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::sql::column::SqlColumn;
 use crate::sql::count::RowCount;
 use crate::sql::error::{Result, SqlError};
-use crate::sql::functions::values;
 use crate::sql::push::{Clause, Pushed};
 use crate::sql::source::{self, Derived, IndexSource, Source, SourceKind};
 use crate::sql::table::SqlTable;
@@ -662,73 +662,4 @@ fn holds_clause(expr: &Expr) -> bool {
         })
     })
     .unwrap_or(false)
-}
-
-/// Builds the aggregation; returns what expressions over it are replaced by.
-fn aggregate(
-    plan: LogicalPlan,
-    groups: &[Bound],
-    aggregates: Vec<Expr>,
-) -> Result<(LogicalPlan, Vec<(Expr, Expr)>)> {
-    let mut plan = plan;
-    let mut replaced = Vec::new();
-    let mut keys = Vec::with_capacity(groups.len());
-    let column = |name: String| Expr::Column(Column::new_unqualified(name));
-    for (at, group) in groups.iter().enumerate() {
-        let key = column(format!("g{at}"));
-        let expr = if group.list {
-            // A group for each value.
-            let name = format!("v{at}");
-            let mut all: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-            all.push(group.expr.clone().alias(&name));
-            plan = LogicalPlanBuilder::new(plan)
-                .project(all)?
-                .unnest_column(Column::new_unqualified(&name))?
-                .build()?;
-            replaced.push((values::least(group.expr.clone(), group.ty), key.clone()));
-            replaced.push((values::greatest(group.expr.clone(), group.ty), key.clone()));
-            column(name)
-        } else {
-            group.expr.clone()
-        };
-        keys.push(expr.alias(format!("g{at}")));
-        replaced.push((group.expr.clone(), key));
-    }
-    let mut computed = Vec::with_capacity(aggregates.len());
-    for (at, expr) in aggregates.into_iter().enumerate() {
-        replaced.push((expr.clone(), column(format!("a{at}"))));
-        computed.push(expr.alias(format!("a{at}")));
-    }
-    Ok((LogicalPlanBuilder::new(plan).aggregate(keys, computed)?.build()?, replaced))
-}
-
-/// Replaces parts of an expression.
-fn rewritten(expr: &Expr, replaced: &[(Expr, Expr)]) -> Result<Expr> {
-    let done = expr.clone().transform_down(|part| {
-        Ok(match replaced.iter().find(|(from, _)| *from == part) {
-            Some((_, to)) => {
-                Transformed::new(to.clone(), true, datafusion::common::tree_node::TreeNodeRecursion::Jump)
-            }
-            None => Transformed::no(part),
-        })
-    })?;
-    Ok(done.data)
-}
-
-/// Rewrites an expression over groups and aggregates, and refuses what is neither.
-fn grouped_expr(expr: &Expr, replaced: &[(Expr, Expr)], name: &str, grouped: bool) -> Result<Expr> {
-    let expr = rewritten(expr, replaced)?;
-    let known =
-        |column: &Column| replaced.iter().any(|(_, to)| matches!(to, Expr::Column(own) if own == column));
-    if expr.column_refs().iter().all(|column| known(column)) {
-        return Ok(expr);
-    }
-    Err(SqlError::Semantic(match grouped {
-        true => format!(
-            "Expression [{name}] that contains non-aggregated column is not present in group by clause"
-        ),
-        false => format!(
-            "Explicit GROUP BY clause is required because expression [{name}] contains non-aggregated column"
-        ),
-    }))
 }
