@@ -94,7 +94,7 @@ pub(crate) struct Running {
 impl Running {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
-        let Config { storage, api, pipelines, drain_timeout, .. } = config;
+        let Config { storage, query_memory_bytes, api, pipelines, drain_timeout, .. } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
         let named = pipelines.listen.iter().filter(|_| !pipelines.listen_anywhere);
         for address in api.listen.iter().chain(named) {
@@ -103,7 +103,9 @@ impl Running {
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
         let engine = Engine::open(storage, Arc::new(SystemClock)).await.map_err(Failure::open)?;
-        let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());
+        let queries =
+            millrace_query::Config { memory_bytes: query_memory_bytes, ..millrace_query::Config::default() };
+        let search = SearchService::new(Arc::clone(&engine), queries);
         let config = manager::Config {
             directory: pipelines.dir,
             reload_interval: pipelines.reload_interval,

@@ -74,6 +74,12 @@ pub(crate) static KEYS: &[Key] = &[
         "time between looks for changed pipelines; 0 looks only at the start",
     ),
     key(
+        "query.memory_bytes",
+        Kind::Bytes(MB),
+        "512MB",
+        "memory of all searches and statements together; statements go to disk beyond, aggregations are refused with 429",
+    ),
+    key(
         "storage.memtable_max_bytes",
         Kind::Bytes(MB),
         "128MB",

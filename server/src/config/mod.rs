@@ -73,6 +73,8 @@ pub(crate) struct Settings {
 pub(crate) struct Config {
     /// Section of the store.
     pub(crate) storage: millrace_storage::Config,
+    /// Bytes that all running queries may hold together.
+    pub(crate) query_memory_bytes: usize,
     /// Section of the protocols.
     pub(crate) api: millrace_api::ServerConfig,
     /// Section of the pipelines.
@@ -277,6 +279,7 @@ impl Settings {
                 listen_anywhere: self.is_default("pipelines.listen"),
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
             },
+            query_memory_bytes: usize::try_from(self.number("query.memory_bytes"))?,
             storage,
             api: millrace_api::ServerConfig {
                 listen,
