@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use millrace_storage::analysis::paths;
 use millrace_storage::document::Completion;
@@ -10,6 +11,7 @@ use tantivy::DocSet;
 use tantivy::TERMINATED;
 
 use crate::automaton::Pattern;
+use crate::compute::Stop;
 use crate::dsl::suggest::{CategoryContext, CompletionQuery, CompletionSuggester, contexts_of};
 use crate::error::{Error, Result};
 use crate::score::collect::Address;
@@ -25,6 +27,8 @@ pub(super) struct Wanted {
     /// Most documents.
     size: usize,
     skip_duplicates: bool,
+    /// Ends the walks over terms.
+    stop: Arc<Stop>,
 }
 
 /// One pattern of terms, in one context where the field has any.
@@ -63,7 +67,12 @@ impl Completed {
 
 impl Wanted {
     /// Makes what is looked for in an index.
-    pub(super) fn new(suggester: &CompletionSuggester, text: &str, index: &TableIndex) -> Result<Self> {
+    pub(super) fn new(
+        suggester: &CompletionSuggester,
+        text: &str,
+        index: &TableIndex,
+        stop: &Arc<Stop>,
+    ) -> Result<Self> {
         let field = index.mapping.field(&suggester.field).ok_or_else(|| super::unmapped(&suggester.field))?;
         if field.field_type != FieldType::Completion {
             return Err(Error::IllegalArgument(format!(
@@ -90,6 +99,7 @@ impl Wanted {
             fuzzy: matches!(suggester.query, CompletionQuery::Fuzzy { .. }),
             size: suggester.size,
             skip_duplicates: suggester.skip_duplicates,
+            stop: Arc::clone(stop),
         })
     }
 
@@ -100,6 +110,9 @@ impl Wanted {
         for way in &self.ways {
             let mut failed = None;
             inverted.for_each_match(self.path, &way.pattern, &mut |term, _| {
+                if self.stop.requested() {
+                    return ControlFlow::Break(());
+                }
                 let Some((completion, score)) = way.weigh(term, in_contexts, self) else {
                     return ControlFlow::Continue(());
                 };

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use self::completion::{Completed, Wanted};
 use self::phrase::{Corrected, Phrase, Source};
 use self::spelling::{Dictionary, Suggested};
+use crate::compute::{Stop, StopOnDrop};
 use crate::dsl::source_filter::SourceFilter;
 use crate::dsl::suggest::{
     CompletionSuggester, Generator, PhraseSuggester, Suggester, Suggestion, TermSuggester,
@@ -65,10 +66,12 @@ pub(crate) async fn run(
 ) -> Result<Answered> {
     let mut answer = Map::new();
     let mut failures: Vec<ShardFailure> = Vec::new();
+    let stop = Arc::<Stop>::default();
+    let _cancels = StopOnDrop(Arc::clone(&stop));
     for suggestion in suggestions {
         let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
-        let shared = Arc::clone(&snapshot);
-        let (said, failed) = searcher.compute.run(move || Ok(ask(&shared, &asked))).await?;
+        let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(&stop));
+        let (said, failed) = searcher.compute.run(move || Ok(ask(&shared, &asked, &stop))).await?;
         for (place, error) in failed {
             for failure in index_failures(&snapshot, place, error) {
                 let known =
@@ -99,8 +102,8 @@ pub(crate) async fn run(
     Ok(Answered { answer: Value::Object(answer), failures })
 }
 
-/// Asks the shards of every index; an error is that of the index at a place.
-fn ask(snapshot: &TableSnapshot, suggestion: &Suggestion) -> (Said, Vec<(usize, Error)>) {
+/// Asks the shards of every index; an error is that of the index at a place. Once it is stopped, nobody sees the answer.
+fn ask(snapshot: &TableSnapshot, suggestion: &Suggestion, stop: &Arc<Stop>) -> (Said, Vec<(usize, Error)>) {
     let mut failed = Vec::new();
     let mut said = match &suggestion.suggester {
         Suggester::Term(_) => Said::Terms(Vec::new()),
@@ -111,13 +114,13 @@ fn ask(snapshot: &TableSnapshot, suggestion: &Suggestion) -> (Said, Vec<(usize, 
         let asked = match (&suggestion.text, &suggestion.suggester, &mut said) {
             (None, ..) => Err(Error::IllegalArgument("The required text option is missing".to_owned())),
             (Some(text), Suggester::Term(suggester), Said::Terms(words)) => {
-                ask_terms(snapshot, (place, index), suggester, text, words)
+                ask_terms(snapshot, (place, index), suggester, text, stop, words)
             }
             (Some(text), Suggester::Phrase(suggester), Said::Phrases(options)) => {
-                ask_phrases(snapshot, (place, index), suggester, text, options)
+                ask_phrases(snapshot, (place, index), suggester, text, stop, options)
             }
             (Some(text), Suggester::Completion(suggester), Said::Completions(found)) => {
-                ask_completions(snapshot, (place, index), suggester, text, found)
+                ask_completions(snapshot, (place, index), suggester, text, stop, found)
             }
             _ => Ok(()),
         };
@@ -152,12 +155,13 @@ fn shards(snapshot: &TableSnapshot, place: usize) -> Vec<u32> {
     shards
 }
 
-fn dictionary(snapshot: &TableSnapshot, shard: u32, field: &Field) -> Dictionary {
+fn dictionary(snapshot: &TableSnapshot, shard: u32, field: &Field, stop: &Arc<Stop>) -> Dictionary {
     let own = snapshot.segments.iter().filter(|segment| segment.shard == shard);
     Dictionary {
         segments: own.map(|segment| Arc::clone(&segment.reader)).collect(),
         path: field.id,
         text: field.field_type.is_text(),
+        stop: Arc::clone(stop),
     }
 }
 
@@ -202,6 +206,7 @@ fn ask_terms(
     (place, index): (usize, &TableIndex),
     suggester: &TermSuggester,
     text: &str,
+    stop: &Arc<Stop>,
     words: &mut Vec<(Token, Vec<Suggested>)>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
@@ -218,7 +223,7 @@ fn ask_terms(
         words.iter().position(same)
     };
     for shard in shards(snapshot, place) {
-        let dictionary = dictionary(snapshot, shard, field);
+        let dictionary = dictionary(snapshot, shard, field, stop);
         for token in &tokens {
             let found = dictionary.near(&token.text, suggester.shard_size, &suggester.spelling)?;
             let at = match known(words, token) {
@@ -253,6 +258,7 @@ fn ask_phrases(
     (place, index): (usize, &TableIndex),
     suggester: &PhraseSuggester,
     text: &str,
+    stop: &Arc<Stop>,
     options: &mut Vec<Corrected>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
@@ -282,14 +288,14 @@ fn ask_phrases(
             let filter = |name: &Option<String>| name.as_deref().map(|name| named(index, name)).transpose();
             sources.push(Source {
                 generator,
-                dictionary: dictionary(snapshot, shard, field_of(index, &generator.field)?),
+                dictionary: dictionary(snapshot, shard, field_of(index, &generator.field)?, stop),
                 pre_filter: filter(&generator.pre_filter)?,
                 post_filter: filter(&generator.post_filter)?,
             });
         }
         let phrase = Phrase {
             suggester,
-            grams: dictionary(snapshot, shard, field),
+            grams: dictionary(snapshot, shard, field, stop),
             sources,
             analyzer: analyzer(index, suggester.analyzer.as_deref(), field)?,
             gram_size: suggester.gram_size.or(shingles.map(|shingles| shingles.max)).unwrap_or(1),
@@ -309,9 +315,10 @@ fn ask_completions(
     (place, index): (usize, &TableIndex),
     suggester: &CompletionSuggester,
     text: &str,
+    stop: &Arc<Stop>,
     found: &mut Vec<Completed>,
 ) -> Result<()> {
-    let wanted = Wanted::new(suggester, text, index)?;
+    let wanted = Wanted::new(suggester, text, index, stop)?;
     let mut best = wanted.best();
     for (number, segment) in snapshot.segments.iter().enumerate() {
         if segment.index == place {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::distance::similarity;
 use crate::automaton::Pattern;
+use crate::compute::Stop;
 use crate::dsl::suggest::{Distance, SortBy, SpellingOptions, SuggestMode};
 use crate::error::Result;
 use crate::score::reader::SegmentReader;
@@ -23,6 +24,8 @@ pub(super) struct Dictionary {
     pub path: PathId,
     /// Whether its terms are those of a text.
     pub text: bool,
+    /// Ends the walks over its terms.
+    pub stop: Arc<Stop>,
 }
 
 /// A term near another.
@@ -76,6 +79,9 @@ impl Dictionary {
         for segment in &self.segments {
             let inverted = segment.inverted()?;
             let mut visit = |term: &str, rows: u32| {
+                if self.stop.requested() {
+                    return ControlFlow::Break(());
+                }
                 each(term, rows.into());
                 ControlFlow::Continue(())
             };
