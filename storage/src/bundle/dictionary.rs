@@ -12,7 +12,7 @@ use tantivy::directory::OwnedBytes;
 use tantivy::postings::TermInfo;
 use tantivy_fst::Automaton;
 use tantivy_fst::automaton::AlwaysMatch;
-use tantivy_fst::raw::{Fst, Node};
+use tantivy_fst::raw::{CompiledAddr, Fst, Node};
 
 /// Bytes behind the transducer and the blocks: the length of the latter, the version of the format, the kind of dictionary.
 const FOOTER: usize = 16;
@@ -87,7 +87,7 @@ impl Dictionary {
             node = self.transducer.node(transition.addr);
             at += 1;
         }
-        let first = here.then_some((node, number, ()));
+        let first = here.then_some((node.addr(), number, ()));
         let mut key = start.get(..at).unwrap_or_default().to_vec();
         self.walk(&AlwaysMatch, first, &mut key, branches, &mut |key, number| {
             let within = match to {
@@ -119,7 +119,7 @@ impl Dictionary {
             node = self.transducer.node(transition.addr);
         }
         let mut infos = Infos::new(self);
-        let first = Some((node, number, automaton.start()));
+        let first = Some((node.addr(), number, automaton.start()));
         self.walk(automaton, first, &mut start.to_vec(), Vec::new(), &mut |key, number| {
             each(key, infos.get(number)?)
         })
@@ -129,54 +129,51 @@ impl Dictionary {
     fn walk<'a, A: Automaton<State: Clone>>(
         &'a self,
         automaton: &A,
-        first: Option<(Node<'a>, u64, A::State)>,
+        first: Option<(CompiledAddr, u64, A::State)>,
         key: &mut Vec<u8>,
         mut branches: Vec<Branch<'a, A::State>>,
         each: &mut impl FnMut(&[u8], u64) -> io::Result<bool>,
     ) -> io::Result<()> {
-        let Some((mut node, mut number, mut state)) =
+        let Some((mut address, mut number, mut state)) =
             first.or_else(|| self.branch_off(automaton, &mut branches, key))
         else {
             return Ok(());
         };
         loop {
-            // Most bytes of a term are its own.
-            loop {
-                if node.is_final()
-                    && automaton.is_match(&state)
-                    && !each(key.as_slice(), number + node.final_output().value())?
-                {
-                    return Ok(());
-                }
-                if node.len() != 1 {
-                    break;
-                }
+            // Most bytes of a term are its own. A node is large: it is made where it is needed, and not moved.
+            let node = self.transducer.node(address);
+            if node.is_final()
+                && automaton.is_match(&state)
+                && !each(key.as_slice(), number + node.final_output().value())?
+            {
+                return Ok(());
+            }
+            if node.len() == 1 {
                 let transition = node.transition(0);
                 state = automaton.accept(&state, transition.inp);
-                if !automaton.can_match(&state) {
-                    break;
+                if automaton.can_match(&state) {
+                    key.push(transition.inp);
+                    number += transition.out.value();
+                    address = transition.addr;
+                    continue;
                 }
-                key.push(transition.inp);
-                number += transition.out.value();
-                node = self.transducer.node(transition.addr);
-            }
-            if node.len() > 1 {
+            } else if !node.is_empty() {
                 branches.push(Branch { node, next: 0, depth: key.len(), number, state });
             }
             match self.branch_off(automaton, &mut branches, key) {
-                Some(place) => (node, number, state) = place,
+                Some(place) => (address, number, state) = place,
                 None => return Ok(()),
             }
         }
     }
 
     /// Goes on where a branch is left, the last that was met.
-    fn branch_off<'a, A: Automaton<State: Clone>>(
-        &'a self,
+    fn branch_off<A: Automaton<State: Clone>>(
+        &self,
         automaton: &A,
-        branches: &mut Vec<Branch<'a, A::State>>,
+        branches: &mut Vec<Branch<'_, A::State>>,
         key: &mut Vec<u8>,
-    ) -> Option<(Node<'a>, u64, A::State)> {
+    ) -> Option<(CompiledAddr, u64, A::State)> {
         loop {
             let branch = branches.last_mut()?;
             if branch.next >= branch.node.len() {
@@ -189,8 +186,7 @@ impl Dictionary {
             if automaton.can_match(&state) {
                 key.truncate(branch.depth);
                 key.push(transition.inp);
-                let node = self.transducer.node(transition.addr);
-                return Some((node, branch.number + transition.out.value(), state));
+                return Some((transition.addr, branch.number + transition.out.value(), state));
             }
         }
     }
