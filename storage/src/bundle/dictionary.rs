@@ -361,7 +361,7 @@ mod tests {
             0
         }
         fn is_match(&self, seen: &usize) -> bool {
-            seen % 2 == 0 && *seen <= self.0
+            seen.is_multiple_of(2) && *seen <= self.0
         }
         fn can_match(&self, seen: &usize) -> bool {
             *seen <= self.0
