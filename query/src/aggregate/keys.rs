@@ -5,6 +5,7 @@
 
 mod several;
 
+use std::cmp::Ordering;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -316,6 +317,21 @@ impl KeyReader {
         }
     }
 
+    /// Compares keys: numbers by value, texts and addresses by their bytes.
+    fn compare(&self, a: u64, b: u64) -> Ordering {
+        match self.key_kind() {
+            Some(ValueKind::Text) => {
+                self.strings.text(a as u32).as_bytes().cmp(self.strings.text(b as u32).as_bytes())
+            }
+            Some(ValueKind::Ip) => {
+                self.addresses.list.get(a as usize).cmp(&self.addresses.list.get(b as usize))
+            }
+            Some(ValueKind::Double) => f64::from_bits(a).total_cmp(&f64::from_bits(b)),
+            Some(ValueKind::Unsigned) => a.cmp(&b),
+            _ => (a as i64).cmp(&(b as i64)),
+        }
+    }
+
     /// Shows a key.
     pub(crate) fn key(&self, key: u64) -> Key {
         match self.key_kind() {
@@ -449,6 +465,14 @@ impl Keys {
             (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
             (Self::Several(several), Self::Several(other)) => several.adopt(other, key),
             _ => key,
+        }
+    }
+
+    /// Compares keys as [`super::bucket::keyed::compare`] compares what they show.
+    pub(crate) fn compare(&self, a: u64, b: u64) -> Ordering {
+        match self {
+            Self::One(reader) => reader.compare(a, b),
+            Self::Several(several) => several.compare(a, b),
         }
     }
 

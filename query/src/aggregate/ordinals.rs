@@ -195,13 +195,18 @@ pub(crate) struct Views<'a> {
     array: &'a StringViewArray,
     /// Numbers of strings that lie in the array's buffers.
     long: HashMap<u128, u32, FixedState>,
+    /// How many were looked for there.
+    sought: usize,
     last: Option<(u128, u32)>,
 }
+
+/// Strings after which it is seen whether some are known again.
+const SAMPLED_VIEWS: usize = 2_048;
 
 impl<'a> Views<'a> {
     /// Looks at an array.
     pub(crate) fn new(array: &'a StringViewArray) -> Self {
-        Self { array, long: HashMap::default(), last: None }
+        Self { array, long: HashMap::default(), sought: 0, last: None }
     }
 
     /// Returns the number of the string at a place.
@@ -213,7 +218,15 @@ impl<'a> Views<'a> {
         {
             return id;
         }
-        let known = match view as u32 <= INLINE {
+        let inline = view as u32 <= INLINE;
+        // Where most lie apart, to look for them costs more than it saves.
+        if !inline && self.sought >= SAMPLED_VIEWS && self.long.len() > self.sought / 2 {
+            let id = strings.id(self.array.value(at));
+            self.last = Some((view, id));
+            return id;
+        }
+        self.sought += usize::from(!inline);
+        let known = match inline {
             true => strings.views.get(&view),
             false => self.long.get(&view),
         };
@@ -221,7 +234,7 @@ impl<'a> Views<'a> {
             Some(id) => *id,
             None => {
                 let id = strings.id(self.array.value(at));
-                match view as u32 <= INLINE {
+                match inline {
                     true => strings.views.insert(view, id),
                     false => self.long.insert(view, id),
                 };

@@ -170,7 +170,7 @@ impl Pattern {
 
 /// Where reading has come to: what is near enough may go on as it likes.
 fn near_start(near: &Near, row: Row) -> Place {
-    if near.accepts(&row) { Place::Anywhere } else { Place::Row(row) }
+    if near.accepts(&row) { Place::Anywhere } else { Place::Row(Box::new(row)) }
 }
 
 fn too_many_states(most: usize) -> Error {
@@ -191,7 +191,8 @@ pub(crate) struct Reading {
 enum Place {
     Anywhere,
     State(u32),
-    Row(Row),
+    /// Kept apart: what reads terms of other patterns is small.
+    Row(Box<Row>),
     Nowhere,
 }
 
@@ -202,7 +203,7 @@ impl Automaton for &Pattern {
         let place = match &self.rest {
             Rest::Anything => Place::Anywhere,
             Rest::Automaton { first, .. } => first.map_or(Place::Nowhere, Place::State),
-            Rest::Near(near) => Place::Row(near.first()),
+            Rest::Near(near) => Place::Row(Box::new(near.first())),
             Rest::NearStart(near) => near_start(near, near.first()),
         };
         Reading { place, character: 0, missing: 0 }
@@ -224,8 +225,7 @@ impl Automaton for &Pattern {
 
     fn accept(&self, reading: &Reading, byte: u8) -> Reading {
         let place = match &reading.place {
-            Place::Anywhere => return reading.clone(),
-            Place::Nowhere => return reading.clone(),
+            Place::Anywhere | Place::Nowhere => return reading.clone(),
             place => place,
         };
         let (character, missing) = match (reading.missing, byte) {
@@ -243,7 +243,7 @@ impl Automaton for &Pattern {
                 dfa.step(*state, character).map_or(Place::Nowhere, Place::State)
             }
             (Place::Row(row), Rest::Near(near)) => {
-                near.step(row, character).map_or(Place::Nowhere, Place::Row)
+                near.step(row, character).map_or(Place::Nowhere, |row| Place::Row(Box::new(row)))
             }
             (Place::Row(row), Rest::NearStart(near)) => {
                 near.step(row, character).map_or(Place::Nowhere, |row| near_start(near, row))

@@ -2,7 +2,7 @@
 //! pages and terms must be what a look at every document finds.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -234,6 +234,7 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
             aggregations["all"]["max"].as_f64(),
             found.iter().filter_map(|row| row.number).max().map(|n| n as f64)
         );
+        check_chosen(store, rows, &query, &found, state).await;
         // Page by page, forwards or backwards.
         let order = if rng.random_bool(0.5) { "asc" } else { "desc" };
         let (mut after, mut paged) = (None, Vec::new());
@@ -265,6 +266,84 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
     }
 }
 
+/// Orders buckets by their counts and then by their keys.
+fn chosen(counts: BTreeMap<String, u64>, descending: bool, size: usize) -> Vec<Value> {
+    let mut buckets: Vec<(String, u64)> = counts.into_iter().collect();
+    buckets.sort_by(|(a, some), (b, others)| {
+        let counts = if descending { others.cmp(some) } else { some.cmp(others) };
+        counts.then_with(|| a.cmp(b))
+    });
+    buckets.truncate(size);
+    buckets.into_iter().map(|(key, count)| json!([key, count])).collect()
+}
+
+/// Compares aggregations of which some buckets are chosen, many of them with the same count.
+async fn check_chosen(
+    store: &Store,
+    rows: &BTreeMap<usize, Row>,
+    query: &Value,
+    found: &[&Row],
+    state: &str,
+) {
+    let mut keys: BTreeMap<String, u64> = BTreeMap::new();
+    let mut filled: BTreeMap<String, u64> = BTreeMap::new();
+    let mut tags: BTreeMap<String, u64> = BTreeMap::new();
+    let mut pairs: BTreeMap<String, u64> = BTreeMap::new();
+    for row in found {
+        let own: BTreeSet<&String> = row.tags.iter().collect();
+        own.iter().for_each(|tag| *tags.entry((*tag).clone()).or_default() += 1);
+        *filled.entry(row.key.clone().unwrap_or_else(|| "k1000".to_owned())).or_default() += 1;
+        let Some(key) = &row.key else { continue };
+        *keys.entry(key.clone()).or_default() += 1;
+        own.iter().for_each(|tag| *pairs.entry(format!("{key}|{tag}")).or_default() += 1);
+    }
+    let mut every = keys.clone();
+    for key in rows.values().filter_map(|row| row.key.clone()) {
+        every.entry(key).or_default();
+    }
+    let mut some = keys.clone();
+    some.retain(|key, _| key.starts_with("k1") && !key.starts_with("k10"));
+    let body = json!({"size": 0, "query": query, "aggs": {
+        "most": {"terms": {"field": "key", "size": 7}},
+        "least": {"terms": {"field": "tags", "size": 9, "order": {"_count": "asc"}}},
+        "every": {"terms": {"field": "key", "min_doc_count": 0, "size": 20, "order": {"_count": "asc"}}},
+        "frequent": {"terms": {"field": "key", "min_doc_count": 6, "size": 5_000}},
+        "some": {"terms": {"field": "key", "include": "k1.*", "exclude": "k10.*", "size": 12}},
+        "filled": {"terms": {"field": "key", "missing": "k1000", "size": 6}},
+        "pairs": {"multi_terms": {"terms": [{"field": "key"}, {"field": "tags"}], "size": 15}},
+        "tags": {"cardinality": {"field": "tags"}},
+    }});
+    let answer = store.search("many", &[], body).await.unwrap();
+    let aggregations = &answer["aggregations"];
+    let shown = |name: &str| -> Vec<Value> {
+        let buckets = aggregations[name]["buckets"].as_array().unwrap().iter();
+        buckets
+            .map(|bucket| match &bucket["key_as_string"] {
+                Value::Null => json!([bucket["key"], bucket["doc_count"]]),
+                text => json!([text, bucket["doc_count"]]),
+            })
+            .collect()
+    };
+    assert_eq!(aggregations["tags"]["value"], tags.len(), "{state}: {query}");
+    let total: u64 = keys.values().sum();
+    let frequent = keys.iter().filter(|(_, count)| **count >= 6);
+    let frequent = frequent.map(|(key, count)| (key.clone(), *count)).collect();
+    let most = chosen(keys, true, 7);
+    let told: u64 = most.iter().filter_map(|bucket| bucket[1].as_u64()).sum();
+    assert_eq!(aggregations["most"]["sum_other_doc_count"], total - told, "{state}: {query}");
+    for (name, expected) in [
+        ("most", most),
+        ("least", chosen(tags, false, 9)),
+        ("every", chosen(every, false, 20)),
+        ("frequent", chosen(frequent, true, 5_000)),
+        ("some", chosen(some, true, 12)),
+        ("filled", chosen(filled, true, 6)),
+        ("pairs", chosen(pairs, true, 15)),
+    ] {
+        assert_eq!(shown(name), expected, "{state}, {name}: {query}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_rows_are_found_as_one_by_one() {
     let mut rng = StdRng::seed_from_u64(11);
@@ -289,6 +368,8 @@ async fn many_rows_are_found_as_one_by_one() {
             store.write_unseen("many", writes.collect()).await;
             rows.extend(made.into_iter().map(|row| (row.place, row)));
         }
+        store.engine.refresh(&[store.engine.index("many").unwrap()]).await.unwrap();
+        check_aggregations(&store, &rows, &mut rng, &format!("none deleted {batch}")).await;
         let gone: Vec<usize> = rows.keys().copied().filter(|_| rng.random_bool(0.03)).collect();
         store.write("many", gone.iter().map(|place| (place.to_string(), None)).collect()).await;
         gone.iter().for_each(|place| drop(rows.remove(place)));

@@ -27,6 +27,7 @@
 
 mod build;
 mod contents;
+mod dictionary;
 mod directory;
 mod exact;
 mod fields;

@@ -13,6 +13,7 @@ use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS, POSTINGS};
+use super::dictionary::Dictionary;
 use super::norms::Norms;
 use super::postings::Record;
 use super::{NestedBundle, TextIndex, directory, file, nested, rows, term};
@@ -26,6 +27,7 @@ pub struct Bundle {
     bytes: OwnedBytes,
     contents: Contents,
     readers: [Arc<InvertedIndexReader>; 3],
+    dictionaries: [Arc<Dictionary>; 3],
     texts: Vec<TextIndex>,
     /// What [`Bundle::value_count`] has counted, a number a path.
     value_counts: Mutex<HashMap<PathId, u64>>,
@@ -87,6 +89,14 @@ impl Bundle {
             reason,
         };
         let readers = directory::open(&bytes, &contents).map_err(|error| corrupt(0, error.to_string()))?;
+        let dictionary = |record: Record| {
+            let start = contents.section_start(record.index()) as usize;
+            let end = contents.section_start(record.index() + 1) as usize;
+            let opened = Dictionary::open(&bytes.slice(start..end));
+            opened.map(Arc::new).map_err(|error| corrupt(record.index(), error.to_string()))
+        };
+        let dictionaries =
+            [dictionary(Record::Rows)?, dictionary(Record::Frequencies)?, dictionary(Record::Positions)?];
         let name: Arc<str> = name.into();
         let norms_start = contents.section_start(NORMS);
         let mut texts = Vec::with_capacity(contents.texts.len());
@@ -113,6 +123,7 @@ impl Bundle {
             texts.push(TextIndex {
                 name: name.clone(),
                 reader,
+                dictionary: Arc::clone(&dictionaries[text.record.index()]),
                 rows: contents.rows,
                 field: *text,
                 norms,
@@ -125,6 +136,7 @@ impl Bundle {
             bytes,
             contents,
             readers,
+            dictionaries,
             texts,
             value_counts: Mutex::default(),
             nested: Vec::new(),
@@ -253,10 +265,11 @@ impl Bundle {
         }
         let start = path.0.to_be_bytes();
         let after = rows::after_prefix(&start).unwrap_or_default();
-        rows::visit(self.reader(), Bound::Included(&start), Bound::Excluded(&after), |key, info| {
-            Ok(each(&key[start.len()..], info.doc_freq).is_continue())
-        })
-        .map_err(|error| unreadable(&self.name, &error))
+        self.dictionary()
+            .visit(Bound::Included(&start), Bound::Excluded(&after), |key, info| {
+                Ok(each(&key[start.len()..], info.doc_freq).is_continue())
+            })
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Walks over the exact values of a path, ascending, and the rows (deleted included) of those that are wanted.
@@ -270,15 +283,16 @@ impl Bundle {
         let start = path.0.to_be_bytes();
         let after = rows::after_prefix(&start).unwrap_or_default();
         let mut lists = rows::Lists::new(self.reader());
-        rows::visit(self.reader(), Bound::Included(&start), Bound::Excluded(&after), |key, info| {
-            match walker.value(&key[start.len()..], info.doc_freq) {
-                Walk::Stop => return Ok(false),
-                Walk::Pass => {}
-                Walk::Read => lists.read(info, |rows| walker.rows(rows))?,
-            }
-            Ok(true)
-        })
-        .map_err(|error| unreadable(&self.name, &error))
+        self.dictionary()
+            .visit(Bound::Included(&start), Bound::Excluded(&after), |key, info| {
+                match walker.value(&key[start.len()..], info.doc_freq) {
+                    Walk::Stop => return Ok(false),
+                    Walk::Pass => {}
+                    Walk::Read => lists.read(info, |rows| walker.rows(rows))?,
+                }
+                Ok(true)
+            })
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Calls `each` with the exact values of a path that begin with `start` and go on as `automaton`
@@ -298,10 +312,9 @@ impl Bundle {
         }
         let mut key = Vec::new();
         term::write(path, start, &mut key);
-        rows::visit_matching(self.reader(), &key, automaton, |key, info| {
-            Ok(each(&key[4..], info.doc_freq).is_continue())
-        })
-        .map_err(|error| unreadable(&self.name, &error))
+        self.dictionary()
+            .visit_matching(&key, &automaton, |key, info| Ok(each(&key[4..], info.doc_freq).is_continue()))
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Finds the rows with an exact value as [`Bundle::for_each_match`] finds them.
@@ -320,7 +333,8 @@ impl Bundle {
         let mut key = Vec::new();
         term::write(path, start, &mut key);
         let mut joined = rows::Joined::new(self.reader(), self.contents.rows);
-        rows::visit_matching(self.reader(), &key, automaton, |_, info| joined.add(info))
+        self.dictionary()
+            .visit_matching(&key, &automaton, |_, info| joined.add(info))
             .map_err(|error| unreadable(&self.name, &error))?;
         Ok(joined.finish())
     }
@@ -341,17 +355,9 @@ impl Bundle {
             return Ok(());
         }
         let start = path.0.to_be_bytes();
-        let after = rows::after_prefix(&start).unwrap_or_default();
         let mut visit = || -> std::io::Result<()> {
             let from = from.map(|from| [start.as_slice(), from].concat());
-            let range = self.reader().terms().range();
-            let range = match (from, descending) {
-                (Some(from), false) => range.ge(from).lt(&after),
-                (Some(from), true) => range.ge(start).le(from).backward(),
-                (None, false) => range.ge(start).lt(&after),
-                (None, true) => range.ge(start).lt(&after).backward(),
-            };
-            let mut terms = range.into_stream()?;
+            let mut terms = rows::behind(self.reader(), &start, from.as_deref(), descending)?;
             while terms.advance() {
                 let option = Record::Rows.option();
                 if each(self.reader().read_postings_from_terminfo(terms.value(), option)?).is_break() {
@@ -420,6 +426,15 @@ impl Bundle {
         self.bytes.slice(start + info.positions_range.start..start + info.positions_range.end)
     }
 
+    /// Returns the terms of a kind of postings.
+    pub(super) fn dictionary_of(&self, record: Record) -> &Dictionary {
+        &self.dictionaries[record.index()]
+    }
+
+    fn dictionary(&self) -> &Dictionary {
+        self.dictionary_of(Record::Rows)
+    }
+
     fn reader(&self) -> &InvertedIndexReader {
         self.reader_of(Record::Rows)
     }
@@ -441,7 +456,7 @@ impl Bundle {
     }
 
     fn union(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<RoaringBitmap> {
-        rows::union(self.reader(), from, to, self.contents.rows)
+        rows::union(self.dictionary(), self.reader(), from, to, self.contents.rows)
             .map_err(|error| unreadable(&self.name, &error))
     }
 }

@@ -7,7 +7,11 @@ use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
+use tantivy::termdict::TermStreamer;
 use tantivy_fst::Automaton;
+use tantivy_fst::automaton::AlwaysMatch;
+
+use super::dictionary::Dictionary;
 
 /// Collects rows: a list while they are few, a bit a row beyond.
 struct Union {
@@ -49,52 +53,25 @@ impl Union {
     }
 }
 
-/// Visits the terms of a dictionary within bounds; `each` returns whether to go on.
-pub(super) fn visit(
-    reader: &InvertedIndexReader,
-    from: Bound<&[u8]>,
-    to: Bound<&[u8]>,
-    mut each: impl FnMut(&[u8], &TermInfo) -> io::Result<bool>,
-) -> io::Result<()> {
-    let mut range = reader.terms().range();
-    range = match from {
-        Bound::Included(key) => range.ge(key),
-        Bound::Excluded(key) => range.gt(key),
-        Bound::Unbounded => range,
-    };
-    range = match to {
-        Bound::Included(key) => range.le(key),
-        Bound::Excluded(key) => range.lt(key),
-        Bound::Unbounded => range,
-    };
-    let mut terms = range.into_stream()?;
-    while terms.advance() {
-        if !each(terms.key(), terms.value())? {
-            break;
-        }
+/// Walks over the terms that begin with `start`, from one on or from the first, or against their order.
+///
+/// A walk against the order knows its bounds term by term only, and would look at all others: the automaton leaves them
+/// out, branch by branch.
+pub(super) fn behind<'a>(
+    reader: &'a InvertedIndexReader,
+    start: &'a [u8],
+    from: Option<&[u8]>,
+    descending: bool,
+) -> io::Result<TermStreamer<'a, impl Automaton + 'a>> {
+    let range = reader.terms().search(Behind { start, automaton: AlwaysMatch });
+    let after = after_prefix(start).unwrap_or_default();
+    match (from, descending) {
+        (Some(from), false) => range.ge(from).lt(after),
+        (None, false) => range.ge(start).lt(after),
+        (Some(from), true) => range.ge(start).le(from).backward(),
+        (None, true) => range.ge(start).lt(after).backward(),
     }
-    Ok(())
-}
-
-/// Visits the terms that begin with `start` and go on as `automaton` says; `each` returns whether
-/// to go on. What the automaton cannot match any more is skipped, branch by branch.
-pub(super) fn visit_matching<A: Automaton<State: Clone>>(
-    reader: &InvertedIndexReader,
-    start: &[u8],
-    automaton: A,
-    mut each: impl FnMut(&[u8], &TermInfo) -> io::Result<bool>,
-) -> io::Result<()> {
-    let mut range = reader.terms().search(Behind { start, automaton }).ge(start);
-    if let Some(after) = after_prefix(start) {
-        range = range.lt(after);
-    }
-    let mut terms = range.into_stream()?;
-    while terms.advance() {
-        if !each(terms.key(), terms.value())? {
-            break;
-        }
-    }
-    Ok(())
+    .into_stream()
 }
 
 /// An automaton behind a fixed start.
@@ -204,13 +181,14 @@ impl<'a> Joined<'a> {
 
 /// Returns the rows of all terms within bounds, of `rows` rows in all.
 pub(super) fn union(
+    dictionary: &Dictionary,
     reader: &InvertedIndexReader,
     from: Bound<&[u8]>,
     to: Bound<&[u8]>,
     rows: u32,
 ) -> io::Result<RoaringBitmap> {
     let mut joined = Joined::new(reader, rows);
-    visit(reader, from, to, |_, info| joined.add(info))?;
+    dictionary.visit(from, to, |_, info| joined.add(info))?;
     Ok(joined.finish())
 }
 

@@ -12,6 +12,7 @@ use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy_fst::Automaton;
 
 use super::contents::Text;
+use super::dictionary::Dictionary;
 use super::norms::Norms;
 use super::postings::Record;
 use super::reader::unreadable;
@@ -22,6 +23,7 @@ use crate::Result;
 pub struct TextIndex {
     pub(super) name: Arc<str>,
     pub(super) reader: Arc<InvertedIndexReader>,
+    pub(super) dictionary: Arc<Dictionary>,
     pub(super) rows: u32,
     pub(super) field: Text,
     pub(super) norms: Norms,
@@ -115,7 +117,7 @@ impl TextIndex {
         let key = self.key(prefix);
         let after = rows::after_prefix(&key);
         let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        rows::union(&self.reader, Bound::Included(&key), to, self.rows)
+        rows::union(&self.dictionary, &self.reader, Bound::Included(&key), to, self.rows)
             .map_err(|error| unreadable(&self.name, &error))
     }
 
@@ -132,10 +134,9 @@ impl TextIndex {
         let key = self.key(prefix);
         let after = rows::after_prefix(&key);
         let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        rows::visit(&self.reader, Bound::Included(&key), to, |key, info| {
-            Ok(each(&key[4..], info.doc_freq).is_continue())
-        })
-        .map_err(|error| unreadable(&self.name, &error))
+        self.dictionary
+            .visit(Bound::Included(&key), to, |key, info| Ok(each(&key[4..], info.doc_freq).is_continue()))
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Finds the rows with a term within bounds (bound, included); `None` is open.
@@ -156,7 +157,8 @@ impl TextIndex {
             Some((_, true)) => Bound::Included(high.as_slice()),
             _ => Bound::Excluded(high.as_slice()),
         };
-        rows::union(&self.reader, from, to, self.rows).map_err(|error| unreadable(&self.name, &error))
+        rows::union(&self.dictionary, &self.reader, from, to, self.rows)
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Calls `each` with the terms that begin with `start` and go on as `automaton` says, ascending,
@@ -170,10 +172,11 @@ impl TextIndex {
         automaton: A,
         each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
     ) -> Result<()> {
-        rows::visit_matching(&self.reader, &self.key(start), automaton, |key, info| {
-            Ok(each(&key[4..], info.doc_freq).is_continue())
-        })
-        .map_err(|error| unreadable(&self.name, &error))
+        self.dictionary
+            .visit_matching(&self.key(start), &automaton, |key, info| {
+                Ok(each(&key[4..], info.doc_freq).is_continue())
+            })
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Finds the rows with a term as [`TextIndex::for_each_match`] finds them.
@@ -186,7 +189,8 @@ impl TextIndex {
         automaton: A,
     ) -> Result<RoaringBitmap> {
         let mut joined = rows::Joined::new(&self.reader, self.rows);
-        rows::visit_matching(&self.reader, &self.key(start), automaton, |_, info| joined.add(info))
+        self.dictionary
+            .visit_matching(&self.key(start), &automaton, |_, info| joined.add(info))
             .map_err(|error| unreadable(&self.name, &error))?;
         Ok(joined.finish())
     }

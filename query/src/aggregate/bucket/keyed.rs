@@ -16,6 +16,8 @@ use crate::error::Result;
 
 /// Bytes of a bucket while an answer is made, with the text of a short key.
 const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
+/// Bytes of a bucket that waits for being chosen.
+const COUNTED_BYTES: usize = size_of::<Counted>();
 /// Buckets of a `composite` above those of its page at which the ones behind the page are let go.
 const SPARE_BUCKETS: usize = 16_384;
 
@@ -61,6 +63,17 @@ impl Candidate {
     pub(crate) fn empty(key: Key) -> Self {
         Self { key, doc_count: 0, ordinal: ordinals::NONE, detail: Detail::None }
     }
+}
+
+/// A bucket that has yet to be chosen: what its key is, is told when it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Its key, as [`Keys`] number it.
+    pub key: u64,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// Its number; [`ordinals::NONE`] where it has no documents.
+    pub ordinal: u32,
 }
 
 /// The state of an aggregation whose buckets come of values.
@@ -162,14 +175,34 @@ impl KeyedCollector {
         children.of(parent).iter().map(candidate).collect()
     }
 
-    /// Lists the numbers of buckets with their keys and counts.
-    pub(crate) fn counted<'a>(
-        &'a self,
-        children: &'a Children,
+    /// Lists the buckets of a bucket of the level above, for some of them to be chosen.
+    ///
+    /// # Errors
+    /// No memory for so many.
+    pub(crate) fn counted(
+        &self,
+        children: &Children,
         parent: u32,
-    ) -> impl Iterator<Item = (u32, u64, u64)> + 'a {
-        let all = children.of(parent).iter();
-        all.map(|ordinal| (*ordinal, self.ordinals.key(*ordinal), self.count(*ordinal)))
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Counted>> {
+        reduction.room_for(children.of(parent).len() * COUNTED_BYTES)?;
+        let counted = |ordinal: &u32| Counted {
+            key: self.ordinals.key(*ordinal),
+            doc_count: self.count(*ordinal),
+            ordinal: *ordinal,
+        };
+        Ok(children.of(parent).iter().map(counted).collect())
+    }
+
+    /// Tells the keys of buckets that were chosen.
+    pub(crate) fn chosen(&self, counted: Vec<Counted>) -> Vec<Candidate> {
+        let candidate = |counted: Counted| Candidate {
+            key: self.keys.key(counted.key),
+            doc_count: counted.doc_count,
+            ordinal: counted.ordinal,
+            detail: Detail::None,
+        };
+        counted.into_iter().map(candidate).collect()
     }
 
     /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known.

@@ -48,7 +48,7 @@ pub(crate) fn reduce(
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
     for parent in parents {
-        let candidates = level.candidates(children, *parent, reduction)?;
+        let candidates = level.counted(children, *parent, reduction)?;
         let (first, other) =
             sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
         others.push(other);

@@ -61,10 +61,12 @@ pub(crate) fn reduce(
     let (mut chosen, mut totals) = (Vec::with_capacity(parents.len()), Vec::with_capacity(parents.len()));
     for parent in parents {
         let foreground = level.rows(*parent);
-        let counted: Vec<u64> = level.counted(children, *parent).map(|(_, key, _)| key).collect();
+        let counted = level.counted(children, *parent, reduction)?;
         let mut candidates = Vec::new();
-        for (mut candidate, key) in level.candidates(children, *parent, reduction)?.into_iter().zip(counted) {
-            let background = everywhere.get(&key).copied().unwrap_or(0);
+        for (mut candidate, counted) in
+            level.candidates(children, *parent, reduction)?.into_iter().zip(counted)
+        {
+            let background = everywhere.get(&counted.key).copied().unwrap_or(0);
             let score =
                 score(shape.significant.heuristic, [candidate.doc_count, foreground, background, total]);
             if score > 0.0 && candidate.doc_count >= thresholds.min_doc_count {

@@ -2,26 +2,61 @@
 
 use std::cmp::Ordering;
 
-use super::keyed::{Candidate, KeyedCollector, compare};
+use super::keyed::{Candidate, Counted, KeyedCollector, compare};
 use crate::aggregate::collector::Reduction;
+use crate::aggregate::keys::Keys;
 use crate::aggregate::result::{Outcome, Results};
 use crate::dsl::aggs::{BucketOrder, OrderBy, PathOrder, Thresholds};
 use crate::error::{Error, Result};
+
+/// A bucket that is put in order.
+pub(crate) trait Ordered {
+    /// Number of its documents.
+    fn doc_count(&self) -> u64;
+    /// Its number.
+    fn ordinal(&self) -> u32;
+    /// Compares keys.
+    fn by_key(&self, other: &Self, keys: &Keys) -> Ordering;
+}
+
+impl Ordered for Candidate {
+    fn doc_count(&self) -> u64 {
+        self.doc_count
+    }
+    fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+    fn by_key(&self, other: &Self, _keys: &Keys) -> Ordering {
+        compare(&self.key, &other.key)
+    }
+}
+
+impl Ordered for Counted {
+    fn doc_count(&self) -> u64 {
+        self.doc_count
+    }
+    fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+    fn by_key(&self, other: &Self, keys: &Keys) -> Ordering {
+        keys.compare(self.key, other.key)
+    }
+}
 
 /// Orders candidates and keeps the first `size`.
 ///
 /// # Errors
 /// A path of the order that leads nowhere.
-pub(crate) fn first(
+pub(crate) fn first<T: Ordered>(
     level: &mut KeyedCollector,
     order: &BucketOrder,
-    mut candidates: Vec<Candidate>,
+    mut candidates: Vec<T>,
     size: usize,
     reduction: &mut Reduction<'_>,
-) -> Result<Vec<Candidate>> {
+) -> Result<Vec<T>> {
     let by_results = order.0.iter().any(|criterion| matches!(criterion.by, OrderBy::Path { .. }));
     if !by_results {
-        let less = |a: &Candidate, b: &Candidate| by_order(order, (a, &[]), (b, &[]));
+        let less = |a: &T, b: &T| by_order(order, &level.keys, (a, &[]), (b, &[]));
         if candidates.len() > size {
             if size == 0 {
                 return Ok(Vec::new());
@@ -32,7 +67,7 @@ pub(crate) fn first(
         candidates.sort_unstable_by(less);
         return Ok(candidates);
     }
-    let ordinals: Vec<u32> = candidates.iter().map(|candidate| candidate.ordinal).collect();
+    let ordinals: Vec<u32> = candidates.iter().map(T::ordinal).collect();
     let (made, hits, held) = (reduction.made, reduction.hits.len(), reduction.memory.size());
     let results = level.results(&ordinals, reduction)?;
     // What is computed for the order alone makes no buckets of the answer.
@@ -50,7 +85,7 @@ pub(crate) fn first(
         valued.push((candidate, values));
     }
     reduction.memory.resize(held);
-    valued.sort_by(|a, b| by_order(order, (&a.0, &a.1), (&b.0, &b.1)));
+    valued.sort_by(|a, b| by_order(order, &level.keys, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())
 }
@@ -63,23 +98,23 @@ pub(crate) fn first(
 pub(crate) fn within(
     level: &mut KeyedCollector,
     order: &BucketOrder,
-    mut candidates: Vec<Candidate>,
+    mut candidates: Vec<Counted>,
     thresholds: &Thresholds,
     reduction: &mut Reduction<'_>,
 ) -> Result<(Vec<Candidate>, u64)> {
-    let documents = |of: &[Candidate]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
+    let documents = |of: &[Counted]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
     candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
     let total = documents(&candidates);
     let first = first(level, order, candidates, thresholds.size, reduction)?;
     let other = total - documents(&first);
-    Ok((first, other))
+    Ok((level.chosen(first), other))
 }
 
-fn by_order(order: &BucketOrder, a: (&Candidate, &[f64]), b: (&Candidate, &[f64])) -> Ordering {
+fn by_order<T: Ordered>(order: &BucketOrder, keys: &Keys, a: (&T, &[f64]), b: (&T, &[f64])) -> Ordering {
     for (at, PathOrder { by, ascending }) in order.0.iter().enumerate() {
         let found = match by {
-            OrderBy::Key => compare(&a.0.key, &b.0.key),
-            OrderBy::Count => a.0.doc_count.cmp(&b.0.doc_count),
+            OrderBy::Key => a.0.by_key(b.0, keys),
+            OrderBy::Count => a.0.doc_count().cmp(&b.0.doc_count()),
             OrderBy::Path { .. } => {
                 let value = |values: &[f64]| values.get(at).copied().unwrap_or(f64::NAN);
                 match (value(a.1), value(b.1)) {

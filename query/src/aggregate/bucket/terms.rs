@@ -6,13 +6,13 @@ use std::sync::Arc;
 use millrace_storage::mapping::Scalar;
 use serde_json::{Value, json};
 
-use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
+use super::keyed::{Counted, Keyed, KeyedCollector, Kind};
 use super::sorted;
 use crate::aggregate::collector::Reduction;
 use crate::aggregate::compile::{Compiler, Context};
 use crate::aggregate::field::{Accepts, ValueKind, Values};
 use crate::aggregate::keys::{Form, KeyRule};
-use crate::aggregate::ordinals::Children;
+use crate::aggregate::ordinals::{Children, NONE};
 use crate::aggregate::result::{self, Buckets, Outcome, TermKeys};
 use crate::aggregate::term_filter::{TermFilter, TermSet};
 use crate::automaton::Pattern;
@@ -152,13 +152,13 @@ pub(crate) fn reduce(
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
     for parent in parents {
-        let mut candidates = level.candidates(children, *parent, reduction)?;
+        let mut candidates = level.counted(children, *parent, reduction)?;
         if let Some(all) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
-            let mut known: HashSet<u64> = level.counted(children, *parent).map(|(_, key, _)| key).collect();
+            let mut known: HashSet<u64> = candidates.iter().map(|candidate| candidate.key).collect();
             for (key, _) in all.counted() {
                 let own = level.keys.adopt(all.reader(), key);
                 if known.insert(own) && level.keys.one().is_none_or(|reader| reader.wants(own)) {
-                    candidates.push(Candidate::empty(level.keys.key(own)));
+                    candidates.push(Counted { key: own, doc_count: 0, ordinal: NONE });
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Keys of several sources: every combination of the keys of a row is one.
 
+use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
@@ -80,8 +81,22 @@ impl SeveralKeys {
         for (reader, part) in self.readers.iter_mut().zip(&mut self.parts) {
             reader.expand(batch, numbered, part)?;
         }
-        let mut at = vec![0; self.parts.len()];
         let mut tuple = vec![0; self.tuples.width];
+        let one_each = |part: &Expanded| part.whole && part.nulls.is_empty();
+        if self.parts.iter().all(one_each) {
+            let (parts, tuples) = (&self.parts, &mut self.tuples);
+            let mut number = 0;
+            selection.for_each(|position, parent| {
+                for (key, part) in tuple.iter_mut().zip(parts) {
+                    *key = part.keys.get(number).copied().unwrap_or_default();
+                }
+                number += 1;
+                out.push(position, parent, u64::from(tuples.id(&tuple)));
+            });
+            out.whole = true;
+            return Ok(());
+        }
+        let mut at = vec![0; self.parts.len()];
         let mut ends = at.clone();
         let (parts, tuples) = (&self.parts, &mut self.tuples);
         let mut number = 0;
@@ -132,6 +147,21 @@ impl SeveralKeys {
             }
         }
         u64::from(self.tuples.id(&tuple))
+    }
+
+    /// Compares keys, source by source; null comes first.
+    pub(super) fn compare(&self, a: u64, b: u64) -> Ordering {
+        let (a, b, width) = (self.tuples.tuple(a), self.tuples.tuple(b), self.readers.len());
+        let part = |(place, reader): (usize, &KeyReader)| match (
+            is_null(a, width, place),
+            is_null(b, width, place),
+            a.get(place).zip(b.get(place)),
+        ) {
+            (false, false, Some((a, b))) => reader.compare(*a, *b),
+            (a, b, _) => b.cmp(&a),
+        };
+        let mut parts = self.readers.iter().enumerate().map(part);
+        parts.find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
     }
 
     /// Shows a key.

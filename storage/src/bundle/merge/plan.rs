@@ -9,7 +9,7 @@ use super::{Bundle, DROPPED, RowMap, misfit};
 use crate::bundle::contents::Text;
 use crate::bundle::postings::Record;
 use crate::bundle::reader::unreadable;
-use crate::bundle::rows::{after_prefix, visit};
+use crate::bundle::rows::after_prefix;
 use crate::bundle::{MAX_DISTINCT_NUMBERS, is_low_cardinality};
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -179,14 +179,14 @@ fn distinct(inputs: &[(&Bundle, RowMap)], path: PathId) -> Result<usize> {
     let after = after_prefix(&start).unwrap_or_default();
     let mut values: HashSet<Vec<u8>> = HashSet::new();
     for (bundle, _) in inputs {
-        let reader = bundle.reader_of(Record::Rows);
-        visit(reader, Bound::Included(&start), Bound::Excluded(&after), |key, _| {
+        let dictionary = bundle.dictionary_of(Record::Rows);
+        let visited = dictionary.visit(Bound::Included(&start), Bound::Excluded(&after), |key, _| {
             if !values.contains(&key[start.len()..]) {
                 values.insert(key[start.len()..].to_vec());
             }
             Ok(values.len() <= MAX_DISTINCT_NUMBERS)
-        })
-        .map_err(|error: std::io::Error| -> Error { unreadable(bundle.name(), &error) })?;
+        });
+        visited.map_err(|error: std::io::Error| -> Error { unreadable(bundle.name(), &error) })?;
     }
     Ok(values.len())
 }
