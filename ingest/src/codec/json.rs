@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::charset::Charset;
 use super::plain::message;
 use super::{Codec, Decoder, ecs_disabled};
+use crate::event::Scratch;
 use crate::{Event, Fault, FieldReference, Options};
 
 /// Tag of what is no JSON.
@@ -52,21 +53,69 @@ impl Reader {
     fn read_whole(&self, bytes: &[u8], last: bool, events: &mut Vec<Event>) -> usize {
         let text = self.charset.decode(bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let mut scratch = Scratch::default();
+        let mut begin = 0;
         loop {
-            let begin = values.byte_offset();
+            let rest = text.get(begin..).unwrap_or_default();
+            if let Some(length) = self.scan(rest, &mut scratch, events) {
+                begin += length;
+                continue;
+            }
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
             match values.next() {
                 None => return bytes.len(),
-                Some(Ok(value)) => self.value(value, events),
+                Some(Ok(value)) => {
+                    begin += values.byte_offset();
+                    self.value(value, events);
+                }
                 // Where a value is not complete, the text is that of UTF-8, byte for byte.
                 Some(Err(error)) if error.is_eof() && !last && self.charset == Charset::Utf8 => return begin,
                 Some(Err(_)) => {
-                    let rest = text.get(begin..).unwrap_or_default();
                     events.push(failed(rest.trim_end_matches(['\r', '\n'])));
                     return bytes.len();
                 }
             }
         }
+    }
+
+    /// Appends the events of the value that a text begins with, without making values of it; how long it is. `None`,
+    /// and no event, where that cannot be done.
+    fn scan(&self, text: &str, scratch: &mut Scratch, events: &mut Vec<Event>) -> Option<usize> {
+        if self.target.is_some() {
+            return None;
+        }
+        let behind_space = |at: usize| {
+            let rest = text.get(at..)?.trim_start_matches([' ', '\n', '\r', '\t']);
+            Some((text.len() - rest.len(), rest))
+        };
+        let (mut at, rest) = behind_space(0)?;
+        if rest.starts_with('{') {
+            let (event, length) = Event::scan(rest, scratch, Utc::now())?;
+            events.push(event);
+            return Some(at + length);
+        }
+        if !rest.starts_with('[') {
+            return None;
+        }
+        let before = events.len();
+        let all = loop {
+            at += 1;
+            let Some((begin, rest)) = behind_space(at) else { break None };
+            let Some((event, length)) = Event::scan(rest, scratch, Utc::now()) else { break None };
+            events.push(event);
+            let Some((end, rest)) = behind_space(begin + length) else { break None };
+            at = end;
+            match rest.as_bytes().first() {
+                Some(b',') => {}
+                Some(b']') => break Some(at + 1),
+                _ => break None,
+            }
+        };
+        if all.is_none() {
+            // An array is read as a whole or not at all.
+            events.truncate(before);
+        }
+        all
     }
 
     fn value(&self, value: Value, events: &mut Vec<Event>) {
@@ -140,9 +189,11 @@ impl Decoder for Values {
     }
 
     fn finish(&mut self, events: &mut Vec<Event>) {
-        let kept = std::mem::take(&mut self.kept);
         self.tried = 0;
-        self.reader.read(&kept, events);
+        if !self.kept.is_empty() {
+            let kept = std::mem::take(&mut self.kept);
+            self.reader.read(&kept, events);
+        }
     }
 
     fn holds(&self) -> bool {
