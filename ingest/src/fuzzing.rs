@@ -61,7 +61,7 @@ pub fn codec(data: &[u8]) {
 /// An object that is kept as text is written and read as the one that is made of its values.
 fn scan(text: &str) {
     let now = chrono::DateTime::UNIX_EPOCH;
-    let Some((event, length)) = Event::scan(text, &mut Scratch::default(), now) else { return };
+    let Some((event, length)) = Event::scan(text, &mut Scratch::default(), || now) else { return };
     let values = text.get(..length).and_then(|object| serde_json::from_str(object).ok());
     let Some(Value::Object(fields)) = values else { panic!("what was scanned is no object") };
     let parsed = Event::from_fields(fields, now);

@@ -77,9 +77,13 @@ impl Event {
 
     /// Makes an event of the object that a text begins with, and says how long that is. `None` for what only
     /// [`Self::from_fields`] can tell: whether it is an object, and what to do about odd members.
-    pub(crate) fn scan(text: &str, scratch: &mut Scratch, now: DateTime<Utc>) -> Option<(Self, usize)> {
+    pub(crate) fn scan(
+        text: &str,
+        scratch: &mut Scratch,
+        now: impl FnOnce() -> DateTime<Utc>,
+    ) -> Option<(Self, usize)> {
         let scan::Scanned { members, timestamp, length } = scan::scan(text, scratch)?;
-        let timestamp = timestamp.unwrap_or(now);
+        let timestamp = timestamp.unwrap_or_else(now);
         Some((Self { timestamp, fields: Content::from(members), metadata: Map::new() }, length))
     }
 

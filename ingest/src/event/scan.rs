@@ -14,6 +14,8 @@ use super::{METADATA, TAGS, TIMESTAMP};
 const MAX_DEPTH: usize = 64;
 /// Longest object.
 const MAX_BYTES: usize = 16 << 20;
+/// Most memory that one scan leaves to the next.
+const MAX_KEPT: usize = 1 << 20;
 /// Most digits of whole numbers that are not looked at closely.
 const MAX_DIGITS: usize = 18;
 
@@ -42,6 +44,9 @@ pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<Scanned> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..bytes.len().min(MAX_BYTES))?;
     let Scratch { out, places, names } = scratch;
+    if out.capacity() > MAX_KEPT {
+        *out = Vec::new();
+    }
     out.clear();
     places.clear();
     names.clear();

@@ -213,7 +213,7 @@ fn what_is_usual_is_kept_as_text() {
             "{\"@timestamp\":\"1970-01-01T00:00:07.000Z\",\"a\":\"ä/\\n😀\",\"b\":{\"c\":{},\"d\":{\"c\":-0.0}}}",
         ),
     ] {
-        let (event, length) = Event::scan(text, &mut Scratch::default(), now).expect(text);
+        let (event, length) = Event::scan(text, &mut Scratch::default(), || now).expect(text);
         assert_eq!(length, text.trim_end().len());
         assert_eq!(written(&event), expected);
         assert_eq!(Some(event), parsed(text, now), "{text}");
@@ -232,12 +232,12 @@ fn what_is_usual_is_kept_as_text() {
         "{\"a\":\"\n\"}",
         "[]",
     ] {
-        assert!(Event::scan(text, &mut Scratch::default(), now).is_none(), "{text}");
+        assert!(Event::scan(text, &mut Scratch::default(), || now).is_none(), "{text}");
     }
     let many: Vec<String> = (0..100).map(|n| format!("\"n{n}\":{n}")).collect();
-    assert!(Event::scan(&format!("{{{}}}", many.join(",")), &mut Scratch::default(), now).is_none());
+    assert!(Event::scan(&format!("{{{}}}", many.join(",")), &mut Scratch::default(), || now).is_none());
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
-    assert!(Event::scan(&deep, &mut Scratch::default(), now).is_none());
+    assert!(Event::scan(&deep, &mut Scratch::default(), || now).is_none());
 }
 
 #[test]
@@ -260,7 +260,7 @@ proptest! {
     #[test]
     fn what_is_scanned_is_what_is_parsed(text in hostile()) {
         let now = Utc.timestamp_opt(7, 0).unwrap();
-        if let Some((event, length)) = Event::scan(&text, &mut Scratch::default(), now) {
+        if let Some((event, length)) = Event::scan(&text, &mut Scratch::default(), || now) {
             prop_assert_eq!(length, text.len());
             let parsed = parsed(&text, now);
             prop_assert_eq!(Some(written(&event)), parsed.as_ref().map(written));
@@ -275,7 +275,7 @@ proptest! {
             (0u8..9, "([a-d]|tags|@version|\\[a\\]\\[b\\]|a\"b)", hostile()), 0..8),
     ) {
         let now = Utc.timestamp_opt(7, 0).unwrap();
-        let Some((mut event, _)) = Event::scan(&text, &mut Scratch::default(), now) else { return Ok(()) };
+        let Some((mut event, _)) = Event::scan(&text, &mut Scratch::default(), || now) else { return Ok(()) };
         let Some(mut expected) = parsed(&text, now) else { panic!("it was scanned") };
         for (kind, name, value) in changes {
             let value = serde_json::from_str(&value).unwrap_or_else(|_| json!(value));
