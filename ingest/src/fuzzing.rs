@@ -7,6 +7,7 @@ use chrono::Datelike as _;
 use serde_json::Value;
 
 use crate::codec::{self, Codec};
+use crate::event::Scratch;
 use crate::event::time_format::{TimeFormat, Zone};
 use crate::options::{Location, Setting};
 use crate::pattern::{Bounds, Library, Pattern};
@@ -37,6 +38,9 @@ pub fn codec(data: &[u8]) {
         decoder.finish(&mut events);
         assert!(!decoder.holds(), "something is kept after the end");
     }
+    if let Ok(text) = std::str::from_utf8(stream) {
+        scan(text);
+    }
     let json = built("json", &[]);
     // Other years are written, but are no ISO 8601.
     let years = 0..=9999;
@@ -52,6 +56,19 @@ pub fn codec(data: &[u8]) {
             "an event comes back from JSON"
         );
     }
+}
+
+/// An object that is kept as text is written and read as the one that is made of its values.
+fn scan(text: &str) {
+    let now = chrono::DateTime::UNIX_EPOCH;
+    let Some((event, length)) = Event::scan(text, &mut Scratch::default(), || now) else { return };
+    let values = text.get(..length).and_then(|object| serde_json::from_str(object).ok());
+    let Some(Value::Object(fields)) = values else { panic!("what was scanned is no object") };
+    let parsed = Event::from_fields(fields, now);
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    event.write_json(&mut one);
+    parsed.write_json(&mut other);
+    assert!(one == other && event == parsed, "an event is the same, scanned or parsed");
 }
 
 /// A codec with those of the options that it has.

@@ -9,7 +9,7 @@ pub const MAX_BATCH_SIZE: usize = 100_000;
 /// Longest time that a worker waits for more events.
 pub const MAX_BATCH_DELAY: Duration = Duration::from_secs(60);
 /// Events that a worker takes at once where nothing else is said.
-pub const BATCH_SIZE: usize = 1_000;
+pub const BATCH_SIZE: usize = 4_000;
 /// Time that a worker waits for more events where nothing else is said.
 pub const BATCH_DELAY: Duration = Duration::from_millis(50);
 

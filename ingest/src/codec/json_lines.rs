@@ -6,6 +6,7 @@ use super::json::{Reader, Whole};
 use super::line::delimiter;
 use super::lines::{Lines, MAX_LINE_BYTES};
 use super::{Codec, Decoder};
+use crate::event::Scratch;
 use crate::{Event, Fault, Options};
 
 /// Greatest limit of a line that can be set.
@@ -29,11 +30,15 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
 
 impl Codec for JsonLines {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Lined { reader: self.reader.clone(), lines: Lines::new(&self.delimiter, self.max_bytes) })
+        Box::new(Lined {
+            reader: self.reader.clone(),
+            scratch: Scratch::default(),
+            lines: Lines::new(&self.delimiter, self.max_bytes),
+        })
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Whole { reader: self.reader.clone() })
+        Box::new(Whole::new(&self.reader))
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -44,19 +49,20 @@ impl Codec for JsonLines {
 
 struct Lined {
     reader: Reader,
+    scratch: Scratch,
     lines: Lines,
 }
 
 impl Decoder for Lined {
     fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
-        let reader = &self.reader;
+        let Self { reader, scratch, lines } = self;
         // The pieces of a line that is too long are no JSON, and tagged so.
-        self.lines.push(bytes, |line, _| reader.read(line, events));
+        lines.push(bytes, |line, _| reader.read(line, scratch, events));
     }
 
     fn finish(&mut self, events: &mut Vec<Event>) {
-        let reader = &self.reader;
-        self.lines.finish(|line| reader.read(line, events));
+        let Self { reader, scratch, lines } = self;
+        lines.finish(|line| reader.read(line, scratch, events));
     }
 
     fn holds(&self) -> bool {

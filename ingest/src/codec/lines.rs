@@ -76,14 +76,9 @@ impl Lines {
 
 fn find(bytes: &[u8], delimiter: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
-    let (first, others) = delimiter.split_first()?;
-    let mut at = 0;
-    loop {
-        // The search for one byte is fast; delimiters are short.
-        at += rest.get(at..)?.iter().position(|byte| byte == first)?;
-        if rest.get(at + 1..)?.starts_with(others) {
-            return Some(from + at);
-        }
-        at += 1;
-    }
+    let at = match delimiter {
+        [single] => memchr::memchr(*single, rest)?,
+        several => memchr::memmem::find(rest, several)?,
+    };
+    Some(from + at)
 }

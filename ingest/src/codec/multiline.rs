@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES};
@@ -174,7 +173,7 @@ impl Open {
         let (full_lines, full_bytes) =
             (self.lines >= self.joining.max_lines, self.text.len() >= self.joining.max_bytes);
         let text = std::mem::take(&mut self.text);
-        event.fields_mut().insert("message".to_owned(), Value::String(text));
+        event.set_text("message", &text);
         if self.lines > 1 && !self.joining.tag.is_empty() {
             event.tag(&self.joining.tag);
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use chrono::Utc;
-use serde_json::Value;
 
 use super::charset::Charset;
 use super::{Codec, Decoder, ecs_disabled};
@@ -43,8 +42,7 @@ impl Decoder for Plain {
 /// An event whose message is a text.
 pub(super) fn message(charset: Charset, bytes: &[u8]) -> Event {
     let mut event = Event::new(Utc::now());
-    let text = charset.decode(bytes).into_owned();
-    event.fields_mut().insert("message".to_owned(), Value::String(text));
+    event.set_text("message", &charset.decode(bytes));
     event
 }
 

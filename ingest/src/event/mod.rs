@@ -1,6 +1,9 @@
 //! What flows through a pipeline: a JSON object with a time of its own and metadata that is not stored.
 
+mod content;
+mod members;
 mod reference;
+mod scan;
 mod template;
 mod text;
 pub mod time_format;
@@ -10,7 +13,9 @@ use std::borrow::Cow;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value};
 
+use content::Content;
 pub use reference::FieldReference;
+pub(crate) use scan::Scratch;
 pub use template::Template;
 pub use text::{text_of, write_text};
 use time_format::{Zone, iso8601};
@@ -22,17 +27,19 @@ pub const METADATA: &str = "@metadata";
 const TAGS: &str = "tags";
 
 /// One event.
+///
+/// It keeps its fields as JSON text until somebody needs them as a map; nothing but time depends on that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     timestamp: DateTime<Utc>,
-    fields: Map<String, Value>,
+    fields: Content,
     metadata: Map<String, Value>,
 }
 
 impl Event {
     /// An event without fields.
     pub fn new(timestamp: DateTime<Utc>) -> Self {
-        Self { timestamp, fields: Map::new(), metadata: Map::new() }
+        Self { timestamp, fields: Content::default(), metadata: Map::new() }
     }
 
     /// Makes an event of an object. A member `@timestamp` in ISO 8601 becomes its time; one that is
@@ -50,9 +57,9 @@ impl Event {
         };
         let given = fields.shift_remove(TIMESTAMP);
         let tags_are_object = fields.get(TAGS).is_some_and(Value::is_object);
-        let mut event = Self { timestamp: now, fields, metadata };
-        if tags_are_object && let Some(tags) = event.fields.shift_remove(TAGS) {
-            event.fields.insert("_tags".to_owned(), tags);
+        let mut event = Self { timestamp: now, fields: Content::Map(fields), metadata };
+        if tags_are_object && let Some(tags) = event.fields.remove(TAGS) {
+            event.fields.insert("_tags", tags);
             event.tag("_tagsparsefailure");
         }
         match given {
@@ -60,12 +67,24 @@ impl Event {
             Some(given) => match given.as_str().and_then(|text| iso8601(text, Zone::UTC)) {
                 Some(time) => event.timestamp = time,
                 None => {
-                    event.fields.insert("_@timestamp".to_owned(), given);
+                    event.fields.insert("_@timestamp", given);
                     event.tag("_timestampparsefailure");
                 }
             },
         }
         event
+    }
+
+    /// Makes an event of the object that a text begins with, and says how long that is. `None` for what only
+    /// [`Self::from_fields`] can tell: whether it is an object, and what to do about odd members.
+    pub(crate) fn scan(
+        text: &str,
+        scratch: &mut Scratch,
+        now: impl FnOnce() -> DateTime<Utc>,
+    ) -> Option<(Self, usize)> {
+        let scan::Scanned { members, timestamp, length } = scan::scan(text, scratch)?;
+        let timestamp = timestamp.unwrap_or_else(now);
+        Some((Self { timestamp, fields: Content::from(members), metadata: Map::new() }, length))
     }
 
     /// Time of the event.
@@ -78,14 +97,32 @@ impl Event {
         self.timestamp = timestamp;
     }
 
-    /// Fields without time and metadata.
+    /// Fields without time and metadata. Who wants only some of them asks for these: that is faster.
     pub fn fields(&self) -> &Map<String, Value> {
-        &self.fields
+        self.fields.map()
     }
 
-    /// Fields without time and metadata, to be changed.
+    /// Fields without time and metadata, to be changed. Who wants to change only some of them changes these: that is
+    /// faster.
     pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
-        &mut self.fields
+        self.fields.map_mut()
+    }
+
+    /// Whether there is a field of a name, which is no reference.
+    pub fn has_field(&self, name: &str) -> bool {
+        self.fields.contains(name)
+    }
+
+    /// Puts a text into the field of a name, which is no reference.
+    pub fn set_text(&mut self, name: &str, text: &str) {
+        self.fields.insert_text(name, text);
+    }
+
+    /// Puts a text into the field of a name, which is no reference, if there is no such field.
+    pub fn set_missing(&mut self, name: &str, text: &str) {
+        if !self.fields.contains(name) {
+            self.fields.insert_text(name, text);
+        }
     }
 
     /// Metadata.
@@ -100,7 +137,8 @@ impl Event {
             TIMESTAMP if rest.is_empty() => Some(Cow::Owned(Value::String(self.timestamp_text()))),
             METADATA if rest.is_empty() => Some(Cow::Owned(Value::Object(self.metadata.clone()))),
             METADATA => find(&self.metadata, rest).map(Cow::Borrowed),
-            _ => find(&self.fields, reference.path()).map(Cow::Borrowed),
+            name if rest.is_empty() => self.fields.get(name),
+            _ => find(self.fields.map(), reference.path()).map(Cow::Borrowed),
         }
     }
 
@@ -123,7 +161,40 @@ impl Event {
                 }
                 value => put(&mut self.metadata, rest, value, reference),
             },
-            _ => put(&mut self.fields, reference.path(), value, reference),
+            name if rest.is_empty() => {
+                self.fields.insert(name, value);
+                Ok(())
+            }
+            _ => put(self.fields.map_mut(), reference.path(), value, reference),
+        }
+    }
+
+    /// Puts a text at a reference as [`Self::set`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_text(&mut self, reference: &FieldReference, text: &str) -> Result<(), String> {
+        match reference.split() {
+            (name, []) if name != TIMESTAMP && name != METADATA => {
+                self.fields.insert_text(name, text);
+                Ok(())
+            }
+            _ => self.set(reference, Value::from(text)),
+        }
+    }
+
+    /// Puts a value at a reference as [`Self::set`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_written(&mut self, reference: &FieldReference, value: &Written) -> Result<(), String> {
+        match (reference.split(), &value.json) {
+            ((TIMESTAMP | METADATA, _), _) => self.set(reference, value.value.clone()),
+            ((name, []), Some(json)) => {
+                self.fields.insert_json(name, &value.value, json);
+                Ok(())
+            }
+            _ => self.set(reference, value.value.clone()),
         }
     }
 
@@ -133,13 +204,24 @@ impl Event {
         match first {
             METADATA if rest.is_empty() => Some(Value::Object(std::mem::take(&mut self.metadata))),
             METADATA => take(&mut self.metadata, rest),
-            _ => take(&mut self.fields, reference.path()),
+            name if rest.is_empty() => self.fields.remove(name),
+            // What is not there leaves the event as it is.
+            name if !self.fields.contains(name) => None,
+            _ => take(self.fields.map_mut(), reference.path()),
+        }
+    }
+
+    /// Takes the value at a reference out, which nobody wants to see. The time cannot be taken out.
+    pub fn discard(&mut self, reference: &FieldReference) {
+        match reference.split() {
+            (name, []) if name != METADATA => self.fields.discard(name),
+            _ => drop(self.remove(reference)),
         }
     }
 
     /// Adds a tag, once.
     pub fn tag(&mut self, tag: &str) {
-        let tags = self.fields.entry(TAGS).or_insert_with(|| Value::Array(Vec::new()));
+        let tags = self.fields.map_mut().entry(TAGS).or_insert_with(|| Value::Array(Vec::new()));
         if !tags.is_array() {
             *tags = Value::Array(vec![tags.take()]);
         }
@@ -152,7 +234,9 @@ impl Event {
 
     /// Removes a tag.
     pub fn untag(&mut self, tag: &str) {
-        if let Some(Value::Array(tags)) = self.fields.get_mut(TAGS) {
+        if self.fields.contains(TAGS)
+            && let Some(Value::Array(tags)) = self.fields.map_mut().get_mut(TAGS)
+        {
             tags.retain(|have| have != tag);
         }
     }
@@ -172,7 +256,7 @@ impl Event {
         let mut line = self.timestamp_text();
         for name in ["host", "message"] {
             line.push(' ');
-            match self.fields.get(name) {
+            match self.fields.get(name).as_deref() {
                 None | Some(Value::Null) => {
                     line.push_str("%{");
                     line.push_str(name);
@@ -189,14 +273,24 @@ impl Event {
         out.extend_from_slice(b"{\"@timestamp\":\"");
         out.extend_from_slice(self.timestamp_text().as_bytes());
         out.push(b'"');
-        for (name, value) in &self.fields {
-            out.push(b',');
-            // Neither a text nor a value can fail to be written to memory.
-            let _ = serde_json::to_writer(&mut *out, name);
-            out.push(b':');
-            let _ = serde_json::to_writer(&mut *out, value);
-        }
+        self.fields.write(out);
         out.push(b'}');
+    }
+}
+
+/// A value that many events get, with its JSON.
+#[derive(Clone, Debug)]
+pub struct Written {
+    value: Value,
+    /// `None` where it could not be read back: it is too deep.
+    json: Option<Vec<u8>>,
+}
+
+impl From<Value> for Written {
+    fn from(value: Value) -> Self {
+        let json = Some(value.to_string().into_bytes());
+        let json = json.filter(|json| serde_json::from_slice::<Value>(json).is_ok());
+        Self { value, json }
     }
 }
 

@@ -2,7 +2,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Event, FieldReference, Template, text_of};
+use super::{Event, FieldReference, Scratch, Template, text_of};
 
 fn event(fields: Value) -> Event {
     let Value::Object(fields) = fields else { panic!("an object") };
@@ -126,5 +126,167 @@ proptest! {
         Event::new(at).write_json(&mut bytes);
         let Ok(Value::Object(fields)) = serde_json::from_slice(&bytes) else { panic!("an object") };
         prop_assert_eq!(Event::from_fields(fields, Utc::now()).timestamp(), at);
+    }
+}
+
+/// Names and values as hostile sources send them: escapes of all kinds, numbers of all forms, names that come twice.
+fn hostile() -> impl Strategy<Value = String> {
+    let space = prop_oneof![4 => Just(""), 1 => Just(" "), 1 => Just("\n\t")];
+    let name = prop_oneof![
+        6 => "[a-d]{1,2}",
+        1 => Just("@timestamp".to_owned()),
+        1 => Just("@metadata".to_owned()),
+        1 => Just("tags".to_owned()),
+        1 => Just("@version".to_owned()),
+        1 => r#"(\\u00e9|\\"|\\\\|ä|\\/|\u{7f}){1,2}"#,
+    ];
+    let leaf = prop_oneof![
+        2 => "\"[a-z0-9 ]{0,8}\"",
+        2 => r#""(\\n|\\u00[0-9a-f]{2}|\\ud83d\\ude00|\\ud83d|\\/|\\"|\\\\|\\x|ä|€|😀|\t){0,3}""#,
+        1 => Just("\"2020-01-02T03:04:05.678Z\"".to_owned()),
+        2 => "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?",
+        1 => "[-+.0-9eE]{1,6}",
+        1 => "true|false|null|nul|NaN|Infinity|'a'|",
+    ];
+    let leaf = leaf.boxed();
+    let name = name.boxed();
+    leaf.prop_recursive(4, 24, 5, move |inner| {
+        let member = (name.clone(), space.clone(), inner.clone());
+        let members = proptest::collection::vec(member, 0..5);
+        let (elements, around) = (proptest::collection::vec(inner, 0..4), space.clone());
+        prop_oneof![
+            3 => (members, around.clone()).prop_map(|(members, around)| {
+                let member = |(name, space, value): &(String, &str, String)| {
+                    format!("{around}\"{name}\"{space}:{around}{value}{space}")
+                };
+                format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","))
+            }),
+            1 => (elements, around).prop_map(|(elements, around)| {
+                format!("[{}{around}]", elements.join(&format!("{around},")))
+            }),
+        ]
+    })
+}
+
+/// The event of a text by way of values, as the codecs make it of what is not scanned.
+fn parsed(text: &str, now: DateTime<Utc>) -> Option<Event> {
+    match serde_json::from_str(text).ok()? {
+        Value::Object(fields) => Some(Event::from_fields(fields, now)),
+        _ => None,
+    }
+}
+
+fn written(event: &Event) -> String {
+    let mut bytes = Vec::new();
+    event.write_json(&mut bytes);
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What may be done to an event.
+fn change(event: &mut Event, kind: u8, name: &str, value: &Value) {
+    let reference = reference(name);
+    match kind {
+        0 => drop(event.remove(&reference)),
+        1 => drop(event.set(&reference, value.clone())),
+        2 => event.set_missing(name, "missing"),
+        3 => drop(event.set_written(&reference, &value.clone().into())),
+        4 => event.tag("tag"),
+        5 => event.untag("tag"),
+        6 => drop(event.get(&reference)),
+        7 => event.set_text(name, "text \"with\" \u{1} escapes"),
+        _ => drop(event.fields().len()),
+    }
+}
+
+#[test]
+fn what_is_usual_is_kept_as_text() {
+    let now = Utc.timestamp_opt(7, 0).unwrap();
+    for (text, expected) in [
+        (r#"{}"#, r#"{"@timestamp":"1970-01-01T00:00:07.000Z"}"#),
+        (
+            r#" { "a" : [ 1.50 , 1e3, 12345678901234567890123 ] , "@timestamp" : "2020-01-01" } "#
+                .trim_start(),
+            r#"{"@timestamp":"2020-01-01T00:00:00.000Z","a":[1.5,1000.0,1.2345678901234568e+22]}"#,
+        ),
+        (
+            r#"{"@timestamp":null,"a":"\u00e4\/\u000A\ud83d\ude00","b":{"c":{},"d":{"c":-0}}}"#,
+            "{\"@timestamp\":\"1970-01-01T00:00:07.000Z\",\"a\":\"ä/\\n😀\",\"b\":{\"c\":{},\"d\":{\"c\":-0.0}}}",
+        ),
+    ] {
+        let (event, length) = Event::scan(text, &mut Scratch::default(), || now).expect(text);
+        assert_eq!(length, text.trim_end().len());
+        assert_eq!(written(&event), expected);
+        assert_eq!(Some(event), parsed(text, now), "{text}");
+    }
+    for text in [
+        r#"{"a":1,"a":2}"#,
+        r#"{"b":{"a":1,"a":2}}"#,
+        r#"{"@metadata":{}}"#,
+        r#"{"tags":{}}"#,
+        r#"{"@timestamp":"soon"}"#,
+        r#"{"@timestamp":1}"#,
+        r#"{"a":"\ud800"}"#,
+        r#"{"a":01}"#,
+        r#"{"a":1"#,
+        r#"{"a":1,}"#,
+        "{\"a\":\"\n\"}",
+        "[]",
+    ] {
+        assert!(Event::scan(text, &mut Scratch::default(), || now).is_none(), "{text}");
+    }
+    let many: Vec<String> = (0..100).map(|n| format!("\"n{n}\":{n}")).collect();
+    assert!(Event::scan(&format!("{{{}}}", many.join(",")), &mut Scratch::default(), || now).is_none());
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    assert!(Event::scan(&deep, &mut Scratch::default(), || now).is_none());
+}
+
+#[test]
+fn long_texts_and_many_fields_become_maps() {
+    let mut event = Event::new(Utc.timestamp_opt(7, 0).unwrap());
+    let mut expected = event.clone();
+    expected.fields_mut();
+    for n in 0..200 {
+        for event in [&mut event, &mut expected] {
+            event.set_text(&format!("name{n}"), &"x".repeat(n));
+            event.remove(&reference(&format!("name{}", n / 2)));
+        }
+        assert_eq!(written(&event), written(&expected));
+    }
+    event.set_text("name1", &"x".repeat(100_000));
+    assert_eq!(event.remove(&reference("name1")), Some(json!("x".repeat(100_000))));
+}
+
+proptest! {
+    #[test]
+    fn what_is_scanned_is_what_is_parsed(text in hostile()) {
+        let now = Utc.timestamp_opt(7, 0).unwrap();
+        if let Some((event, length)) = Event::scan(&text, &mut Scratch::default(), || now) {
+            prop_assert_eq!(length, text.len());
+            let parsed = parsed(&text, now);
+            prop_assert_eq!(Some(written(&event)), parsed.as_ref().map(written));
+            prop_assert_eq!(Some(event), parsed);
+        }
+    }
+
+    #[test]
+    fn text_and_map_change_alike(
+        text in hostile(),
+        changes in proptest::collection::vec(
+            (0u8..9, "([a-d]|tags|@version|\\[a\\]\\[b\\]|a\"b)", hostile()), 0..8),
+    ) {
+        let now = Utc.timestamp_opt(7, 0).unwrap();
+        let Some((mut event, _)) = Event::scan(&text, &mut Scratch::default(), || now) else { return Ok(()) };
+        let Some(mut expected) = parsed(&text, now) else { panic!("it was scanned") };
+        for (kind, name, value) in changes {
+            let value = serde_json::from_str(&value).unwrap_or_else(|_| json!(value));
+            for event in [&mut event, &mut expected] {
+                change(event, kind, &name, &value);
+            }
+            let field = reference(&name);
+            prop_assert_eq!(event.get(&field), expected.get(&field));
+            prop_assert_eq!(event.has_field(&name), expected.has_field(&name));
+            prop_assert_eq!(written(&event), written(&expected));
+        }
+        prop_assert_eq!(event, expected);
     }
 }

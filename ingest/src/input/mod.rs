@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::options::suggest;
@@ -109,9 +108,8 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
 /// Gives an event what every input gives it, unless its codec did: the version of the event's form and a field
 /// that says where it is from.
 pub(crate) fn mark(event: &mut Event, name: &str, value: &str) {
-    let fields = event.fields_mut();
-    fields.entry("@version").or_insert_with(|| Value::from("1"));
-    fields.entry(name).or_insert_with(|| Value::from(value));
+    event.set_missing("@version", "1");
+    event.set_missing(name, value);
 }
 
 /// Name of this machine.

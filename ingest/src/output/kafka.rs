@@ -19,6 +19,9 @@ use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
 use crate::{Event, Fault, Options, Template};
 
+/// How long records wait for others where nothing else is said: a portion of events comes within that time, and each
+/// request costs the broker more than its records.
+const LINGER_MS: i64 = 5;
 /// Pause while the producer's queue is full.
 const FULL: Duration = Duration::from_millis(5);
 /// Pause before events are sent again, at first and at most.
@@ -68,7 +71,7 @@ impl Kafka {
         ] {
             fixed.extend(o.integer(option, bounds).map(|value| (setting, value.to_string())));
         }
-        let linger = o.integer("linger_ms", 0..=900_000).unwrap_or(0);
+        let linger = o.integer("linger_ms", 0..=900_000).unwrap_or(LINGER_MS);
         fixed.push(("linger.ms", linger.to_string()));
         let buffer = o.integer("buffer_memory", 1024..=2_000_000_000).unwrap_or(33_554_432);
         fixed.push(("queue.buffering.max.kbytes", (buffer / 1024).to_string()));

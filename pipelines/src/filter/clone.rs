@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use millrace_ingest::{Event, Fault, Options};
-use serde_json::Value;
 
 use super::settings::ecs_disabled;
 use super::{Filter, Outcome};
@@ -33,7 +32,7 @@ impl Filter for Copies {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
         for name in &self.types {
             let mut copy = event.clone();
-            copy.fields_mut().insert("type".to_owned(), Value::String(name.clone()));
+            copy.set_text("type", name);
             made.push(copy);
         }
         // What all filters add goes to the copies, in which the event continues as it was.

@@ -1,7 +1,9 @@
 //! `dissect`: takes texts apart at fixed delimiters.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
 use millrace_ingest::event::text_of;
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use serde_json::{Number, Value};
@@ -19,11 +21,8 @@ struct Dissect {
     tags_on_failure: Vec<String>,
 }
 
-/// Values whose fields the text names.
-type Indirect = Vec<(FieldReference, String)>;
-
 /// Fields of a text with the delimiters between them.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Mapping {
     /// What the text begins with.
     start: String,
@@ -35,12 +34,14 @@ struct Mapping {
     indirect: Vec<(String, usize)>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Field {
     /// Name for [`Mapping::indirect`].
     name: String,
     /// What stands behind it; empty at the end of the mapping.
     delimiter: String,
+    /// Finds it.
+    finder: Finder<'static>,
     /// Whether the delimiter may be repeated.
     padded: bool,
 }
@@ -161,6 +162,7 @@ impl Mapping {
             mapping.fields.push(Field {
                 name: written.name.to_owned(),
                 delimiter: delimiter.to_owned(),
+                finder: Finder::new(delimiter).into_owned(),
                 padded: written.padded,
             });
         }
@@ -186,9 +188,9 @@ impl Mapping {
                 rest = "";
                 continue;
             }
-            let (part, behind) = rest.split_once(field.delimiter.as_str())?;
+            let (part, behind) = rest.split_at_checked(field.finder.find(rest.as_bytes())?)?;
             parts.push(part);
-            rest = behind;
+            rest = behind.get(field.delimiter.len()..)?;
             if field.padded {
                 rest = rest.trim_start_matches(field.delimiter.as_str());
             }
@@ -196,32 +198,39 @@ impl Mapping {
         Some(parts)
     }
 
-    /// Values of the fields of a text, and those that go where the text itself says.
-    fn values(&self, text: &str) -> Option<(Vec<String>, Indirect)> {
+    /// Puts the fields of a text into an event: each where the mapping says, or where the text itself does. `None` where
+    /// the delimiters are not all there; whether everything found its place.
+    fn put(&self, text: &str, event: &mut Event) -> Option<bool> {
         let parts = self.cut(text)?;
         let part = |at: usize| parts.get(at).copied().unwrap_or_default();
-        let joined = |places: &Vec<usize>| {
-            let mut value = String::new();
-            for (nth, at) in places.iter().enumerate() {
-                if nth > 0 {
-                    // What stands before the part in the text; the first part has only what stands behind it.
-                    let delimiter =
-                        self.fields.get(at.saturating_sub(1)).map_or("", |field| &field.delimiter);
-                    value.push_str(delimiter);
-                }
-                value.push_str(part(*at));
-            }
-            value
-        };
-        let values = self.values.iter().map(|(_, places)| joined(places)).collect();
-        let mut indirect = Vec::new();
+        let mut all = true;
+        for (reference, places) in &self.values {
+            let put = match places.as_slice() {
+                [at] => event.put_text(reference, part(*at)),
+                places => event.put_text(reference, &self.joined(places, part)),
+            };
+            all &= put.is_ok();
+        }
         for (name, at) in &self.indirect {
             let names = self.fields.iter().position(|field| field.name == *name).filter(|names| names != at);
             if let Some(reference) = names.and_then(|names| FieldReference::parse(part(names)).ok()) {
-                indirect.push((reference, part(*at).to_owned()));
+                all &= event.put_text(&reference, part(*at)).is_ok();
             }
         }
-        Some((values, indirect))
+        Some(all)
+    }
+
+    fn joined<'a>(&self, places: &[usize], part: impl Fn(usize) -> &'a str) -> String {
+        let mut value = String::new();
+        for (nth, at) in places.iter().enumerate() {
+            if nth > 0 {
+                // What stands before the part in the text; the first part has only what stands behind it.
+                let delimiter = self.fields.get(at.saturating_sub(1)).map_or("", |field| &field.delimiter);
+                value.push_str(delimiter);
+            }
+            value.push_str(part(*at));
+        }
+        value
     }
 }
 
@@ -229,25 +238,17 @@ impl Filter for Dissect {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let mut outcome = Outcome::Matched;
         for (field, mapping) in &self.mappings {
-            let values = match event.get(field).as_deref() {
+            let put = match event.get(field).map(Cow::into_owned) {
                 None | Some(Value::Null) => {
                     outcome = Outcome::Unmatched;
                     continue;
                 }
-                Some(Value::String(text)) => (!text.is_empty()).then(|| mapping.values(text)).flatten(),
-                Some(other) => mapping.values(&text_of(other)),
+                Some(Value::String(text)) => (!text.is_empty()).then(|| mapping.put(&text, event)).flatten(),
+                Some(other) => mapping.put(&text_of(&other), event),
             };
-            let Some((values, indirect)) = values else {
+            if put != Some(true) {
                 self.tags_on_failure.iter().for_each(|tag| event.tag(tag));
                 outcome = Outcome::Unmatched;
-                continue;
-            };
-            let direct = mapping.values.iter().map(|(reference, _)| reference).zip(values);
-            for (reference, value) in direct.chain(indirect.iter().map(|(to, value)| (to, value.clone()))) {
-                if event.set(reference, Value::String(value)).is_err() {
-                    self.tags_on_failure.iter().for_each(|tag| event.tag(tag));
-                    outcome = Outcome::Unmatched;
-                }
             }
         }
         self.conversions.iter().for_each(|conversion| conversion.apply(event));
@@ -290,7 +291,7 @@ fn number(text: &str, integer: bool) -> Option<Number> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Mapping;
+    use super::{Event, Mapping};
 
     #[test]
     fn wrong_mappings_are_named() {
@@ -303,7 +304,7 @@ mod tests {
         #[test]
         fn nothing_panics(mapping in "[a-c%{}+?&/0-9> :,\\-\\[\\]ä]{0,40}", text in "\\PC{0,40}") {
             if let Ok(mapping) = Mapping::parse(&mapping) {
-                let _ = mapping.values(&text);
+                let _ = mapping.put(&text, &mut Event::new(chrono::DateTime::UNIX_EPOCH));
             }
         }
 

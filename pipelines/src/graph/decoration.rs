@@ -8,9 +8,28 @@ use serde_json::Value;
 pub(crate) struct Decoration {
     kind: Option<String>,
     add_field: Vec<(Template, Vec<Template>)>,
-    remove_field: Vec<Template>,
+    remove_field: Vec<Place>,
     add_tag: Vec<Template>,
     remove_tag: Vec<Template>,
+}
+
+/// Which field is meant.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    /// The same one in all events.
+    Fixed(FieldReference),
+    /// The one that an event names.
+    Of(Template),
+}
+
+impl Place {
+    fn parse(text: &str) -> Self {
+        let template = Template::parse(text);
+        match FieldReference::parse(text) {
+            Ok(reference) if template.is_constant() => Self::Fixed(reference),
+            _ => Self::Of(template),
+        }
+    }
 }
 
 /// How a plugin is called and shown.
@@ -47,7 +66,7 @@ impl Decoration {
         Self {
             kind: None,
             add_field: add_field(options),
-            remove_field: templates(options, "remove_field"),
+            remove_field: options.texts("remove_field").iter().map(|text| Place::parse(text)).collect(),
             add_tag: templates(options, "add_tag"),
             remove_tag: templates(options, "remove_tag"),
         }
@@ -55,10 +74,8 @@ impl Decoration {
 
     /// Decorates an event, in the order in which Logstash does it.
     pub(crate) fn apply(&self, event: &mut Event) {
-        if let Some(kind) = &self.kind
-            && !event.fields().contains_key("type")
-        {
-            event.fields_mut().insert("type".to_owned(), Value::String(kind.clone()));
+        if let Some(kind) = &self.kind {
+            event.set_missing("type", kind);
         }
         for (name, values) in &self.add_field {
             let Ok(reference) = FieldReference::parse(&name.render(event)) else { continue };
@@ -67,9 +84,14 @@ impl Decoration {
                 add(event, &reference, value);
             }
         }
-        for name in &self.remove_field {
-            if let Ok(reference) = FieldReference::parse(&name.render(event)) {
-                event.remove(&reference);
+        for place in &self.remove_field {
+            match place {
+                Place::Fixed(reference) => event.discard(reference),
+                Place::Of(name) => {
+                    if let Ok(reference) = FieldReference::parse(&name.render(event)) {
+                        event.discard(&reference);
+                    }
+                }
             }
         }
         for tag in &self.add_tag {

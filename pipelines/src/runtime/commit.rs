@@ -43,7 +43,7 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work) {
     for Rejected { event, batch, plugin, reason } in rejected.into_iter().chain(refused) {
         shared.meter.failed(1);
         let op = shared.store.letter(&event, &reason, Sender { pipeline: &shared.id, plugin: &plugin });
-        ops.extend(op.map(|op| Planned { op, batch, label: None }));
+        ops.extend(op.map(|op| Planned { op, batch, output: None }));
     }
     let moves: Vec<Option<Move>> = batches.iter().map(|(position, _)| position.clone()).collect();
     match write(shared, &ops, &moves).await {
@@ -167,34 +167,30 @@ fn count(
     results: &[Result<millrace_storage::WriteOutcome, Error>],
     took: Duration,
 ) {
-    let mut last: Option<&Arc<crate::meter::Meter>> = None;
-    for (planned, result) in ops.iter().zip(results) {
-        let Some(label) = &planned.label else { continue };
-        if last.is_none_or(|last| !Arc::ptr_eq(last, &label.meter)) {
-            label.meter.took(took);
-            last = Some(&label.meter);
-        }
+    // Operations of one output follow each other: their meter is told once.
+    let of_output = |planned: &Planned| planned.output.as_ref().map(Arc::as_ptr);
+    let mut results = results.iter();
+    for run in ops.chunk_by(|one, next| of_output(one) == of_output(next)) {
         // What is there already needs no dead letter.
-        let stored = match result {
-            Ok(_) => true,
-            Err(error) => matches!(error, Error::VersionConflict { .. }),
-        };
-        if stored {
-            label.meter.went_out(1);
-            shared.meter.went_out(1);
-        } else {
-            label.meter.failed(1);
-            shared.meter.failed(1);
+        let is_stored =
+            |result: &&Result<_, Error>| matches!(result, Ok(_) | Err(Error::VersionConflict { .. }));
+        let stored = results.by_ref().take(run.len()).filter(is_stored).count();
+        let Some(output) = run.first().and_then(|planned| planned.output.as_ref()) else { continue };
+        let refused = run.len() - stored;
+        for meter in [&output.label.meter, &shared.meter] {
+            meter.went_out(stored);
+            meter.failed(refused);
         }
+        output.label.meter.took(took);
     }
 }
 
 /// What is stored in place of operations that the store refuses for good.
 fn replacement(shared: &Arc<Shared>, ops: &[Planned]) -> Replace {
     let mut ids: Vec<Arc<str>> = Vec::new();
-    for label in ops.iter().filter_map(|planned| planned.label.as_ref()) {
-        if !ids.contains(&label.id) {
-            ids.push(Arc::clone(&label.id));
+    for output in ops.iter().filter_map(|planned| planned.output.as_ref()) {
+        if !ids.contains(&output.label.id) {
+            ids.push(Arc::clone(&output.label.id));
         }
     }
     let plugin: Arc<str> = ids.join(",").into();

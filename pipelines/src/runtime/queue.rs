@@ -13,6 +13,9 @@ use crate::graph::InputNode;
 /// Most events that wait. A batch without events counts as one.
 pub(super) const MAX_EVENTS: usize = 16_384;
 
+/// Events that are worth a write of their own: more are taken if they are there, but not waited for.
+const WORTHWHILE: usize = 1_000;
+
 /// A batch, the input that it comes from, and the graph that it goes through.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -85,7 +88,7 @@ impl Queue {
     }
 
     /// Takes batches of up to `size` events together, at least one batch, all for the same graph; `None` at the
-    /// end. It waits up to `patience` for more than there is.
+    /// end. Where there are few, it waits up to `patience` for more.
     pub(super) async fn take(&mut self, size: usize, patience: Option<Duration>) -> Option<Vec<Entry>> {
         let first = match self.held.take() {
             Some(held) => held,
@@ -98,7 +101,7 @@ impl Queue {
         while events < size {
             let next = match (self.entries.try_recv(), deadline) {
                 (Ok(next), _) => Some(next),
-                (Err(mpsc::error::TryRecvError::Empty), Some(deadline)) => {
+                (Err(mpsc::error::TryRecvError::Empty), Some(deadline)) if events < WORTHWHILE => {
                     tokio::time::timeout_at(deadline, self.next()).await.ok().flatten()
                 }
                 (Err(_), _) => None,

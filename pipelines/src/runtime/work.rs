@@ -35,7 +35,7 @@ pub(super) struct Planned {
     pub(super) op: WriteOp,
     pub(super) batch: usize,
     /// The output, `None` for a dead letter.
-    pub(super) label: Option<Label>,
+    pub(super) output: Option<Arc<OutputNode>>,
 }
 
 /// Events for a sink.
@@ -81,8 +81,8 @@ pub(super) fn run(portion: Vec<Entry>, meter: &Meter) -> Work {
                     let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
                     match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
                         Ok(op) => {
-                            let label = Some(node.label.clone());
-                            work.ops.push(Planned { op, batch: origin.batch, label });
+                            let output = Some(Arc::clone(node));
+                            work.ops.push(Planned { op, batch: origin.batch, output });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
 use crate::batch::NotStored;
+use crate::event::Written;
 use crate::input::Context;
 use crate::{Ack, Batch, Event};
 
@@ -284,13 +285,14 @@ impl Service {
         decoder.decode(body, &mut events);
         decoder.finish(&mut events);
         let headers = Value::Object(described(head, self.settings.authorization.is_some()));
-        let host = Value::from(peer.ip().to_canonical().to_string());
+        let (headers, host) = (Written::from(headers), Value::from(peer.ip().to_canonical().to_string()));
+        let host = Written::from(host);
         for event in &mut events {
-            event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+            event.set_missing("@version", "1");
             let fields = [(&self.settings.headers_field, &headers), (&self.settings.host_field, &host)];
             for (field, value) in fields {
                 // An event that has something else in the way keeps it.
-                if event.set(field, value.clone()).is_err() {
+                if event.set_written(field, value).is_err() {
                     event.tag("_httpfieldfailure");
                 }
             }

@@ -472,7 +472,7 @@ impl Jdbc {
                 event
             }
         };
-        event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+        event.set_missing("@version", "1");
         event
     }
 }

@@ -184,7 +184,7 @@ impl Reader<'_> {
         self.decoder.finish(&mut open.events);
         open.next = offset + 1;
         for event in open.events.iter_mut().skip(before) {
-            event.fields_mut().entry("@version").or_insert_with(|| Value::from("1"));
+            event.set_missing("@version", "1");
         }
         if self.settings.decorate != Decorate::Nothing {
             let about = Value::Object(about(message, self.settings));

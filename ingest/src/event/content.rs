@@ -1,0 +1,151 @@
+//! The fields of an event: text for as long as that does, a map from then on.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+
+use super::members::{Members, parse};
+
+/// Fields of an event.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    /// As text, and as a map once somebody has asked for one.
+    Text(Members, OnceLock<Box<Map<String, Value>>>),
+    /// As a map.
+    Map(Map<String, Value>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::from(Members::default())
+    }
+}
+
+impl From<Members> for Content {
+    fn from(members: Members) -> Self {
+        Self::Text(members, OnceLock::new())
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        self.map() == other.map()
+    }
+}
+
+impl Content {
+    /// All fields.
+    pub(super) fn map(&self) -> &Map<String, Value> {
+        match self {
+            Self::Text(members, read) => read.get_or_init(|| Box::new(members.to_map())),
+            Self::Map(map) => map,
+        }
+    }
+
+    /// All fields, to be changed.
+    pub(super) fn map_mut(&mut self) -> &mut Map<String, Value> {
+        if let Self::Text(members, read) = self {
+            let map = read.take().map_or_else(|| members.to_map(), |map| *map);
+            *self = Self::Map(map);
+        }
+        match self {
+            Self::Map(map) => map,
+            Self::Text(..) => unreachable!("it is a map since a moment ago"),
+        }
+    }
+
+    /// Fields as text, unless they were asked for as a map: then that is the faster way.
+    fn text(&mut self) -> Option<&mut Members> {
+        match self {
+            Self::Text(members, read) if read.get().is_none() => Some(members),
+            _ => None,
+        }
+    }
+
+    /// Value of a field.
+    pub(super) fn get(&self, name: &str) -> Option<Cow<'_, Value>> {
+        if let Self::Text(members, read) = self
+            && read.get().is_none()
+        {
+            let json = members.get(name)?;
+            // What has parts is read once, however often somebody looks into it.
+            if !matches!(json.first(), Some(b'{' | b'[')) {
+                return Some(Cow::Owned(parse(json)));
+            }
+        }
+        self.map().get(name).map(Cow::Borrowed)
+    }
+
+    /// Whether there is a field.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Text(members, _) => members.contains(name),
+            Self::Map(map) => map.contains_key(name),
+        }
+    }
+
+    /// Puts a value into a field.
+    pub(super) fn insert(&mut self, name: &str, value: Value) {
+        let has_parts = matches!(value, Value::Object(_) | Value::Array(_));
+        let as_text = self.text().filter(|_| !has_parts);
+        // Writing to memory cannot fail.
+        let done = as_text
+            .is_some_and(|members| members.insert(name, |out| drop(serde_json::to_writer(out, &value))));
+        if !done {
+            self.map_mut().insert(name.to_owned(), value);
+        }
+    }
+
+    /// Puts a text into a field.
+    pub(super) fn insert_text(&mut self, name: &str, text: &str) {
+        let done = self
+            .text()
+            .is_some_and(|members| members.insert(name, |out| drop(serde_json::to_writer(out, text))));
+        if !done {
+            self.map_mut().insert(name.to_owned(), Value::from(text));
+        }
+    }
+
+    /// Puts a value into a field that is at hand as JSON, too, as `serde_json` writes it.
+    pub(super) fn insert_json(&mut self, name: &str, value: &Value, json: &[u8]) {
+        let done = self.text().is_some_and(|members| members.insert(name, |out| out.extend_from_slice(json)));
+        if !done {
+            self.map_mut().insert(name.to_owned(), value.clone());
+        }
+    }
+
+    /// Takes a field out.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Value> {
+        let json = match self.text() {
+            Some(members) => members.get(name)?.to_vec(),
+            None => return self.map_mut().shift_remove(name),
+        };
+        self.discard(name);
+        Some(parse(&json))
+    }
+
+    /// Takes a field out that nobody wants to see.
+    pub(super) fn discard(&mut self, name: &str) {
+        let done = !self.contains(name) || self.text().is_some_and(|members| members.remove(name));
+        if !done {
+            self.map_mut().shift_remove(name);
+        }
+    }
+
+    /// Appends the fields as members of an object, each behind a comma.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(members, _) => members.write(out),
+            Self::Map(map) => {
+                for (name, value) in map {
+                    out.push(b',');
+                    // Neither a text nor a value can fail to be written to memory.
+                    let _ = serde_json::to_writer(&mut *out, name);
+                    out.push(b':');
+                    let _ = serde_json::to_writer(&mut *out, value);
+                }
+            }
+        }
+    }
+}

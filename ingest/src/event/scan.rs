@@ -1,0 +1,325 @@
+//! JSON as it comes, checked and brought into the form that [`Members`] keep, without making values of it.
+//!
+//! What is rare is left to the parser of values, which has the last word on what is JSON: what this scan does not take
+//! may still be an event.
+
+use chrono::{DateTime, Utc};
+use serde_json::Number;
+
+use super::members::{MAX_MEMBERS, Members, Place};
+use super::time_format::{Zone, iso8601};
+use super::{METADATA, TAGS, TIMESTAMP};
+
+/// Deepest nesting.
+const MAX_DEPTH: usize = 64;
+/// Longest object.
+const MAX_BYTES: usize = 16 << 20;
+/// Most memory that one scan leaves to the next.
+const MAX_KEPT: usize = 1 << 20;
+/// Most digits of whole numbers that are not looked at closely.
+const MAX_DIGITS: usize = 18;
+
+/// An object that was read.
+pub(super) struct Scanned {
+    /// Its members without the time.
+    pub(super) members: Members,
+    /// Its time, where it has one.
+    pub(super) timestamp: Option<DateTime<Utc>>,
+    /// Bytes of the object in what was read.
+    pub(super) length: usize,
+}
+
+/// Memory that one scan leaves to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    out: Vec<u8>,
+    places: Vec<Place>,
+    names: Vec<(usize, usize)>,
+}
+
+/// Reads the object that a text begins with. `None` where it is no object, is not complete, is no JSON, or is none of
+/// those that can be kept as text: two members of one name, metadata, a time or tags that are none, escapes in names,
+/// very many members, very deep.
+pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<Scanned> {
+    let bytes = text.as_bytes();
+    let bytes = bytes.get(..bytes.len().min(MAX_BYTES))?;
+    let Scratch { out, places, names } = scratch;
+    if out.capacity() > MAX_KEPT {
+        *out = Vec::new();
+    }
+    out.clear();
+    places.clear();
+    names.clear();
+    let mut scanner = Scanner { bytes, at: 0, copied: 0, out, places, names };
+    let timestamp = scanner.object_of_event()?;
+    let length = scanner.at;
+    Some(Scanned { members: Members::new(out, places), timestamp, length })
+}
+
+/// Whether a byte ends a run of plain characters in a string: a quote, a backslash, a control character.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
+};
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Up to where bytes are in `out`, or left out of it.
+    copied: usize,
+    out: &'a mut Vec<u8>,
+    places: &'a mut Vec<Place>,
+    /// Where the names are of the objects that are open.
+    names: &'a mut Vec<(usize, usize)>,
+}
+
+impl Scanner<'_> {
+    /// Reads the object of an event; its time, where it has one.
+    fn object_of_event(&mut self) -> Option<Option<DateTime<Utc>>> {
+        self.take(b'{')?;
+        self.copied = self.at;
+        self.skip_space();
+        let mut timestamp = None;
+        if self.take(b'}').is_some() {
+            return Some(timestamp);
+        }
+        self.out.push(b',');
+        let mut comma = 0;
+        loop {
+            let (begin, end) = self.name(0)?;
+            let name = self.bytes.get(begin..end)?;
+            let value = self.written();
+            let from = self.at;
+            let first = self.peek()?;
+            let plain = self.value(1)?;
+            let place = Place { at: u32::try_from(comma).ok()?, value: u32::try_from(value).ok()? };
+            if name == METADATA.as_bytes() || (name == TAGS.as_bytes() && first == b'{') {
+                return None;
+            } else if name == TIMESTAMP.as_bytes() {
+                timestamp = match first {
+                    b'n' => None,
+                    b'"' if plain => {
+                        let text = std::str::from_utf8(self.bytes.get(from + 1..self.at - 1)?).ok()?;
+                        Some(iso8601(text, Zone::UTC)?)
+                    }
+                    _ => return None,
+                };
+                self.copy();
+                self.out.truncate(comma);
+            } else {
+                self.places.push(place);
+            }
+            self.skip_space();
+            comma = self.written();
+            match self.peek()? {
+                b',' => self.at += 1,
+                b'}' => break,
+                _ => return None,
+            }
+            self.skip_space();
+        }
+        self.copy();
+        self.at += 1;
+        Some(timestamp)
+    }
+
+    /// Where the next byte will be in what is written.
+    fn written(&self) -> usize {
+        self.out.len() + (self.at - self.copied)
+    }
+
+    /// Writes what was read and not yet written.
+    fn copy(&mut self) {
+        self.out.extend_from_slice(self.bytes.get(self.copied..self.at).unwrap_or_default());
+        self.copied = self.at;
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// Leaves space between tokens out.
+    fn skip_space(&mut self) {
+        let is_space = |byte: u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+        if !self.peek().is_some_and(is_space) {
+            return;
+        }
+        self.copy();
+        while self.peek().is_some_and(is_space) {
+            self.at += 1;
+        }
+        self.copied = self.at;
+    }
+
+    /// Reads a name and its colon. Names of the same object begin at `first`.
+    fn name(&mut self, first: usize) -> Option<(usize, usize)> {
+        let begin = self.at + 1;
+        // As written, so that names can be compared.
+        let plain = self.string()?;
+        let name = (begin, self.at - 1);
+        let text = |(begin, end): (usize, usize)| self.bytes.get(begin..end);
+        let others = self.names.get(first..)?;
+        if !plain || others.len() >= MAX_MEMBERS || others.iter().any(|other| text(*other) == text(name)) {
+            return None;
+        }
+        self.names.push(name);
+        self.skip_space();
+        self.take(b':')?;
+        self.skip_space();
+        Some(name)
+    }
+
+    /// Reads a value; of a string, whether it has no escapes.
+    fn value(&mut self, depth: usize) -> Option<bool> {
+        match self.peek()? {
+            b'"' => return self.string(),
+            b'{' if depth < MAX_DEPTH => self.object(depth)?,
+            b'[' if depth < MAX_DEPTH => self.array(depth)?,
+            b't' => self.literal(b"true")?,
+            b'f' => self.literal(b"false")?,
+            b'n' => self.literal(b"null")?,
+            b'-' | b'0'..=b'9' => self.number()?,
+            _ => return None,
+        }
+        Some(true)
+    }
+
+    fn object(&mut self, depth: usize) -> Option<()> {
+        let first = self.names.len();
+        self.at += 1;
+        self.skip_space();
+        if self.take(b'}').is_some() {
+            return Some(());
+        }
+        loop {
+            self.name(first)?;
+            self.value(depth + 1)?;
+            self.skip_space();
+            if self.take(b'}').is_some() {
+                self.names.truncate(first);
+                return Some(());
+            }
+            self.take(b',')?;
+            self.skip_space();
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Option<()> {
+        self.at += 1;
+        self.skip_space();
+        if self.take(b']').is_some() {
+            return Some(());
+        }
+        loop {
+            self.value(depth + 1)?;
+            self.skip_space();
+            if self.take(b']').is_some() {
+                return Some(());
+            }
+            self.take(b',')?;
+            self.skip_space();
+        }
+    }
+
+    fn literal(&mut self, literal: &[u8]) -> Option<()> {
+        self.bytes.get(self.at..)?.starts_with(literal).then(|| self.at += literal.len())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let rest = self.bytes.get(self.at..)?;
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+        let number = rest.get(..rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len()))?;
+        let digits = number.strip_prefix(b"-").unwrap_or(number);
+        let whole = (1..=MAX_DIGITS).contains(&digits.len())
+            && digits.iter().all(u8::is_ascii_digit)
+            && (digits.first() != Some(&b'0') || number == b"0");
+        if !whole {
+            // As the parser of values reads and writes it.
+            let canonical = serde_json::from_slice::<Number>(number).ok()?.to_string();
+            if canonical.as_bytes() != number {
+                self.copy();
+                self.out.extend_from_slice(canonical.as_bytes());
+                self.copied = self.at + number.len();
+            }
+        }
+        self.at += number.len();
+        Some(())
+    }
+
+    /// Reads a string; whether it has no escapes.
+    fn string(&mut self) -> Option<bool> {
+        self.take(b'"')?;
+        let mut plain = true;
+        loop {
+            let rest = self.bytes.get(self.at..)?;
+            self.at += rest.iter().position(|byte| SPECIAL[usize::from(*byte)])?;
+            match self.peek()? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(plain);
+                }
+                b'\\' => {
+                    plain = false;
+                    self.escape()?;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Reads an escape, and writes it as `serde_json` does: as short as can be, what needs none without.
+    fn escape(&mut self) -> Option<()> {
+        match self.bytes.get(self.at + 1)? {
+            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                self.at += 2;
+                return Some(());
+            }
+            b'/' => {
+                self.copy();
+                self.at += 1;
+                self.copied = self.at;
+                self.at += 1;
+                return Some(());
+            }
+            b'u' => {}
+            _ => return None,
+        }
+        let (character, length) = match self.hex(self.at + 2)? {
+            high @ 0xd800..=0xdbff => {
+                if self.bytes.get(self.at + 6..self.at + 8)? != b"\\u" {
+                    return None;
+                }
+                let low = self.hex(self.at + 8).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+                (char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 12)
+            }
+            other => (char::from_u32(other)?, 6),
+        };
+        self.copy();
+        match character {
+            '"' | '\\' | '\0'..='\u{1f}' => {
+                let quoted = serde_json::to_vec(&character).ok()?;
+                self.out.extend_from_slice(quoted.get(1..quoted.len() - 1)?);
+            }
+            other => self.out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        self.at += length;
+        self.copied = self.at;
+        Some(())
+    }
+
+    fn hex(&self, at: usize) -> Option<u32> {
+        let digits = self.bytes.get(at..at + 4)?;
+        digits.iter().try_fold(0, |value, digit| Some(value * 16 + char::from(*digit).to_digit(16)?))
+    }
+}
