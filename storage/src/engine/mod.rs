@@ -68,6 +68,8 @@ struct Inner {
     busy: Mutex<upkeep::Busy>,
     leases: Mutex<feed::Leases>,
     positions: positions::Positions,
+    /// Shared by updates of sources while they are decided, alone with one that lost against another.
+    source_updates: tokio::sync::RwLock<()>,
     stopping: AtomicBool,
     /// Held for as long as the data directory is in use.
     _lock: Box<dyn crate::disk::LockGuard>,

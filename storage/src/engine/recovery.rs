@@ -91,6 +91,7 @@ pub(super) async fn open(
         flushes: Semaphore::new(1),
         compactions: Semaphore::new(1),
         busy: Mutex::new(upkeep::Busy::default()),
+        source_updates: tokio::sync::RwLock::default(),
         leases: Mutex::new(feed::Leases::default()),
         positions: Positions::load(state.positions),
         stopping: AtomicBool::new(false),

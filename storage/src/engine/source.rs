@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::Either;
 use uuid::Uuid;
 
 use super::Engine;
@@ -87,6 +88,11 @@ impl Engine {
             let survey = Survey::of(load.ops.iter().flatten());
             let targets = self.targets(principal, survey.names).await;
             let tried = if survey.has_updates {
+                // Updates of one document by several sources would refuse each other without end: one that lost goes alone.
+                let _turn = match races {
+                    0 => Either::Left(inner.source_updates.read().await),
+                    _ => Either::Right(inner.source_updates.write().await),
+                };
                 self.try_with_updates(&mut load, targets).await?
             } else {
                 self.try_at_once(&mut load, targets).await?
