@@ -27,7 +27,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use millrace_storage::{Compute, Lane};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as AsyncMutex, Semaphore, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -321,6 +321,7 @@ impl Drop for Pipeline {
 async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
     let mut portions = JoinSet::new();
     let mut sequence = Sequence::default();
+    let ended = Arc::new(Notify::new());
     let mut workers = shared.settings.borrow().workers;
     let mut computing = Arc::new(Semaphore::new(workers));
     loop {
@@ -339,10 +340,10 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
         let Ok(turn_to_compute) = Arc::clone(&computing).acquire_owned().await else { break };
         // Where nothing is under way, waiting for more would only make somebody wait.
         let patience = (!portions.is_empty()).then_some(settings.batch_delay);
-        let Some(portion) = queue.take(settings.batch_size, patience).await else { break };
+        let Some(portion) = queue.take(settings.batch_size, patience, &ended).await else { break };
         let moves = portion.iter().filter_map(|entry| entry.batch.position.as_ref());
         let mut turn = sequence.enter(moves, settings.keeps_order());
-        let shared = Arc::clone(&shared);
+        let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         portions.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let job = move || Ok(work::run(portion, &meter));
@@ -357,6 +358,7 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
                     shared.note(error.to_string());
                 }
             }
+            ended.notify_one();
         });
     }
     while let Some(ended) = portions.join_next().await {

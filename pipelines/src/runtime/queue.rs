@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ingest::Batch;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::Graph;
@@ -88,8 +88,14 @@ impl Queue {
     }
 
     /// Takes batches of up to `size` events together, at least one batch, all for the same graph; `None` at the
-    /// end. Where there are few, it waits up to `patience` for more.
-    pub(super) async fn take(&mut self, size: usize, patience: Option<Duration>) -> Option<Vec<Entry>> {
+    /// end. Where there are few, it waits up to `patience` for more, but not once a portion has `ended` that was under way:
+    /// who sends the next events may have waited for that.
+    pub(super) async fn take(
+        &mut self,
+        size: usize,
+        patience: Option<Duration>,
+        ended: &Notify,
+    ) -> Option<Vec<Entry>> {
         let first = match self.held.take() {
             Some(held) => held,
             None => self.next().await?,
@@ -102,7 +108,12 @@ impl Queue {
             let next = match (self.entries.try_recv(), deadline) {
                 (Ok(next), _) => Some(next),
                 (Err(mpsc::error::TryRecvError::Empty), Some(deadline)) if events < WORTHWHILE => {
-                    tokio::time::timeout_at(deadline, self.next()).await.ok().flatten()
+                    tokio::select! {
+                        biased;
+                        next = self.next() => next,
+                        () = ended.notified() => None,
+                        () = tokio::time::sleep_until(deadline) => None,
+                    }
                 }
                 (Err(_), _) => None,
             };

@@ -16,7 +16,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, watch};
 
 use super::Settings;
@@ -28,6 +27,8 @@ use crate::{Ack, Batch, Event};
 
 /// Longest silence within a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest wait for room in the pipeline.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of all bodies that are read or wait for their events to be stored.
 const MAX_IN_FLIGHT_BYTES: usize = 512 << 20;
 /// Header that tells requests that are sent again.
@@ -302,6 +303,12 @@ impl Service {
 
     /// Hands events to the pipeline and waits until they are stored. That goes on if the client goes away.
     async fn hand_on(self: &Arc<Self>, events: Vec<Event>, key: Option<String>) -> Result<(), Refusal> {
+        // Requests come in bursts: those that were answered together are followed by as many.
+        let room = match tokio::time::timeout(PATIENCE, self.context.batches.reserve()).await {
+            Ok(Ok(room)) => room,
+            Ok(Err(_)) => return Err(refusal(NotStored::Ended)),
+            Err(_) => return Err(refusal(NotStored::Overloaded("the pipeline is behind".to_owned()))),
+        };
         let moved = match key.map(|key| self.keys.look_up(&key)) {
             None => None,
             Some(Verdict::New(moved)) => Some(moved),
@@ -312,17 +319,10 @@ impl Service {
             }
         };
         let (ack, stored) = Ack::channel();
-        let sent = self.context.batches.try_send(Batch { events, position: moved.clone(), ack });
-        let sent = sent.map_err(|error| match error {
-            TrySendError::Full(_) => NotStored::Overloaded("the pipeline is behind".to_owned()),
-            TrySendError::Closed(_) => NotStored::Ended,
-        });
+        room.send(Batch { events, position: moved.clone(), ack });
         let service = Arc::clone(self);
         let waits = tokio::spawn(async move {
-            let outcome = match sent {
-                Ok(()) => stored.await.unwrap_or(Err(NotStored::Ended)),
-                Err(refused) => Err(refused),
-            };
+            let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
             match moved {
                 None => outcome,
                 Some(moved) => {
@@ -332,14 +332,16 @@ impl Service {
                 }
             }
         });
-        match waits.await.unwrap_or(Err(NotStored::Ended)) {
-            Ok(()) => Ok(()),
-            Err(NotStored::Overloaded(reason)) => {
-                Err(Refusal::busy(format!("{reason}, send it again later")))
-            }
-            Err(refused @ (NotStored::Ended | NotStored::Moved)) => {
-                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))
-            }
+        waits.await.unwrap_or(Err(NotStored::Ended)).map_err(refusal)
+    }
+}
+
+/// What is answered to events that are not stored.
+fn refusal(why: NotStored) -> Refusal {
+    match why {
+        NotStored::Overloaded(reason) => Refusal::busy(format!("{reason}, send it again later")),
+        why @ (NotStored::Ended | NotStored::Moved) => {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
         }
     }
 }
