@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
@@ -208,10 +209,11 @@ impl ExecutionPlan for LateColumnsExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
+        let memory = MemoryConsumer::new("columns of the first rows").register(context.memory_pool());
         let first = self.input.execute(partition, context)?;
         let mut stream = RecordBatchReceiverStream::builder(self.scan.schema(), 2);
         let (out, scan) = (stream.tx(), self.scan.clone());
-        stream.spawn(async move { run(&scan, first, &out).await.map_err(Into::into) });
+        stream.spawn(async move { run(&scan, first, &memory, &out).await.map_err(Into::into) });
         Ok(stream.build())
     }
 }
@@ -229,6 +231,7 @@ struct Row {
 async fn run(
     scan: &SqlScanExec,
     mut input: SendableRecordBatchStream,
+    memory: &MemoryReservation,
     out: &Sender<PlanResult<RecordBatch>>,
 ) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
@@ -252,7 +255,10 @@ async fn run(
     let collect = async {
         let mut batches = Vec::new();
         while let Some(batch) = receiver.recv().await {
-            batches.push(batch?);
+            let batch = compact(batch?)?;
+            // Columns may be whole documents.
+            memory.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
         }
         Ok::<_, Error>(batches)
     };
@@ -273,6 +279,15 @@ async fn run(
     // Nobody may wait any more.
     let _ = out.send(take_record_batch(&found, &UInt64Array::from(order)).map_err(Into::into)).await;
     Ok(())
+}
+
+/// Lets go of the pages that strings were read from: each row may have kept one of its own.
+fn compact(batch: RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| match column.as_string_view_opt() {
+        Some(strings) => Arc::new(strings.gc()) as ArrayRef,
+        None => Arc::clone(column),
+    });
+    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
 }
 
 /// Takes the addresses and scores of a batch over.

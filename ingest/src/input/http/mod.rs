@@ -2,7 +2,7 @@
 //!
 //! A request is answered once its events are durable, so what was answered with success is stored, and what
 //! was not may be sent again. With a header `Idempotency-Key`, sending it again stores it once
-//! ([`idempotency`]). While the pipeline is behind, requests are refused with 429.
+//! ([`idempotency`]). While the pipeline has no room, requests wait a second and are refused with 429 then.
 
 mod idempotency;
 mod listener;
