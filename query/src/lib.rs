@@ -26,6 +26,7 @@ mod lookup;
 mod order;
 mod params;
 mod plan;
+mod plan_node;
 mod profile;
 mod request;
 mod rescore;

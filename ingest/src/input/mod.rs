@@ -108,8 +108,13 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
 /// Gives an event what every input gives it, unless its codec did: the version of the event's form and a field
 /// that says where it is from.
 pub(crate) fn mark(event: &mut Event, name: &str, value: &str) {
-    event.set_missing("@version", "1");
+    mark_version(event);
     event.set_missing(name, value);
+}
+
+/// Gives an event the version of its form, unless its codec did.
+pub(crate) fn mark_version(event: &mut Event) {
+    event.set_missing("@version", "1");
 }
 
 /// Name of this machine.

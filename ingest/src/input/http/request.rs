@@ -22,7 +22,7 @@ use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
 use crate::batch::NotStored;
 use crate::event::Written;
-use crate::input::Context;
+use crate::input::{Context, mark_version};
 use crate::{Ack, Batch, Event};
 
 /// Longest silence within a body.
@@ -286,10 +286,10 @@ impl Service {
         decoder.decode(body, &mut events);
         decoder.finish(&mut events);
         let headers = Value::Object(described(head, self.settings.authorization.is_some()));
-        let (headers, host) = (Written::from(headers), Value::from(peer.ip().to_canonical().to_string()));
-        let host = Written::from(host);
+        let host = Value::from(peer.ip().to_canonical().to_string());
+        let (headers, host) = (Written::from(headers), Written::from(host));
         for event in &mut events {
-            event.set_missing("@version", "1");
+            mark_version(event);
             let fields = [(&self.settings.headers_field, &headers), (&self.settings.host_field, &host)];
             for (field, value) in fields {
                 // An event that has something else in the way keeps it.

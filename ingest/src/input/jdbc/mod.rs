@@ -42,7 +42,7 @@ use self::row::Row;
 use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
 use self::statement::{LAST_VALUE, Literal, Ordered};
 use self::tracking::{Seen, TrackingType, Window, restore_run, store_run};
-use crate::input::{Context, Input, InputError};
+use crate::input::{Context, Input, InputError, mark_version};
 use crate::{Event, Fault, Options};
 
 /// A batch is handed on when its rows have so many bytes, however few they are.
@@ -472,7 +472,7 @@ impl Jdbc {
                 event
             }
         };
-        event.set_missing("@version", "1");
+        mark_version(&mut event);
         event
     }
 }

@@ -20,7 +20,7 @@ use super::position::Position;
 use super::settings::{Decorate, Settings};
 use super::topics;
 use crate::codec::Decoder;
-use crate::input::{Context, InputError};
+use crate::input::{Context, InputError, mark_version};
 use crate::{Ack, Batch, Event, FieldReference, Move};
 
 /// How long the brokers may take to answer for the first time.
@@ -184,7 +184,7 @@ impl Reader<'_> {
         self.decoder.finish(&mut open.events);
         open.next = offset + 1;
         for event in open.events.iter_mut().skip(before) {
-            event.set_missing("@version", "1");
+            mark_version(event);
         }
         if self.settings.decorate != Decorate::Nothing {
             let about = Value::Object(about(message, self.settings));

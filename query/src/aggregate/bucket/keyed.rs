@@ -166,13 +166,7 @@ impl KeyedCollector {
     }
 
     fn listed(&self, children: &Children, parent: u32) -> Vec<Candidate> {
-        let candidate = |ordinal: &u32| Candidate {
-            key: self.keys.key(self.ordinals.key(*ordinal)),
-            doc_count: self.count(*ordinal),
-            ordinal: *ordinal,
-            detail: Detail::None,
-        };
-        children.of(parent).iter().map(candidate).collect()
+        self.all(children, parent).map(|counted| self.candidate(counted)).collect()
     }
 
     /// Lists the buckets of a bucket of the level above, for some of them to be chosen.
@@ -186,23 +180,30 @@ impl KeyedCollector {
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Counted>> {
         reduction.room_for(children.of(parent).len() * COUNTED_BYTES)?;
-        let counted = |ordinal: &u32| Counted {
+        Ok(self.all(children, parent).collect())
+    }
+
+    fn all<'a>(&'a self, children: &'a Children, parent: u32) -> impl Iterator<Item = Counted> + 'a {
+        children.of(parent).iter().map(|ordinal| Counted {
             key: self.ordinals.key(*ordinal),
             doc_count: self.count(*ordinal),
             ordinal: *ordinal,
-        };
-        Ok(children.of(parent).iter().map(counted).collect())
+        })
     }
 
     /// Tells the keys of buckets that were chosen.
     pub(crate) fn chosen(&self, counted: Vec<Counted>) -> Vec<Candidate> {
-        let candidate = |counted: Counted| Candidate {
+        counted.into_iter().map(|counted| self.candidate(counted)).collect()
+    }
+
+    /// Tells the key of a bucket.
+    pub(crate) fn candidate(&self, counted: Counted) -> Candidate {
+        Candidate {
             key: self.keys.key(counted.key),
             doc_count: counted.doc_count,
             ordinal: counted.ordinal,
             detail: Detail::None,
-        };
-        counted.into_iter().map(candidate).collect()
+        }
     }
 
     /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::keyed::{Keyed, KeyedCollector, Kind, compare};
+use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
 use super::terms::{filter, term_keys};
 use crate::aggregate::collector::Reduction;
 use crate::aggregate::compile::{Compiler, Context};
@@ -61,22 +61,22 @@ pub(crate) fn reduce(
     let (mut chosen, mut totals) = (Vec::with_capacity(parents.len()), Vec::with_capacity(parents.len()));
     for parent in parents {
         let foreground = level.rows(*parent);
-        let counted = level.counted(children, *parent, reduction)?;
-        let mut candidates = Vec::new();
-        for (mut candidate, counted) in
-            level.candidates(children, *parent, reduction)?.into_iter().zip(counted)
-        {
+        let mut scored = Vec::new();
+        for counted in level.counted(children, *parent, reduction)? {
             let background = everywhere.get(&counted.key).copied().unwrap_or(0);
             let score =
-                score(shape.significant.heuristic, [candidate.doc_count, foreground, background, total]);
-            if score > 0.0 && candidate.doc_count >= thresholds.min_doc_count {
-                candidate.detail = Detail::Significant { score, background };
-                candidates.push((score, candidate));
+                score(shape.significant.heuristic, [counted.doc_count, foreground, background, total]);
+            if score > 0.0 && counted.doc_count >= thresholds.min_doc_count {
+                scored.push((score, background, counted));
             }
         }
-        candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| compare(&a.1.key, &b.1.key)));
-        candidates.truncate(thresholds.size);
-        chosen.push(candidates.into_iter().map(|(_, candidate)| candidate).collect());
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| level.keys.compare(a.2.key, b.2.key)));
+        scored.truncate(thresholds.size);
+        let candidate = |(score, background, counted)| Candidate {
+            detail: Detail::Significant { score, background },
+            ..level.candidate(counted)
+        };
+        chosen.push(scored.into_iter().map(candidate).collect());
         totals.push(foreground);
     }
     let lists = level.finish(chosen, reduction)?;
