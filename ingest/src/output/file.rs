@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::codec::{self, Codec};
 use crate::input::stopped;
-use crate::output::{Interrupted, Output, Refused, Sink};
+use crate::output::{Interrupted, Output, Place, Refused, Sink};
 use crate::{Event, Fault, Options, Template};
 
 /// Files that are open at a time; the one that was used least lately is closed for another.
@@ -229,6 +229,7 @@ impl Sink for Files {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
+        _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
         let shared = &self.shared;
         let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
@@ -302,7 +303,10 @@ mod tests {
     }
 
     async fn send(output: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) {
-        assert_eq!(output.send(events, watch::Sender::new(false).subscribe()).await, Ok(Vec::new()));
+        assert_eq!(
+            output.send(events, watch::Sender::new(false).subscribe(), Place::new().0).await,
+            Ok(Vec::new())
+        );
     }
 
     fn messages(path: &Path) -> Vec<String> {
@@ -343,7 +347,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         std::os::unix::fs::symlink(dir.path(), root.join("link")).unwrap();
         let stop = watch::Sender::new(true);
-        let refused = output.send(&[event("link/x", "m")], stop.subscribe()).await;
+        let refused = output.send(&[event("link/x", "m")], stop.subscribe(), Place::new().0).await;
         assert_eq!(refused, Err(Interrupted));
         assert!(!dir.path().join("x").exists());
     }

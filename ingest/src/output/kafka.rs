@@ -12,9 +12,10 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer, PurgeConfig};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::{Interrupted, Output, Refused, Sink};
+use super::{Interrupted, Output, Place, Refused, Sink};
 use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
 use crate::{Event, Fault, Options, Template};
@@ -24,6 +25,8 @@ use crate::{Event, Fault, Options, Template};
 const LINGER_MS: i64 = 5;
 /// Pause while the producer's queue is full.
 const FULL: Duration = Duration::from_millis(5);
+/// Events that are encoded and put into the queue before others have their turn on the thread.
+const PUT_AT_ONCE: usize = 64;
 /// Pause before events are sent again, at first and at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// Longest name of a topic.
@@ -184,18 +187,23 @@ impl Kafka {
         }
     }
 
-    /// Sends some of the events once. Answers those that are to be sent again, and why.
+    /// Sends some of the events once. Answers those that are to be sent again, and why. `place` is let go when all are
+    /// in the producer's queue, which keeps their order.
     async fn attempt(
         &self,
         producer: &FutureProducer<Log>,
         events: &[(Arc<Event>, Option<String>)],
         wanted: &[usize],
         refused: &mut Vec<Refused>,
+        place: Option<Place>,
     ) -> (Vec<usize>, Option<KafkaError>) {
         let mut underway = Vec::with_capacity(wanted.len());
         let (mut again, mut why) = (Vec::new(), None);
-        for at in wanted {
+        for (number, at) in wanted.iter().enumerate() {
             let Some((event, _)) = events.get(*at) else { continue };
+            if number % PUT_AT_ONCE == PUT_AT_ONCE - 1 {
+                yield_now().await;
+            }
             let put = loop {
                 match self.put(producer, event) {
                     Some(put) => break put,
@@ -213,6 +221,7 @@ impl Kafka {
                 }
             }
         }
+        drop(place);
         for (at, delivery) in join_all(underway).await {
             match delivery {
                 Ok(Ok(_)) => {}
@@ -238,15 +247,17 @@ impl Sink for Kafka {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
+        place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
         let mut refused = Vec::new();
+        let mut place = Some(place);
         let mut wanted: Vec<usize> = (0..events.len()).collect();
         let mut pause = BACK_OFF.0;
         while !wanted.is_empty() {
             match self.producer() {
                 Err(error) => tracing::warn!(error, "the Kafka output cannot start, trying again"),
                 Ok(producer) => {
-                    let attempt = self.attempt(&producer, events, &wanted, &mut refused);
+                    let attempt = self.attempt(&producer, events, &wanted, &mut refused, place.take());
                     let (again, why) = tokio::select! {
                         biased;
                         outcome = attempt => outcome,

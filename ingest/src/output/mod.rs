@@ -45,7 +45,8 @@ pub trait Local: fmt::Debug + Send + Sync {
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Sends events in order and returns when all are acknowledged or refused for good. What passes by
     /// itself (429, 5xx, an output that is down) is retried with back-off for as long as it takes, or
-    /// until `stopping`. Each event comes with its stable id, where its source has positions.
+    /// until `stopping`. Each event comes with its stable id, where its source has positions. What is sent
+    /// next waits until `place` is dropped: at the end, or once nothing can overtake these events any more.
     ///
     /// # Errors
     /// [`Interrupted`] when it was to stop before it was through.
@@ -53,7 +54,22 @@ pub trait Sink: fmt::Debug + Send + Sync {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         stopping: watch::Receiver<bool>,
+        place: Place,
     ) -> Result<Vec<Refused>, Interrupted>;
+}
+
+/// A place in an order. What comes behind waits until nobody has it any more.
+#[derive(Clone, Debug)]
+pub struct Place {
+    _held: Arc<watch::Sender<()>>,
+}
+
+impl Place {
+    /// Makes a place, and what closes when nobody has it any more.
+    pub fn new() -> (Self, watch::Receiver<()>) {
+        let (held, left) = watch::channel(());
+        (Self { _held: Arc::new(held) }, left)
+    }
 }
 
 /// An event that a sink refuses for good.

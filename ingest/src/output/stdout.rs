@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::codec::{self, Codec};
-use crate::output::{Interrupted, Output, Refused, Sink};
+use crate::output::{Interrupted, Output, Place, Refused, Sink};
 use crate::{Event, Fault, Options};
 
 #[derive(Debug)]
@@ -32,6 +32,7 @@ impl Sink for Stdout {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         _stopping: watch::Receiver<bool>,
+        _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
         let mut text = Vec::with_capacity(events.len() * 256);
         for (event, _) in events {

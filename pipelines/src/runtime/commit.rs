@@ -1,21 +1,23 @@
-//! The end of a portion: sinks first, then one write of operations, dead letters and positions, then the sources
-//! are told. See `docs/internals/delivery.md`.
+//! The end of a portion: sinks first, then one write of operations, dead letters and positions, then, when that is
+//! durable, the sources are told. See `docs/internals/delivery.md`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use futures::future::join_all;
 use millrace_ingest::batch::NotStored;
-use millrace_ingest::output::Interrupted;
+use millrace_ingest::output::{Interrupted, Place};
 use millrace_ingest::{Ack, Move};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
 use tokio::sync::watch;
 
 use super::Shared;
+use super::sequence::{Stage, Turn};
 use super::work::{Planned, Send, Work};
 use crate::graph::walk::Rejected;
-use crate::store::Sender;
+use crate::store::{Durable, Sender};
 
 /// Time that one write may wait for room.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,30 +35,54 @@ enum GaveUp {
     Divide,
 }
 
-/// Brings a portion to its end.
-pub(super) async fn run(shared: &Arc<Shared>, work: Work) {
-    let Work { batches, mut ops, sends, rejected, .. } = work;
-    let refused = match send(shared, sends).await {
-        Ok(refused) => refused,
-        Err(Interrupted) => return tell_all(batches, &NotStored::Ended),
-    };
+/// What was written, and when that began. Nothing of it where there was nothing to write.
+struct Written(Option<(Durable, Instant)>);
+
+/// Brings a portion to its end. `strict` lets the next one send only when this one has been sent.
+pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bool) {
+    let Work { batches, mut ops, mut sends, rejected, .. } = work;
+    let Turn { mut sending, mut writing } = turn;
+    sends.retain(|send| !send.events.is_empty());
+    let (mut refused, mut unsent) = (Vec::new(), None);
+    if sends.is_empty() {
+        // Kept until the place of writing has come, so that nobody behind overtakes the sends of those before.
+        unsent = Some(sending);
+    } else {
+        sending.come().await;
+        let alone = strict.then(|| sending.place());
+        match send(shared, sends, sending).await {
+            Ok(found) => refused = found,
+            Err(Interrupted) => return tell_all(batches, &NotStored::Ended),
+        }
+        drop(alone);
+    }
     for Rejected { event, batch, plugin, reason } in rejected.into_iter().chain(refused) {
         shared.meter.failed(1);
         let op = shared.store.letter(&event, &reason, Sender { pipeline: &shared.id, plugin: &plugin });
         ops.extend(op.map(|op| Planned { op, batch, output: None }));
     }
     let moves: Vec<Option<Move>> = batches.iter().map(|(position, _)| position.clone()).collect();
-    match write(shared, &ops, &moves).await {
+    let stored = match write(shared, &ops, &moves, &mut writing).await {
+        Ok(written) => {
+            // The next one may write while this one becomes durable: it cannot become that before.
+            drop((unsent, writing));
+            written.stored(shared, &ops).await
+        }
+        Err(GaveUp::Divide) if batches.len() > 1 => {
+            return one_by_one(shared, ops, batches, &mut writing).await;
+        }
+        // One of them has another owner; the others shall not suffer for it.
+        Err(GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
+            return one_by_one(shared, ops, batches, &mut writing).await;
+        }
+        Err(error) => Err(error),
+    };
+    match stored {
         Ok(()) => batches.into_iter().for_each(|(_, ack)| ack.tell(Ok(()))),
-        Err(GaveUp::Divide) if batches.len() > 1 => one_by_one(shared, ops, batches).await,
         Err(GaveUp::Divide) => {
             let reason = "the batch is too large for one write; let its source make smaller ones".to_owned();
             shared.note(reason.clone());
             tell_all(batches, &NotStored::Overloaded(reason));
-        }
-        // One of them has another owner; the others shall not suffer for it.
-        Err(GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
-            one_by_one(shared, ops, batches).await
         }
         Err(GaveUp::NotStored(why)) => tell_all(batches, &why),
     }
@@ -69,7 +95,12 @@ fn tell_all(batches: Vec<(Option<Move>, Ack)>, why: &NotStored) {
 }
 
 /// Writes each batch by itself, in order.
-async fn one_by_one(shared: &Arc<Shared>, ops: Vec<Planned>, batches: Vec<(Option<Move>, Ack)>) {
+async fn one_by_one(
+    shared: &Arc<Shared>,
+    ops: Vec<Planned>,
+    batches: Vec<(Option<Move>, Ack)>,
+    writing: &mut Stage,
+) {
     let mut of_batch: Vec<Vec<Planned>> = batches.iter().map(|_| Vec::new()).collect();
     for planned in ops {
         if let Some(ops) = of_batch.get_mut(planned.batch) {
@@ -77,7 +108,11 @@ async fn one_by_one(shared: &Arc<Shared>, ops: Vec<Planned>, batches: Vec<(Optio
         }
     }
     for ((position, ack), ops) in batches.into_iter().zip(of_batch) {
-        ack.tell(match write(shared, &ops, &[position]).await {
+        let stored = match write(shared, &ops, &[position], writing).await {
+            Ok(written) => written.stored(shared, &ops).await,
+            Err(error) => Err(error),
+        };
+        ack.tell(match stored {
             Ok(()) => Ok(()),
             Err(GaveUp::NotStored(why)) => Err(why),
             Err(GaveUp::Divide) => {
@@ -87,11 +122,13 @@ async fn one_by_one(shared: &Arc<Shared>, ops: Vec<Planned>, batches: Vec<(Optio
     }
 }
 
-/// Sends to all sinks at the same time; returns what they refuse.
-async fn send(shared: &Arc<Shared>, sends: Vec<Send>) -> Result<Vec<Rejected>, Interrupted> {
-    let sent = join_all(sends.into_iter().filter(|send| !send.events.is_empty()).map(|send| async move {
+/// Sends to all sinks at the same time; returns what they refuse. The place is left when all sinks have left it.
+async fn send(shared: &Arc<Shared>, sends: Vec<Send>, sending: Stage) -> Result<Vec<Rejected>, Interrupted> {
+    let sends: Vec<(Send, Place)> = sends.into_iter().map(|send| (send, sending.place())).collect();
+    drop(sending);
+    let sent = join_all(sends.into_iter().map(|(send, place)| async move {
         let began = Instant::now();
-        let refused = send.sink.send(&send.events, shared.cutting.subscribe()).await?;
+        let refused = send.sink.send(&send.events, shared.cutting.subscribe(), place).await?;
         let meter = &send.label.meter;
         meter.took(began.elapsed());
         meter.failed(refused.len());
@@ -112,24 +149,40 @@ async fn send(shared: &Arc<Shared>, sends: Vec<Send>) -> Result<Vec<Rejected>, I
     Ok(sent.await.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Writes operations and moves in one frame, for as long as what is in the way may pass.
-async fn write(shared: &Arc<Shared>, ops: &[Planned], moves: &[Option<Move>]) -> Result<(), GaveUp> {
+impl Written {
+    /// Waits until it is durable, and counts it.
+    async fn stored(self, shared: &Shared, ops: &[Planned]) -> Result<(), GaveUp> {
+        let Some((durable, began)) = self.0 else { return Ok(()) };
+        // Only a log that has stopped keeps it from becoming that.
+        let results = durable.await.map_err(|_| GaveUp::NotStored(NotStored::Ended))?;
+        count(shared, ops, &results, began.elapsed());
+        Ok(())
+    }
+}
+
+/// Writes operations and moves in one frame, for as long as what is in the way may pass. The place among those who
+/// write has come when it is done.
+async fn write(
+    shared: &Arc<Shared>,
+    ops: &[Planned],
+    moves: &[Option<Move>],
+    writing: &mut Stage,
+) -> Result<Written, GaveUp> {
     let moves: Vec<PositionDelta> =
         moves.iter().flatten().map(|position| delta(&shared.id, position)).collect();
     if ops.is_empty() && moves.is_empty() {
-        return Ok(());
+        writing.come().await;
+        return Ok(Written(None));
     }
     let replace = replacement(shared, ops);
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         let writes = ops.iter().map(|planned| planned.op.clone()).collect();
-        let error = match shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT).await
-        {
-            Ok(results) => {
-                count(shared, ops, &results, began.elapsed());
-                return Ok(());
-            }
+        let turn = writing.come().boxed();
+        let written = shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT, turn);
+        let error = match written.await {
+            Ok(durable) => return Ok(Written(Some((durable, began)))),
             Err(error) => error,
         };
         match &error {

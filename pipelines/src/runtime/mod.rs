@@ -342,17 +342,18 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
         let patience = (!portions.is_empty()).then_some(settings.batch_delay);
         let Some(portion) = queue.take(settings.batch_size, patience, &ended).await else { break };
         let moves = portion.iter().filter_map(|entry| entry.batch.position.as_ref());
-        let mut turn = sequence.enter(moves, settings.keeps_order());
+        let strict = settings.keeps_order();
+        let mut turn = sequence.enter(moves, strict);
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         portions.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let job = move || Ok(work::run(portion, &meter));
             let work = shared.compute.run(Lane::Ingest, job).await;
             drop(turn_to_compute);
-            turn.come().await;
             match work {
-                Ok(work) => commit::run(&shared, work).await,
+                Ok(work) => commit::run(&shared, work, turn, strict).await,
                 Err(error) => {
+                    turn.writing.come().await;
                     // The sources were told by the drop of their acknowledgements.
                     tracing::error!(pipeline = %shared.id, %error, "a portion of events was lost on the way; its sources send it again");
                     shared.note(error.to_string());

@@ -1,9 +1,10 @@
-//! The order in which what was taken from the queue is committed: whatever is computed at the same time, batches of
-//! one partition follow each other, and all of them do where the pipeline keeps the order.
+//! The order in which what was taken from the queue is sent and committed: whatever is computed at the same time, batches
+//! of one partition follow each other, and all of them do where the pipeline keeps the order.
 
 use std::collections::HashMap;
 
 use millrace_ingest::Move;
+use millrace_ingest::output::Place;
 use tokio::sync::watch;
 
 /// Partitions remembered before those are forgotten that nobody waits for.
@@ -13,42 +14,62 @@ const REMEMBERED: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     /// By source and partition.
-    last: HashMap<(String, String), watch::Receiver<()>>,
-    last_of_all: Option<watch::Receiver<()>>,
+    last: HashMap<(String, String), Left>,
+    last_of_all: Option<Left>,
 }
 
-/// A place in the order. Dropped, it lets the next ones go.
+/// What closes when the places of a turn are left.
+#[derive(Clone, Debug)]
+struct Left {
+    sending: watch::Receiver<()>,
+    writing: watch::Receiver<()>,
+}
+
+/// A turn has two places: one among those who send to sinks, and one among those who write. Each is to be kept until it
+/// has come: dropped, it lets the next ones go.
 #[derive(Debug)]
 pub(super) struct Turn {
+    pub(super) sending: Stage,
+    pub(super) writing: Stage,
+}
+
+/// A place and those before it.
+#[derive(Debug)]
+pub(super) struct Stage {
     before: Vec<watch::Receiver<()>>,
-    _done: watch::Sender<()>,
+    place: Place,
 }
 
 impl Sequence {
     /// Takes a place behind all that concern the same partitions, or behind all.
     pub(super) fn enter<'m>(&mut self, moves: impl Iterator<Item = &'m Move>, behind_all: bool) -> Turn {
-        let (done, waiting) = watch::channel(());
-        let mut before: Vec<watch::Receiver<()>> = Vec::new();
+        let ((sending, sent), (writing, written)) = (Place::new(), Place::new());
+        let own = Left { sending: sent, writing: written };
+        let mut before: Vec<Left> = Vec::new();
         for position in moves {
             let partition = (position.source.clone(), position.partition.clone());
-            if let Some(last) = self.last.insert(partition, waiting.clone())
-                && !last.same_channel(&waiting)
+            if let Some(last) = self.last.insert(partition, own.clone())
+                && !last.writing.same_channel(&own.writing)
             {
                 before.push(last);
             }
         }
-        let last_of_all = self.last_of_all.replace(waiting);
+        let last_of_all = self.last_of_all.replace(own);
         if behind_all {
             before.extend(last_of_all);
         }
         if self.last.len() > REMEMBERED {
-            self.last.retain(|_, last| last.has_changed().is_ok());
+            self.last.retain(|_, last| last.writing.has_changed().is_ok());
         }
-        Turn { before, _done: done }
+        let (sent, written) = before.into_iter().map(|left| (left.sending, left.writing)).unzip();
+        Turn {
+            sending: Stage { before: sent, place: sending },
+            writing: Stage { before: written, place: writing },
+        }
     }
 }
 
-impl Turn {
+impl Stage {
     /// Waits until all before are through.
     pub(super) async fn come(&mut self) {
         while let Some(before) = self.before.last_mut() {
@@ -56,6 +77,11 @@ impl Turn {
             while before.changed().await.is_ok() {}
             self.before.pop();
         }
+    }
+
+    /// The place: it is kept for as long as somebody has it.
+    pub(super) fn place(&self) -> Place {
+        self.place.clone()
     }
 }
 
@@ -84,12 +110,12 @@ mod tests {
         let first = sequence.enter([&a, &a].into_iter(), false);
         let mut second = sequence.enter([&b].into_iter(), false);
         let mut third = sequence.enter([&a, &b].into_iter(), false);
-        assert!(second.come().now_or_never().is_some());
-        assert!(third.come().now_or_never().is_none());
+        assert!(second.writing.come().now_or_never().is_some());
+        assert!(third.writing.come().now_or_never().is_none());
         drop(first);
-        assert!(third.come().now_or_never().is_none(), "the second is not through");
+        assert!(third.writing.come().now_or_never().is_none(), "the second is not through");
         drop(second);
-        assert!(third.come().now_or_never().is_some());
+        assert!(third.writing.come().now_or_never().is_some());
     }
 
     #[tokio::test]
@@ -97,10 +123,26 @@ mod tests {
         let mut sequence = Sequence::default();
         let first = sequence.enter(std::iter::empty(), true);
         let mut second = sequence.enter(std::iter::empty(), true);
-        assert!(second.come().now_or_never().is_none());
+        assert!(second.writing.come().now_or_never().is_none());
         drop(first);
         let mut third = sequence.enter(std::iter::empty(), true);
         drop(second);
-        assert!(third.come().now_or_never().is_some());
+        assert!(third.writing.come().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_next_may_send_before_it_may_write() {
+        let mut sequence = Sequence::default();
+        let a = of("a");
+        let Turn { sending, writing } = sequence.enter([&a].into_iter(), false);
+        let mut second = sequence.enter([&a].into_iter(), false);
+        let in_flight = sending.place();
+        drop(sending);
+        assert!(second.sending.come().now_or_never().is_none(), "a sink has the place");
+        drop(in_flight);
+        assert!(second.sending.come().now_or_never().is_some());
+        assert!(second.writing.come().now_or_never().is_none());
+        drop(writing);
+        assert!(second.writing.come().now_or_never().is_some());
     }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::input::{Context, Input, InputError};
-use millrace_ingest::output::{Interrupted, Local, Output, Refused, Sink};
+use millrace_ingest::output::{Interrupted, Local, Output, Place, Refused, Sink};
 use millrace_ingest::{Ack, Batch, Event, Move};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{Action, DeadLetter as Replace, DocResult, Error, WriteOp, WriteOutcome};
@@ -21,7 +22,7 @@ use crate::filter::{Filter, Outcome};
 use crate::graph::{Arms, FilterNode, InputNode, Node, OutputNode};
 use crate::language;
 use crate::settings::Ordered;
-use crate::store::Sender;
+use crate::store::{Durable, Sender};
 
 /// A store in memory that refuses as it is told.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ struct Memory {
     writes: AtomicUsize,
     /// Writes wait while it is `true`.
     held: watch::Sender<bool>,
+    /// Nothing becomes durable while it is `true`.
+    volatile: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +66,9 @@ impl Store for Memory {
         moves: Vec<PositionDelta>,
         replace: Replace,
         _timeout: Duration,
-    ) -> millrace_storage::Result<Vec<millrace_storage::Result<WriteOutcome>>> {
+        turn: BoxFuture<'_, ()>,
+    ) -> millrace_storage::Result<Durable> {
+        turn.await;
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         if self.refuse_one_in > 0 && write.is_multiple_of(self.refuse_one_in) {
@@ -102,7 +107,12 @@ impl Store for Memory {
                 state.docs.push((index, doc));
             }
         }
-        Ok(results)
+        let mut volatile = self.volatile.subscribe();
+        let durable = async move {
+            let _ = volatile.wait_for(|volatile| !volatile).await;
+            Ok(results)
+        };
+        Ok(durable.boxed())
     }
 
     async fn claim(
@@ -368,6 +378,24 @@ async fn sources_are_told_after_the_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_is_written_on_while_the_disk_is_slow() {
+    let store = Arc::new(Memory::default());
+    store.volatile.send_replace(true);
+    let numbers = Numbers { name: "numbers", partitions: vec!["a"], total: 300, ends: true };
+    let graph = graph(vec![input(numbers)], vec![], vec![local("docs")]);
+    let pipeline = start(graph, Settings { batch_size: 1, ..settings(2) }, &store);
+    while store.writes.load(Ordering::Relaxed) < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(pipeline.figures().events_out, 0, "nothing is durable yet");
+    store.volatile.send_replace(false);
+    pipeline.ended().await;
+    pipeline.stop(Duration::from_secs(30)).await;
+    assert_eq!(store.numbers("a"), (0..300).collect::<Vec<_>>());
+    assert_eq!(pipeline.figures().events_out, 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_through_at_the_end_is_told_so() {
     let store = Arc::new(Memory::default());
     store.held.send_replace(true);
@@ -470,6 +498,7 @@ impl Sink for Elsewhere {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
+        _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
         let mut down = self.down.subscribe();
         tokio::select! {

@@ -6,11 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_ingest::{Event, dead_letter};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Engine, Error, Principal, Result, WriteOp, WriteOutcome};
+use millrace_storage::{Engine, Error, Principal, Result, WriteOp};
 
-use super::{Replace, Sender, Store};
+use super::{Durable, Replace, Sender, Store};
 
 /// Writes into the engine's indices, dead letters included.
 #[derive(Debug)]
@@ -46,8 +48,11 @@ impl Store for OfEngine {
         moves: Vec<PositionDelta>,
         replace: Replace,
         timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>> {
-        self.engine.write_from_source(&self.principal, ops, moves, replace, timeout).await
+        turn: BoxFuture<'_, ()>,
+    ) -> Result<Durable> {
+        let appended =
+            self.engine.append_from_source(&self.principal, ops, moves, replace, timeout, turn).await?;
+        Ok(appended.durable().boxed())
     }
 
     async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {

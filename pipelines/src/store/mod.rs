@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use millrace_ingest::Event;
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
@@ -27,6 +29,9 @@ pub struct Sender<'a> {
     pub plugin: &'a str,
 }
 
+/// Ends when what was written is durable, with one result an operation.
+pub type Durable = BoxFuture<'static, Result<Vec<Result<WriteOutcome>>>>;
+
 /// Durable truth as pipelines see it.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
@@ -38,7 +43,8 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Executes operations and moves positions in one frame, and returns when it is durable. One result an operation.
+    /// Executes operations and moves positions in one frame once `turn` has ended: what can be done before, is. Returns
+    /// when the next write may follow, which is before it is durable.
     ///
     /// # Errors
     /// [`Error::PositionMoved`] and what passes by itself; nothing was written then.
@@ -48,7 +54,8 @@ pub trait Store: fmt::Debug + Send + Sync {
         moves: Vec<PositionDelta>,
         replace: Replace,
         timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>>;
+        turn: BoxFuture<'_, ()>,
+    ) -> Result<Durable>;
 
     /// Takes a part of a source over: its position and the epoch of its new owner.
     ///
@@ -84,7 +91,9 @@ impl Store for Volatile {
         moves: Vec<PositionDelta>,
         _replace: Replace,
         _timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>> {
+        turn: BoxFuture<'_, ()>,
+    ) -> Result<Durable> {
+        turn.await;
         let mut positions = self.positions.lock();
         let mut moved = HashMap::new();
         for delta in moves {
@@ -99,7 +108,8 @@ impl Store for Volatile {
         }
         positions.extend(moved);
         let refused = |op: WriteOp| Err(Error::IndexNotFound { index: op.index.to_string() });
-        Ok(ops.into_iter().map(refused).collect())
+        let results = ops.into_iter().map(refused).collect();
+        Ok(async { Ok(results) }.boxed())
     }
 
     async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {

@@ -11,12 +11,17 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field as ArrowField, Float64Type, TimestampMillisecondType, TimestampNanosecondType,
 };
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, ScalarValue};
 use millrace_storage::mapping::PathId;
+use millrace_storage::segment::{NumberBounds, PageBounds};
 use serde_json::Value;
 
+use super::functions::address::{BITS, bits_of};
 use super::types::SqlType;
 use crate::address::AddressText;
 use crate::error::{Error, Result};
+use crate::table::TableSnapshot;
 use crate::table::keys::Lists;
 
 /// A column of a table.
@@ -28,6 +33,8 @@ pub(crate) struct SqlColumn {
     pub ty: SqlType,
     /// Whether a row may have several values.
     pub list: bool,
+    /// Whether addresses are held as their bits: as what groups are told apart by.
+    pub bits: bool,
     /// By index of the snapshot.
     pub sources: Vec<ColumnSource>,
 }
@@ -63,7 +70,66 @@ pub(crate) enum ColumnSource {
 impl SqlColumn {
     /// Returns the Arrow type of the column.
     pub(crate) fn arrow(&self) -> DataType {
-        arrow_type(self.ty, self.list)
+        match self.bits {
+            true => BITS,
+            false => arrow_type(self.ty, self.list),
+        }
+    }
+
+    /// Returns a column of the bits of its addresses; `None` where it holds something else, or several in a row.
+    pub(crate) fn bits(&self) -> Option<Self> {
+        let addresses = |source: &ColumnSource| match source {
+            ColumnSource::Missing => true,
+            ColumnSource::Column { ty, .. } => *ty == SqlType::Ip,
+            _ => false,
+        };
+        let plain = self.ty == SqlType::Ip && !self.list && self.sources.iter().all(addresses);
+        plain.then(|| Self { name: format!("{} (bits)", self.name), bits: true, ..self.clone() })
+    }
+
+    /// Tells what segments know of the column over all of their rows: the least and the greatest number or time.
+    pub(crate) fn known(&self, snapshot: &TableSnapshot) -> Option<ColumnStatistics> {
+        if self.list || self.bits {
+            return None;
+        }
+        let (mut min, mut max, mut full) = (ScalarValue::Null, ScalarValue::Null, true);
+        for segment in &snapshot.segments {
+            let bounds = match self.sources.get(segment.index)? {
+                ColumnSource::Missing => PageBounds { rows: 0..0, values: NumberBounds::Empty, full: false },
+                ColumnSource::Column { id, ty, .. } if *ty == self.ty => segment.reader.bounds(*id),
+                _ => return None,
+            };
+            let counts = self.ty.is_integer() || matches!(self.ty, SqlType::Timestamp(_));
+            let (least, most): (ScalarValue, ScalarValue) = match bounds.values {
+                NumberBounds::I64(least, most) if counts => (least.into(), most.into()),
+                NumberBounds::U64(least, most) if counts => (least.into(), most.into()),
+                NumberBounds::F64(least, most) if !counts && self.ty.is_number() => {
+                    (least.into(), most.into())
+                }
+                NumberBounds::Empty => {
+                    full = false;
+                    continue;
+                }
+                _ => return None,
+            };
+            full &= bounds.full;
+            let (least, most) = (least.cast_to(&self.arrow()).ok()?, most.cast_to(&self.arrow()).ok()?);
+            if min.is_null() || least < min {
+                min = least;
+            }
+            if max.is_null() || most > max {
+                max = most;
+            }
+        }
+        if min.is_null() {
+            return None;
+        }
+        let mut known = ColumnStatistics::new_unknown();
+        (known.min_value, known.max_value) = (Precision::Exact(min), Precision::Exact(max));
+        if full {
+            known.null_count = Precision::Exact(0);
+        }
+        Some(known)
     }
 
     /// Makes the column's array of a segment's.
@@ -73,6 +139,11 @@ impl SqlColumn {
         };
         if *array.data_type() == DataType::Null {
             return Ok(new_null_array(&self.arrow(), array.len()));
+        }
+        if self.bits {
+            return bits_of(array).ok_or_else(|| {
+                Error::Execution(format!("the column [{}] does not hold single addresses", self.name))
+            });
         }
         let lists = Lists::new(array);
         let values = typed(&lists.values, *ty, *ignore_above)?;

@@ -15,6 +15,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::{displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -109,7 +110,11 @@ impl Runner {
                 Arc::new(PushDownLimit::new()),
                 Arc::new(OptimizeProjections::new()),
             ])
-            .with_physical_optimizer_rules(vec![Arc::new(EnsureRequirements::new()), Arc::new(LateColumns)])
+            .with_physical_optimizer_rules(vec![
+                Arc::new(AggregateStatistics::new()),
+                Arc::new(EnsureRequirements::new()),
+                Arc::new(LateColumns),
+            ])
             .build();
         Self { state: Arc::new(state), compute }
     }

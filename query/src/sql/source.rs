@@ -81,6 +81,22 @@ impl IndexSource {
         Ok(self.columns.last())
     }
 
+    /// Finds the column of the bits of a column of addresses; `None` where there can be none.
+    fn bits(&mut self, path: &str) -> Option<&SqlColumn> {
+        let bits = self.columns.get(*self.known.get(path)?)?.bits()?;
+        let at = match self.known.get(&bits.name) {
+            Some(at) => *at,
+            None if self.columns.len() < MAX_COLUMNS => {
+                self.known.insert(bits.name.clone(), self.columns.len());
+                self.columns.push(bits);
+                self.columns.len() - 1
+            }
+            None => return None,
+        };
+        // A field may have that name.
+        self.columns.get(at).filter(|column| column.bits)
+    }
+
     /// Lists the top-level fields, which `*` stands for.
     pub(crate) fn top_level(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -136,6 +152,16 @@ impl Source {
     }
 }
 
+/// Finds what the rows of a column of addresses are told apart by in less time: the column of their bits.
+pub(crate) fn bits(sources: &mut [Source], expr: &Expr) -> Option<Expr> {
+    let Expr::Column(column) = expr else { return None };
+    let qualifier = column.relation.as_ref()?.table();
+    let source = sources.iter_mut().find(|source| source.qualifier == qualifier)?;
+    let SourceKind::Index(index) = &mut source.kind else { return None };
+    let bits = index.bits(&column.name)?;
+    Some(Expr::Column(Column::new(Some(qualifier), &bits.name)))
+}
+
 /// Finds a column by the name that the statement has: behind the name of a source first, then in any.
 pub(crate) fn resolve(sources: &mut [Source], path: &str) -> Result<Option<Bound>> {
     for (number, source) in sources.iter_mut().enumerate() {
@@ -187,7 +213,7 @@ fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<SqlColumn>> 
         });
         sources.push(source);
     }
-    Ok(ty.map(|ty| SqlColumn { name: path.to_owned(), ty, list, sources }))
+    Ok(ty.map(|ty| SqlColumn { name: path.to_owned(), ty, list, bits: false, sources }))
 }
 
 fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, ColumnSource)> {

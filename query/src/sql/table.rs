@@ -16,11 +16,13 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result as PlanResult;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result as PlanResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
@@ -259,6 +261,28 @@ impl ExecutionPlan for SqlScanExec {
     }
 
     crate::plan_node::without_inputs!();
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> PlanResult<Arc<Statistics>> {
+        let shared = &self.shared;
+        let mut known = Statistics::new_unknown(&shared.schema);
+        if args.partition().is_none() && shared.limit.is_none() && shared.finder.finds_all() {
+            let snapshot = &shared.finder.table().snapshot;
+            let rows = snapshot.segments.iter().map(|segment| segment.reader.rows() as usize).sum();
+            known.num_rows = Precision::Exact(rows);
+            for (output, of_column) in shared.outputs.iter().zip(&mut known.column_statistics) {
+                if let Output::Column(at) = output
+                    && let Some(found) = shared.columns.get(*at).and_then(|column| column.known(snapshot))
+                {
+                    *of_column = found;
+                }
+            }
+        }
+        Ok(Arc::new(known))
+    }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);

@@ -121,6 +121,16 @@ impl IndexScanExec {
         &self.shared.groups
     }
 
+    /// Whether every row of every segment is found.
+    pub(crate) fn finds_all(&self) -> bool {
+        let TableState { snapshot, options, .. } = self.table();
+        matches!(self.shared.predicate, Predicate::All)
+            && snapshot.listed.is_none()
+            && options.terminate_after == 0
+            && options.min_score.is_none()
+            && snapshot.segments.iter().all(|segment| segment.deleted.is_empty())
+    }
+
     /// Finds the rows of a part, and their scores where asked. `None` where the segment is not searched
     /// or the search has ended. Blocks; runs on a compute thread.
     pub(crate) fn rows_of(

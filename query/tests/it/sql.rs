@@ -448,3 +448,70 @@ async fn the_first_rows_are_those_of_the_whole_order() {
         }
     }
 }
+
+/// Groups of addresses are told apart by their bits, and extremes are asked of segments where these know them.
+#[tokio::test]
+async fn addresses_and_extremes_are_the_same_however_they_are_found() {
+    let store = Store::open().await;
+    let body = json!({"settings": {"number_of_shards": 1}, "mappings": {"properties": {
+        "ip": {"type": "ip"}, "n": {"type": "integer"}, "f": {"type": "float"}, "at": {"type": "date"}
+    }}});
+    store.create("hits", &body).await;
+    let addresses =
+        [json!("10.0.0.1"), json!("::ffff:10.0.0.1"), json!("2001:db8::1"), json!("9.9.9.9"), json!(null)];
+    let writes = (0..20).map(|at: usize| {
+        let document =
+            json!({"ip": addresses[at % 5], "n": at as i64 - 3, "f": at as f64 / 2.0, "at": 1_600_000_000_000_i64 + 1_000 * at as i64});
+        (at.to_string(), Some(document))
+    });
+    store.write("hits", writes.collect()).await;
+    let asked = [
+        (
+            "SELECT ip, COUNT(*) FROM hits GROUP BY ip ORDER BY ip",
+            json!([["10.0.0.1", 8], ["2001:db8::1", 4], ["9.9.9.9", 4], [null, 4]]),
+        ),
+        (
+            "SELECT CONCAT(ip, '!') AS a, n > 5 AS b, SUM(n) FROM hits WHERE n >= 0 GROUP BY ip, n > 5 HAVING COUNT(*) > 2 ORDER BY a, b",
+            json!([["10.0.0.1!", true, 40], [null, true, 33]]),
+        ),
+        ("SELECT COUNT(DISTINCT ip), COUNT(ip), COUNT(DISTINCT n) FROM hits", json!([[3, 16, 20]])),
+        (
+            "SELECT n > 5 AS b, COUNT(DISTINCT ip) FROM hits WHERE n > 3 GROUP BY b ORDER BY b",
+            json!([[false, 2], [true, 3]]),
+        ),
+        (
+            "SELECT a.ip, COUNT(*) FROM hits a JOIN hits b ON a.n = b.n WHERE a.n > 14 GROUP BY a.ip",
+            json!([["9.9.9.9", 1], [null, 1]]),
+        ),
+    ];
+    let merge = async |fields: &[&str]| {
+        let index = store.engine.index("hits").unwrap();
+        store.engine.force_merge(&[index], 1).await.unwrap();
+        let of = |name: &&str| format!("MIN({name}), MAX({name})");
+        let of: Vec<String> = fields.iter().map(of).collect();
+        rows(&store, &format!("SELECT COUNT(*), {} FROM hits", of.join(", "))).await
+    };
+    for merged in [false, true] {
+        if merged {
+            let extremes = merge(&["n", "f", "at"]).await;
+            let expected = json!([20, -3, 16, 0.0, 9.5, "2020-09-13 12:26:40", "2020-09-13 12:26:59"]);
+            assert_eq!(extremes, [expected]);
+            let asked = json!({"query": "SELECT MIN(n), MAX(at), COUNT(*) FROM hits"});
+            let plan = store.service.explain_sql(&store.principal, Vec::new(), Some(asked)).await;
+            let plan = crate::fixture::value(plan).to_string();
+            assert!(!plan.contains("ColumnsExec") && plan.contains("PlaceholderRowExec"), "{plan}");
+        }
+        for (query, expected) in &asked {
+            let mut found = rows(&store, query).await;
+            if query.contains("JOIN") {
+                found.sort_by_key(|row| row.to_string());
+            }
+            assert_eq!(&Value::from(found), expected, "{query}");
+        }
+    }
+    // A row that was deleted is no extreme any more, and a new one is.
+    let writes = vec![("19".to_owned(), None), ("new".to_owned(), Some(json!({"n": -50})))];
+    store.write("hits", writes).await;
+    let extremes = rows(&store, "SELECT MIN(n), MAX(n), MAX(f), COUNT(f), COUNT(*) FROM hits").await;
+    assert_eq!(extremes, [json!([-50, 15, 9.0, 19, 20])]);
+}

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
-pub use self::source::DeadLetter;
+pub use self::source::{Appended, DeadLetter};
 pub use self::types::*;
 use crate::catalog::Catalog;
 use crate::disk::{Disk, SystemDisk};

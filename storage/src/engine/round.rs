@@ -54,6 +54,13 @@ impl Batch {
     }
 }
 
+/// A round whose documents are parsed: nothing is decided yet.
+pub(super) struct Parsed {
+    batches: Vec<Batch>,
+    /// Of what the parser refused.
+    outcomes: Vec<Outcome>,
+}
+
 pub(super) type Outcome = (usize, Result<WriteOutcome>);
 
 /// On which terms a round becomes a frame.
@@ -90,6 +97,22 @@ impl Inner {
         ops: Vec<Prepared>,
         terms: Terms<'_>,
     ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
+        self.commit_parsed(self.parse_round(ops)?, terms)
+    }
+
+    /// Commits what was parsed.
+    pub(super) fn commit_parsed(
+        &self,
+        parsed: Parsed,
+        terms: Terms<'_>,
+    ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
+        let Parsed { batches, mut outcomes } = parsed;
+        let frame = self.commit_round(batches, terms, &mut outcomes)?;
+        Ok((frame, outcomes))
+    }
+
+    /// Parses the documents of a round, shard by shard.
+    pub(super) fn parse_round(&self, ops: Vec<Prepared>) -> Result<Parsed> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Shards are locked in this order by every writer, so that two never wait for each other.
         let mut by_shard: BTreeMap<(uuid::Uuid, u32), Vec<Prepared>> = BTreeMap::new();
@@ -112,8 +135,7 @@ impl Inner {
         for of_index in by_index.into_values() {
             batches.extend(self.parse(of_index, &mut outcomes)?);
         }
-        let frame = self.commit_round(batches, terms, &mut outcomes)?;
-        Ok((frame, outcomes))
+        Ok(Parsed { batches, outcomes })
     }
 
     /// Parses the documents of one index by its mapping, which grows by what is new in them.

@@ -5,6 +5,8 @@
 //! passes by itself (overload, a full disk, a block) fails the whole, and the source keeps its position.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +14,11 @@ use bytes::Bytes;
 use futures::future::Either;
 use uuid::Uuid;
 
-use super::Engine;
-use super::round::{Outcome, Terms};
+use super::round::{Outcome, Parsed, Terms};
 use super::target::{Survey, Targets, admit};
 use super::types::{Action, WriteOp, WriteOutcome};
 use super::write::prepare;
+use super::{Engine, Inner};
 use crate::wal::{FrameNumber, PositionDelta};
 use crate::{Error, Kind, Lane, Principal, Result};
 
@@ -28,6 +30,34 @@ const MOVE_BYTES: u64 = 64;
 /// What is stored in place of an operation that is refused for good, with the reason; `None` where it is
 /// only to be left out.
 pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> Option<WriteOp> + Send + Sync>;
+
+/// A write of a source that is applied, but not durable yet.
+#[must_use = "the source may be told only when it is durable"]
+pub struct Appended {
+    inner: Arc<Inner>,
+    frame: Option<FrameNumber>,
+    results: Vec<Result<WriteOutcome>>,
+}
+
+impl fmt::Debug for Appended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Appended").field("frame", &self.frame).finish_non_exhaustive()
+    }
+}
+
+impl Appended {
+    /// Waits until it is durable, whatever the indices' settings say. One result an operation; where one was refused for
+    /// good, its error.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: the log came to its end before.
+    pub async fn durable(self) -> Result<Vec<Result<WriteOutcome>>> {
+        if let Some(frame) = self.frame {
+            self.inner.wal()?.synced(frame).await?;
+        }
+        Ok(self.results)
+    }
+}
 
 /// What a source writes at once.
 struct Load {
@@ -45,6 +75,9 @@ enum Tried {
     /// Refused operations: nothing was written.
     Refused(Vec<Refusal>),
 }
+
+/// Parsed operations, or what was refused before.
+type Readied = std::result::Result<Parsed, Vec<Refusal>>;
 
 struct Refusal {
     item: usize,
@@ -70,9 +103,27 @@ impl Engine {
         dead_letter: DeadLetter,
         timeout: Duration,
     ) -> Result<Vec<Result<WriteOutcome>>> {
+        let turn = ready(());
+        self.append_from_source(principal, ops, moves, dead_letter, timeout, turn).await?.durable().await
+    }
+
+    /// Executes operations as [`Engine::write_from_source`] does, after `turn` has ended; documents are parsed before, so
+    /// that writes that follow each other are parsed at the same time. Returns when it is applied: what is written
+    /// from now on comes behind it, and is durable no sooner.
+    ///
+    /// # Errors
+    /// As [`Engine::write_from_source`].
+    pub async fn append_from_source(
+        &self,
+        principal: &Principal,
+        ops: Vec<WriteOp>,
+        moves: Vec<PositionDelta>,
+        dead_letter: DeadLetter,
+        timeout: Duration,
+        turn: impl Future<Output = ()> + Send,
+    ) -> Result<Appended> {
         let inner = &self.inner;
         inner.check_accepting()?;
-        inner.positions.check(&moves)?;
         let mut load = Load {
             refused: ops.iter().map(|_| None).collect(),
             ops: ops.into_iter().map(Some).collect(),
@@ -81,21 +132,21 @@ impl Engine {
         let survey = Survey::of(load.ops.iter().flatten());
         let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
         inner.wal()?.admit(bytes)?;
+        // Updates read what the writes before have left.
+        let mut parsed = None;
+        if !survey.has_updates {
+            let targets = self.targets(principal, survey.names).await;
+            parsed = Some(self.parse(&mut load, targets).await?);
+        }
+        turn.await;
+        inner.positions.check(&load.moves)?;
+        // Not before: who waits for a turn must not hold what those before need.
         let reserved = inner.budget.reserve(bytes, timeout).await?;
         let mut races = 0;
         let (frame, outcomes) = loop {
-            // Looked at anew each time: dead letters have an index of their own.
-            let survey = Survey::of(load.ops.iter().flatten());
-            let targets = self.targets(principal, survey.names).await;
-            let tried = if survey.has_updates {
-                // Updates of one document by several sources would refuse each other without end: one that lost goes alone.
-                let _turn = match races {
-                    0 => Either::Left(inner.source_updates.read().await),
-                    _ => Either::Right(inner.source_updates.write().await),
-                };
-                self.try_with_updates(&mut load, targets).await?
-            } else {
-                self.try_at_once(&mut load, targets).await?
+            let tried = match parsed.take() {
+                Some(parsed) => self.commit(&mut load, parsed).await?,
+                None => self.attempt(principal, &mut load, races > 0).await?,
             };
             match tried {
                 Tried::Done(frame, outcomes) => break (frame, outcomes),
@@ -103,18 +154,32 @@ impl Engine {
                 Tried::Refused(refusals) => load.replace(refusals, races < RACES, &dead_letter)?,
             }
         };
-        if let Some(frame) = frame {
-            inner.wal()?.synced(frame).await?;
-        }
         drop(reserved);
         inner.upkeep.notify_one();
-        Ok(load.answers(outcomes))
+        Ok(Appended { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
     }
 
-    /// Tries operations without partial updates: all of it on a compute thread.
-    async fn try_at_once(&self, load: &mut Load, targets: Targets) -> Result<Tried> {
+    /// Tries the operations as they are now: dead letters among them have an index of their own.
+    async fn attempt(&self, principal: &Principal, load: &mut Load, lost: bool) -> Result<Tried> {
+        let survey = Survey::of(load.ops.iter().flatten());
+        let targets = self.targets(principal, survey.names).await;
+        if !survey.has_updates {
+            let parsed = self.parse(load, targets).await?;
+            return self.commit(load, parsed).await;
+        }
+        // Updates of one document by several sources would refuse each other without end: one that lost goes alone.
+        let updates = &self.inner.source_updates;
+        let _turn = match lost {
+            false => Either::Left(updates.read().await),
+            true => Either::Right(updates.write().await),
+        };
+        self.try_with_updates(load, targets).await
+    }
+
+    /// Parses operations without partial updates, on a compute thread.
+    async fn parse(&self, load: &mut Load, targets: Targets) -> Result<Readied> {
         let inner = Arc::clone(&self.inner);
-        let (ops, moves) = (std::mem::take(&mut load.ops), std::mem::take(&mut load.moves));
+        let ops = std::mem::take(&mut load.ops);
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
             for (item, op) in ops.iter().enumerate() {
@@ -124,17 +189,32 @@ impl Engine {
                     Err(error) => refusals.push(Refusal { item, error, race: false }),
                 }
             }
-            let tried = match refusals.as_slice() {
-                [] => {
-                    inner.execute_with(round, Terms::Whole(&moves)).map(|(frame, all)| tried(frame, all, &[]))
-                }
-                _ => Ok(Tried::Refused(refusals)),
+            let parsed = match refusals.is_empty() {
+                true => inner.parse_round(round).map(Ok),
+                false => Ok(Err(refusals)),
             };
-            Ok((ops, moves, tried))
+            Ok((ops, parsed))
         };
-        let (ops, moves, tried) = self.inner.env().compute.run(Lane::Ingest, job).await?;
-        (load.ops, load.moves) = (ops, moves);
-        tried
+        let (ops, parsed) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        load.ops = ops;
+        parsed
+    }
+
+    /// Commits what was parsed, on a compute thread.
+    async fn commit(&self, load: &mut Load, parsed: Readied) -> Result<Tried> {
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(refusals) => return Ok(Tried::Refused(refusals)),
+        };
+        let inner = Arc::clone(&self.inner);
+        let moves = std::mem::take(&mut load.moves);
+        let job = move || {
+            let done = inner.commit_parsed(parsed, Terms::Whole(&moves));
+            Ok((moves, done))
+        };
+        let (moves, done) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        load.moves = moves;
+        done.map(|(frame, outcomes)| tried(frame, outcomes, &[]))
     }
 
     /// Tries operations with partial updates among them. An update of a document that the same frame has

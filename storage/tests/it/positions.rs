@@ -61,6 +61,34 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn writes_wait_for_their_turn_and_for_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    engine.claim_position("main", "topic", "0").await.unwrap();
+    let one = || vec![index_op("logs", Some("x"), r#"{"n":1}"#)];
+    let two = || vec![index_op("logs", Some("x"), r#"{"n":2}"#)];
+    let (system, wait) = (Principal::system(), Duration::from_secs(5));
+    let (go, turn) = tokio::sync::oneshot::channel::<()>();
+    let turn = async { turn.await.unwrap_or_default() };
+    let moved = vec![delta("0", Some("1"), "2", 1)];
+    let second = engine.append_from_source(&system, two(), moved, letters(), wait, turn);
+    let first = async {
+        let moved = vec![delta("0", None, "1", 1)];
+        let turn = std::future::ready(());
+        let first = engine.append_from_source(&system, one(), moved, letters(), wait, turn).await.unwrap();
+        go.send(()).unwrap();
+        first
+    };
+    let (second, first) = tokio::join!(second, first);
+    let second = second.unwrap().durable().await.unwrap();
+    let first = first.durable().await.unwrap();
+    assert_eq!(first[0].as_ref().unwrap().result, DocResult::Created);
+    assert_eq!(second[0].as_ref().unwrap().result, DocResult::Updated);
+    assert_eq!(get(&engine, "logs", "x").await, Some(json!({"n": 2})));
+    assert_eq!(stored(&engine), pairs(&[("0", "2")]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_position_moves_with_its_documents_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;

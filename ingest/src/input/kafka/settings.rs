@@ -12,6 +12,8 @@ use crate::{Fault, Options, Setting};
 
 /// Records that librdkafka fetches ahead, in KiB.
 const FETCH_AHEAD_KIB: &str = "16384";
+/// How long nothing is fetched once so much is there. The library's own second would leave the pipeline without work.
+const FETCH_AGAIN_MS: &str = "5";
 const DEFAULT_POLL_RECORDS: i64 = 500;
 /// Options for registries of schemas, which are not supported.
 const SCHEMAS: &[&str] = &[
@@ -139,6 +141,7 @@ impl Settings {
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "false")
             .set("queued.max.messages.kbytes", FETCH_AHEAD_KIB)
+            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS)
             .set(
                 "auto.offset.reset",
                 match self.reset {

@@ -25,7 +25,7 @@ use super::build;
 use crate::input::Input;
 use crate::input::ledger::{Ledger, Running, messages, options, text};
 use crate::kafka::Client;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Place};
 use crate::{Event, Setting};
 
 /// Held by the test that restarts the broker, and shared by all others.
@@ -338,7 +338,8 @@ async fn what_the_output_sends_the_input_reads() {
             events.insert(50, (Arc::new(large), None));
             events.insert(70, (Arc::new(nowhere), None));
             let (_stop, stopping) = watch::channel(false);
-            let refused = sink(&cluster, &more).send(&events, stopping).await.expect("all is sent");
+            let refused =
+                sink(&cluster, &more).send(&events, stopping, Place::new().0).await.expect("all is sent");
             assert_eq!(
                 refused.iter().map(|refused| refused.event).collect::<Vec<_>>(),
                 [50, 70],
@@ -370,14 +371,14 @@ async fn an_output_waits_for_its_broker_and_can_be_stopped() {
     let events = [(Arc::new(event(&cluster, 0)), None)];
     mock.broker_down(1).expect("a broker down");
     let (stop, stopping) = watch::channel(false);
-    let mut sending = Box::pin(sink.send(&events, stopping));
+    let mut sending = Box::pin(sink.send(&events, stopping, Place::new().0));
     let early = tokio::time::timeout(Duration::from_millis(500), &mut sending).await;
     assert!(early.is_err(), "it was sent to a broker that is down");
     mock.broker_up(1).expect("a broker up");
     let sent = tokio::time::timeout(ANSWER, &mut sending).await.expect("it is sent");
     assert_eq!(sent, Ok(Vec::new()));
     mock.broker_down(1).expect("a broker down");
-    let sending = sink.send(&events, stop.subscribe());
+    let sending = sink.send(&events, stop.subscribe(), Place::new().0);
     stop.send(true).expect("somebody listens");
     assert_eq!(sending.await, Err(output::Interrupted));
 }

@@ -24,7 +24,7 @@ use tokio::sync::{OnceCell, watch};
 use super::connection::Settings;
 use super::operation::{Operation, Operations};
 use crate::Event;
-use crate::output::{Interrupted, Refused, Sink};
+use crate::output::{Interrupted, Place, Refused, Sink};
 
 /// Longest answer.
 const MAX_ANSWER: usize = 256 << 20;
@@ -341,6 +341,7 @@ impl Sink for Remote {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
+        _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
         let mut refused = Vec::new();
         let items = self.items(events, &mut refused);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::build;
 use crate::input::testing::{Given, options};
-use crate::output::{Interrupted, Local, Output, Refused, Sink};
+use crate::output::{Interrupted, Local, Output, Place, Refused, Sink};
 use crate::{Event, Fault};
 
 fn local(given: &[(&str, Given)]) -> Arc<dyn Local> {
@@ -231,7 +231,7 @@ fn events(count: usize) -> Vec<(Arc<Event>, Option<String>)> {
 
 async fn send(sink: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) -> Vec<Refused> {
     let stop = watch::Sender::new(false);
-    sink.send(events, stop.subscribe()).await.unwrap()
+    sink.send(events, stop.subscribe(), Place::new().0).await.unwrap()
 }
 
 /// Numbers of the events in a request.
@@ -324,7 +324,7 @@ async fn the_next_host_takes_over_and_a_stop_ends_the_trying() {
     server.replies.lock().push_back(Reply::Hang);
     let stop = watch::Sender::new(false);
     let two = events(2);
-    let sending = sink.send(&two, stop.subscribe());
+    let sending = sink.send(&two, stop.subscribe(), Place::new().0);
     let stopping = async {
         while server.sent().len() < 2 {
             tokio::task::yield_now().await;

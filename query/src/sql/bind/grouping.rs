@@ -7,17 +7,41 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::Bound;
 use crate::sql::error::{Result, SqlError};
-use crate::sql::functions::values;
+use crate::sql::functions::{address, values};
+use crate::sql::source::{self, Source};
+
+/// Columns of addresses that rows are told apart by, and the columns of their bits.
+pub(super) struct Bits(Vec<(Expr, Expr)>);
+
+impl Bits {
+    /// Finds the columns that are grouped by, or of which distinct values are counted.
+    pub(super) fn of(sources: &mut [Source], groups: &[Bound], aggregates: &[Expr]) -> Self {
+        let groups = groups.iter().map(|group| &group.expr);
+        let counted = aggregates.iter().filter_map(|expr| distinct(expr));
+        Self(
+            groups
+                .chain(counted)
+                .filter_map(|expr| Some((expr.clone(), source::bits(sources, expr)?)))
+                .collect(),
+        )
+    }
+
+    fn get(&self, of: &Expr) -> Option<&Expr> {
+        self.0.iter().find(|(column, _)| column == of).map(|(_, bits)| bits)
+    }
+}
 
 /// Builds the aggregation; returns what expressions over it are replaced by.
 pub(super) fn aggregate(
     plan: LogicalPlan,
     groups: &[Bound],
     aggregates: Vec<Expr>,
+    bits: &Bits,
 ) -> Result<(LogicalPlan, Vec<(Expr, Expr)>)> {
     let mut plan = plan;
     let mut replaced = Vec::new();
     let mut keys = Vec::with_capacity(groups.len());
+    let mut made: Vec<Expr> = Vec::with_capacity(groups.len() + aggregates.len());
     let column = |name: String| Expr::Column(Column::new_unqualified(name));
     for (at, group) in groups.iter().enumerate() {
         let key = column(format!("g{at}"));
@@ -32,50 +56,65 @@ pub(super) fn aggregate(
                 .build()?;
             replaced.push((values::least(group.expr.clone(), group.ty), key.clone()));
             replaced.push((values::greatest(group.expr.clone(), group.ty), key.clone()));
+            made.push(key.clone());
             column(name)
         } else {
-            group.expr.clone()
+            let bits = bits.get(&group.expr);
+            made.push(match bits {
+                Some(_) => address::text(key.clone()).alias(format!("g{at}")),
+                None => key.clone(),
+            });
+            bits.unwrap_or(&group.expr).clone()
         };
         keys.push(expr.alias(format!("g{at}")));
         replaced.push((group.expr.clone(), key));
     }
-    let distinct = only_distinct(&aggregates).cloned();
-    if let Some(argument) = &distinct {
+    let counted = only_distinct(&aggregates).cloned();
+    if let Some(argument) = &counted {
         // Values are grouped first and counted then: groups are spread over all cores, sets of values are not.
-        let counted = keys.iter().cloned().chain([argument.clone().alias(DISTINCT)]);
+        let argument = bits.get(argument).unwrap_or(argument).clone();
+        let counted = keys.iter().cloned().chain([argument.alias(DISTINCT)]);
         plan = LogicalPlanBuilder::new(plan).aggregate(counted, Vec::<Expr>::new())?.build()?;
         keys = (0..keys.len()).map(|at| column(format!("g{at}"))).collect();
     }
     let mut computed = Vec::with_capacity(aggregates.len());
-    for (at, expr) in aggregates.into_iter().enumerate() {
-        replaced.push((expr.clone(), column(format!("a{at}"))));
-        let expr = match (expr, &distinct) {
-            (Expr::AggregateFunction(mut function), Some(_)) => {
+    for (at, mut expr) in aggregates.into_iter().enumerate() {
+        let name = format!("a{at}");
+        replaced.push((expr.clone(), column(name.clone())));
+        made.push(column(name.clone()));
+        let told_apart = distinct(&expr).and_then(|argument| bits.get(argument)).cloned();
+        if let Expr::AggregateFunction(function) = &mut expr {
+            if counted.is_some() {
                 function.params.distinct = false;
                 function.params.args = vec![column(DISTINCT.to_owned())];
-                Expr::AggregateFunction(function)
+            } else if let Some(bits) = told_apart {
+                function.params.args = vec![bits];
             }
-            (expr, _) => expr,
-        };
-        computed.push(expr.alias(format!("a{at}")));
+        }
+        computed.push(expr.alias(name));
     }
-    Ok((LogicalPlanBuilder::new(plan).aggregate(keys, computed)?.build()?, replaced))
+    let mut builder = LogicalPlanBuilder::new(plan).aggregate(keys, computed)?;
+    if groups.iter().any(|group| bits.get(&group.expr).is_some()) {
+        builder = builder.project(made)?;
+    }
+    Ok((builder.build()?, replaced))
 }
 
 /// Name of the values of which distinct ones are counted.
 const DISTINCT: &str = "d0";
 
+/// Returns what the distinct values of are counted.
+fn distinct(aggregate: &Expr) -> Option<&Expr> {
+    let Expr::AggregateFunction(AggregateFunction { func, params }) = aggregate else { return None };
+    match params.args.as_slice() {
+        [argument] if func.name() == "count" && params.distinct && params.filter.is_none() => Some(argument),
+        _ => None,
+    }
+}
+
 /// Returns what the distinct values of are counted, where all aggregates do that, of the same values.
 fn only_distinct(aggregates: &[Expr]) -> Option<&Expr> {
-    let mut arguments = aggregates.iter().map(|expr| match expr {
-        Expr::AggregateFunction(AggregateFunction { func, params }) => match params.args.as_slice() {
-            [argument] if func.name() == "count" && params.distinct && params.filter.is_none() => {
-                Some(argument)
-            }
-            _ => None,
-        },
-        _ => None,
-    });
+    let mut arguments = aggregates.iter().map(distinct);
     let first = arguments.next()??;
     arguments.all(|other| other == Some(first)).then_some(first)
 }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder,
 use datafusion::sql::sqlparser::ast;
 
 use super::expr::boolean;
-use super::grouping::{aggregate, grouped_expr, rewritten};
+use super::grouping::{Bits, aggregate, grouped_expr, rewritten};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::sql::column::SqlColumn;
 use crate::sql::count::RowCount;
@@ -139,8 +139,6 @@ impl Binder<'_> {
             Some(having) => Some(boolean(self.expr(having, &mut scope, Place::Aliased)?)?.expr),
         };
         let mut sorts = self.sorts(query.order_by.as_ref(), &items, &mut scope)?;
-        let Scanned { plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
-
         let mut exprs: Vec<Expr> = items.iter().map(|item| item.bound.expr.clone()).collect();
         exprs.extend(having.clone());
         exprs.extend(sorts.iter().map(|sort| sort.expr.clone()));
@@ -150,9 +148,10 @@ impl Binder<'_> {
         }
         let aggregates = find_aggregate_exprs(&exprs);
         let aggregated = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
-        let mut plan = plan;
+        let bits = Bits::of(&mut scope.sources, &groups, &aggregates);
+        let Scanned { mut plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
         if aggregated {
-            let (grouped, replaced) = aggregate(plan, &groups, aggregates)?;
+            let (grouped, replaced) = aggregate(plan, &groups, aggregates, &bits)?;
             plan = grouped;
             for item in &mut items {
                 item.bound.list &= !groups.iter().any(|group| group.list && group.expr == item.bound.expr);

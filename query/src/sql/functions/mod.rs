@@ -4,6 +4,7 @@
 //! [`math`], [`text`] and [`dates`] list them by name. A [`Definition`] says which types a function takes, which it
 //! returns, and computes one row ([`row`]).
 
+pub(crate) mod address;
 mod dates;
 mod math;
 pub(crate) mod row;
