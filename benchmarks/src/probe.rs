@@ -1,4 +1,5 @@
-//! Gets by id at a steady pace, by itself or while a load runs: what a reader feels.
+//! Gets by id at a steady pace, by itself or while a load runs: what a reader feels. It has a thread and connections of its
+//! own, so that it does not wait for the clients of the load.
 //!
 //! Ids come from the answers of the load ([`IdPool`]), or from a search of what is stored. The pace is
 //! kept by the clock, so that a slow answer does not hide the ones that would have waited behind it.
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use crate::latency::{Histogram, Summary};
 use crate::random::Random;
@@ -68,7 +69,7 @@ impl IdPool {
 #[derive(Debug)]
 pub(crate) struct Probe {
     stop: Arc<AtomicBool>,
-    task: JoinHandle<Result<Histogram>>,
+    found: oneshot::Receiver<Result<Histogram>>,
 }
 
 impl Probe {
@@ -76,8 +77,15 @@ impl Probe {
     pub(crate) fn start(target: &Target, index: &str, ids: Arc<IdPool>, rate: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (target, index, stopped) = (target.clone(), index.to_owned(), Arc::clone(&stop));
-        let task = tokio::spawn(async move { probe(&target, &index, &ids, rate, &stopped).await });
-        Self { stop, task }
+        let (tell, found) = oneshot::channel();
+        std::thread::spawn(move || {
+            let probed = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let probed = probed.map_err(Into::into).and_then(|runtime| {
+                runtime.block_on(async { probe(&target.apart()?, &index, &ids, rate, &stopped).await })
+            });
+            let _ = tell.send(probed);
+        });
+        Self { stop, found }
     }
 
     /// Ends the probe and returns the latencies.
@@ -87,7 +95,7 @@ impl Probe {
     /// An acknowledged document was not found, or a request failed.
     pub(crate) async fn stop(self) -> Result<Summary> {
         self.stop.store(true, Ordering::Relaxed);
-        Ok(self.task.await??.summary())
+        Ok(self.found.await??.summary())
     }
 }
 

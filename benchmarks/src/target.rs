@@ -26,14 +26,15 @@ pub(crate) struct Target {
     client: Client,
 }
 
+fn client() -> Result<Client> {
+    let builder = Client::builder().danger_accept_invalid_certs(true).pool_max_idle_per_host(64);
+    Ok(builder.timeout(Duration::from_secs(600)).build()?)
+}
+
 impl Target {
     /// Makes a target. `credentials` are `user:password`.
     pub(crate) fn new(name: &str, url: &str, credentials: Option<&str>) -> Result<Self> {
-        let client = Client::builder()
-            .danger_accept_invalid_certs(true)
-            .pool_max_idle_per_host(64)
-            .timeout(Duration::from_secs(600))
-            .build()?;
+        let client = client()?;
         let credentials = match credentials {
             None => None,
             Some(text) => {
@@ -46,6 +47,11 @@ impl Target {
         let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
         let pid = port.and_then(process::listening_on);
         Ok(Self { name: name.to_owned(), url, pid, is_peer: false, credentials, client })
+    }
+
+    /// Returns the same target with connections of its own, for another runtime.
+    pub(crate) fn apart(&self) -> Result<Self> {
+        Ok(Self { client: client()?, ..self.clone() })
     }
 
     /// Sends a request and returns status and body as they come.

@@ -273,6 +273,12 @@ impl From<arrow::error::ArrowError> for Error {
 
 impl From<parquet::errors::ParquetError> for Error {
     fn from(error: parquet::errors::ParquetError) -> Self {
-        Self::Columnar(error.to_string())
+        match error {
+            parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(error) => Self::io("write", "a segment", *error),
+                Err(inner) => Self::Columnar(inner.to_string()),
+            },
+            other => Self::Columnar(other.to_string()),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Where the bytes of a stored segment come from: a memory map of the local store, or verified
 //! blocks of a remote object behind a bounded cache.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
@@ -155,10 +156,39 @@ fn external(error: Error) -> ParquetError {
 /// Brings an error of the Parquet reader back to the store's, naming the file.
 pub(crate) fn reading(file: &str, error: ParquetError) -> Error {
     match error {
-        ParquetError::External(inner) => match inner.downcast::<Error>() {
-            Ok(error) => *error,
-            Err(other) => Error::Corrupt { file: file.to_owned(), offset: 0, reason: other.to_string() },
-        },
+        ParquetError::External(inner) => beneath(file, inner),
         other => Error::Corrupt { file: file.to_owned(), offset: 0, reason: other.to_string() },
+    }
+}
+
+/// Brings an error from beneath a library back to the store's. What the system refuses, a full disk perhaps where rows
+/// are copied, says nothing of the file.
+pub(crate) fn beneath(file: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    use io::ErrorKind::{InvalidData, Other, UnexpectedEof};
+    let corrupt = |reason: String| Error::Corrupt { file: file.to_owned(), offset: 0, reason };
+    match error.downcast::<Error>() {
+        Ok(error) => *error,
+        Err(error) => match error.downcast::<io::Error>() {
+            Ok(error) if matches!(error.kind(), InvalidData | UnexpectedEof | Other) => corrupt(error.to_string()),
+            Ok(error) => Error::io("read or copy", file, *error),
+            Err(error) => corrupt(error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_no_damage() {
+        let of = |error: io::Error| reading("data", ParquetError::External(Box::new(error)));
+        let full = of(io::ErrorKind::StorageFull.into());
+        assert!(crate::disk::is_full(&full), "{full}");
+        assert!(matches!(of(io::ErrorKind::UnexpectedEof.into()), Error::Corrupt { .. }));
+        let own = reading("data", external(Error::Rejected("later".to_owned())));
+        assert!(matches!(own, Error::Rejected(_)));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(crate::disk::is_full(&ParquetError::from(full).into()));
     }
 }

@@ -392,9 +392,38 @@ enum Scan {
     Reading {
         reader: Box<parquet::arrow::arrow_reader::ParquetRecordBatchReader>,
         places: Vec<Option<usize>>,
-        numbers: Box<dyn Iterator<Item = u32> + Send>,
+        numbers: Numbers,
     },
     End,
+}
+
+/// Numbers of the rows of a scan that are still to come, ascending.
+struct Numbers {
+    /// The rows that are read; all where absent.
+    rows: Option<RoaringBitmap>,
+    /// Row that none is before.
+    next: u32,
+    /// Rows of the segment.
+    total: u32,
+}
+
+impl Numbers {
+    fn take(&mut self, count: usize) -> Vec<u32> {
+        let Some(rows) = &self.rows else {
+            let first = self.next;
+            self.next = self.total.min(first.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
+            return (first..self.next).collect();
+        };
+        let mut taken = Vec::with_capacity(count);
+        let mut runs = rows.range(self.next.min(self.total)..self.total);
+        while let left @ 1.. = count - taken.len()
+            && let Some(run) = runs.next_range()
+        {
+            taken.extend(run.take(left));
+        }
+        self.next = taken.last().map_or(self.total, |last| last + 1);
+        taken
+    }
 }
 
 impl Scan {
@@ -411,11 +440,7 @@ impl Scan {
                     let places =
                         roots.iter().map(|r| r.and_then(|r| wanted.binary_search(&r).ok())).collect();
                     let reader = Box::new(stored.reader(&wanted, rows.as_ref())?);
-                    let total = stored.record.rows;
-                    let numbers: Box<dyn Iterator<Item = u32> + Send> = match rows {
-                        None => Box::new(0..total),
-                        Some(rows) => Box::new(rows.into_iter().take_while(move |&r| r < total)),
-                    };
+                    let numbers = Numbers { rows, next: 0, total: stored.record.rows };
                     Self::Reading { reader, places, numbers }.next(segment)
                 }
             },
@@ -425,7 +450,7 @@ impl Scan {
                     Kind::Stored(stored) => stored.read_error(e),
                     Kind::Memory(_) => e.into(),
                 })?;
-                let rows: Vec<u32> = numbers.by_ref().take(batch.num_rows()).collect();
+                let rows = numbers.take(batch.num_rows());
                 let columns = places
                     .iter()
                     .map(|place| match place {

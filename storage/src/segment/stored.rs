@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use super::cache::FileCache;
 use super::checked::{CheckedBytes, Verifier, decode_sums};
 use super::elements::NestedRecord;
-use super::file::{BlockCache, DataFile, Remote, reading};
+use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
 use super::range::Bounds;
@@ -345,10 +345,7 @@ impl Stored {
             arrow::error::ArrowError::ExternalError(inner) => {
                 match inner.downcast::<parquet::errors::ParquetError>() {
                     Ok(inner) => reading(&name, *inner),
-                    Err(inner) => match inner.downcast::<Error>() {
-                        Ok(error) => *error,
-                        Err(other) => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
-                    },
+                    Err(inner) => beneath(&name, inner),
                 }
             }
             other => Error::Corrupt { file: name, offset: 0, reason: other.to_string() },
@@ -457,11 +454,13 @@ fn select(metadata: &ArrowReaderMetadata, rows: &RoaringBitmap) -> (Vec<usize>, 
         let count = u32::try_from(meta.num_rows()).unwrap_or(0);
         let end = base.saturating_add(count);
         let before = ranges.len();
-        for row in rows.range(base..end) {
-            let at = chosen + (row - base) as usize;
+        let mut runs = rows.range(base..end);
+        while let Some(run) = runs.next_range() {
+            let at = |row: &u32| chosen + (row - base) as usize;
+            let (start, end) = (at(run.start()), at(run.end()) + 1);
             match ranges.last_mut() {
-                Some(last) if last.end == at => last.end += 1,
-                _ => ranges.push(at..at + 1),
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
             }
         }
         // A range that continues from the group before counts as this group's too.
