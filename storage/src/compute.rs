@@ -1,9 +1,9 @@
 //! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
 //!
-//! Three sets of threads, one each a core, at falling priorities of the operating system:
-//! *foreground* threads evaluate queries and gets, *ingest* threads parse and apply bulks, *background*
-//! threads refresh, flush and compact. So a get never queues behind a bulk, nor a bulk behind a merge. Priorities
-//! decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
+//! Four sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
+//! threads parse and apply bulks, *flush* threads refresh and flush, *background* threads compact. So a get never queues behind a
+//! bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
+//! and would do so with a core idle if it had been put off before. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
 //! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask for
 //! short time slices ([`run_promptly`]): woken, they do not wait for the end of another thread's.
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
@@ -23,9 +23,11 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Stack of a thread: queries are trees, evaluated by functions that call themselves.
 const STACK_BYTES: usize = 8 << 20;
-/// Background threads at least: one flush, one compaction, and a refresh that waits for neither.
-const MIN_BACKGROUND: usize = 3;
-/// Niceness of the ingest threads.
+/// Flush threads: one for the flush, and one for a refresh that does not wait for it.
+const FLUSH_THREADS: usize = 2;
+/// Background threads: one for the compaction, and one for what is cleaned up.
+const BACKGROUND_THREADS: usize = 2;
+/// Niceness of the ingest threads and of the flush threads.
 const INGEST_NICENESS: i32 = 4;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
@@ -37,6 +39,8 @@ pub enum Lane {
     Foreground,
     /// Writes: jobs of some ten milliseconds that somebody waits for.
     Ingest,
+    /// Refreshes and flushes: what readers wait to see, and writers to have room.
+    Flush,
     /// Long jobs that nobody waits for.
     Background,
 }
@@ -99,6 +103,7 @@ pub struct Compute {
 struct Inner {
     foreground: Arc<Queue>,
     ingest: Arc<Queue>,
+    flush: Arc<Queue>,
     background: Arc<Queue>,
     threads: usize,
 }
@@ -111,7 +116,7 @@ impl fmt::Debug for Compute {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for queue in [&self.foreground, &self.ingest, &self.background] {
+        for queue in [&self.foreground, &self.ingest, &self.flush, &self.background] {
             queue.jobs.lock().1 = true;
             queue.ready.notify_all();
         }
@@ -130,11 +135,13 @@ impl Compute {
         };
         let foreground = Arc::new(Queue::default());
         let ingest = Arc::new(Queue::default());
+        let flush = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
-            (BACKGROUND_NICENESS, "maintain", &background, threads.max(MIN_BACKGROUND)),
+            (INGEST_NICENESS, "flush", &flush, FLUSH_THREADS),
+            (BACKGROUND_NICENESS, "maintain", &background, BACKGROUND_THREADS),
         ] {
             for n in 0..count {
                 let queue = Arc::clone(queue);
@@ -152,7 +159,7 @@ impl Compute {
                     .map_err(|source| Error::io("start thread", name, source))?;
             }
         }
-        Ok(Self { inner: Arc::new(Inner { foreground, ingest, background, threads }) })
+        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, background, threads }) })
     }
 
     /// Counts the threads of a lane.
@@ -185,6 +192,7 @@ impl Compute {
         let queue = match lane {
             Lane::Foreground => &self.inner.foreground,
             Lane::Ingest => &self.inner.ingest,
+            Lane::Flush => &self.inner.flush,
             Lane::Background => &self.inner.background,
         };
         queue.push(Box::new(job));

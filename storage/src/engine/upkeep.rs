@@ -211,7 +211,7 @@ impl Inner {
                 shard.clean_versions(now_ms, i64::MAX);
                 Ok(())
             };
-            inner.env().compute.run(Lane::Background, clean).await
+            inner.env().compute.run(Lane::Flush, clean).await
         })
         .await
     }

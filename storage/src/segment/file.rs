@@ -169,7 +169,9 @@ pub(crate) fn beneath(file: &str, error: Box<dyn std::error::Error + Send + Sync
     match error.downcast::<Error>() {
         Ok(error) => *error,
         Err(error) => match error.downcast::<io::Error>() {
-            Ok(error) if matches!(error.kind(), InvalidData | UnexpectedEof | Other) => corrupt(error.to_string()),
+            Ok(error) if matches!(error.kind(), InvalidData | UnexpectedEof | Other) => {
+                corrupt(error.to_string())
+            }
             Ok(error) => Error::io("read or copy", file, *error),
             Err(error) => corrupt(error.to_string()),
         },

@@ -72,6 +72,16 @@ struct Captured {
     below: Option<(u64, u64)>,
 }
 
+impl Captured {
+    /// Which threads work on it.
+    fn lane(&self) -> Lane {
+        match self.below {
+            Some(_) => Lane::Flush,
+            None => Lane::Background,
+        }
+    }
+}
+
 impl Shard {
     /// Writes everything applied so far into a stored segment and commits it. Returns the bytes of
     /// memory that this frees.
@@ -86,7 +96,7 @@ impl Shard {
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             capture(memory, 0, Some(state.frozen_below))
         };
-        let captured = services.env.compute.run(Lane::Background, move || Ok(keep_deleted(captured))).await?;
+        let captured = services.env.compute.run(Lane::Flush, move || Ok(keep_deleted(captured))).await?;
         let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
@@ -150,7 +160,7 @@ impl Shard {
         let output = services
             .env
             .compute
-            .run(Lane::Background, move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
+            .run(captured.lane(), move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
             .await?;
         if let Some(output) = &output
             && let Err(error) = upload(services, output).await
@@ -280,7 +290,7 @@ impl Shard {
             // So that the first get does not have to; its own error tells what this one may find.
             let segment = Arc::clone(segment);
             let warm = move || segment.as_stored().map_or(Ok(()), Stored::warm);
-            if let Err(error) = services.env.compute.run(Lane::Background, warm).await {
+            if let Err(error) = services.env.compute.run(captured.lane(), warm).await {
                 tracing::warn!(index = %self.index, shard = self.number, %error, "cannot read a new segment");
             }
         }

@@ -244,7 +244,7 @@ impl Shard {
         let mut built = Vec::with_capacity(frozen.len());
         for (key, chunks, deleted) in frozen {
             let mapping = Arc::clone(&mapping);
-            let memory = env.compute.run(Lane::Background, move || Memory::build(&mapping, &chunks)).await?;
+            let memory = env.compute.run(Lane::Flush, move || Memory::build(&mapping, &chunks)).await?;
             built.push((Arc::new(Segment::memory(key, env.compute.clone(), memory)), deleted));
         }
         let turn = self.turn().await;
