@@ -41,7 +41,7 @@ struct Written(Option<(Durable, Instant)>);
 /// Brings a portion to its end. `strict` lets the next one send only when this one has been sent.
 pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bool) {
     let Work { batches, mut ops, mut sends, rejected, .. } = work;
-    let Turn { mut sending, mut writing } = turn;
+    let Turn { mut sending, mut writing, mut telling } = turn;
     sends.retain(|send| !send.events.is_empty());
     let (mut refused, mut unsent) = (Vec::new(), None);
     if sends.is_empty() {
@@ -69,14 +69,15 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bo
             written.stored(shared, &ops).await
         }
         Err(GaveUp::Divide) if batches.len() > 1 => {
-            return one_by_one(shared, ops, batches, &mut writing).await;
+            return one_by_one(shared, ops, batches, &mut writing, &mut telling).await;
         }
         // One of them has another owner; the others shall not suffer for it.
         Err(GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
-            return one_by_one(shared, ops, batches, &mut writing).await;
+            return one_by_one(shared, ops, batches, &mut writing, &mut telling).await;
         }
         Err(error) => Err(error),
     };
+    telling.come().await;
     match stored {
         Ok(()) => batches.into_iter().for_each(|(_, ack)| ack.tell(Ok(()))),
         Err(GaveUp::Divide) => {
@@ -100,6 +101,7 @@ async fn one_by_one(
     ops: Vec<Planned>,
     batches: Vec<(Option<Move>, Ack)>,
     writing: &mut Stage,
+    telling: &mut Stage,
 ) {
     let mut of_batch: Vec<Vec<Planned>> = batches.iter().map(|_| Vec::new()).collect();
     for planned in ops {
@@ -112,6 +114,7 @@ async fn one_by_one(
             Ok(written) => written.stored(shared, &ops).await,
             Err(error) => Err(error),
         };
+        telling.come().await;
         ack.tell(match stored {
             Ok(()) => Ok(()),
             Err(GaveUp::NotStored(why)) => Err(why),

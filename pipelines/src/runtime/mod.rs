@@ -353,7 +353,7 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
             match work {
                 Ok(work) => commit::run(&shared, work, turn, strict).await,
                 Err(error) => {
-                    turn.writing.come().await;
+                    turn.telling.come().await;
                     // The sources were told by the drop of their acknowledgements.
                     tracing::error!(pipeline = %shared.id, %error, "a portion of events was lost on the way; its sources send it again");
                     shared.note(error.to_string());

@@ -1,4 +1,4 @@
-//! The order in which what was taken from the queue is sent and committed: whatever is computed at the same time, batches
+//! The order in which what was taken from the queue is sent, committed and told: whatever is computed at the same time, batches
 //! of one partition follow each other, and all of them do where the pipeline keeps the order.
 
 use std::collections::HashMap;
@@ -23,14 +23,16 @@ pub(super) struct Sequence {
 struct Left {
     sending: watch::Receiver<()>,
     writing: watch::Receiver<()>,
+    telling: watch::Receiver<()>,
 }
 
-/// A turn has two places: one among those who send to sinks, and one among those who write. Each is to be kept until it
-/// has come: dropped, it lets the next ones go.
+/// A turn has three places: one among those who send to sinks, one among those who write, and one among those who tell their
+/// sources. Each is to be kept until it has come: dropped, it lets the next ones go.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) sending: Stage,
     pub(super) writing: Stage,
+    pub(super) telling: Stage,
 }
 
 /// A place and those before it.
@@ -43,13 +45,13 @@ pub(super) struct Stage {
 impl Sequence {
     /// Takes a place behind all that concern the same partitions, or behind all.
     pub(super) fn enter<'m>(&mut self, moves: impl Iterator<Item = &'m Move>, behind_all: bool) -> Turn {
-        let ((sending, sent), (writing, written)) = (Place::new(), Place::new());
-        let own = Left { sending: sent, writing: written };
+        let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| Place::new());
+        let own = Left { sending: sent, writing: written, telling: told };
         let mut before: Vec<Left> = Vec::new();
         for position in moves {
             let partition = (position.source.clone(), position.partition.clone());
             if let Some(last) = self.last.insert(partition, own.clone())
-                && !last.writing.same_channel(&own.writing)
+                && !last.telling.same_channel(&own.telling)
             {
                 before.push(last);
             }
@@ -59,12 +61,16 @@ impl Sequence {
             before.extend(last_of_all);
         }
         if self.last.len() > REMEMBERED {
-            self.last.retain(|_, last| last.writing.has_changed().is_ok());
+            self.last.retain(|_, last| last.telling.has_changed().is_ok());
         }
-        let (sent, written) = before.into_iter().map(|left| (left.sending, left.writing)).unzip();
+        let stage = |place, of: fn(&Left) -> &watch::Receiver<()>| Stage {
+            before: before.iter().map(|left| of(left).clone()).collect(),
+            place,
+        };
         Turn {
-            sending: Stage { before: sent, place: sending },
-            writing: Stage { before: written, place: writing },
+            sending: stage(sending, |left| &left.sending),
+            writing: stage(writing, |left| &left.writing),
+            telling: stage(telling, |left| &left.telling),
         }
     }
 }
@@ -134,7 +140,7 @@ mod tests {
     async fn the_next_may_send_before_it_may_write() {
         let mut sequence = Sequence::default();
         let a = of("a");
-        let Turn { sending, writing } = sequence.enter([&a].into_iter(), false);
+        let Turn { sending, writing, telling } = sequence.enter([&a].into_iter(), false);
         let mut second = sequence.enter([&a].into_iter(), false);
         let in_flight = sending.place();
         drop(sending);
@@ -144,5 +150,8 @@ mod tests {
         assert!(second.writing.come().now_or_never().is_none());
         drop(writing);
         assert!(second.writing.come().now_or_never().is_some());
+        assert!(second.telling.come().now_or_never().is_none());
+        drop(telling);
+        assert!(second.telling.come().now_or_never().is_some());
     }
 }

@@ -133,12 +133,17 @@ impl Engine {
         let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
         inner.wal()?.admit(bytes)?;
         // Updates read what the writes before have left.
-        let mut parsed = None;
+        let (mut parsed, mut known) = (None, None);
         if !survey.has_updates {
             let targets = self.targets(principal, survey.names).await;
+            known = Some(self.metadata());
             parsed = Some(self.parse(&mut load, targets).await?);
         }
         turn.await;
+        if known.is_some_and(|known| !Arc::ptr_eq(&known, &self.metadata())) {
+            // An index may have been blocked or closed meanwhile, an alias may mean another one.
+            parsed = None;
+        }
         inner.positions.check(&load.moves)?;
         // Not before: who waits for a turn must not hold what those before need.
         let reserved = inner.budget.reserve(bytes, timeout).await?;

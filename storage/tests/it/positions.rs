@@ -187,6 +187,25 @@ async fn a_block_keeps_the_position_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_comes_before_the_turn_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    write(&engine, vec![index_op("logs", None, r#"{"n":1}"#)], Vec::new()).await.unwrap();
+    let (system, wait) = (Principal::system(), Duration::from_secs(5));
+    let turn = async {
+        let block = json!({"index.blocks.write": true});
+        let options = millrace_storage::metadata::IndicesOptions::open_only();
+        let change = engine.change(&system, |m| m.update_settings("logs", &options, &block, false, 0));
+        change.await.unwrap();
+    };
+    let ops = vec![index_op("logs", None, r#"{"n":2}"#)];
+    let refused =
+        engine.append_from_source(&system, ops, Vec::new(), letters(), wait, turn).await.unwrap_err();
+    assert!(matches!(refused, Error::Blocked { .. }), "{refused}");
+    assert_eq!(docs(&engine, "logs").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn updates_of_one_document_follow_one_another_in_one_frame() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;

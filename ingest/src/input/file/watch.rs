@@ -194,7 +194,8 @@ impl Watch {
         match outcome {
             Ok(()) => {
                 if let Some(position) = position.as_deref().and_then(Position::decode) {
-                    tracked.stored = position.offset;
+                    // Whatever order these are looked at in: what is behind is stored later.
+                    tracked.stored = tracked.stored.max(position.offset);
                 }
             }
             Err(reason) => {

@@ -1,12 +1,13 @@
 //! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
 //! means by them.
 //!
-//! [`select`] binds a SELECT and builds its plan, [`expr`] binds expressions, [`call`] calls of functions,
+//! [`select`] binds a SELECT and builds its plan, [`from`] its sources and conditions, [`grouping`] its groups, [`expr`] binds expressions, [`call`] calls of functions,
 //! [`relevance`] the functions that the inverted index answers. A [`Bound`] carries beside the expression what
 //! the index could answer in its place ([`Pushed`]).
 
 mod call;
 mod expr;
+mod from;
 mod grouping;
 mod literal;
 mod relevance;
@@ -194,7 +195,7 @@ fn of_query(query: &ast::Query, found: &mut Vec<String>) {
             let joined = from.joins.iter().map(|join| &join.relation);
             for factor in std::iter::once(&from.relation).chain(joined) {
                 match factor {
-                    ast::TableFactor::Table { name, .. } => found.push(select::table_name(name)),
+                    ast::TableFactor::Table { name, .. } => found.push(from::table_name(name)),
                     ast::TableFactor::Derived { subquery, .. } => of_query(subquery, found),
                     _ => {}
                 }

@@ -1,4 +1,4 @@
-//! SELECT: its sources, its clauses in their logical order, and the plan of it all.
+//! SELECT: its clauses in their logical order, and the plan of it all.
 //!
 //! Columns have internal names in the plan (`g0` a group, `a0` an aggregate, `c0` an output), because two
 //! output columns may have one name and DataFusion refuses that; the writer of the answer gives them the names that the
@@ -8,24 +8,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use datafusion::catalog::default_table_source::provider_as_source;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, JoinType};
+use datafusion::common::Column;
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast;
 
 use super::expr::boolean;
+use super::from::{Scanned, holds_clause, table_name};
 use super::grouping::{Bits, aggregate, grouped_expr, rewritten};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
-use crate::sql::column::SqlColumn;
 use crate::sql::count::RowCount;
 use crate::sql::error::{Result, SqlError};
-use crate::sql::push::{Clause, Pushed};
-use crate::sql::source::{self, Derived, IndexSource, Source, SourceKind};
-use crate::sql::table::SqlTable;
+use crate::sql::source::{self, SourceKind};
 use crate::sql::types::SqlType;
-use crate::table::leaf::{CombineFunction, LeafFunction};
 
 /// Most output columns.
 const MAX_OUTPUTS: usize = 4_096;
@@ -80,12 +75,6 @@ pub(crate) struct Planned {
 struct Item {
     column: OutColumn,
     bound: Bound,
-}
-
-/// The index expression that a table's name is.
-pub(super) fn table_name(name: &ast::ObjectName) -> String {
-    let parts = name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.as_str());
-    parts.collect::<Vec<_>>().join(".")
 }
 
 impl Binder<'_> {
@@ -269,78 +258,6 @@ impl Binder<'_> {
         }
     }
 
-    /// Binds FROM.
-    fn sources(
-        &mut self,
-        from: &[ast::TableWithJoins],
-        on: &mut Vec<(JoinType, Option<ast::Expr>)>,
-        depth: usize,
-    ) -> Result<Vec<Source>> {
-        let [from] = from else {
-            return match from {
-                [] => Ok(vec![Source {
-                    qualifier: "nothing".to_owned(),
-                    names: Vec::new(),
-                    kind: SourceKind::Nothing,
-                }]),
-                _ => unsupported("a list of sources with aliases in FROM"),
-            };
-        };
-        let mut sources = vec![self.source(&from.relation, depth)?];
-        for join in &from.joins {
-            use ast::JoinOperator as J;
-            let (kind, constraint) = match &join.join_operator {
-                J::Join(constraint) | J::Inner(constraint) => (JoinType::Inner, Some(constraint)),
-                J::Left(constraint) | J::LeftOuter(constraint) => (JoinType::Left, Some(constraint)),
-                J::CrossJoin(constraint) => (JoinType::Inner, Some(constraint)),
-                _ => return unsupported("this kind of join"),
-            };
-            let condition = match constraint {
-                None | Some(ast::JoinConstraint::None) => None,
-                Some(ast::JoinConstraint::On(condition)) => Some(condition.clone()),
-                Some(_) => return unsupported("a join without ON"),
-            };
-            sources.push(self.source(&join.relation, depth)?);
-            on.push((kind, condition));
-        }
-        Ok(sources)
-    }
-
-    fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
-        let qualifier = format!("t{}", self.next_source);
-        self.next_source += 1;
-        match factor {
-            ast::TableFactor::Table { name, alias, args: None, .. } => {
-                let name = table_name(name);
-                let snapshot = self.snapshots.get(&name).ok_or_else(|| SqlError::unknown_field(&name))?;
-                let mut names = vec![name];
-                names.extend(alias.as_ref().map(|alias| alias.name.value.clone()));
-                Ok(Source {
-                    qualifier,
-                    names,
-                    kind: SourceKind::Index(IndexSource::new(Arc::clone(snapshot))),
-                })
-            }
-            ast::TableFactor::Derived { subquery, alias, lateral: false, .. } => {
-                let planned = self.query(subquery, None, depth + 1)?;
-                let columns = planned
-                    .columns
-                    .into_iter()
-                    .enumerate()
-                    .map(|(at, column)| Derived {
-                        column: format!("c{at}"),
-                        name: column.alias.unwrap_or(column.name),
-                        ty: column.ty,
-                        list: column.list,
-                    })
-                    .collect();
-                let names = alias.iter().map(|alias| alias.name.value.clone()).collect();
-                Ok(Source { qualifier, names, kind: SourceKind::Derived(Box::new(planned.plan), columns) })
-            }
-            other => unsupported(format!("[{other}] in FROM")),
-        }
-    }
-
     /// Binds WHERE, condition by condition.
     fn conditions(&mut self, selection: Option<&ast::Expr>, scope: &mut Scope) -> Result<Vec<Bound>> {
         let mut conditions = Vec::new();
@@ -482,106 +399,6 @@ impl Binder<'_> {
         }
         Ok(sorts)
     }
-
-    /// Builds the plan of FROM and WHERE.
-    fn scan(
-        &mut self,
-        sources: Vec<Source>,
-        joins: Vec<(JoinType, Option<Expr>)>,
-        conditions: Vec<Bound>,
-    ) -> Result<Scanned> {
-        // Behind an outer join a condition on the right side is no condition on its scan.
-        let outer = joins.iter().any(|(kind, _)| *kind != JoinType::Inner);
-        let (mut pushed, mut left): (Vec<Pushed>, Vec<Expr>) = (Vec::new(), Vec::new());
-        for condition in conditions {
-            match condition.pushed {
-                Some(own) if own.source == 0 || !outer => pushed.push(own),
-                _ => left.push(condition.expr),
-            }
-        }
-        if left.iter().any(holds_clause) {
-            return unsupported(
-                "a relevance function together with a condition that the index cannot answer",
-            );
-        }
-        let single = sources.len() == 1;
-        let mut count = None;
-        let mut plans = Vec::with_capacity(sources.len());
-        for (number, source) in sources.into_iter().enumerate() {
-            plans.push(match source.kind {
-                SourceKind::Nothing => LogicalPlanBuilder::empty(true).build()?,
-                SourceKind::Derived(plan, _) => {
-                    LogicalPlanBuilder::new(*plan).alias(source.qualifier)?.build()?
-                }
-                SourceKind::Index(index) => {
-                    let mut truths: Vec<Clause> = pushed
-                        .iter()
-                        .filter(|own| own.source == number)
-                        .map(|own| own.truth.clone())
-                        .collect();
-                    truths.extend(self.filter.map(|filter| Clause::Leaf(filter.clone())));
-                    if let [only] = truths.as_slice() {
-                        self.pushed.push(only.to_json());
-                    } else if !truths.is_empty() {
-                        self.pushed.push(Clause::And(truths.clone()).to_json());
-                    }
-                    let filters = match truths.is_empty() {
-                        true => Vec::new(),
-                        false => vec![Clause::And(truths).expr(self.scores)?],
-                    };
-                    let (plan, counting) =
-                        self.table(&source.qualifier, index.snapshot, index.columns, filters)?;
-                    if single {
-                        count = Some(counting);
-                    }
-                    plan
-                }
-            });
-        }
-        let mut plans = plans.into_iter();
-        let mut builder = LogicalPlanBuilder::new(
-            plans.next().ok_or_else(|| SqlError::Syntax("the statement has no source".to_owned()))?,
-        );
-        for ((kind, condition), right) in joins.into_iter().zip(plans) {
-            builder = match condition {
-                None => builder.cross_join(right)?,
-                Some(condition) => builder.join_on(right, kind, [condition])?,
-            };
-        }
-        let residual = !left.is_empty();
-        for condition in left {
-            builder = builder.filter(condition)?;
-        }
-        Ok(Scanned { plan: builder.build()?, count, residual })
-    }
-
-    /// Makes the scan of indices: one with the columns, one that only counts.
-    fn table(
-        &mut self,
-        qualifier: &str,
-        snapshot: Arc<crate::table::TableSnapshot>,
-        columns: Vec<SqlColumn>,
-        filters: Vec<Expr>,
-    ) -> Result<(LogicalPlan, LogicalPlan)> {
-        let mut make = |columns: Vec<SqlColumn>, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
-            let table = SqlTable::new(Arc::clone(&snapshot), columns, self.now_ms, self.compute.clone());
-            self.handles.push(Arc::clone(table.handle()));
-            let source = provider_as_source(Arc::new(table));
-            LogicalPlanBuilder::scan_with_filters(qualifier, source, projection, filters)?.build()
-        };
-        let plan = make(columns, None, filters.clone())?;
-        let count = make(Vec::new(), Some(Vec::new()), filters)?;
-        Ok((plan, count))
-    }
-}
-
-/// The plan of FROM and WHERE.
-struct Scanned {
-    plan: LogicalPlan,
-    /// A plan that counts its rows without reading columns, where one scan has them.
-    count: Option<LogicalPlan>,
-    /// Whether conditions are left to a filter above the scan.
-    residual: bool,
 }
 
 /// Lists the expressions of SELECT by alias.
@@ -646,19 +463,4 @@ fn ordinal(expr: &ast::Expr, count: usize) -> Result<Option<usize>> {
             "ordinal [{text}] is out of bound of the {count} columns of SELECT"
         ))),
     }
-}
-
-/// Whether a clause of the index is in an expression.
-fn holds_clause(expr: &Expr) -> bool {
-    expr.exists(|part| {
-        Ok(match part {
-            Expr::ScalarFunction(call) => {
-                let function = call.func.inner();
-                function.downcast_ref::<LeafFunction>().is_some()
-                    || function.downcast_ref::<CombineFunction>().is_some()
-            }
-            _ => false,
-        })
-    })
-    .unwrap_or(false)
 }
