@@ -298,7 +298,7 @@ impl KeyReader {
         let key = match kind {
             ValueKind::Text => u64::from(self.strings.id(std::str::from_utf8(term).ok()?)),
             ValueKind::Ip => u64::from(self.addresses.id(term.try_into().ok()?)),
-            _ => number(kind, term)?,
+            _ => term_key(kind, term)?,
         };
         self.wants(key).then_some(key)
     }
@@ -395,7 +395,7 @@ fn fill(
 }
 
 /// Reads a term of the dictionary as the bits of a key; `None` of texts and addresses.
-fn number(kind: ValueKind, term: &[u8]) -> Option<u64> {
+pub(crate) fn term_key(kind: ValueKind, term: &[u8]) -> Option<u64> {
     match (kind, term) {
         (ValueKind::Long, [flag]) => Some(u64::from(*flag)),
         (ValueKind::Long, bytes) => {

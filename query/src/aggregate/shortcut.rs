@@ -1,6 +1,7 @@
 //! Segments that are counted without reading their rows, or most of them.
 //!
-//! - Terms and cardinality of all rows come from the term dictionary, which knows how many rows each term has.
+//! - Terms, cardinality and ranges of all rows come from the term dictionary, which knows how many rows each term has; it
+//!   has numbers of which there are few.
 //! - Histograms and ranges need the values only of pages that straddle buckets: of others the statistics tell the
 //!   bucket, and the rows need only be counted.
 //! - Rows are found term by term where that is cheaper than finding the bucket of each row ([`super::by_term`]).
@@ -18,7 +19,7 @@ use super::bucket::slots::{Rule, SlotCollector, Slots};
 use super::by_term;
 use super::collector::Collector;
 use super::field::{Place, ValueKind, Values};
-use super::keys::{Form, interval_key};
+use super::keys::{Form, interval_key, term_key};
 use super::metric::Ordinals;
 use super::segment::{Rows, SegmentContext};
 use crate::error::Result;
@@ -122,6 +123,15 @@ fn dictionary(
     Ok(true)
 }
 
+/// The number that a term of the dictionary stands for.
+fn number(place: &Place, term: &[u8]) -> Option<f64> {
+    let bits = term_key(place.kind, term)?;
+    Some(match place.kind {
+        ValueKind::Long => place.long(bits as i64) as f64,
+        _ => bits as f64,
+    })
+}
+
 /// The ends of bounds as numbers.
 fn ends(place: &Place, bounds: &NumberBounds) -> Option<(f64, f64)> {
     match bounds {
@@ -213,8 +223,24 @@ pub(crate) fn slots(
             }
             Ok(true)
         }
-        (Rule::Numbers(values, ranges), _) => {
+        (Rule::Numbers(values, ranges), lead) => {
             let Some(place) = values.place_in(segment.index) else { return Ok(false) };
+            if let (Some(lead), Some(listed)) = (lead, listed(values, segment))
+                && matches!(listed.kind, ValueKind::Long | ValueKind::Unsigned)
+                && !segment.source.reader.is_list(listed.field.column)
+            {
+                if lead {
+                    segment.source.inverted.for_each_value(listed.field.id, &mut |term, count| {
+                        let Some(value) = number(listed, term) else { return };
+                        for (slot, (from, to)) in ranges.iter().enumerate() {
+                            if *from <= value && value < *to {
+                                collector.add(slot as u32, u64::from(count));
+                            }
+                        }
+                    })?;
+                }
+                return Ok(true);
+            }
             let mut bucket = |of: &NumberBounds| {
                 let (min, max) = ends(place, of)?;
                 let mut own = Vec::new();

@@ -129,6 +129,8 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
             "days": {"date_histogram": {"field": "at", "fixed_interval": "1d", "min_doc_count": 1}},
             "widths": {"histogram": {"field": "f", "interval": 2.5, "min_doc_count": 1}},
             "ranges": {"range": {"field": "f", "ranges": [{"to": 0}, {"from": -1, "to": 1}, {"from": 1}]}},
+            "lists": {"range": {"field": "n", "ranges": [{"to": 0}, {"from": -1, "to": 1}, {"from": 1}]}},
+            "single": {"range": {"field": "one", "ranges": [{"to": 40}, {"from": 20, "to": 110}, {"from": 110}]}},
             "without": {"missing": {"field": "tag"}},
             "distinct": {"cardinality": {"field": "tag"}},
             "first": {"min": {"field": "one"}},
@@ -208,13 +210,22 @@ async fn check(store: &Store, all: &Documents, rng: &mut StdRng, state: &str) {
             numbers(d, "f").into_iter().map(|f| format!("{:?}", (f / 2.5).floor() * 2.5 + 0.0)).collect()
         };
         assert_eq!(counts(&answer["widths"]), sizes(grouped(&documents, width)), "{state}");
-        let within = |from: f64, to: f64| {
-            json!(documents.iter().filter(|d| numbers(d, "f").iter().any(|f| from <= *f && *f < to)).count())
-        };
-        let ranges = answer["ranges"]["buckets"].as_array().unwrap();
-        let found: Vec<&Value> = ranges.iter().map(|bucket| &bucket["doc_count"]).collect();
         let infinity = f64::INFINITY;
-        assert_eq!(found, [&within(-infinity, 0.0), &within(-1.0, 1.0), &within(1.0, infinity)], "{state}");
+        for (name, field, bounds) in [
+            ("ranges", "f", [0.0, -1.0, 1.0, 1.0]),
+            ("lists", "n", [0.0, -1.0, 1.0, 1.0]),
+            ("single", "one", [40.0, 20.0, 110.0, 110.0]),
+        ] {
+            let within = |from: f64, to: f64| {
+                let within = |d: &&&Value| numbers(d, field).iter().any(|own| from <= *own && *own < to);
+                json!(documents.iter().filter(within).count())
+            };
+            let ranges = answer[name]["buckets"].as_array().unwrap();
+            let found: Vec<&Value> = ranges.iter().map(|bucket| &bucket["doc_count"]).collect();
+            let [first, from, to, last] = bounds;
+            let expected = [&within(-infinity, first), &within(from, to), &within(last, infinity)];
+            assert_eq!(found, expected, "{name} {state}");
+        }
 
         let without = documents.iter().filter(|d| texts(d, "tag").is_empty()).count();
         assert_eq!(answer["without"]["doc_count"], json!(without), "{state}");
