@@ -76,8 +76,9 @@ impl Generator {
         let mut stopping = context.stopping.clone();
         let mut round = thread;
         loop {
-            let mut events = Vec::with_capacity(context.batch_size);
-            round = self.events(round, context.batch_size.max(1), &mut events);
+            let size = context.batch_size.get();
+            let mut events = Vec::with_capacity(size);
+            round = self.events(round, size, &mut events);
             if events.is_empty() && (self.count > 0 && round >= self.count) {
                 return;
             }

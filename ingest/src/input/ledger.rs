@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::testing::Stored;
-use super::{Context, Input, InputError, Positions};
+use super::{BatchSize, Context, Input, InputError, Positions};
 use crate::batch::NotStored;
 use crate::options::Location;
 use crate::{Batch, Event, Fault, Options, Setting};
@@ -121,8 +121,12 @@ impl Running {
     ) -> Self {
         let (batches, mut incoming) = mpsc::channel::<Batch>(4);
         let (stop, stopping) = watch::channel(false);
-        let context =
-            Context { batches, positions: Arc::clone(ledger) as _, stopping: stopping.clone(), batch_size };
+        let context = Context {
+            batches,
+            positions: Arc::clone(ledger) as _,
+            stopping: stopping.clone(),
+            batch_size: BatchSize::new(batch_size),
+        };
         let input = tokio::spawn(async move {
             let mut last = None;
             while !*stopping.borrow() {

@@ -13,6 +13,7 @@ pub(crate) mod testing;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -48,7 +49,28 @@ pub struct Context {
     /// Becomes `true` when the input is to stop.
     pub stopping: watch::Receiver<bool>,
     /// Greatest number of events of a batch.
-    pub batch_size: usize,
+    pub batch_size: BatchSize,
+}
+
+/// The greatest number of events of a batch, which may change while inputs run. Clones share it.
+#[derive(Clone, Debug)]
+pub struct BatchSize(Arc<AtomicUsize>);
+
+impl BatchSize {
+    /// Makes a size.
+    pub fn new(events: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(events)))
+    }
+
+    /// Returns it as it is now, at least 1.
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Changes it for all who have it.
+    pub fn set(&self, events: usize) {
+        self.0.store(events, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Context {

@@ -113,7 +113,7 @@ impl Stdin {
                     return Ok(());
                 }
             }
-            if events.len() >= context.batch_size {
+            if events.len() >= context.batch_size.get() {
                 self.send(&mut events, context).await;
             }
         }
@@ -125,7 +125,7 @@ impl Stdin {
             mark(event, "host", &self.host);
         }
         while !events.is_empty() {
-            let rest = events.split_off(events.len().min(context.batch_size.max(1)));
+            let rest = events.split_off(events.len().min(context.batch_size.get()));
             let batch = Batch { events, position: None, ack: Ack::none() };
             // Not before the end of the pipeline itself.
             let _ = context.batches.send(batch).await;

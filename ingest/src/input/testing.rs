@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::{Context, InputError, Positions};
+use super::{BatchSize, Context, InputError, Positions};
 use crate::batch::NotStored;
 use crate::{Ack, Batch, Event, Location, Move, Options, Setting};
 
@@ -116,7 +116,7 @@ impl Pipeline {
             batches: self.sender.take().unwrap(),
             positions: Arc::clone(&self.stored) as Arc<dyn Positions>,
             stopping: self.stop.subscribe(),
-            batch_size: 125,
+            batch_size: BatchSize::new(125),
         }
     }
 

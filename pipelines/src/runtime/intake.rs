@@ -94,7 +94,7 @@ async fn supervise(
             batches: batches.clone(),
             positions: Arc::clone(&positions) as Arc<dyn Positions>,
             stopping: stopping.clone(),
-            batch_size: shared.settings.borrow().batch_size,
+            batch_size: shared.batch_size.clone(),
         };
         let began = Instant::now();
         let error = match AssertUnwindSafe(node.input.run(context)).catch_unwind().await {

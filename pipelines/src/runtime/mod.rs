@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use millrace_ingest::input::BatchSize;
 use millrace_storage::{Compute, Lane};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     compute: Compute,
     graph: RwLock<Arc<Graph>>,
     settings: watch::Sender<Settings>,
+    /// What inputs know of the settings.
+    batch_size: BatchSize,
     meter: Arc<Meter>,
     /// Inputs that run.
     running: watch::Sender<usize>,
@@ -177,6 +180,7 @@ impl Pipeline {
             store,
             compute,
             graph: RwLock::new(Arc::clone(&graph)),
+            batch_size: BatchSize::new(settings.batch_size),
             settings: watch::Sender::new(settings),
             meter: Arc::default(),
             running: watch::Sender::new(0),
@@ -269,6 +273,7 @@ impl Pipeline {
 
     /// Changes how it runs, from the next portion on.
     pub fn set(&self, settings: Settings) {
+        self.shared.batch_size.set(settings.batch_size);
         self.shared.settings.send_replace(settings);
     }
 

@@ -585,6 +585,28 @@ async fn a_reload_under_load_loses_nothing_and_doubles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_input_learns_of_another_batch_size() {
+    #[derive(Debug)]
+    struct Watches;
+    #[async_trait]
+    impl Input for Watches {
+        fn identity(&self) -> String {
+            "watches".to_owned()
+        }
+        async fn run(&self, context: Context) -> Result<(), InputError> {
+            while context.batch_size.get() != 7 {
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        }
+    }
+    let pipeline = start(graph(vec![input(Watches)], vec![], vec![]), settings(1), &Arc::default());
+    assert_eq!(pipeline.running_inputs(), 1);
+    pipeline.set(Settings { batch_size: 7, ..settings(1) });
+    pipeline.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_input_that_panics_is_run_again() {
     #[derive(Debug)]
     struct Panics(AtomicUsize);

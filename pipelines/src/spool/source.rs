@@ -83,7 +83,7 @@ impl Source {
             end.borrow_and_update();
             let mut found = None;
             if sent.len() < IN_FLIGHT {
-                found = self.look(place, context.batch_size).await?;
+                found = self.look(place, context.batch_size.get()).await?;
             }
             if let Some(Found { events, after }) = found {
                 let (ack, stored) = Ack::channel();

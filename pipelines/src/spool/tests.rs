@@ -4,7 +4,7 @@ use std::io::Write;
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_ingest::batch::NotStored;
-use millrace_ingest::input::{Context, Input, InputError, Positions};
+use millrace_ingest::input::{BatchSize, Context, Input, InputError, Positions};
 use millrace_ingest::{Batch, FieldReference};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -76,7 +76,12 @@ struct Reading {
 fn read(spool: &Arc<Spool>, stored: &Arc<Stored>) -> Reading {
     let (sender, batches) = mpsc::channel(4);
     let (stop, stopping) = watch::channel(false);
-    let context = Context { batches: sender, positions: Arc::clone(stored) as _, stopping, batch_size: 10 };
+    let context = Context {
+        batches: sender,
+        positions: Arc::clone(stored) as _,
+        stopping,
+        batch_size: BatchSize::new(10),
+    };
     let source = Source { spool: Arc::clone(spool) };
     Reading { batches, stop, task: tokio::spawn(async move { source.run(context).await }) }
 }

@@ -399,7 +399,7 @@ impl Watch {
             tracked.state = State::Known(Box::new(reader));
             return Ok(Turn::Wait);
         }
-        let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.max(1));
+        let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.get());
         let idle = tracked.changed.elapsed();
         let looked = blocking(move || {
             let looked = look_at(&settings, &mut reader, size, idle);

@@ -58,7 +58,7 @@ impl Delivery {
 
     /// Greatest number of events of a batch.
     pub(super) fn batch_size(&self) -> usize {
-        self.context.batch_size.max(1)
+        self.context.batch_size.get()
     }
 
     /// Hands events on, with the position behind them where they move it. Waits while the pipeline is

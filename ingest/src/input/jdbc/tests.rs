@@ -16,8 +16,8 @@ use tokio::time::sleep;
 use super::address::{Address, Kind};
 use super::build;
 use super::connection::Connection;
-use crate::input::Input;
 use crate::input::ledger::{Ledger, Running, messages, options, run, text};
+use crate::input::{BatchSize, Input};
 use crate::{Options, Setting};
 
 /// Held by the test that restarts servers, and shared by all others.
@@ -407,7 +407,7 @@ async fn what_the_database_refuses_is_told() {
                 batches,
                 positions: Arc::clone(&ledger) as _,
                 stopping,
-                batch_size: 10,
+                batch_size: BatchSize::new(10),
             };
             let error = input.run(context).await.expect_err(statement);
             assert!(error.0.contains(part), "{}: {error}", database.kind);

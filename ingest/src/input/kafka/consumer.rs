@@ -159,9 +159,8 @@ impl Reader<'_> {
     fn take(&mut self, message: &BorrowedMessage<'_>) -> Result<(), InputError> {
         let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
         let at = self.open.iter().rposition(|open| open.key.1 == partition && open.key.0 == topic);
-        let at = match at
-            .filter(|at| self.open.get(*at).is_some_and(|open| open.events.len() < self.context.batch_size))
-        {
+        let size = self.context.batch_size.get();
+        let at = match at.filter(|at| self.open.get(*at).is_some_and(|open| open.events.len() < size)) {
             Some(at) => at,
             None => {
                 let key = (topic.to_owned(), partition);
