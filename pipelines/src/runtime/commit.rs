@@ -68,11 +68,8 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bo
             drop((unsent, writing));
             written.stored(shared, &ops).await
         }
-        Err(GaveUp::Divide) if batches.len() > 1 => {
-            return one_by_one(shared, ops, batches, &mut writing, &mut telling).await;
-        }
-        // One of them has another owner; the others shall not suffer for it.
-        Err(GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
+        // They are too much together, or one of them has another owner: the others shall not suffer for it.
+        Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
             return one_by_one(shared, ops, batches, &mut writing, &mut telling).await;
         }
         Err(error) => Err(error),

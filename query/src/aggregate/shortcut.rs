@@ -123,6 +123,32 @@ fn dictionary(
     Ok(true)
 }
 
+fn dictionary_ranges(
+    collector: &mut SlotCollector,
+    values: &Values,
+    ranges: &[(f64, f64)],
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+) -> Result<bool> {
+    let (Some(lead), Some(place)) = (rows.lead(), listed(values, segment)) else { return Ok(false) };
+    let whole = matches!(place.kind, ValueKind::Long | ValueKind::Unsigned);
+    // A row counts once, however many of its values lie in a range.
+    if !whole || segment.source.reader.is_list(place.field.column) {
+        return Ok(false);
+    }
+    if lead {
+        segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
+            let Some(value) = number(place, term) else { return };
+            for (slot, (from, to)) in ranges.iter().enumerate() {
+                if *from <= value && value < *to {
+                    collector.add(slot as u32, u64::from(count));
+                }
+            }
+        })?;
+    }
+    Ok(true)
+}
+
 /// The number that a term of the dictionary stands for.
 fn number(place: &Place, term: &[u8]) -> Option<f64> {
     let bits = term_key(place.kind, term)?;
@@ -223,24 +249,11 @@ pub(crate) fn slots(
             }
             Ok(true)
         }
-        (Rule::Numbers(values, ranges), lead) => {
-            let Some(place) = values.place_in(segment.index) else { return Ok(false) };
-            if let (Some(lead), Some(listed)) = (lead, listed(values, segment))
-                && matches!(listed.kind, ValueKind::Long | ValueKind::Unsigned)
-                && !segment.source.reader.is_list(listed.field.column)
-            {
-                if lead {
-                    segment.source.inverted.for_each_value(listed.field.id, &mut |term, count| {
-                        let Some(value) = number(listed, term) else { return };
-                        for (slot, (from, to)) in ranges.iter().enumerate() {
-                            if *from <= value && value < *to {
-                                collector.add(slot as u32, u64::from(count));
-                            }
-                        }
-                    })?;
-                }
+        (Rule::Numbers(values, ranges), _) => {
+            if dictionary_ranges(collector, values, ranges, segment, rows)? {
                 return Ok(true);
             }
+            let Some(place) = values.place_in(segment.index) else { return Ok(false) };
             let mut bucket = |of: &NumberBounds| {
                 let (min, max) = ends(place, of)?;
                 let mut own = Vec::new();

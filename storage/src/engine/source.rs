@@ -211,15 +211,25 @@ impl Engine {
             Ok(parsed) => parsed,
             Err(refusals) => return Ok(Tried::Refused(refusals)),
         };
+        let (frame, outcomes) =
+            self.as_a_whole(load, move |inner, terms| inner.commit_parsed(parsed, terms)).await?;
+        Ok(tried(frame, outcomes, &[]))
+    }
+
+    /// Runs what commits a load with its moves, on a compute thread.
+    async fn as_a_whole<F>(&self, load: &mut Load, commit: F) -> Result<(Option<FrameNumber>, Vec<Outcome>)>
+    where
+        F: FnOnce(&Inner, Terms<'_>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> + Send + 'static,
+    {
         let inner = Arc::clone(&self.inner);
         let moves = std::mem::take(&mut load.moves);
         let job = move || {
-            let done = inner.commit_parsed(parsed, Terms::Whole(&moves));
+            let done = commit(&inner, Terms::Whole(&moves));
             Ok((moves, done))
         };
         let (moves, done) = self.inner.env().compute.run(Lane::Ingest, job).await?;
         load.moves = moves;
-        done.map(|(frame, outcomes)| tried(frame, outcomes, &[]))
+        done
     }
 
     /// Tries operations with partial updates among them. An update of a document that the same frame has
@@ -269,15 +279,8 @@ impl Engine {
         if !refusals.is_empty() {
             return Ok(Tried::Refused(refusals));
         }
-        let inner = Arc::clone(&self.inner);
-        let moves = std::mem::take(&mut load.moves);
-        let job = move || {
-            let done = inner.execute_with(round, Terms::Whole(&moves));
-            Ok((moves, done))
-        };
-        let (moves, done) = self.inner.env().compute.run(Lane::Ingest, job).await?;
-        load.moves = moves;
-        let (frame, mut outcomes) = done?;
+        let (frame, mut outcomes) =
+            self.as_a_whole(load, move |inner, terms| inner.execute_with(round, terms)).await?;
         outcomes.extend(noops);
         Ok(tried(frame, outcomes, &updates))
     }

@@ -421,7 +421,7 @@ impl Numbers {
         {
             taken.extend(run.take(left));
         }
-        self.next = taken.last().map_or(self.total, |last| last + 1);
+        self.next = taken.last().map_or(self.next, |last| last + 1);
         taken
     }
 }

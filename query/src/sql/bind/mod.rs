@@ -1,9 +1,9 @@
 //! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
 //! means by them.
 //!
-//! [`select`] binds a SELECT and builds its plan, [`from`] its sources and conditions, [`grouping`] its groups, [`expr`] binds expressions, [`call`] calls of functions,
-//! [`relevance`] the functions that the inverted index answers. A [`Bound`] carries beside the expression what
-//! the index could answer in its place ([`Pushed`]).
+//! [`select`] binds a SELECT and builds its plan, [`from`] its sources and conditions, [`grouping`] its groups;
+//! [`expr`] binds expressions, [`call`] calls of functions, [`relevance`] the functions that the inverted index
+//! answers. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
 
 mod call;
 mod expr;
