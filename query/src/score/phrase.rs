@@ -9,6 +9,7 @@ use super::bm25::Bm25;
 use super::reader::TextReader;
 use super::sloppy::Sloppy;
 use super::union::PostingsUnion;
+use super::windows::Candidates;
 use super::{END, Scorer};
 use crate::error::Result;
 
@@ -167,10 +168,10 @@ impl<'a> PhraseScorer<'a> {
                 return Some(if last == END { END } else { last + 1 });
             }
         }
-        let (PhraseScore::Bm25(function), Matcher::Exact(places)) = (&self.score, &self.matcher) else {
+        let (PhraseScore::Bm25(function), Matcher::Exact(places)) = (&self.score, &mut self.matcher) else {
             return None;
         };
-        let most = places.lists.iter().map(PostingsUnion::freq).min().unwrap_or(0);
+        let most = places.least_frequency();
         let length = if self.text.has_norms() { self.text.norm(doc) } else { 1 };
         (function.score(most, length) <= self.bar).then_some(doc + 1)
     }
@@ -270,6 +271,10 @@ impl Matcher {
 
 /// Places that must all have a term.
 struct Places {
+    /// Rows with a term for every place.
+    candidates: Candidates,
+    /// The current one of them.
+    doc: u32,
     lists: Vec<PostingsUnion>,
     offsets: Vec<u32>,
     /// The lists by the number of their rows, fewest first.
@@ -282,16 +287,18 @@ struct Places {
 
 impl Places {
     fn open(places: &[Place], text: &dyn TextReader) -> Result<Option<Self>> {
-        let mut lists = Vec::with_capacity(places.len());
+        let (mut lists, mut groups) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         for place in places {
-            let mut postings = Vec::new();
+            let (mut postings, mut rows) = (Vec::new(), Vec::new());
             for term in place.fixed() {
                 postings.extend(text.postings(term)?);
+                rows.extend(text.row_postings(term)?);
             }
             if postings.is_empty() {
                 return Ok(None);
             }
             lists.push(PostingsUnion::new(postings));
+            groups.push(rows);
         }
         if lists.is_empty() {
             return Ok(None);
@@ -300,31 +307,33 @@ impl Places {
         order.sort_by_key(|at| lists[*at].cost());
         let positions = vec![Vec::new(); lists.len()];
         let offsets = places.iter().map(|place| place.offset).collect();
-        Ok(Some(Self { offsets, lists, order, positions, starts: Default::default() }))
+        let candidates = Candidates::new(groups);
+        Ok(Some(Self { candidates, doc: END, offsets, lists, order, positions, starts: Default::default() }))
     }
 
     fn cost(&self) -> u64 {
-        self.order.first().map_or(0, |lead| self.lists[*lead].cost())
+        self.candidates.cost()
     }
 
     /// Goes to the first row at or behind `target` that has a term for every place.
     fn settle(&mut self, target: u32) -> u32 {
-        let mut candidate = target;
-        'candidate: while candidate != END {
-            for at in &self.order {
-                let doc = self.lists[*at].seek(candidate);
-                if doc != candidate {
-                    candidate = doc;
-                    continue 'candidate;
-                }
-            }
-            break;
-        }
-        candidate
+        self.doc = self.candidates.seek(target);
+        self.doc
+    }
+
+    /// Returns how often the current row has the term of a place that it has least often.
+    fn least_frequency(&mut self) -> u32 {
+        let doc = self.doc;
+        let frequency = |list: &mut PostingsUnion| {
+            list.seek(doc);
+            list.freq()
+        };
+        self.lists.iter_mut().map(frequency).min().unwrap_or(0)
     }
 
     fn read(&mut self) {
         for (list, positions) in self.lists.iter_mut().zip(&mut self.positions) {
+            list.seek(self.doc);
             list.positions(positions);
         }
     }
@@ -336,6 +345,7 @@ impl Places {
         starts.clear();
         for (rank, at) in self.order.iter().enumerate() {
             let (list, positions) = (&mut self.lists[*at], &mut self.positions[*at]);
+            list.seek(self.doc);
             list.positions(positions);
             let offset = i64::from(self.offsets[*at]);
             let here = positions.iter().map(|position| i64::from(*position) - offset);

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
-use millrace_storage::bundle::{Bundle, Impact, TextIndex, ValueWalker};
+use millrace_storage::bundle::{Bundle, Impact, RowList, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
     ColumnBatch, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange, WindowBits,
 };
 use roaring::RoaringBitmap;
+use tantivy::DocSet;
 use tantivy::postings::Postings;
 
 use super::windows::RowsOf;
@@ -178,6 +179,22 @@ fn rows_of<P: Postings + 'static>(postings: P) -> Box<dyn RowPostings> {
     Box::new(RowsOf(postings))
 }
 
+impl RowPostings for RowList {
+    fn seek_row(&mut self, target: u32) -> u32 {
+        self.seek(target)
+    }
+    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
+        RowList::fill(self, first, bits);
+    }
+    fn cost(&self) -> u64 {
+        self.size_hint().into()
+    }
+}
+
+fn row_list(rows: RowList) -> Box<dyn RowPostings> {
+    Box::new(rows)
+}
+
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
@@ -256,7 +273,7 @@ impl Inverted for Bundle {
     }
 
     fn exact_rows(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn RowPostings>>> {
-        Ok(self.postings(path, value)?.map(rows_of))
+        Ok(self.postings(path, value)?.map(row_list))
     }
 
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32> {
@@ -312,7 +329,7 @@ impl Inverted for Bundle {
         descending: bool,
         each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.for_each_postings(path, from, descending, &mut |postings| each(&mut RowsOf(postings)))
+        self.for_each_postings(path, from, descending, &mut |mut rows| each(&mut rows))
     }
 
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>> {
@@ -320,7 +337,7 @@ impl Inverted for Bundle {
     }
 
     fn exists_rows(&self, path: PathId) -> Result<Option<Box<dyn RowPostings>>> {
-        Ok(Bundle::exists(self, path)?.map(rows_of))
+        Ok(Bundle::exists(self, path)?.map(row_list))
     }
 
     fn exists_count(&self, path: PathId) -> Result<u32> {
@@ -350,7 +367,7 @@ impl TextReader for TextIndex {
     }
 
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
-        Ok(TextIndex::row_postings(self, term)?.map(rows_of))
+        Ok(TextIndex::row_postings(self, term)?.map(row_list))
     }
 
     fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {

@@ -221,18 +221,77 @@ impl RowFilter for Listed {
         self.0.seek_row(target)
     }
     fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
-        if count(bits) <= FEW {
-            retain(first, bits, |row| self.0.seek_row(row) == row);
-        } else {
-            let mut found = NO_ROWS;
-            self.0.fill(first, &mut found);
-            intersect(bits, &found);
-        }
+        keep_listed(std::slice::from_mut(&mut self.0), first, bits);
         Ok(())
     }
     fn cost(&self) -> u64 {
         self.0.cost()
     }
+}
+
+/// Clears the bits of the rows that are in none of some posting lists.
+fn keep_listed(lists: &mut [Box<dyn RowPostings>], first: u32, bits: &mut WindowBits) {
+    if count(bits) <= FEW {
+        return retain(first, bits, |row| lists.iter_mut().any(|list| list.seek_row(row) == row));
+    }
+    let mut found = NO_ROWS;
+    lists.iter_mut().for_each(|list| list.fill(first, &mut found));
+    intersect(bits, &found);
+}
+
+/// The rows that are in a posting list of each of several groups: those that may hold a phrase.
+pub(crate) struct Candidates {
+    /// The groups with the fewest rows first.
+    groups: Vec<Vec<Box<dyn RowPostings>>>,
+    /// The window that was looked at last, its rows, and the row behind it.
+    first: u32,
+    bits: WindowBits,
+    behind: u32,
+}
+
+impl Candidates {
+    /// Starts before the first row.
+    pub(crate) fn new(mut groups: Vec<Vec<Box<dyn RowPostings>>>) -> Self {
+        groups.sort_by_key(|lists| rows_in(lists));
+        Self { groups, first: 0, bits: NO_ROWS, behind: 0 }
+    }
+
+    /// Returns the first row at or behind `target`, which does not descend; [`END`] behind the last. There is at
+    /// least one group.
+    pub(crate) fn seek(&mut self, mut target: u32) -> u32 {
+        loop {
+            if target < self.behind
+                && let Some(at) = first_from(&self.bits, target.saturating_sub(self.first))
+            {
+                return self.first + at;
+            }
+            target = target.max(self.behind);
+            for lists in &mut self.groups {
+                target = lists.iter_mut().map(|list| list.seek_row(target)).min().unwrap_or(END);
+                if target == END {
+                    return END;
+                }
+            }
+            self.first = target - target % WINDOW_ROWS;
+            self.behind = self.first + WINDOW_ROWS;
+            self.bits = up_to(WINDOW_ROWS);
+            for lists in &mut self.groups {
+                keep_listed(lists, self.first, &mut self.bits);
+                if is_empty(&self.bits) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Estimates how many rows there are.
+    pub(crate) fn cost(&self) -> u64 {
+        self.groups.first().map_or(0, |lists| rows_in(lists))
+    }
+}
+
+fn rows_in(lists: &[Box<dyn RowPostings>]) -> u64 {
+    lists.iter().map(|list| list.cost()).sum()
 }
 
 /// The rows of a bitmap.

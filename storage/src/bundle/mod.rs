@@ -22,6 +22,7 @@
 //! | `contents`, `file` | table of contents, sections, footer, checksum |
 //! | `directory` | the view through which tantivy reads a section |
 //! | `reader`, `text_index`, `rows` | lookups |
+//! | `skips`, `impacts`, `row_list`, `text_postings` | the postings of a term block by block |
 //! | `merge` | compaction |
 //! | `nested` | the indices of nested paths in the same file |
 
@@ -39,10 +40,13 @@ mod nested;
 mod norms;
 mod postings;
 mod reader;
+mod row_list;
 mod rows;
+mod skips;
 mod term;
 mod text;
 mod text_index;
+mod text_postings;
 
 #[cfg(test)]
 mod tests;
@@ -55,8 +59,10 @@ pub use merge::{RowMap, merge};
 pub use nested::{NestedBundle, Places};
 pub use postings::Record;
 pub use reader::{Bundle, ValueWalker, Walk};
+pub use row_list::RowList;
 pub use term::{MAX_TERM_BYTES, check_term};
 pub use text_index::TextIndex;
+pub use text_postings::TextPostings;
 
 /// Most distinct integers of a path that become terms; see [`is_low_cardinality`].
 const MAX_DISTINCT_NUMBERS: usize = 4096;

@@ -42,8 +42,8 @@ impl Record {
     }
 }
 
-/// Postings shorter than a block have no skip list, hence no block maxima.
-const BLOCK: u32 = 128;
+/// Rows of a block. Postings shorter than one have no skip list, hence no block maxima.
+pub(super) const BLOCK: u32 = 128;
 
 /// Bytes that tantivy expects before the postings (a token count, which bundles keep elsewhere).
 const POSTINGS_HEADER: [u8; 8] = [0; 8];

@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
-use tantivy::postings::{SegmentPostings, TermInfo};
+use tantivy::postings::TermInfo;
 use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS, POSTINGS};
 use super::dictionary::Dictionary;
 use super::norms::Norms;
 use super::postings::Record;
-use super::{NestedBundle, TextIndex, directory, file, nested, rows, term};
+use super::{NestedBundle, RowList, TextIndex, directory, file, nested, rows, term};
 use crate::mapping::{PathId, Scalar};
 use crate::{Error, Result};
 
@@ -99,6 +99,9 @@ impl Bundle {
             [dictionary(Record::Rows)?, dictionary(Record::Frequencies)?, dictionary(Record::Positions)?];
         let name: Arc<str> = name.into();
         let norms_start = contents.section_start(NORMS);
+        let positions =
+            contents.section_start(POSITIONS) as usize..contents.section_start(POSITIONS + 1) as usize;
+        let positions = bytes.slice(positions);
         let mut texts = Vec::with_capacity(contents.texts.len());
         for text in &contents.texts {
             let norms = match &text.norms {
@@ -128,6 +131,7 @@ impl Bundle {
                 field: *text,
                 norms,
                 postings,
+                positions: positions.clone(),
             });
         }
         let size = bytes.len();
@@ -173,7 +177,7 @@ impl Bundle {
     ///
     /// # Errors
     /// Postings that cannot be read are corrupt.
-    pub fn postings(&self, path: PathId, value: &Scalar) -> Result<Option<SegmentPostings>> {
+    pub fn postings(&self, path: PathId, value: &Scalar) -> Result<Option<RowList>> {
         match self.exact_key(path, value) {
             Some(key) => self.postings_of(&key),
             None => Ok(None),
@@ -349,7 +353,7 @@ impl Bundle {
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(SegmentPostings) -> ControlFlow<()>,
+        each: &mut dyn FnMut(RowList) -> ControlFlow<()>,
     ) -> Result<()> {
         if !self.has_exact(path) {
             return Ok(());
@@ -360,7 +364,8 @@ impl Bundle {
             let mut terms = rows::behind(self.reader(), &start, from.as_deref(), descending)?;
             while terms.advance() {
                 let option = Record::Rows.option();
-                if each(self.reader().read_postings_from_terminfo(terms.value(), option)?).is_break() {
+                let blocks = self.reader().read_block_postings_from_terminfo(terms.value(), option)?;
+                if each(RowList::new(blocks)).is_break() {
                     break;
                 }
             }
@@ -373,7 +378,7 @@ impl Bundle {
     ///
     /// # Errors
     /// As [`Bundle::postings`].
-    pub fn exists(&self, path: PathId) -> Result<Option<SegmentPostings>> {
+    pub fn exists(&self, path: PathId) -> Result<Option<RowList>> {
         self.postings_of(&term::presence(path))
     }
 
@@ -447,11 +452,11 @@ impl Bundle {
         self.reader().terms().get(key).map_err(|error| unreadable(&self.name, &error))
     }
 
-    fn postings_of(&self, key: &[u8]) -> Result<Option<SegmentPostings>> {
+    fn postings_of(&self, key: &[u8]) -> Result<Option<RowList>> {
         let Some(info) = self.term_info(key)? else { return Ok(None) };
         self.reader()
-            .read_postings_from_terminfo(&info, Record::Rows.option())
-            .map(Some)
+            .read_block_postings_from_terminfo(&info, Record::Rows.option())
+            .map(|blocks| Some(RowList::new(blocks)))
             .map_err(|error| unreadable(&self.name, &error))
     }
 

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tantivy::DocSet;
 use tantivy::TERMINATED;
 use tantivy::directory::OwnedBytes;
-use tantivy::postings::{Postings, SegmentPostings};
+use tantivy::postings::Postings;
 
 use super::*;
 use crate::analysis::Analyzers;
@@ -118,7 +120,7 @@ fn opened(bytes: Vec<u8>) -> Bundle {
     Bundle::open(OwnedBytes::new(bytes), "test.bundle", true).unwrap()
 }
 
-fn drain(postings: Option<SegmentPostings>) -> Vec<u32> {
+fn drain<P: Postings>(postings: Option<P>) -> Vec<u32> {
     let mut rows = Vec::new();
     if let Some(mut postings) = postings {
         while postings.doc() != TERMINATED {
@@ -410,6 +412,49 @@ fn block_maxima_bound_every_score() {
     }
 }
 
+/// tantivy reads the positions of each row on its own; so do we where a block has many.
+#[test]
+fn positions_are_those_that_tantivy_reads() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let mut random = StdRng::seed_from_u64(3);
+    let rows: Vec<Row> = (0..3000)
+        .map(|row| {
+            // Few words a row, then many, then few.
+            let most = if (1000..1600).contains(&row) { 40 } else { 4 };
+            let words: Vec<&str> = (0..random.random_range(0..most))
+                .map(|_| ["x", "y", "z"][random.random_range(0..3)])
+                .collect();
+            Row { body: vec![words.join(" ")], ..Row::default() }
+        })
+        .collect();
+    let bundle = opened(built(&analyzers, &rows));
+    let text = bundle.text(BODY).unwrap();
+    let info = text.reader.terms().get([&1u32.to_be_bytes()[..], b"y"].concat()).unwrap().unwrap();
+    for most in [1, 3, 200, 700] {
+        let mut ours = text.postings("y").unwrap().unwrap();
+        let mut theirs = text.reader.read_postings_from_terminfo(&info, Record::Positions.option()).unwrap();
+        let (mut found, mut expected) = (Vec::new(), Vec::new());
+        while theirs.doc() != TERMINATED {
+            assert_eq!((ours.doc(), ours.term_freq()), (theirs.doc(), theirs.term_freq()));
+            if random.random_bool(0.7) {
+                // Twice, as one asks who counts first and looks then.
+                for _ in 0..2 {
+                    ours.positions_with_offset(2, &mut found);
+                    theirs.positions_with_offset(2, &mut expected);
+                    assert_eq!(found, expected);
+                }
+            }
+            if random.random_bool(0.3) {
+                assert_eq!(ours.advance(), theirs.advance());
+            } else {
+                let target = (theirs.doc() + random.random_range(1..=most)).min(TERMINATED);
+                assert_eq!(ours.seek(target), theirs.seek(target));
+            }
+        }
+        assert_eq!((ours.doc(), ours.advance(), ours.seek(TERMINATED)), (TERMINATED, TERMINATED, TERMINATED));
+    }
+}
+
 #[test]
 fn impacts_describe_the_best_row_of_each_run() {
     let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
@@ -421,7 +466,7 @@ fn impacts_describe_the_best_row_of_each_run() {
     for term in ["x", "y"] {
         let Some(impacts) = text.impacts(term).unwrap() else { continue };
         let mut postings = text.postings(term).unwrap().unwrap();
-        assert_eq!(impacts.len(), postings.doc_freq() as usize / 128 + 1);
+        assert_eq!(impacts.len(), postings.size_hint() as usize / 128 + 1);
         for (run, impact) in impacts.iter().enumerate() {
             let (mut rows, mut last, mut best) = (0, 0, 0.0f64);
             while postings.doc() <= impact.last && postings.doc() != TERMINATED {

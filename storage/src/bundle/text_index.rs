@@ -1,6 +1,7 @@
 //! The full-text index of one field in one segment.
 
 use std::fmt;
+use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use roaring::RoaringBitmap;
 use tantivy::InvertedIndexReader;
 use tantivy::directory::OwnedBytes;
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::postings::{SegmentPostings, TermInfo};
+use tantivy::positions::PositionReader;
+use tantivy::postings::TermInfo;
 use tantivy_fst::Automaton;
 
 use super::contents::Text;
@@ -16,6 +18,9 @@ use super::dictionary::Dictionary;
 use super::norms::Norms;
 use super::postings::Record;
 use super::reader::unreadable;
+use super::row_list::RowList;
+use super::skips::Skips;
+use super::text_postings::{Positions, TextPostings};
 use super::{Impact, impacts, rows, term};
 use crate::Result;
 
@@ -29,6 +34,8 @@ pub struct TextIndex {
     pub(super) norms: Norms,
     /// The postings of all fields of the same record, from their first term.
     pub(super) postings: OwnedBytes,
+    /// The positions of all fields that keep them.
+    pub(super) positions: OwnedBytes,
 }
 
 impl fmt::Debug for TextIndex {
@@ -67,23 +74,44 @@ impl TextIndex {
     ///
     /// # Errors
     /// Postings that cannot be read are corrupt.
-    pub fn postings(&self, term: &str) -> Result<Option<SegmentPostings>> {
+    pub fn postings(&self, term: &str) -> Result<Option<TextPostings>> {
         let Some(info) = self.term_info(term)? else { return Ok(None) };
-        self.reader
-            .read_postings_from_terminfo(&info, self.field.record.option())
-            .map(Some)
-            .map_err(|error| unreadable(&self.name, &error))
+        let open = || {
+            let blocks = self.reader.read_block_postings_from_terminfo(&info, self.field.record.option())?;
+            let positions = match self.field.record {
+                Record::Positions => Some(self.positions(&info)?),
+                _ => None,
+            };
+            Ok(TextPostings::new(RowList::new(blocks), positions))
+        };
+        open().map(Some).map_err(|error| unreadable(&self.name, &error))
+    }
+
+    fn positions(&self, info: &TermInfo) -> io::Result<Positions> {
+        let cut = || io::Error::new(io::ErrorKind::InvalidData, "positions are cut");
+        let range = info.positions_range.clone();
+        let positions = (range.start <= range.end && range.end <= self.positions.len())
+            .then(|| self.positions.slice(range))
+            .ok_or_else(cut)?;
+        Ok(Positions::new(PositionReader::open(positions)?, self.skips(info).ok_or_else(cut)?))
+    }
+
+    fn skips(&self, info: &TermInfo) -> Option<Skips> {
+        let range = info.postings_range.clone();
+        (range.start <= range.end && range.end <= self.postings.len())
+            .then(|| self.postings.slice(range))
+            .and_then(|postings| Skips::open(self.field.record, info.doc_freq, &postings))
     }
 
     /// Returns the rows of a term: its postings without what else they carry.
     ///
     /// # Errors
     /// As [`TextIndex::postings`].
-    pub fn row_postings(&self, term: &str) -> Result<Option<SegmentPostings>> {
+    pub fn row_postings(&self, term: &str) -> Result<Option<RowList>> {
         let Some(info) = self.term_info(term)? else { return Ok(None) };
         self.reader
-            .read_postings_from_terminfo(&info, Record::Rows.option())
-            .map(Some)
+            .read_block_postings_from_terminfo(&info, Record::Rows.option())
+            .map(|blocks| Some(RowList::new(blocks)))
             .map_err(|error| unreadable(&self.name, &error))
     }
 
@@ -97,8 +125,7 @@ impl TextIndex {
             return Ok(None);
         }
         let Some(info) = self.term_info(term)? else { return Ok(None) };
-        let bytes = self.postings.get(info.postings_range.clone());
-        Ok(bytes.and_then(|bytes| impacts::read(self.field.record, info.doc_freq, bytes)))
+        Ok(self.skips(&info).as_ref().and_then(impacts::list))
     }
 
     /// Counts the rows with a term.

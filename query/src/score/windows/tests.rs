@@ -93,3 +93,46 @@ fn windows_find_what_scorers_find() {
         }
     }
 }
+
+#[test]
+fn candidates_are_the_rows_in_a_list_of_each_group() {
+    let mut rng = StdRng::seed_from_u64(11);
+    for round in 0..30 {
+        let rows = [40, 5_000, 30_000][round % 3];
+        let fixture = fixture(rows, &mut rng);
+        let inverted = fixture.inverted().unwrap();
+        let text = inverted.text(TEXT).unwrap();
+        let groups: Vec<Vec<&str>> = (0..rng.random_range(1..4))
+            .map(|_| (0..rng.random_range(1..3)).map(|_| WORDS[rng.random_range(0..4)]).collect())
+            .collect();
+        let list = |word: &&str| text.row_postings(word).unwrap();
+        let mut candidates =
+            Candidates::new(groups.iter().map(|words| words.iter().filter_map(list).collect()).collect());
+        let listed = |word: &&str| {
+            let mut set = std::collections::BTreeSet::new();
+            let mut rows = text.row_postings(word).unwrap();
+            let mut row = rows.as_mut().map_or(END, |rows| rows.seek_row(0));
+            while let Some(rows) = rows.as_mut().filter(|_| row != END) {
+                set.insert(row);
+                row = rows.seek_row(row + 1);
+            }
+            set
+        };
+        let expected = groups
+            .iter()
+            .map(|words| words.iter().flat_map(listed).collect::<std::collections::BTreeSet<u32>>())
+            .reduce(|all, some| &all & &some)
+            .unwrap();
+        let most = [1, 3, 900][rng.random_range(0..3)];
+        let mut target = 0;
+        loop {
+            let found = candidates.seek(target);
+            assert_eq!(found, expected.range(target..).next().copied().unwrap_or(END), "{groups:?} {target}");
+            if found == END {
+                break;
+            }
+            // Behind it, on it, and before it.
+            target = target.max(found.saturating_sub(1)).max(target + rng.random_range(0..most)) + rng.random_range(0..3);
+        }
+    }
+}

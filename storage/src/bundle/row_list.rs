@@ -1,0 +1,105 @@
+//! The rows of a term, block by block.
+
+use std::fmt;
+
+use tantivy::postings::{BlockSegmentPostings, Postings};
+use tantivy::{DocId, DocSet, TERMINATED};
+
+use super::postings::BLOCK;
+
+/// Rows of a full block.
+const BLOCK_ROWS: usize = BLOCK as usize;
+
+/// The rows of a term, ascending.
+pub struct RowList {
+    blocks: BlockSegmentPostings,
+    /// Place of the current row in its block.
+    at: usize,
+}
+
+impl fmt::Debug for RowList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowList").field("row", &self.doc()).finish_non_exhaustive()
+    }
+}
+
+impl RowList {
+    /// Starts at the first row.
+    pub(super) fn new(blocks: BlockSegmentPostings) -> Self {
+        Self { blocks, at: 0 }
+    }
+
+    /// Returns the place of the current row in its block, and the frequencies of the block's rows; `None` behind the
+    /// last row.
+    pub(super) fn place(&self) -> Option<(usize, &[u32])> {
+        let freqs = self.blocks.freqs().get(..self.blocks.block_len())?;
+        (self.at < freqs.len()).then_some((self.at, freqs))
+    }
+
+    /// Sets the bits of the rows from `first` on, as far as there are bits, and goes to the row behind them. Rows are
+    /// not asked for again.
+    pub fn fill(&mut self, first: u32, bits: &mut [u64]) {
+        let end = first.saturating_add(bits.len() as u32 * 64).min(TERMINATED);
+        self.seek(first);
+        while self.doc() < end {
+            let rows = self.blocks.docs().get(self.at..).unwrap_or_default();
+            let here = match rows.last() {
+                Some(last) if *last < end => rows.len(),
+                _ => rows.partition_point(|row| *row < end),
+            };
+            for row in &rows[..here] {
+                let at = (row - first) as usize;
+                bits[at / 64] |= 1 << (at % 64);
+            }
+            self.at += here;
+            if self.at == BLOCK_ROWS {
+                self.at = 0;
+                self.blocks.advance();
+            }
+        }
+    }
+}
+
+impl DocSet for RowList {
+    #[inline]
+    fn advance(&mut self) -> DocId {
+        if self.at == BLOCK_ROWS - 1 {
+            self.at = 0;
+            self.blocks.advance();
+        } else {
+            self.at += 1;
+        }
+        self.doc()
+    }
+
+    #[inline]
+    fn seek(&mut self, target: DocId) -> DocId {
+        if self.doc() >= target {
+            return self.doc();
+        }
+        // Often it is the next one.
+        self.at = (self.at + 1).min(BLOCK_ROWS - 1);
+        if self.doc() < target {
+            self.at = self.blocks.seek(target);
+        }
+        self.doc()
+    }
+
+    #[inline]
+    fn doc(&self) -> DocId {
+        self.blocks.doc(self.at)
+    }
+
+    fn size_hint(&self) -> u32 {
+        self.blocks.doc_freq()
+    }
+}
+
+impl Postings for RowList {
+    #[inline]
+    fn term_freq(&self) -> u32 {
+        self.blocks.freq(self.at)
+    }
+
+    fn append_positions_with_offset(&mut self, _offset: u32, _output: &mut Vec<u32>) {}
+}
