@@ -56,7 +56,7 @@ pub(super) fn page(
     let wanted = shape.size().saturating_add(usize::from(after.is_some()));
     let most = rows.len() / WALKED_SHARE + WALKED_ROWS;
     let (mut found, mut terms, mut walked) = (Vec::new(), 0, 0);
-    segment.source.inverted.for_each_rows(place.field.id, from.as_deref(), !ascending, &mut |term| {
+    segment.source.inverted.for_each_rows(place.field.id, from.as_deref(), !ascending, &mut |_, term| {
         let before = found.len();
         let mut row = term.seek_row(0);
         while row < END {

@@ -3,6 +3,9 @@
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
+/// Up to so many rows of a window are looked up one by one.
+pub(super) const FEW: u32 = 24;
+
 /// No row of a window.
 pub(super) const NO_ROWS: WindowBits = [0; WINDOW_ROWS as usize / 64];
 
@@ -29,7 +32,9 @@ pub(super) fn is_empty(bits: &WindowBits) -> bool {
 /// Clears the bits of all rows but the given ones.
 pub(super) fn restrict(first: u32, bits: &mut WindowBits, rows: &RoaringBitmap) {
     let end = first.saturating_add(WINDOW_ROWS);
-    if !rows.contains_range(first..end) {
+    if count(bits) <= FEW {
+        retain(first, bits, |row| rows.contains(row));
+    } else if !rows.contains_range(first..end) {
         let mut wanted = NO_ROWS;
         rows.range(first..end).for_each(|row| set(&mut wanted, row - first));
         intersect(bits, &wanted);

@@ -222,7 +222,7 @@ impl Inverted for Fixture {
         _path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut keywords: Vec<&String> = self.keywords.iter().collect();
         keywords.sort();
@@ -234,7 +234,8 @@ impl Inverted for Fixture {
             keywords.retain(|own| if descending { own.as_bytes() <= from } else { own.as_bytes() >= from });
         }
         let _ = keywords.into_iter().try_for_each(|wanted| {
-            each(&mut RowsOf(List(self.keyword_rows(|keyword| keyword == wanted), 0, Vec::new())))
+            let mut rows = RowsOf(List(self.keyword_rows(|keyword| keyword == wanted), 0, Vec::new()));
+            each(wanted.as_bytes(), &mut rows)
         });
         Ok(())
     }

@@ -108,14 +108,14 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()>;
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
-    /// Calls `each` with the rows of the exact values of a path, in the order of the values or against it, from one on
-    /// as terms write it or from the first, until it breaks.
+    /// Calls `each` with the exact values of a path as terms write them and their rows, in the order of the values or
+    /// against it, from one on or from the first, until it breaks.
     fn for_each_rows(
         &self,
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()>;
     /// Opens the postings of the rows that have a path.
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
@@ -327,9 +327,9 @@ impl Inverted for Bundle {
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.for_each_postings(path, from, descending, &mut |mut rows| each(&mut rows))
+        self.for_each_postings(path, from, descending, &mut |value, mut rows| each(value, &mut rows))
     }
 
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>> {

@@ -13,15 +13,14 @@ use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;
 use tantivy::postings::Postings;
 
-use super::bits::{NO_ROWS, count, first_from, intersect, is_empty, retain, set, subtract, unite, up_to};
+use super::bits::{
+    FEW, NO_ROWS, count, first_from, intersect, is_empty, retain, set, subtract, unite, up_to,
+};
 use super::build::scorer;
 use super::prepare::Prepared;
 use super::reader::{Inverted, RowPostings};
 use super::{END, Scorer};
 use crate::error::Result;
-
-/// Up to so many candidates of a window are looked up one by one.
-const FEW: u32 = 24;
 
 /// Rows of a segment, window by window. Targets and windows do not descend.
 pub(crate) trait RowFilter: Send {

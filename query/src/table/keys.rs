@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, Float64Array, Int64Array, StringViewBuilder,
-    UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeBinaryBuilder, Float64Array, Int64Array,
+    PrimitiveArray, StringViewBuilder, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -127,16 +127,19 @@ impl Key {
                     Fill::I64(fill) => Some(fill),
                     _ => None,
                 };
+                let rescaled = |value: i64| match source.rescale {
+                    Rescale::None => value,
+                    Rescale::MillisToNanos => value.saturating_mul(1_000_000),
+                    Rescale::NanosToMillis => value.div_euclid(1_000_000),
+                };
+                if lists.is_flat() {
+                    return Ok(filled_up::<Int64Type>(&values.unary(rescaled), fill));
+                }
                 let mut own = Vec::new();
                 Ok(Arc::new(Int64Array::from_iter((0..rows).map(|row| {
                     own.clear();
-                    own.extend(lists.row(row).filter(|at| values.is_valid(*at)).map(
-                        |at| match source.rescale {
-                            Rescale::None => values.value(at),
-                            Rescale::MillisToNanos => values.value(at).saturating_mul(1_000_000),
-                            Rescale::NanosToMillis => values.value(at).div_euclid(1_000_000),
-                        },
-                    ));
+                    let here = lists.row(row).filter(|at| values.is_valid(*at));
+                    own.extend(here.map(|at| rescaled(values.value(at))));
                     reduce_i64(&mut own, self.mode).or(fill)
                 }))))
             }
@@ -147,6 +150,9 @@ impl Key {
                     Fill::U64(fill) => Some(fill),
                     _ => None,
                 };
+                if lists.is_flat() {
+                    return Ok(filled_up(values, fill));
+                }
                 let mut own = Vec::new();
                 Ok(Arc::new(UInt64Array::from_iter((0..rows).map(|row| {
                     own.clear();
@@ -162,6 +168,9 @@ impl Key {
                     Fill::F64(fill) => Some(fill),
                     _ => None,
                 };
+                if lists.is_flat() {
+                    return Ok(filled_up(values, fill));
+                }
                 let mut own = Vec::new();
                 Ok(Arc::new(Float64Array::from_iter((0..rows).map(|row| {
                     own.clear();
@@ -248,6 +257,16 @@ impl Key {
     }
 }
 
+/// Puts a value where there is none.
+fn filled_up<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, fill: Option<T::Native>) -> ArrayRef {
+    match fill {
+        Some(fill) if values.null_count() > 0 => {
+            Arc::new(PrimitiveArray::<T>::from_iter_values(values.iter().map(|value| value.unwrap_or(fill))))
+        }
+        _ => Arc::new(values.clone()),
+    }
+}
+
 fn pick<T: Ord + Copy>(values: &mut [T], mode: Mode) -> Option<T> {
     match mode {
         Mode::Max => values.iter().max().copied(),
@@ -319,6 +338,11 @@ impl Lists {
             },
             None => Self { values: Arc::clone(column), offsets: None, nulls: None },
         }
+    }
+
+    /// Whether each row has one value, or none.
+    fn is_flat(&self) -> bool {
+        self.offsets.is_none()
     }
 
     /// Returns where the values of a row are.

@@ -163,7 +163,7 @@ impl IndexScanExec {
         let number = table.keys.iter().position(|key| key.name == name)?;
         let key = &table.keys[number];
         if key.kind == KeyKind::Str && !continued && !self.shared.columns.contains(&Column::Score) {
-            let order = TermOrder { limit, descending, by_address };
+            let order = TermOrder { limit, descending, by_address, last: Arc::default() };
             return Some(Self { top: Some(Top::Term { key: number, order }), ..self.clone() });
         }
         let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());

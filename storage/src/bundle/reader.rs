@@ -343,8 +343,8 @@ impl Bundle {
         Ok(joined.finish())
     }
 
-    /// Calls `each` with the postings of the exact values of a path, in the order of the values as
-    /// terms write them or against it, from one on or from the first, until it breaks.
+    /// Calls `each` with the exact values of a path as terms write them and their rows, in the order of the
+    /// values or against it, from one on or from the first, until it breaks.
     ///
     /// # Errors
     /// As [`Bundle::postings`].
@@ -353,7 +353,7 @@ impl Bundle {
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(RowList) -> ControlFlow<()>,
+        each: &mut dyn FnMut(&[u8], RowList) -> ControlFlow<()>,
     ) -> Result<()> {
         if !self.has_exact(path) {
             return Ok(());
@@ -365,7 +365,7 @@ impl Bundle {
             while terms.advance() {
                 let option = Record::Rows.option();
                 let blocks = self.reader().read_block_postings_from_terminfo(terms.value(), option)?;
-                if each(RowList::new(blocks)).is_break() {
+                if each(&terms.key()[start.len()..], RowList::new(blocks)).is_break() {
                     break;
                 }
             }

@@ -132,7 +132,8 @@ fn candidates_are_the_rows_in_a_list_of_each_group() {
                 break;
             }
             // Behind it, on it, and before it.
-            target = target.max(found.saturating_sub(1)).max(target + rng.random_range(0..most)) + rng.random_range(0..3);
+            target = target.max(found.saturating_sub(1)).max(target + rng.random_range(0..most))
+                + rng.random_range(0..3);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array,
 };
-use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SendableRecordBatchStream;
@@ -24,7 +24,7 @@ use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
 use super::bar::{self, Bar};
-use super::terms::{self, TermOrder};
+use super::terms::{self, First, TermOrder};
 use super::{Column, Shared, Top};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Matches, Pass};
@@ -200,22 +200,27 @@ impl Shared {
         }
         let index = self.table.snapshot.segments[number as usize].index;
         let columns = self.key_columns(index);
-        let place = self.columns.iter().filter(|column| matches!(column, Column::Key(_)));
-        let place = place.take_while(|column| **column != Column::Key(key)).count();
-        let source_of = &self.table.keys[key].sources;
-        let source_of = source_of.get(index).and_then(Option::as_ref);
+        let table_key = &self.table.keys[key];
+        let source_of = table_key.sources.get(index).and_then(Option::as_ref);
+        let place = source_of.and_then(|own| columns.iter().position(|column| *column == own.column));
         let mut take = |rows: Vec<u32>, arrays: &[ArrayRef]| -> Result<()> {
-            let keys = self.keys(index, &columns, arrays, rows.len())?;
-            let Some(codes) = keys.get(place).and_then(|keys| bar.codes(keys)) else {
+            let keys = table_key.compute(index, place.and_then(|place| arrays.get(place)), rows.len())?;
+            let Some(codes) = bar.codes(&keys) else {
                 return Err(Error::Execution("a sort key has no number".to_owned()));
             };
             bar.meet(number, &rows, &codes);
-            let admitted = BooleanArray::from(bar.admits(number, &rows, &codes));
-            let batch = self.batch(&keys, vec![0.0; rows.len()], vec![number; rows.len()], rows)?;
-            let batch = filter_record_batch(&batch, &admitted)?;
-            if batch.num_rows() > 0 {
-                batches.push(batch);
+            let admitted = bar.admits(number, &rows, &codes);
+            let rows: Vec<u32> =
+                rows.into_iter().zip(&admitted).filter(|(_, wanted)| **wanted).map(|(row, _)| row).collect();
+            if rows.is_empty() {
+                return Ok(());
             }
+            // What else a row needs is made of the few that are left.
+            let admitted = BooleanArray::from(admitted);
+            let arrays = arrays.iter().map(|array| filter(array, &admitted));
+            let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
+            let keys = self.keys(index, &columns, &arrays, rows.len())?;
+            batches.push(self.batch(&keys, vec![0.0; rows.len()], vec![number; rows.len()], rows)?);
             Ok(())
         };
         self.visit(part, false, |source, pass| {
@@ -238,7 +243,6 @@ impl Shared {
                 };
             };
             let matches = Matches::count(pass)?;
-            let table_key = &self.table.keys[key];
             let pages = source.reader.pages(key_source.column)?;
             let mut ordered: Vec<((u64, u64), &PageBounds)> = matches
                 .pages(&pages)?
@@ -314,6 +318,8 @@ struct Rows {
     number: u32,
     scores: Vec<f32>,
     rows: RoaringBitmap,
+    /// What a column has in each row, where it is known.
+    values: Option<(PathId, ArrayRef)>,
 }
 
 impl PartitionTask {
@@ -435,22 +441,27 @@ impl PartitionTask {
             let (shared, part, number) = (Arc::clone(&self.shared), part.clone(), part.segment);
             let compute = shared.table.compute.clone();
             let scores = shared.needs_scores();
+            let first = first.clone();
             let collect = move |source: &Source, pass: Pass<'_>, shared: &Shared| -> Result<_> {
-                let (rows, scored) = collect::collect_all(&pass, scores)?;
-                let Some((key, order)) = first else { return Ok((rows, scored)) };
+                let (rows, scores) = collect::collect_all(&pass, scores)?;
+                let all = Rows { number, scores, rows, values: None };
+                let Some((key, order)) = first else { return Ok(all) };
                 let index = shared.table.snapshot.segments[number as usize].index;
-                let first = terms::first_rows(source, &shared.table.keys[key], index, order, &rows)?;
-                Ok((first.unwrap_or(rows), scored))
+                let first = terms::first_rows(source, &shared.table.keys[key], index, &order, &all.rows)?;
+                Ok(match first {
+                    Some(First { rows, values }) => Rows { rows, values, ..all },
+                    None => all,
+                })
             };
             let visit = move || shared.visit(&part, scores, |source, pass| collect(source, pass, &shared));
             let found = compute.run(visit).await?;
-            let Some((rows, scored)) = found else { continue };
-            if let Some(best) = scored.iter().copied().max_by(f32::total_cmp) {
+            let Some(found) = found else { continue };
+            if let Some(best) = found.scores.iter().copied().max_by(f32::total_cmp) {
                 self.shared.table.handle.saw_score(best);
             }
-            let bytes = rows.serialized_size() + scored.len() * size_of::<f32>();
+            let bytes = found.rows.serialized_size() + found.scores.len() * size_of::<f32>();
             self.reservation.try_grow(bytes)?;
-            let go_on = self.emit(&out, Rows { number, scores: scored, rows }).await?;
+            let go_on = self.emit(&out, found).await?;
             self.reservation.shrink(bytes);
             if !go_on {
                 break;
@@ -490,6 +501,13 @@ impl PartitionTask {
         }
         if found.rows.is_empty() {
             return Ok(true);
+        }
+        if let Some((column, values)) = &found.values
+            && columns == [*column]
+        {
+            let rows: Vec<u32> = found.rows.iter().collect();
+            let keys = shared.keys(segment.index, &columns, std::slice::from_ref(values), rows.len())?;
+            return self.send(out, &found, &mut at, keys, rows).await;
         }
         let mut batches = segment.reader.scan(&columns, Some(found.rows.clone()));
         while let Some(batch) = batches.next().await {

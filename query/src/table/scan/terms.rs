@@ -1,18 +1,21 @@
 //! The first rows by a string: found by walking the field's terms in their order.
 //!
 //! The values of a keyword field are terms, and the dictionary has them sorted. So the first rows by
-//! the field are the rows of its first terms, and the keys of all other rows need not be read. Where the
-//! matches have so few of the first terms that the walk would cost more than reading their keys, it is
+//! the field are the rows of its first terms, whose keys these terms are: none need be read. What one part of the scan
+//! has found tells the others at which term to stop. Where the matches have so few of the first terms that the walk would cost more than reading their keys, it is
 //! given up.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_storage::mapping::PathId;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::dsl::sort::Mode;
 use crate::error::Result;
-use crate::score::END;
 use crate::score::prepare::Source;
 use crate::score::reader::RowPostings;
 use crate::table::keys::{Fill, Key};
@@ -21,7 +24,7 @@ use crate::table::keys::{Fill, Key};
 const LEAST_STEPS: u64 = 4_096;
 
 /// How many rows are wanted in which order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TermOrder {
     /// Rows wanted.
     pub limit: usize,
@@ -29,6 +32,22 @@ pub(super) struct TermOrder {
     pub descending: bool,
     /// Whether rows of one term are ordered by their addresses alone.
     pub by_address: bool,
+    /// A term that no row behind is wanted of, as parts of the scan have found it.
+    pub last: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl TermOrder {
+    fn is_behind(&self, term: &[u8], last: &[u8]) -> bool {
+        if self.descending { term < last } else { term > last }
+    }
+}
+
+/// Rows that can be among the first.
+pub(super) struct First {
+    /// The rows.
+    pub rows: RoaringBitmap,
+    /// What a column has in each of them, where no row has several values.
+    pub values: Option<(PathId, ArrayRef)>,
 }
 
 /// Finds those of `rows` that can be among the first by a key; `None` where any may be.
@@ -36,65 +55,129 @@ pub(super) fn first_rows(
     source: &Source,
     key: &Key,
     index: usize,
-    order: TermOrder,
+    order: &TermOrder,
     rows: &RoaringBitmap,
-) -> Result<Option<RoaringBitmap>> {
+) -> Result<Option<First>> {
     let Some(own) = key.sources.get(index).and_then(Option::as_ref) else { return Ok(None) };
     let Some(path) = own.terms.filter(|path| source.inverted.has_exact(*path)) else { return Ok(None) };
     // A row comes up at the first of its terms: that must be the one that counts.
     let counts = matches!((key.mode, order.descending), (Mode::Min, false) | (Mode::Max, true));
-    if rows.len() <= order.limit as u64 || (!counts && source.reader.is_list(own.column)) {
+    let list = source.reader.is_list(own.column);
+    let (Some(start), Some(end)) = (rows.min(), rows.max()) else { return Ok(None) };
+    if rows.len() <= order.limit as u64 || (!counts && list) {
         return Ok(None);
     }
-    let mut found = Found { rows, first: RoaringBitmap::new(), order, steps: rows.len().max(LEAST_STEPS) };
-    let complete = source.inverted.exists_count(path)? >= source.reader.rows();
-    if !complete && key.fill != Fill::Null {
-        return Ok(None);
+    let mut found = Found {
+        rows,
+        span: (start, end),
+        order,
+        first: RoaringBitmap::new(),
+        terms: Vec::new(),
+        steps: rows.len().max(LEAST_STEPS),
+        complete: false,
+    };
+    let having = source.inverted.exists_count(path)?;
+    if having < source.reader.rows() {
+        if key.fill != Fill::Null {
+            return Ok(None);
+        }
+        if key.nulls_first {
+            found.without(source, path)?;
+        }
     }
-    if key.nulls_first && !complete && found.without(source, path)? {
-        return Ok(Some(found.first));
+    if !found.complete {
+        source
+            .inverted
+            .for_each_rows(path, None, order.descending, &mut |term, rows| found.add(term, rows))?;
     }
-    source.inverted.for_each_rows(path, None, order.descending, &mut |term| found.add(term))?;
     // With too few rows that have a term, or too many steps, all keys are read.
-    Ok((found.first.len() >= order.limit as u64).then_some(found.first))
+    if !found.complete {
+        return Ok(None);
+    }
+    let values = if list { None } else { found.values().map(|values| (own.column, values)) };
+    Ok(Some(First { rows: found.first, values }))
 }
 
 /// Rows that were found.
 struct Found<'a> {
     rows: &'a RoaringBitmap,
+    /// The first and the last of them.
+    span: (u32, u32),
+    order: &'a TermOrder,
     first: RoaringBitmap,
-    order: TermOrder,
+    /// The terms that rows were found at, with these.
+    terms: Vec<(Vec<u8>, Vec<u32>)>,
     /// Terms and rows that may still be looked at.
     steps: u64,
+    /// Whether all that can be among the first are there.
+    complete: bool,
 }
 
 impl Found<'_> {
     /// Adds the rows of a term; breaks when there are enough, or nothing more should be tried.
-    fn add(&mut self, term: &mut dyn RowPostings) -> ControlFlow<()> {
-        let mut row = term.seek_row(0);
-        while row < END {
+    fn add(&mut self, term: &[u8], rows: &mut dyn RowPostings) -> ControlFlow<()> {
+        if self.order.last.lock().as_ref().is_some_and(|last| self.order.is_behind(term, last)) {
+            self.complete = true;
+            return ControlFlow::Break(());
+        }
+        let mut own = Vec::new();
+        let mut row = rows.seek_row(self.span.0);
+        // The next of both, in turns.
+        let mut wanted = self.rows.iter();
+        let mut next = wanted.next();
+        while row <= self.span.1 && !self.complete {
             let Some(left) = self.steps.checked_sub(1) else { return ControlFlow::Break(()) };
             self.steps = left;
-            if self.rows.contains(row) {
-                self.first.insert(row);
-                if self.order.by_address && self.first.len() >= self.order.limit as u64 {
-                    return ControlFlow::Break(());
-                }
+            if next.is_some_and(|next| next < row) {
+                wanted.advance_to(row);
+                next = wanted.next();
             }
-            row = term.seek_row(row + 1);
+            let Some(candidate) = next else { break };
+            if candidate > row {
+                row = rows.seek_row(candidate);
+                continue;
+            }
+            if self.first.insert(row) {
+                own.push(row);
+                self.complete = self.order.by_address && self.is_enough();
+            }
+            row = rows.seek_row(row + 1);
         }
-        match self.first.len() >= self.order.limit as u64 {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        self.complete |= self.is_enough();
+        if !own.is_empty() {
+            self.terms.push((term.to_vec(), own));
         }
+        if !self.complete {
+            return ControlFlow::Continue(());
+        }
+        let mut last = self.order.last.lock();
+        if last.as_ref().is_none_or(|last| self.order.is_behind(last, term)) {
+            *last = Some(term.to_vec());
+        }
+        ControlFlow::Break(())
     }
 
-    /// Adds the rows without a term; returns whether these are enough.
-    fn without(&mut self, source: &Source, path: PathId) -> Result<bool> {
+    fn is_enough(&self) -> bool {
+        self.first.len() >= self.order.limit as u64
+    }
+
+    /// Adds the rows without a term.
+    fn without(&mut self, source: &Source, path: PathId) -> Result<()> {
         let mut having = source.inverted.exists_rows(path)?;
         let mut lacks = |row: &u32| having.as_mut().is_none_or(|having| having.seek_row(*row) != *row);
         let wanted = if self.order.by_address { self.order.limit } else { usize::MAX };
         self.first.extend(self.rows.iter().filter(|row| lacks(row)).take(wanted));
-        Ok(self.first.len() >= self.order.limit as u64)
+        self.complete = self.is_enough();
+        Ok(())
+    }
+
+    /// Lists the terms of the rows, which have one or none each.
+    fn values(&self) -> Option<ArrayRef> {
+        let mut values = BTreeMap::new();
+        for (term, rows) in &self.terms {
+            let term = std::str::from_utf8(term).ok()?;
+            values.extend(rows.iter().map(|row| (*row, term)));
+        }
+        Some(Arc::new(self.first.iter().map(|row| values.get(&row).copied()).collect::<StringViewArray>()))
     }
 }
