@@ -104,7 +104,7 @@ pub(crate) struct Place {
     /// What values are in this index.
     pub kind: ValueKind,
     /// Whether dates are nanoseconds here.
-    nanos: bool,
+    pub nanos: bool,
     /// What strings start with that are meant, in the column of a flat_object.
     inside: Option<Arc<str>>,
 }

@@ -4,6 +4,7 @@
 //!   has numbers of which there are few.
 //! - Histograms and ranges need the values only of pages that straddle buckets: of others the statistics tell the
 //!   bucket, and the rows need only be counted.
+//! - Histograms over times of all rows are made of the rows a minute, which a segment keeps.
 //! - Rows are found term by term where that is cheaper than finding the bucket of each row ([`super::by_term`]).
 //! - Extremes and counts of values of all rows come from statistics, filters from the lengths of posting lists.
 //!
@@ -21,6 +22,7 @@ use super::collector::Collector;
 use super::field::{Place, ValueKind, Values};
 use super::keys::{Form, interval_key, term_key};
 use super::metric::Ordinals;
+use super::rounding::Rounding;
 use super::segment::{Rows, SegmentContext};
 use crate::error::Result;
 
@@ -63,6 +65,9 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
+            if dates(collector, (&rule.values, place), (rounding, *bounds), segment, rows)? {
+                return Ok(true);
+            }
             let mut spans = rounding.cached();
             let mut bucket = |bounds_of: &NumberBounds| {
                 let NumberBounds::I64(min, max) = bounds_of else { return None };
@@ -99,6 +104,41 @@ pub(crate) fn keyed(
             read(collector, segment, straddling.into_iter())
         }
     }
+}
+
+/// Counts the rows of a whole segment by the minutes of their times, where no minute straddles buckets.
+fn dates(
+    collector: &mut KeyedCollector,
+    (values, place): (&Values, &Place),
+    (rounding, bounds): (&Rounding, Option<(i64, i64)>),
+    segment: &SegmentContext<'_>,
+    rows: &Rows,
+) -> Result<bool> {
+    let Some(lead) = rows.lead() else { return Ok(false) };
+    let reader = &segment.source.reader;
+    if place.nanos || place.is_inside() || values.missing().is_some() {
+        return Ok(false);
+    }
+    let Some(minutes) = reader.minutes(place.field.column)? else { return Ok(false) };
+    let mut spans = rounding.cached();
+    let mut found: Vec<(i64, u64)> = Vec::new();
+    for (first, last, count) in minutes.iter() {
+        let bucket = spans.round(first);
+        if spans.round(last) != bucket {
+            return Ok(false);
+        }
+        match found.last_mut() {
+            Some((before, sum)) if *before == bucket => *sum += u64::from(count),
+            _ => found.push((bucket, u64::from(count))),
+        }
+    }
+    found.retain(|(bucket, _)| bounds.is_none_or(|(least, most)| least <= *bucket && *bucket <= most));
+    if lead {
+        for (bucket, count) in found {
+            collector.add(0, bucket as u64, count);
+        }
+    }
+    Ok(true)
 }
 
 fn dictionary(

@@ -11,7 +11,8 @@ use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, Impact, RowList, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
-    ColumnBatch, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange, WindowBits,
+    ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange,
+    WindowBits,
 };
 use roaring::RoaringBitmap;
 use tantivy::DocSet;
@@ -68,6 +69,10 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     fn bounds(&self, column: PathId) -> PageBounds;
     /// Returns the bounds of a column over runs of rows that cover the segment in order.
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>>;
+    /// Counts the rows by minute of a column of times in milliseconds, deleted rows included; `None` where that is not known.
+    fn minutes(&self, _column: PathId) -> Result<Option<Arc<Minutes>>> {
+        Ok(None)
+    }
     /// Reads metadata and, where asked, sources of a few rows.
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>>;
     /// Returns the elements of a nested path, where the segment has any.
@@ -252,6 +257,10 @@ impl SegmentReader for Segment {
 
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>> {
         self.pages_blocking(column)
+    }
+
+    fn minutes(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
+        self.minutes_blocking(column)
     }
 
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {

@@ -199,6 +199,11 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
             "best": {"terms": {"field": "key", "size": 3, "order": {"sum": "desc"}}, "aggs": subs},
             "times": {"date_histogram": {"field": "at", "fixed_interval": "1m", "min_doc_count": 1}},
             "sums": {"date_histogram": {"field": "at", "fixed_interval": "1m", "min_doc_count": 1}, "aggs": subs},
+            "odd": {"date_histogram": {"field": "at", "fixed_interval": "90s", "min_doc_count": 1}},
+            "there": {"date_histogram": {
+                "field": "at", "calendar_interval": "hour", "time_zone": "+05:30", "min_doc_count": 1,
+                "hard_bounds": {"min": "2023-11-14T22:30:00Z", "max": "2023-11-15T01:00:00Z"},
+            }},
             "some": {"filters": {"filters": [{"exists": {"field": "key"}}, {"range": {"number": {"gte": 700}}}]}},
             "distinct": {"cardinality": {"field": "key"}},
             "all": {"stats": {"field": "number"}},
@@ -223,6 +228,21 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
         let sums: Vec<Value> = times.iter().map(|(at, (docs, sum))| json!([at, docs, *sum as f64])).collect();
         let summed = |bucket: &Value| json!([bucket["key"], bucket["doc_count"], bucket["sum"]["value"]]);
         assert_eq!(buckets("sums").iter().map(summed).collect::<Vec<_>>(), sums, "{state}: {query}");
+        // Buckets that minutes straddle, and buckets that begin between the hours, between bounds.
+        let rounded = |width: i64, offset: i64, least: i64, most: i64| {
+            let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+            for row in &found {
+                let key = (row.at + offset).div_euclid(width) * width - offset;
+                if (least..=most).contains(&row.at) {
+                    *counts.entry(key).or_default() += 1;
+                }
+            }
+            counts.into_iter().map(|(at, docs)| json!([at, docs])).collect::<Vec<_>>()
+        };
+        let odd = rounded(90_000, 0, i64::MIN, i64::MAX);
+        assert_eq!(buckets("odd").iter().map(counted).collect::<Vec<_>>(), odd, "{state}: {query}");
+        let there = rounded(3_600_000, 1_800_000, 1_700_001_000_000, 1_700_008_199_999);
+        assert_eq!(buckets("there").iter().map(counted).collect::<Vec<_>>(), there, "{state}: {query}");
         let having = found.iter().filter(|row| row.key.is_some()).count();
         let above = found.iter().filter(|row| row.number.is_some_and(|number| number >= 700)).count();
         assert_eq!(

@@ -23,6 +23,7 @@ use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
+use super::minutes::KnownMinutes;
 use super::range::Bounds;
 use super::values::ValueCache;
 use super::{Located, RowParts, StoredRow, layout};
@@ -68,6 +69,7 @@ pub(crate) struct Stored {
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
+    pub(super) minutes: KnownMinutes,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
 }
@@ -123,6 +125,7 @@ impl Stored {
             ids: OnceLock::new(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
+            minutes: KnownMinutes::default(),
             discarded: AtomicBool::new(false),
         }
     }

@@ -1,0 +1,93 @@
+//! How many rows of a segment have a time in each minute.
+//!
+//! Histograms over all rows ask for nothing else, whatever their interval and zone: so the minutes are counted once a
+//! segment and kept, as long as they are few beside its rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use parking_lot::Mutex;
+
+use super::range::NumberBounds;
+use super::{Kind, Segment};
+use crate::Result;
+use crate::mapping::PathId;
+
+/// Milliseconds of a minute.
+const MINUTE: i64 = 60_000;
+/// Rows a minute on average, below which minutes are not counted: four bytes each are then a quarter of a byte a row.
+const LEAST_ROWS: u64 = 16;
+
+/// How many rows have a time in each minute.
+#[derive(Debug)]
+pub struct Minutes {
+    first: i64,
+    counts: Vec<u32>,
+}
+
+/// What is known of columns: `None` of those whose minutes are not counted.
+pub(super) type KnownMinutes = Mutex<HashMap<PathId, Arc<Mutex<Option<Option<Arc<Minutes>>>>>>>;
+
+impl Minutes {
+    /// Iterates over the minutes that have rows: first millisecond, last millisecond, rows.
+    pub fn iter(&self) -> impl Iterator<Item = (i64, i64, u32)> {
+        let span = |(at, count): (usize, &u32)| {
+            let start = (self.first + at as i64) * MINUTE;
+            (start, start + MINUTE - 1, *count)
+        };
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(span)
+    }
+}
+
+impl Segment {
+    /// Counts the rows by minute of a column of times in milliseconds, deleted rows included; `None` where rows may have
+    /// several times, and where there are too many minutes. Reads the column once.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn minutes_blocking(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
+        let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
+        let of_column = Arc::clone(stored.minutes.lock().entry(column).or_default());
+        // Who comes while they are counted waits for them.
+        let mut known = of_column.lock();
+        if let Some(known) = &*known {
+            return Ok(known.clone());
+        }
+        let counted = self.count_minutes(column)?.map(Arc::new);
+        *known = Some(counted.clone());
+        Ok(counted)
+    }
+
+    fn count_minutes(&self, column: PathId) -> Result<Option<Minutes>> {
+        let NumberBounds::I64(least, most) = self.column_bounds(column).values else { return Ok(None) };
+        let (first, last) = (least.div_euclid(MINUTE), most.div_euclid(MINUTE));
+        let most_minutes = u64::from(self.rows()) / LEAST_ROWS;
+        if self.is_list(column) || last.abs_diff(first) >= most_minutes {
+            return Ok(None);
+        }
+        let mut counts = vec![0u32; last.abs_diff(first) as usize + 1];
+        let mut read = Ok(true);
+        self.scan_blocking(&[column], None, |batch| {
+            read = batch.columns.iter().try_fold(true, |all, times| {
+                let times = cast(times, &DataType::Int64)?;
+                let times = times.as_primitive::<Int64Type>();
+                let mut count = |time: i64| {
+                    let at = usize::try_from(time.div_euclid(MINUTE) - first).ok();
+                    let counter = at.and_then(|at| counts.get_mut(at));
+                    counter.map(|counter| *counter += 1).is_some()
+                };
+                let known = match times.null_count() {
+                    0 => times.values().iter().fold(true, |known, time| count(*time) && known),
+                    _ => times.iter().flatten().fold(true, |known, time| count(time) && known),
+                };
+                Ok::<_, arrow::error::ArrowError>(all && known)
+            });
+            matches!(read, Ok(true))
+        })?;
+        // A time beyond the bounds contradicts them: nothing is told then.
+        Ok(read?.then_some(Minutes { first, counts }))
+    }
+}
