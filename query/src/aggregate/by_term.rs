@@ -16,7 +16,6 @@ use super::result::Key;
 use super::segment::{Rows, SegmentContext, numbers};
 use super::shortcut;
 use crate::error::Result;
-use crate::score::END;
 
 /// Rows of terms that are walked over for a page, at most: one in so many of those that match, and some.
 const WALKED_SHARE: u64 = 4;
@@ -55,11 +54,12 @@ pub(super) fn page(
     // The buckets of the term at which the page begins may all be before it.
     let wanted = shape.size().saturating_add(usize::from(after.is_some()));
     let most = rows.len() / WALKED_SHARE + WALKED_ROWS;
+    let span = rows.span();
     let (mut found, mut terms, mut walked) = (Vec::new(), 0, 0);
     segment.source.inverted.for_each_rows(place.field.id, from.as_deref(), !ascending, &mut |_, term| {
         let before = found.len();
-        let mut row = term.seek_row(0);
-        while row < END {
+        let mut row = term.seek_row(span.start);
+        while row < span.end {
             walked += 1;
             if walked > most {
                 return ControlFlow::Break(());

@@ -36,6 +36,14 @@ impl Rows {
         }
     }
 
+    /// Returns the run from the first to the last of them.
+    pub(crate) fn span(&self) -> Range<u32> {
+        match self {
+            Self::All(rows) => rows.clone(),
+            Self::Some(rows) => rows.min().unwrap_or(0)..rows.max().map_or(0, |last| last + 1),
+        }
+    }
+
     /// Counts those of a run.
     pub(crate) fn count_in(&self, run: Range<u32>) -> u64 {
         match self {

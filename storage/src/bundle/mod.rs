@@ -65,7 +65,7 @@ pub use text_index::TextIndex;
 pub use text_postings::TextPostings;
 
 /// Most distinct integers of a path that become terms; see [`is_low_cardinality`].
-const MAX_DISTINCT_NUMBERS: usize = 4096;
+const MAX_DISTINCT_NUMBERS: usize = 8192;
 
 /// Rows up to which every integer becomes a term.
 const SMALL_SEGMENT_ROWS: u32 = 1024;
