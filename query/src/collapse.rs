@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::compute::kernels::cmp::distinct;
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::ScalarValue;
@@ -210,15 +211,15 @@ impl Groups {
         let numbers = column(ROW)?.as_primitive::<UInt32Type>();
         let scores = if self.scored { Some(column(SCORE)?.as_primitive::<Float32Type>()) } else { None };
         let rows = self.converter.convert_columns(&sorted)?;
+        if let Some(at) = distinct(least, greatest)?.values().set_indices().next() {
+            return Err(several(numbers.value(at)));
+        }
         for (at, place) in rows.iter().enumerate() {
-            let group = ScalarValue::try_from_array(least, at)?;
-            if group != ScalarValue::try_from_array(greatest, at)? {
-                return Err(several(numbers.value(at)));
-            }
             let full = self.best.len() >= self.most;
             if full && self.best.last_key_value().is_none_or(|(last, _)| last.row() <= place) {
                 continue;
             }
+            let group = ScalarValue::try_from_array(least, at)?;
             if let Some(own) = self.places.get(&group) {
                 if own.row() <= place {
                     continue;
