@@ -30,6 +30,9 @@ use crate::table::node::{ExactValue, Node, Weight};
 const OPEN_LISTS: usize = 16;
 /// Values of a column that are found one range at a time; more are found by reading the column.
 const OPEN_RANGES: usize = 16;
+/// Most integers of a range that are found by their terms, and one row in so many that these may have.
+const LISTED_TERMS: usize = 64;
+const LISTED_SHARE: u32 = 16;
 
 /// How a leaf scores in this segment.
 #[derive(Clone, Debug)]
@@ -234,8 +237,11 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
                 column_rows(source, *column, Some(range), among, flat(*weight))?
             }
         }
-        Node::ColumnRange { column, range, weight } => {
-            column_rows(source, *column, Some(range), among, flat(*weight))?
+        Node::ColumnRange { column, terms, range, weight } => {
+            match listed(source, *terms, range, flat(*weight))? {
+                Some(listed) => listed,
+                None => column_rows(source, *column, Some(range), among, flat(*weight))?,
+            }
         }
         Node::TextRange { path, from, to, weight } => {
             let rows = match source.inverted.text(*path) {
@@ -409,7 +415,12 @@ fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result
     let mut columns: Vec<&Node> = Vec::new();
     for part in parts.iter().filter(|part| part.reads_columns()) {
         let lazy = match part {
-            Node::ColumnRange { column, range, weight } => paged(source, *column, range, flat(*weight))?,
+            Node::ColumnRange { column, terms, range, weight } => {
+                match listed(source, *terms, range, flat(*weight))? {
+                    None => paged(source, *column, range, flat(*weight))?,
+                    listed => listed,
+                }
+            }
             _ => None,
         };
         match lazy {
@@ -456,6 +467,24 @@ fn column_rows(
     }
     let rows = source.reader.range_rows(column, range, among)?;
     Ok(Prepared::Rows(Arc::new(rows), score))
+}
+
+/// Prepares a range of integers by their terms, where these are few and have few rows.
+fn listed(
+    source: &Source,
+    terms: Option<PathId>,
+    range: &ValueRange,
+    score: f32,
+) -> Result<Option<Prepared>> {
+    let Some(path) = terms else { return Ok(None) };
+    let (from, to) = match range {
+        ValueRange::I64(from, to) => (Scalar::I64(*from), Scalar::I64(*to)),
+        ValueRange::U64(from, to) => (Scalar::U64(*from), Scalar::U64(*to)),
+        _ => return Ok(None),
+    };
+    let most_rows = source.reader.rows() / LISTED_SHARE;
+    let rows = source.inverted.few_rows(path, (&from, &to), LISTED_TERMS, most_rows)?;
+    Ok(rows.map(|rows| Prepared::Rows(Arc::new(rows), score)))
 }
 
 /// Prepares a range that is evaluated where its rows are asked for, where there is such a form.

@@ -113,6 +113,17 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()>;
     /// Finds the rows with an exact value between byte strings.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
+    /// Finds the rows with an exact value between two integers, both included; `None` where they are not terms, and where more
+    /// than so many terms or rows would have to be joined.
+    fn few_rows(
+        &self,
+        _path: PathId,
+        _range: (&Scalar, &Scalar),
+        _most_terms: usize,
+        _most_rows: u32,
+    ) -> Result<Option<RoaringBitmap>> {
+        Ok(None)
+    }
     /// Calls `each` with the exact values of a path as terms write them and their rows, in the order of the values or
     /// against it, from one on or from the first, until it breaks.
     fn for_each_rows(
@@ -329,6 +340,16 @@ impl Inverted for Bundle {
             from.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
             to.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
         )
+    }
+
+    fn few_rows(
+        &self,
+        path: PathId,
+        range: (&Scalar, &Scalar),
+        most_terms: usize,
+        most_rows: u32,
+    ) -> Result<Option<RoaringBitmap>> {
+        Bundle::few_rows(self, path, range, most_terms, most_rows)
     }
 
     fn for_each_rows(

@@ -37,7 +37,7 @@ fn keyword(value: &str) -> Node {
 }
 
 fn range(from: i64, to: i64) -> Node {
-    Node::ColumnRange { column: NUMBER, range: ValueRange::I64(from, to), weight: Weight::None }
+    Node::ColumnRange { column: NUMBER, terms: None, range: ValueRange::I64(from, to), weight: Weight::None }
 }
 
 /// Functions of `disk` (3 of 5 documents) and `full` (2 of 5), 13 tokens.

@@ -110,6 +110,8 @@ pub(crate) enum Node {
     ColumnRange {
         /// Column.
         column: PathId,
+        /// Field whose terms are the column's integers, where they are few.
+        terms: Option<PathId>,
         /// Bounds.
         range: ValueRange,
         /// Score.

@@ -254,6 +254,35 @@ impl Bundle {
         self.union(from, to)
     }
 
+    /// Finds the rows with an exact value from the first to the last of `range`; `None` where the values are not terms, and
+    /// where more than so many terms or rows would have to be joined.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn few_rows(
+        &self,
+        path: PathId,
+        range: (&Scalar, &Scalar),
+        most_terms: usize,
+        most_rows: u32,
+    ) -> Result<Option<RoaringBitmap>> {
+        let (Some(from), Some(to)) = (self.exact_key(path, range.0), self.exact_key(path, range.1)) else {
+            return Ok(None);
+        };
+        let (from, to) = (Bound::Included(from.as_slice()), Bound::Included(to.as_slice()));
+        let (mut terms, mut rows) = (0, 0u64);
+        let mut few = true;
+        self.dictionary()
+            .visit(from, to, |_, info| {
+                terms += 1;
+                rows += u64::from(info.doc_freq);
+                few = terms <= most_terms && rows <= u64::from(most_rows);
+                Ok(few)
+            })
+            .map_err(|error| unreadable(&self.name, &error))?;
+        if few { self.union(from, to).map(Some) } else { Ok(None) }
+    }
+
     /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row
     /// counts (deleted included), until it breaks.
     ///

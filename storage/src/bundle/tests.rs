@@ -164,6 +164,21 @@ fn check(analyzers: &Analyzers, bundle: &Bundle, rows: &[Row]) {
         assert_eq!(found, expected(rows, |row| row.status.contains(&status)));
         assert_eq!(bundle.doc_freq(STATUS, &Scalar::I64(status)).unwrap(), found.len() as u32);
     }
+    for (from, to) in [(-3, 3), (-1, 1), (0, 0), (2, 1)] {
+        let range = (&Scalar::I64(from), &Scalar::I64(to));
+        let found = bundle.few_rows(STATUS, range, 6, u32::MAX).unwrap().expect("few terms");
+        let wanted = expected(rows, |row| row.status.iter().any(|status| (from..=to).contains(status)));
+        assert_eq!(found.iter().collect::<Vec<_>>(), wanted);
+        let occurrences = rows.iter().map(|row| {
+            let own: BTreeSet<i64> = row.status.iter().copied().collect();
+            own.range(from..=to.max(from)).filter(|status| **status <= to).count()
+        });
+        let most: usize = occurrences.sum();
+        if most > 0 {
+            assert!(bundle.few_rows(STATUS, range, 6, most as u32 - 1).unwrap().is_none());
+            assert!(bundle.few_rows(STATUS, range, 0, u32::MAX).unwrap().is_none());
+        }
+    }
     for ok in [false, true] {
         let found = drain(bundle.postings(OK, &Scalar::Bool(ok)).unwrap());
         assert_eq!(found, expected(rows, |row| row.ok.contains(&ok)));

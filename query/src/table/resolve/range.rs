@@ -142,5 +142,6 @@ pub(super) fn column_range(field: &Field, range: ValueRange, weight: Weight) -> 
     if !field.index && !field.doc_values {
         return Err(not_searchable(&field.path));
     }
-    Ok(Node::ColumnRange { column: field.column, range, weight })
+    let terms = field.index.then_some(field.id);
+    Ok(Node::ColumnRange { column: field.column, terms, range, weight })
 }
