@@ -10,7 +10,7 @@ use millrace_storage::bundle::{ValueWalker, Walk};
 use super::batch::{Batch, Column};
 use super::bucket::composite;
 use super::bucket::keyed::KeyedCollector;
-use super::field::ValueKind;
+use super::field::{Place, ValueKind};
 use super::keys::{Form, KeyRule};
 use super::result::Key;
 use super::segment::{Rows, SegmentContext, numbers};
@@ -20,8 +20,10 @@ use crate::error::Result;
 /// Rows of terms that are walked over for a page, at most: one in so many of those that match, and some.
 const WALKED_SHARE: u64 = 4;
 const WALKED_ROWS: u64 = 4_096;
-/// Most rows of a term, on average, of which rows are found by terms.
+/// Most rows of a term, on average, of which rows are found by terms in any case.
 const ROWS_OF_A_TERM: u64 = 32;
+/// So many terms make a table of buckets that is slow to look into for each row.
+const MANY_TERMS: u64 = 16_384;
 /// Terms that are looked at for that.
 const SAMPLED_TERMS: u64 = 1_024;
 /// Most numbers that are held at once to be taken in the order of terms.
@@ -100,9 +102,7 @@ pub(super) fn all(
     if !fits || slots.is_empty() || u64::from(all) * slots.len() as u64 > MOST_NUMBERS {
         return Ok(false);
     }
-    let mut sample = Sample::default();
-    segment.source.inverted.walk_values(place.field.id, &mut sample)?;
-    if sample.rows > sample.terms * ROWS_OF_A_TERM {
+    if rows_of_a_term(place, segment)? > ROWS_OF_A_TERM.max(u64::from(all) / MANY_TERMS) {
         return Ok(false);
     }
     let paths = segment.tree.columns(0, segment.index);
@@ -129,6 +129,13 @@ pub(super) fn all(
     std::mem::replace(&mut feed.done, Ok(()))?;
     feed.flush()?;
     Ok(true)
+}
+
+/// Estimates how many rows a term of a field has on average.
+pub(super) fn rows_of_a_term(place: &Place, segment: &SegmentContext<'_>) -> Result<u64> {
+    let mut sample = Sample::default();
+    segment.source.inverted.walk_values(place.field.id, &mut sample)?;
+    Ok(sample.rows.div_ceil(sample.terms.max(1)))
 }
 
 /// Looks at the first terms.

@@ -6,6 +6,7 @@ use arrow::array::{AsArray, Float64Array};
 use arrow::datatypes::Float64Type;
 
 use super::batch::{Batch, Column, Positions, Selection};
+use super::by_term;
 use super::collector::{Collector, Reduction, same};
 use super::field::{Filled, ValueKind, Values};
 use super::metric::{self, Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
@@ -316,6 +317,10 @@ impl Collector for MetricCollector {
                     return Ok(false);
                 };
                 if !matches!(place.kind, ValueKind::Text | ValueKind::Ip) {
+                    return Ok(false);
+                }
+                // Where nearly every row has a value of its own, its column is read sooner than the dictionary.
+                if by_term::rows_of_a_term(place, segment)? < 2 {
                     return Ok(false);
                 }
                 if !lead {
