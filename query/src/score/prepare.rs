@@ -429,7 +429,7 @@ fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result
         }
     }
     if columns.is_empty() {
-        return Ok(Prepared::And(prepared));
+        return Ok(flattened(prepared));
     }
     let mut narrowed: Option<RoaringBitmap> = None;
     if !prepared.is_empty() {
@@ -451,7 +451,16 @@ fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result
         }
         prepared.push(part);
     }
-    Ok(Prepared::And(prepared))
+    Ok(flattened(prepared))
+}
+
+/// Makes one conjunction of several: the part with the fewest rows of all then leads.
+fn flattened(parts: Vec<Prepared>) -> Prepared {
+    let own = |part| match part {
+        Prepared::And(inner) => inner,
+        part => vec![part],
+    };
+    Prepared::And(parts.into_iter().flat_map(own).collect())
 }
 
 fn column_rows(

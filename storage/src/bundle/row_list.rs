@@ -10,6 +10,9 @@ use super::postings::BLOCK;
 /// Rows of a full block.
 const BLOCK_ROWS: usize = BLOCK as usize;
 
+/// Rows behind the current one that are looked at one by one.
+const NEAR: usize = 4;
+
 /// The rows of a term, ascending.
 pub struct RowList {
     blocks: BlockSegmentPostings,
@@ -77,11 +80,14 @@ impl DocSet for RowList {
         if self.doc() >= target {
             return self.doc();
         }
-        // Often it is the next one.
-        self.at = (self.at + 1).min(BLOCK_ROWS - 1);
-        if self.doc() < target {
-            self.at = self.blocks.seek(target);
-        }
+        // Often it is one of the next, and else mostly in the same block.
+        let rows = self.blocks.docs().get(self.at + 1..).unwrap_or_default();
+        let near = &rows[..rows.len().min(NEAR)];
+        self.at = match (near.iter().position(|row| *row >= target), rows.last()) {
+            (Some(steps), _) => self.at + 1 + steps,
+            (None, Some(last)) if *last >= target => self.at + 1 + rows.partition_point(|row| *row < target),
+            _ => self.blocks.seek(target),
+        };
         self.doc()
     }
 

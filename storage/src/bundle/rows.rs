@@ -13,6 +13,9 @@ use tantivy_fst::automaton::AlwaysMatch;
 
 use super::dictionary::Dictionary;
 
+/// One row in so many is few: these are sorted sooner than the bits of all are looked through.
+const LISTED_SHARE: usize = 512;
+
 /// Collects rows: a list while they are few, a bit a row beyond.
 struct Union {
     rows: u32,
@@ -23,7 +26,7 @@ struct Union {
 impl Union {
     fn extend(&mut self, rows: &[u32]) {
         if self.bits.is_empty() {
-            if self.list.len() + rows.len() <= self.rows as usize / 32 {
+            if self.list.len() + rows.len() <= self.rows as usize / LISTED_SHARE {
                 return self.list.extend_from_slice(rows);
             }
             self.bits = vec![0; (self.rows as usize).div_ceil(8)];

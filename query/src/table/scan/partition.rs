@@ -38,6 +38,8 @@ const BATCH_ROWS: usize = 8_192;
 const JOB_ROWS: u64 = 200_000;
 /// Most pages of a key that are read at once while the best are looked for.
 const MAX_PAGES: usize = 64;
+/// So many matches of a part have their keys read at once.
+const FEW_ROWS: u64 = 4_096;
 
 impl Shared {
     /// Prepares the predicate for a segment and makes a pass over a part of it. `None` where the segment is
@@ -250,6 +252,12 @@ impl Shared {
                 .map(|page| (bar.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
+            if let (Some(few), [(first, _), .., (last, _)]) = (matches.few(FEW_ROWS), ordered.as_slice())
+                && last.0 <= first.1
+            {
+                // The bounds of no page tell it from the others.
+                return read(source, &columns, few.clone(), &mut take);
+            }
             let (mut at, mut step) = (0, 1);
             while at < ordered.len() && !self.stopped() {
                 let mut selected = RoaringBitmap::new();
