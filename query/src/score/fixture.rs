@@ -16,7 +16,7 @@ use roaring::RoaringBitmap;
 use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
-use super::reader::{Inverted, RowPostings, SegmentReader, TextReader};
+use super::reader::{EachRows, Inverted, SegmentReader, TextReader};
 use super::windows::RowsOf;
 use crate::automaton::Pattern;
 use crate::table::node::{RawBound, TextBound};
@@ -222,7 +222,7 @@ impl Inverted for Fixture {
         _path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut EachRows<'_>,
     ) -> Result<()> {
         let mut keywords: Vec<&String> = self.keywords.iter().collect();
         keywords.sort();

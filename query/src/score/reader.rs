@@ -85,6 +85,9 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     }
 }
 
+/// Takes an exact value as terms write it, and its rows.
+pub(crate) type EachRows<'a> = dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()> + 'a;
+
 /// An inverted index as a search reads it.
 pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     /// Opens the postings of an exact value.
@@ -131,7 +134,7 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut EachRows<'_>,
     ) -> Result<()>;
     /// Opens the postings of the rows that have a path.
     fn exists(&self, path: PathId) -> Result<Option<Box<dyn Postings>>>;
@@ -357,7 +360,7 @@ impl Inverted for Bundle {
         path: PathId,
         from: Option<&[u8]>,
         descending: bool,
-        each: &mut dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()>,
+        each: &mut EachRows<'_>,
     ) -> Result<()> {
         self.for_each_postings(path, from, descending, &mut |value, mut rows| each(value, &mut rows))
     }

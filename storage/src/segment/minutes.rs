@@ -80,8 +80,8 @@ impl Segment {
                     counter.map(|counter| *counter += 1).is_some()
                 };
                 let known = match times.null_count() {
-                    0 => times.values().iter().fold(true, |known, time| count(*time) && known),
-                    _ => times.iter().flatten().fold(true, |known, time| count(time) && known),
+                    0 => times.values().iter().all(|time| count(*time)),
+                    _ => times.iter().flatten().all(&mut count),
                 };
                 Ok::<_, arrow::error::ArrowError>(all && known)
             });
