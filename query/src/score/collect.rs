@@ -24,8 +24,6 @@ use crate::error::Result;
 
 /// One row in so many is few: they are scored by themselves once they have been counted.
 const FEW_SHARE: u64 = 32;
-/// One row in so many is few: all are found before any is looked at.
-const MATCHES_SHARE: u32 = 256;
 /// Rows between two looks at the clock and the counters.
 const BLOCK: u32 = 4_096;
 
@@ -483,17 +481,16 @@ impl<'a> Matches<'a> {
                 }
             }
         }
-        let few = !by_scorer(pass.prepared)
-            && pass.windows()?.cost() <= u64::from(pass.rows) / u64::from(MATCHES_SHARE);
-        Ok(if few { Self::Known(collect_windows(&pass)?) } else { Self::Sought(pass) })
+        Ok(Self::Sought(pass))
     }
 
-    /// Returns all of them, where they are known and no more than so many.
-    pub(crate) fn few(&self, most: u64) -> Option<&RoaringBitmap> {
-        match self {
-            Self::Known(rows) if rows.len() <= most => Some(rows),
-            _ => None,
-        }
+    /// Returns all of them, where it is told beforehand that they are no more than so many.
+    pub(crate) fn few(&self, most: u64) -> Result<Option<RoaringBitmap>> {
+        Ok(match self {
+            Self::Known(rows) => (rows.len() <= most).then(|| rows.clone()),
+            Self::Sought(pass) if by_scorer(pass.prepared) || pass.windows()?.cost() > most => None,
+            Self::Sought(pass) => Some(collect_windows(pass)?),
+        })
     }
 
     /// Keeps the pages, which ascend, that may have one.

@@ -252,11 +252,12 @@ impl Shared {
                 .map(|page| (bar.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
-            if let (Some(few), [(first, _), .., (last, _)]) = (matches.few(FEW_ROWS), ordered.as_slice())
+            // Where the bounds of no page tell it from the others, few matches are read at once.
+            if let [(first, _), .., (last, _)] = ordered.as_slice()
                 && last.0 <= first.1
+                && let Some(few) = matches.few(FEW_ROWS)?
             {
-                // The bounds of no page tell it from the others.
-                return read(source, &columns, few.clone(), &mut take);
+                return if few.is_empty() { Ok(()) } else { read(source, &columns, few, &mut take) };
             }
             let (mut at, mut step) = (0, 1);
             while at < ordered.len() && !self.stopped() {
