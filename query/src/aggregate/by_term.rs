@@ -17,7 +17,7 @@ use super::segment::{Rows, SegmentContext, numbers};
 use super::shortcut;
 use crate::error::Result;
 
-/// Rows of terms that are walked over for a page, at most: one in so many of those that match, and some.
+/// Terms and rows of them that are walked over for a page, at most: one in so many of those that match, and some.
 const WALKED_SHARE: u64 = 4;
 const WALKED_ROWS: u64 = 4_096;
 /// Most rows of a term, on average, of which rows are found by terms in any case.
@@ -60,19 +60,18 @@ pub(super) fn page(
     let (mut found, mut terms, mut walked) = (Vec::new(), 0, 0);
     segment.source.inverted.for_each_rows(place.field.id, from.as_deref(), !ascending, &mut |_, term| {
         let before = found.len();
+        // A term counts as a row, whether or not it has rows in the span.
+        walked += 1;
         let mut row = term.seek_row(span.start);
-        while row < span.end {
+        while row < span.end && walked <= most {
             walked += 1;
-            if walked > most {
-                return ControlFlow::Break(());
-            }
             if rows.contains(row) {
                 found.push(row);
             }
             row = term.seek_row(row + 1);
         }
         terms += usize::from(found.len() > before);
-        if terms < wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if terms < wanted && walked <= most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     if walked > most {
         return Ok(false);

@@ -319,7 +319,7 @@ impl Collector for MetricCollector {
                 if !matches!(place.kind, ValueKind::Text | ValueKind::Ip) {
                     return Ok(false);
                 }
-                // Where nearly every row has a value of its own, its column is read sooner than the dictionary.
+                // Where the first terms have one row each, the column is read sooner than the dictionary.
                 if by_term::rows_of_a_term(place, segment)? < 2 {
                     return Ok(false);
                 }

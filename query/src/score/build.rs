@@ -10,7 +10,7 @@ use super::bits::SetBuilder;
 use super::boolean::{Conjunction, Disjunction, Exclusion, Flat, Optional, Scaled};
 use super::boosting::Boosting;
 use super::disjunction_max::DisjunctionMax;
-use super::function_score::{Applied, FunctionScore};
+use super::function_score::{Applied, Failure, FunctionScore};
 use super::intervals;
 use super::leaves::{Everything, Nothing, RowSet, SynonymScorer, TermScore, TermScorer};
 use super::max_score::MaxScore;
@@ -18,6 +18,7 @@ use super::nested;
 use super::phrase::{PhraseScore, PhraseScorer};
 use super::prepare::{LeafScore, Prepared};
 use super::ranges::RangeScorer;
+use super::ranked::Ranked;
 use super::reader::{Inverted, TextReader};
 use super::windows::Windows;
 use super::{BoxScorer, END};
@@ -109,6 +110,20 @@ pub(crate) fn scorer<'a>(
             Box::new(Scaled::new(scorer(part, inverted, rows)?, *factor, *least))
         }
     })
+}
+
+/// Opens a scorer over a segment of `rows` rows, of which the best are wanted, in steps that are not far from each other. An
+/// error of a filter ends its rows, and is put into `failure`.
+pub(crate) fn best_first<'a>(
+    prepared: &'a Prepared,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+    failure: &Failure,
+) -> Result<BoxScorer<'a>> {
+    match Ranked::open(prepared, inverted, rows, failure)? {
+        Some(ranked) => Ok(Box::new(ranked)),
+        None => scorer(prepared, inverted, rows),
+    }
 }
 
 /// Scores terms of a text field.

@@ -14,7 +14,8 @@ use millrace_storage::segment::{PageBounds, WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
 use super::bits::{self, SetBuilder};
-use super::build::{known_count, scorer};
+use super::build::{best_first, known_count, scorer};
+use super::function_score::Failure;
 use super::prepare::Prepared;
 use super::reader::Inverted;
 use super::windows::{Windows, by_scorer};
@@ -310,7 +311,11 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
     if !counting && pass.budget.is_none() && (start == END || !top.open_for(f32::INFINITY)) {
         return Ok(sum);
     }
-    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let failure = Failure::default();
+    let mut scorer = match scores {
+        true => best_first(pass.prepared, pass.inverted, pass.rows, &failure)?,
+        false => scorer(pass.prepared, pass.inverted, pass.rows)?,
+    };
     let max_score = scorer.max_score();
     let first = if counting || pass.budget.is_some() { pass.range.start } else { start };
     let mut doc = if first == 0 { scorer.doc() } else { scorer.seek(first) };
@@ -349,7 +354,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
         doc = scorer.advance();
     }
     pass.totals.add(counted);
-    Ok(sum + counted)
+    failure.take().map_or(Ok(sum + counted), Err)
 }
 
 /// The rows that were counted, as long as they are few.

@@ -13,6 +13,7 @@ use millrace_storage::bundle::{Impact, ValueWalker, Walk};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
 use roaring::RoaringBitmap;
+use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
@@ -69,7 +70,8 @@ impl Fixture {
     }
 
     fn batch(&self, columns: &[PathId], rows: Option<RoaringBitmap>) -> ColumnBatch {
-        let rows: Vec<u32> = rows.map_or_else(|| (0..self.rows()).collect(), |rows| rows.iter().collect());
+        let rows: Vec<u32> =
+            rows.map_or_else(|| (0..SegmentReader::rows(self)).collect(), |rows| rows.iter().collect());
         let numbers = Int64Array::from_iter_values(rows.iter().map(|row| self.numbers[*row as usize]));
         let numbers: arrow::array::ArrayRef = Arc::new(numbers);
         ColumnBatch { rows, columns: columns.iter().map(|_| Arc::clone(&numbers)).collect() }
@@ -141,7 +143,7 @@ impl SegmentReader for Fixture {
         futures::stream::once(async move { Ok(batch) }).boxed()
     }
     fn bounds(&self, column: PathId) -> PageBounds {
-        let rows = 0..self.rows();
+        let rows = 0..SegmentReader::rows(self);
         match (column, self.numbers.iter().min(), self.numbers.iter().max()) {
             (NUMBER, Some(min), Some(max)) => {
                 PageBounds { rows, values: NumberBounds::I64(*min, *max), full: true }
@@ -254,6 +256,9 @@ impl Inverted for Fixture {
 }
 
 impl TextReader for Fixture {
+    fn rows(&self) -> u32 {
+        self.texts.len() as u32
+    }
     fn docs(&self) -> u32 {
         self.texts.iter().filter(|tokens| !tokens.is_empty()).count() as u32
     }
@@ -288,10 +293,11 @@ impl TextReader for Fixture {
         let ratio = |run: &(u32, u32, u32)| run.2 as f32 / (0.25 + 0.75 * run.1 as f32 / average);
         let impact = |run: &Vec<(u32, u32, u32)>| {
             let best = run.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))).unwrap();
-            Impact { last: run.last().unwrap().0, length: best.1, freq: best.2 }
+            let most = run.iter().map(|row| row.2).max().unwrap();
+            Impact { last: run.last().unwrap().0, length: best.1, freq: best.2, most }
         };
         let mut impacts: Vec<Impact> = runs.iter().map(impact).collect();
-        impacts.push(Impact { last: u32::MAX, length: 0, freq: u32::MAX });
+        impacts.push(Impact { last: u32::MAX, length: 0, freq: u32::MAX, most: u32::MAX });
         Ok(Some(impacts))
     }
     fn impact_average(&self) -> f32 {
@@ -321,5 +327,8 @@ impl TextReader for Fixture {
     }
     fn norm(&self, row: u32) -> u32 {
         self.texts[row as usize].len() as u32
+    }
+    fn norm_id(&self, row: u32) -> u8 {
+        FieldNormReader::fieldnorm_to_id(self.norm(row))
     }
 }

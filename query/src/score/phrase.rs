@@ -4,12 +4,12 @@
 //! place and looks at the positions there. How often the phrase occurs, counted exactly or by
 //! nearness ([`super::sloppy`]), takes the part of a term's frequency.
 
-use super::blocks::Blocks;
 use super::bm25::Bm25;
+use super::lengths::Scores;
 use super::reader::TextReader;
 use super::sloppy::Sloppy;
+use super::term_windows::{Ranking, Term, TermWindows, Wanted};
 use super::union::PostingsUnion;
-use super::windows::Candidates;
 use super::{END, Scorer};
 use crate::error::Result;
 
@@ -89,16 +89,11 @@ pub(crate) enum PhraseScore<'a> {
 
 /// The rows of a phrase.
 pub(crate) struct PhraseScorer<'a> {
-    matcher: Matcher,
+    matcher: Matcher<'a>,
     text: &'a dyn TextReader,
     score: PhraseScore<'a>,
-    /// Terms that stand alone in their places, until there is a bar.
-    terms: Vec<String>,
     doc: u32,
     freq: f32,
-    /// Runs of the terms of places, where there is a bar.
-    blocks: Vec<Blocks>,
-    bar: f32,
 }
 
 impl<'a> PhraseScorer<'a> {
@@ -108,27 +103,12 @@ impl<'a> PhraseScorer<'a> {
         text: &'a dyn TextReader,
         score: PhraseScore<'a>,
     ) -> Result<Option<Self>> {
-        let Some(matcher) = Matcher::open(phrase, text)? else { return Ok(None) };
-        let terms = match phrase {
-            Phrase::Places(places, 0) => places
-                .iter()
-                .filter_map(|place| match place.fixed() {
-                    [term] => Some(term.clone()),
-                    _ => None,
-                })
-                .collect(),
-            _ => Vec::new(),
+        let function = match &score {
+            PhraseScore::Flat(_) => None,
+            PhraseScore::Bm25(function) => Some(*function),
         };
-        let mut scorer = Self {
-            matcher,
-            text,
-            score,
-            doc: END,
-            freq: 0.0,
-            terms,
-            blocks: Vec::new(),
-            bar: f32::NEG_INFINITY,
-        };
+        let Some(matcher) = Matcher::open(phrase, text, function)? else { return Ok(None) };
+        let mut scorer = Self { matcher, text, score, doc: END, freq: 0.0 };
         let first = scorer.matcher.settle(0);
         scorer.confirm(first);
         Ok(Some(scorer))
@@ -143,10 +123,6 @@ impl<'a> PhraseScorer<'a> {
     fn confirm(&mut self, mut doc: u32) -> u32 {
         let first_only = matches!(self.score, PhraseScore::Flat(_));
         while doc != END {
-            if let Some(next) = self.below_bar(doc) {
-                doc = self.matcher.settle(next);
-                continue;
-            }
             self.freq = self.matcher.frequency(first_only);
             if self.freq > 0.0 {
                 break;
@@ -155,25 +131,6 @@ impl<'a> PhraseScorer<'a> {
         }
         self.doc = doc;
         doc
-    }
-
-    /// Where to go on if a row cannot pass the bar: no phrase occurs more often than any of its terms.
-    fn below_bar(&mut self, doc: u32) -> Option<u32> {
-        if self.bar <= 0.0 {
-            return None;
-        }
-        for blocks in &mut self.blocks {
-            let (bound, last) = blocks.bound(doc);
-            if bound <= self.bar {
-                return Some(if last == END { END } else { last + 1 });
-            }
-        }
-        let (PhraseScore::Bm25(function), Matcher::Exact(places)) = (&self.score, &mut self.matcher) else {
-            return None;
-        };
-        let most = places.least_frequency();
-        let length = if self.text.has_norms() { self.text.norm(doc) } else { 1 };
-        (function.score(most, length) <= self.bar).then_some(doc + 1)
     }
 }
 
@@ -211,10 +168,8 @@ impl Scorer for PhraseScorer<'_> {
         }
     }
     fn raise_bar(&mut self, bar: f32) {
-        self.bar = bar;
-        if let PhraseScore::Bm25(function) = &self.score {
-            let terms = std::mem::take(&mut self.terms);
-            self.blocks.extend(terms.iter().filter_map(|term| Blocks::open(self.text, term, function)));
+        if let Matcher::Exact(places) = &mut self.matcher {
+            places.candidates.raise_bar(bar);
         }
     }
     fn cost(&self) -> u64 {
@@ -223,22 +178,18 @@ impl Scorer for PhraseScorer<'_> {
 }
 
 /// Finds rows with all terms, and counts the phrase in them.
-enum Matcher {
-    Exact(Places),
-    Sloppy(Places, Box<Sloppy>),
-    Chain(Chain),
+enum Matcher<'a> {
+    Exact(Places<'a>),
+    Sloppy(Places<'a>, Box<Sloppy>),
+    Chain(Chain<'a>),
 }
 
-impl Matcher {
-    fn open(phrase: &Phrase, text: &dyn TextReader) -> Result<Option<Self>> {
+impl<'a> Matcher<'a> {
+    fn open(phrase: &Phrase, text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
         Ok(match phrase {
-            Phrase::Places(places, slop) => {
-                let Some(opened) = Places::open(places, text)? else { return Ok(None) };
-                Some(match slop {
-                    0 => Self::Exact(opened),
-                    slop => Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop))),
-                })
-            }
+            Phrase::Places(places, 0) => Places::open(places, text, function)?.map(Self::Exact),
+            Phrase::Places(places, slop) => Places::open(places, text, None)?
+                .map(|opened| Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop)))),
             Phrase::Chain(links) => Chain::open(links, text)?.map(Self::Chain),
         })
     }
@@ -270,9 +221,9 @@ impl Matcher {
 }
 
 /// Places that must all have a term.
-struct Places {
+struct Places<'a> {
     /// Rows with a term for every place.
-    candidates: Candidates,
+    candidates: TermWindows<'a>,
     /// The current one of them.
     doc: u32,
     lists: Vec<PostingsUnion>,
@@ -285,20 +236,18 @@ struct Places {
     starts: (Vec<i64>, Vec<i64>),
 }
 
-impl Places {
-    fn open(places: &[Place], text: &dyn TextReader) -> Result<Option<Self>> {
-        let (mut lists, mut groups) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
+impl<'a> Places<'a> {
+    /// Opens places. Where there is a function, rows whose scores cannot pass a bar may be left out.
+    fn open(places: &[Place], text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
+        let (mut lists, mut terms) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         for place in places {
-            let (mut postings, mut rows) = (Vec::new(), Vec::new());
+            let Some(term) = Term::open(text, place.fixed(), function.is_some())? else { return Ok(None) };
+            terms.push(term);
+            let mut postings = Vec::new();
             for term in place.fixed() {
                 postings.extend(text.postings(term)?);
-                rows.extend(text.row_postings(term)?);
-            }
-            if postings.is_empty() {
-                return Ok(None);
             }
             lists.push(PostingsUnion::new(postings));
-            groups.push(rows);
         }
         if lists.is_empty() {
             return Ok(None);
@@ -307,7 +256,8 @@ impl Places {
         order.sort_by_key(|at| lists[*at].cost());
         let positions = vec![Vec::new(); lists.len()];
         let offsets = places.iter().map(|place| place.offset).collect();
-        let candidates = Candidates::new(groups);
+        let ranking = function.map_or(Ranking::Flat, |function| Ranking::Phrase(Scores::new(function)));
+        let candidates = TermWindows::new(text, terms, Wanted::All, ranking);
         Ok(Some(Self { candidates, doc: END, offsets, lists, order, positions, starts: Default::default() }))
     }
 
@@ -317,18 +267,8 @@ impl Places {
 
     /// Goes to the first row at or behind `target` that has a term for every place.
     fn settle(&mut self, target: u32) -> u32 {
-        self.doc = self.candidates.seek(target);
+        self.doc = self.candidates.seek(target).0;
         self.doc
-    }
-
-    /// Returns how often the current row has the term of a place that it has least often.
-    fn least_frequency(&mut self) -> u32 {
-        let doc = self.doc;
-        let frequency = |list: &mut PostingsUnion| {
-            list.seek(doc);
-            list.freq()
-        };
-        self.lists.iter_mut().map(frequency).min().unwrap_or(0)
     }
 
     fn read(&mut self) {
@@ -371,18 +311,18 @@ impl Places {
 }
 
 /// Links one behind the other.
-struct Chain {
-    links: Vec<Vec<Places>>,
+struct Chain<'a> {
+    links: Vec<Vec<Places<'a>>>,
     doc: u32,
 }
 
-impl Chain {
-    fn open(links: &[Vec<Vec<Place>>], text: &dyn TextReader) -> Result<Option<Self>> {
+impl<'a> Chain<'a> {
+    fn open(links: &[Vec<Vec<Place>>], text: &'a dyn TextReader) -> Result<Option<Self>> {
         let mut opened = Vec::with_capacity(links.len());
         for link in links {
             let mut ways = Vec::new();
             for way in link {
-                ways.extend(Places::open(way, text)?);
+                ways.extend(Places::open(way, text, None)?);
             }
             if ways.is_empty() {
                 return Ok(None);
@@ -393,7 +333,7 @@ impl Chain {
     }
 
     fn cost(&self) -> u64 {
-        let cost = |link: &Vec<Places>| link.iter().map(Places::cost).sum();
+        let cost = |link: &Vec<Places<'_>>| link.iter().map(Places::cost).sum();
         self.links.iter().map(cost).min().unwrap_or(0)
     }
 
@@ -439,7 +379,7 @@ impl Chain {
 }
 
 /// Lists where the ways of a link lie in a row: first position and the one behind the last.
-fn link_spans(link: &mut [Places], doc: u32) -> Vec<(i64, i64)> {
+fn link_spans(link: &mut [Places<'_>], doc: u32) -> Vec<(i64, i64)> {
     let mut spans = Vec::new();
     for way in link {
         if way.settle(doc) != doc {

@@ -219,7 +219,7 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             if is_term(source, *path, value) {
                 Prepared::Exact { path: *path, value: value.value.clone(), score }
             } else {
-                column_rows(source, *column, value.range.as_ref(), among, score)?
+                column_rows(source, (*column, None), value.range.as_ref(), among, score)?
             }
         }
         Node::AnyExact { path, column, values, weight } => {
@@ -234,14 +234,11 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
                 let rows = source.inverted.range_rows(*path, from, to)?;
                 Prepared::Rows(Arc::new(rows), flat(*weight))
             } else {
-                column_rows(source, *column, Some(range), among, flat(*weight))?
+                column_rows(source, (*column, None), Some(range), among, flat(*weight))?
             }
         }
         Node::ColumnRange { column, terms, range, weight } => {
-            match listed(source, *terms, range, flat(*weight))? {
-                Some(listed) => listed,
-                None => column_rows(source, *column, Some(range), among, flat(*weight))?,
-            }
+            column_rows(source, (*column, *terms), Some(range), among, flat(*weight))?
         }
         Node::TextRange { path, from, to, weight } => {
             let rows = match source.inverted.text(*path) {
@@ -416,10 +413,7 @@ fn and(parts: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result
     for part in parts.iter().filter(|part| part.reads_columns()) {
         let lazy = match part {
             Node::ColumnRange { column, terms, range, weight } => {
-                match listed(source, *terms, range, flat(*weight))? {
-                    None => paged(source, *column, range, flat(*weight))?,
-                    listed => listed,
-                }
+                unread(source, (*column, *terms), range, flat(*weight))?
             }
             _ => None,
         };
@@ -463,19 +457,33 @@ fn flattened(parts: Vec<Prepared>) -> Prepared {
     Prepared::And(parts.into_iter().flat_map(own).collect())
 }
 
+/// Prepares a range over a column, which may have a field whose terms are its integers.
 fn column_rows(
     source: &Source,
-    column: PathId,
+    column: (PathId, Option<PathId>),
     range: Option<&ValueRange>,
     among: Option<&RoaringBitmap>,
     score: f32,
 ) -> Result<Prepared> {
     let Some(range) = range else { return Ok(Prepared::None) };
-    if let Some(paged) = paged(source, column, range, score)? {
-        return Ok(paged);
+    if let Some(unread) = unread(source, column, range, score)? {
+        return Ok(unread);
     }
-    let rows = source.reader.range_rows(column, range, among)?;
+    let rows = source.reader.range_rows(column.0, range, among)?;
     Ok(Prepared::Rows(Arc::new(rows), score))
+}
+
+/// Prepares a range as far as the column need not be read for that.
+fn unread(
+    source: &Source,
+    (column, terms): (PathId, Option<PathId>),
+    range: &ValueRange,
+    score: f32,
+) -> Result<Option<Prepared>> {
+    match listed(source, terms, range, score)? {
+        None => paged(source, column, range, score),
+        listed => Ok(listed),
+    }
 }
 
 /// Prepares a range of integers by their terms, where these are few and have few rows.

@@ -152,6 +152,8 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
 
 /// A full-text index as a search reads it.
 pub(crate) trait TextReader: Send + Sync {
+    /// Counts the rows of the segment.
+    fn rows(&self) -> u32;
     /// Counts the rows that have the field.
     fn docs(&self) -> u32;
     /// Counts the tokens of the field.
@@ -160,6 +162,10 @@ pub(crate) trait TextReader: Send + Sync {
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
     /// Opens the rows of a term.
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(self.postings(term)?.map(rows_of))
+    }
+    /// Opens the rows of a term with how often each has it.
+    fn frequencies(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
         Ok(self.postings(term)?.map(rows_of))
     }
     /// Returns the runs of a term's rows with what scores best in each, where they are kept.
@@ -182,14 +188,24 @@ pub(crate) trait TextReader: Send + Sync {
     fn has_norms(&self) -> bool;
     /// Returns the field's length in a row.
     fn norm(&self, row: u32) -> u32;
+    /// Returns the encoded length in a row, as [`TextIndex::decode_norm`] decodes it.
+    fn norm_id(&self, row: u32) -> u8;
+    /// Returns the encoded lengths of all rows, where they are kept a byte a row.
+    fn norm_ids(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
-/// Postings where only their rows matter.
+/// Postings where only their rows matter, and perhaps how often each has the term.
 pub(crate) trait RowPostings: Send {
     /// Goes to the first row at or behind `target` and returns it. Targets do not descend.
     fn seek_row(&mut self, target: u32) -> u32;
     /// Sets the bits of the rows from `first` on, up to the end of the window.
     fn fill(&mut self, first: u32, bits: &mut WindowBits);
+    /// Sets bits as [`RowPostings::fill`] does, and adds the rows that have the term more than once with how often.
+    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>);
+    /// Returns how often the current row has the term; 1 where that is not read.
+    fn freq(&self) -> u32;
     /// Counts the rows.
     fn cost(&self) -> u64;
 }
@@ -204,6 +220,12 @@ impl RowPostings for RowList {
     }
     fn fill(&mut self, first: u32, bits: &mut WindowBits) {
         RowList::fill(self, first, bits);
+    }
+    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
+        RowList::fill_often(self, first, bits, often);
+    }
+    fn freq(&self) -> u32 {
+        self.term_freq()
     }
     fn cost(&self) -> u64 {
         self.size_hint().into()
@@ -387,6 +409,10 @@ impl Inverted for Bundle {
 }
 
 impl TextReader for TextIndex {
+    fn rows(&self) -> u32 {
+        TextIndex::rows(self)
+    }
+
     fn docs(&self) -> u32 {
         self.doc_count()
     }
@@ -401,6 +427,10 @@ impl TextReader for TextIndex {
 
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
         Ok(TextIndex::row_postings(self, term)?.map(row_list))
+    }
+
+    fn frequencies(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
+        Ok(TextIndex::frequencies(self, term)?.map(row_list))
     }
 
     fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {
@@ -446,5 +476,13 @@ impl TextReader for TextIndex {
 
     fn norm(&self, row: u32) -> u32 {
         TextIndex::norm(self, row)
+    }
+
+    fn norm_id(&self, row: u32) -> u8 {
+        TextIndex::norm_id(self, row)
+    }
+
+    fn norm_ids(&self) -> Option<&[u8]> {
+        TextIndex::norm_ids(self)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) trait RowFilter: Send {
     fn cost(&self) -> u64;
 }
 
-type BoxFilter<'a> = Box<dyn RowFilter + 'a>;
+pub(super) type BoxFilter<'a> = Box<dyn RowFilter + 'a>;
 
 /// The windows with matching rows of a segment.
 pub(crate) struct Windows<'a> {
@@ -157,7 +157,12 @@ fn filters<'a>(parts: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> 
     parts.iter().map(|part| filter(part, inverted, rows)).collect()
 }
 
-fn all_of<'a>(all: &'a [Prepared], inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+/// Opens what all of some parts match.
+pub(super) fn all_of<'a>(
+    all: impl IntoIterator<Item = &'a Prepared>,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<BoxFilter<'a>> {
     let (mut parts, mut without) = (Vec::new(), Vec::new());
     for part in all {
         let (into, part) = match part {
@@ -236,61 +241,6 @@ fn keep_listed(lists: &mut [Box<dyn RowPostings>], first: u32, bits: &mut Window
     let mut found = NO_ROWS;
     lists.iter_mut().for_each(|list| list.fill(first, &mut found));
     intersect(bits, &found);
-}
-
-/// The rows that are in a posting list of each of several groups: those that may hold a phrase.
-pub(crate) struct Candidates {
-    /// The groups with the fewest rows first.
-    groups: Vec<Vec<Box<dyn RowPostings>>>,
-    /// The window that was looked at last, its rows, and the row behind it.
-    first: u32,
-    bits: WindowBits,
-    behind: u32,
-}
-
-impl Candidates {
-    /// Starts before the first row.
-    pub(crate) fn new(mut groups: Vec<Vec<Box<dyn RowPostings>>>) -> Self {
-        groups.sort_by_key(|lists| rows_in(lists));
-        Self { groups, first: 0, bits: NO_ROWS, behind: 0 }
-    }
-
-    /// Returns the first row at or behind `target`, which does not descend; [`END`] behind the last. There is at
-    /// least one group.
-    pub(crate) fn seek(&mut self, mut target: u32) -> u32 {
-        loop {
-            if target < self.behind
-                && let Some(at) = first_from(&self.bits, target.saturating_sub(self.first))
-            {
-                return self.first + at;
-            }
-            target = target.max(self.behind);
-            for lists in &mut self.groups {
-                target = lists.iter_mut().map(|list| list.seek_row(target)).min().unwrap_or(END);
-                if target == END {
-                    return END;
-                }
-            }
-            self.first = target - target % WINDOW_ROWS;
-            self.behind = self.first + WINDOW_ROWS;
-            self.bits = up_to(WINDOW_ROWS);
-            for lists in &mut self.groups {
-                keep_listed(lists, self.first, &mut self.bits);
-                if is_empty(&self.bits) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Estimates how many rows there are.
-    pub(crate) fn cost(&self) -> u64 {
-        self.groups.first().map_or(0, |lists| rows_in(lists))
-    }
-}
-
-fn rows_in(lists: &[Box<dyn RowPostings>]) -> u64 {
-    lists.iter().map(|list| list.cost()).sum()
 }
 
 /// The rows of a bitmap.
@@ -520,6 +470,18 @@ impl<P: Postings> RowPostings for RowsOf<P> {
             set(bits, row - first);
             row = self.0.advance();
         }
+    }
+    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
+        let end = first.saturating_add(WINDOW_ROWS).min(END);
+        let mut row = self.seek_row(first);
+        while row < end {
+            set(bits, row - first);
+            often.extend(Some((row, self.0.term_freq())).filter(|(_, freq)| *freq > 1));
+            row = self.0.advance();
+        }
+    }
+    fn freq(&self) -> u32 {
+        self.0.term_freq()
     }
     fn cost(&self) -> u64 {
         self.0.size_hint().into()

@@ -15,6 +15,8 @@ pub struct Impact {
     pub length: u32,
     /// Frequency of the term in that row; `u32::MAX` where it is not known.
     pub freq: u32,
+    /// What no frequency in the run exceeds.
+    pub most: u32,
 }
 
 /// Lists the runs of a term; `None` where they are none.
@@ -30,9 +32,10 @@ pub(super) fn list(skips: &Skips) -> Option<Vec<Impact>> {
             last: skips.last(block),
             length: TextIndex::decode_norm(length),
             freq: if freq == MANY { u32::MAX } else { freq.into() },
+            most: skips.most(block),
         }
     }));
     // What is left fills no block, and is not described.
-    impacts.push(Impact { last: u32::MAX, length: 0, freq: u32::MAX });
+    impacts.push(Impact { last: u32::MAX, length: 0, freq: u32::MAX, most: u32::MAX });
     Some(impacts)
 }

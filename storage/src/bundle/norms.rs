@@ -82,6 +82,14 @@ impl Norms {
         }
     }
 
+    /// Returns the encoded lengths of all rows where they are kept a byte a row.
+    pub(super) fn dense(&self) -> Option<&[u8]> {
+        match self {
+            Self::Dense(ids) => Some(ids),
+            Self::Absent | Self::Sparse { .. } => None,
+        }
+    }
+
     /// Calls `each` with every row that has tokens and its encoded length, ascending.
     pub(super) fn for_each(&self, mut each: impl FnMut(u32, u8)) {
         match self {

@@ -392,9 +392,8 @@ impl Bundle {
             let from = from.map(|from| [start.as_slice(), from].concat());
             let mut terms = rows::behind(self.reader(), &start, from.as_deref(), descending)?;
             while terms.advance() {
-                let option = Record::Rows.option();
-                let blocks = self.reader().read_block_postings_from_terminfo(terms.value(), option)?;
-                if each(&terms.key()[start.len()..], RowList::new(blocks)).is_break() {
+                let rows = RowList::open(self.reader(), terms.value(), Record::Rows)?;
+                if each(&terms.key()[start.len()..], rows).is_break() {
                     break;
                 }
             }
@@ -483,9 +482,8 @@ impl Bundle {
 
     fn postings_of(&self, key: &[u8]) -> Result<Option<RowList>> {
         let Some(info) = self.term_info(key)? else { return Ok(None) };
-        self.reader()
-            .read_block_postings_from_terminfo(&info, Record::Rows.option())
-            .map(|blocks| Some(RowList::new(blocks)))
+        RowList::open(self.reader(), &info, Record::Rows)
+            .map(Some)
             .map_err(|error| unreadable(&self.name, &error))
     }
 

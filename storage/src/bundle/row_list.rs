@@ -1,11 +1,11 @@
 //! The rows of a term, block by block.
 
-use std::fmt;
+use std::{fmt, io};
 
-use tantivy::postings::{BlockSegmentPostings, Postings};
-use tantivy::{DocId, DocSet, TERMINATED};
+use tantivy::postings::{BlockSegmentPostings, Postings, TermInfo};
+use tantivy::{DocId, DocSet, InvertedIndexReader, TERMINATED};
 
-use super::postings::BLOCK;
+use super::postings::{BLOCK, Record};
 
 /// Rows of a full block.
 const BLOCK_ROWS: usize = BLOCK as usize;
@@ -27,9 +27,9 @@ impl fmt::Debug for RowList {
 }
 
 impl RowList {
-    /// Starts at the first row.
-    pub(super) fn new(blocks: BlockSegmentPostings) -> Self {
-        Self { blocks, at: 0 }
+    /// Opens the rows of a term at the first, with as much beside them as `record` says.
+    pub(super) fn open(reader: &InvertedIndexReader, info: &TermInfo, record: Record) -> io::Result<Self> {
+        Ok(Self { blocks: reader.read_block_postings_from_terminfo(info, record.option())?, at: 0 })
     }
 
     /// Returns the place of the current row in its block, and the frequencies of the block's rows; `None` behind the
@@ -42,6 +42,21 @@ impl RowList {
     /// Sets the bits of the rows from `first` on, as far as there are bits, and goes to the row behind them. Rows are
     /// not asked for again.
     pub fn fill(&mut self, first: u32, bits: &mut [u64]) {
+        self.take(first, bits, |_, _| {});
+    }
+
+    /// Sets bits as [`RowList::fill`] does, and adds the rows that have the term more than once, and how often.
+    pub fn fill_often(&mut self, first: u32, bits: &mut [u64], often: &mut Vec<(u32, u32)>) {
+        self.take(first, bits, |rows, freqs| {
+            if freqs.iter().any(|freq| *freq > 1) {
+                let here = rows.iter().copied().zip(freqs.iter().copied());
+                often.extend(here.filter(|(_, freq)| *freq > 1));
+            }
+        });
+    }
+
+    /// Sets bits, and shows the rows and their frequencies block by block.
+    fn take(&mut self, first: u32, bits: &mut [u64], mut each: impl FnMut(&[u32], &[u32])) {
         let end = first.saturating_add(bits.len() as u32 * 64).min(TERMINATED);
         self.seek(first);
         while self.doc() < end {
@@ -54,6 +69,7 @@ impl RowList {
                 let at = (row - first) as usize;
                 bits[at / 64] |= 1 << (at % 64);
             }
+            each(&rows[..here], self.blocks.freqs().get(self.at..self.at + here).unwrap_or_default());
             self.at += here;
             if self.at == BLOCK_ROWS {
                 self.at = 0;

@@ -50,6 +50,11 @@ impl Skips {
         }
     }
 
+    /// Returns what no frequency in a full block exceeds: the greatest of its bit width, of frequencies less one.
+    pub(super) fn most(&self, block: usize) -> u32 {
+        1u32.checked_shl(self.records[block * size(self.record) + 5].into()).unwrap_or(u32::MAX)
+    }
+
     /// Returns the encoded length and the frequency of the row of a full block that scores best; the frequency is 255 where
     /// it takes more than a byte.
     pub(super) fn best(&self, block: usize) -> (u8, u8) {

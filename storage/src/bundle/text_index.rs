@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -59,6 +59,11 @@ impl TextIndex {
         self.field.total_tokens
     }
 
+    /// Counts the rows of the segment.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
     /// Says what postings carry beside rows.
     pub fn record(&self) -> Record {
         self.field.record
@@ -77,30 +82,32 @@ impl TextIndex {
     pub fn postings(&self, term: &str) -> Result<Option<TextPostings>> {
         let Some(info) = self.term_info(term)? else { return Ok(None) };
         let open = || {
-            let blocks = self.reader.read_block_postings_from_terminfo(&info, self.field.record.option())?;
+            let rows = RowList::open(&self.reader, &info, self.field.record)?;
             let positions = match self.field.record {
                 Record::Positions => Some(self.positions(&info)?),
                 _ => None,
             };
-            Ok(TextPostings::new(RowList::new(blocks), positions))
+            Ok(TextPostings::new(rows, positions))
         };
         open().map(Some).map_err(|error| unreadable(&self.name, &error))
     }
 
     fn positions(&self, info: &TermInfo) -> io::Result<Positions> {
         let cut = || io::Error::new(io::ErrorKind::InvalidData, "positions are cut");
-        let range = info.positions_range.clone();
-        let positions = (range.start <= range.end && range.end <= self.positions.len())
-            .then(|| self.positions.slice(range))
-            .ok_or_else(cut)?;
+        let positions = part(&self.positions, &info.positions_range).ok_or_else(cut)?;
         Ok(Positions::new(PositionReader::open(positions)?, self.skips(info).ok_or_else(cut)?))
     }
 
     fn skips(&self, info: &TermInfo) -> Option<Skips> {
-        let range = info.postings_range.clone();
-        (range.start <= range.end && range.end <= self.postings.len())
-            .then(|| self.postings.slice(range))
-            .and_then(|postings| Skips::open(self.field.record, info.doc_freq, &postings))
+        Skips::open(self.field.record, info.doc_freq, &part(&self.postings, &info.postings_range)?)
+    }
+
+    /// Returns the rows of a term with frequencies, which are 1 where the field keeps none.
+    ///
+    /// # Errors
+    /// As [`TextIndex::postings`].
+    pub fn frequencies(&self, term: &str) -> Result<Option<RowList>> {
+        self.rows_of(term, self.field.record)
     }
 
     /// Returns the rows of a term: its postings without what else they carry.
@@ -108,11 +115,12 @@ impl TextIndex {
     /// # Errors
     /// As [`TextIndex::postings`].
     pub fn row_postings(&self, term: &str) -> Result<Option<RowList>> {
+        self.rows_of(term, Record::Rows)
+    }
+
+    fn rows_of(&self, term: &str, record: Record) -> Result<Option<RowList>> {
         let Some(info) = self.term_info(term)? else { return Ok(None) };
-        self.reader
-            .read_block_postings_from_terminfo(&info, Record::Rows.option())
-            .map(|blocks| Some(RowList::new(blocks)))
-            .map_err(|error| unreadable(&self.name, &error))
+        RowList::open(&self.reader, &info, record).map(Some).map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Returns the runs of a term's rows with what scores best in each; `None` where they are not kept
@@ -240,6 +248,11 @@ impl TextIndex {
         self.norms.id(row)
     }
 
+    /// Returns the encoded lengths of all rows where they are kept a byte a row.
+    pub fn norm_ids(&self) -> Option<&[u8]> {
+        self.norms.dense()
+    }
+
     /// Decodes an encoded length.
     pub fn decode_norm(id: u8) -> u32 {
         FieldNormReader::id_to_fieldnorm(id)
@@ -254,4 +267,9 @@ impl TextIndex {
     fn term_info(&self, text: &str) -> Result<Option<TermInfo>> {
         self.reader.terms().get(self.key(text)).map_err(|error| unreadable(&self.name, &error))
     }
+}
+
+/// Returns a part of bytes; `None` where it is not all there.
+fn part(bytes: &OwnedBytes, range: &Range<usize>) -> Option<OwnedBytes> {
+    bytes.get(range.clone()).is_some().then(|| bytes.slice(range.clone()))
 }

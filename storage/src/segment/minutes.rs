@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use parking_lot::Mutex;
@@ -32,6 +32,16 @@ pub struct Minutes {
 pub(super) type KnownMinutes = Mutex<HashMap<PathId, Arc<Mutex<Option<Option<Arc<Minutes>>>>>>>;
 
 impl Minutes {
+    /// Counts times; returns whether all are within the minutes.
+    fn add(&mut self, times: &ArrayRef) -> Result<bool> {
+        let times = cast(times, &DataType::Int64)?;
+        Ok(times.as_primitive::<Int64Type>().iter().flatten().all(|time| {
+            let at = usize::try_from(time.div_euclid(MINUTE) - self.first).ok();
+            let counter = at.and_then(|at| self.counts.get_mut(at));
+            counter.map(|counter| *counter += 1).is_some()
+        }))
+    }
+
     /// Iterates over the minutes that have rows: first millisecond, last millisecond, rows.
     pub fn iter(&self) -> impl Iterator<Item = (i64, i64, u32)> {
         let span = |(at, count): (usize, &u32)| {
@@ -68,26 +78,13 @@ impl Segment {
         if self.is_list(column) || last.abs_diff(first) >= most_minutes {
             return Ok(None);
         }
-        let mut counts = vec![0u32; last.abs_diff(first) as usize + 1];
-        let mut read = Ok(true);
+        let mut minutes = Minutes { first, counts: vec![0; last.abs_diff(first) as usize + 1] };
+        let mut within = Ok(true);
         self.scan_blocking(&[column], None, |batch| {
-            read = batch.columns.iter().try_fold(true, |all, times| {
-                let times = cast(times, &DataType::Int64)?;
-                let times = times.as_primitive::<Int64Type>();
-                let mut count = |time: i64| {
-                    let at = usize::try_from(time.div_euclid(MINUTE) - first).ok();
-                    let counter = at.and_then(|at| counts.get_mut(at));
-                    counter.map(|counter| *counter += 1).is_some()
-                };
-                let known = match times.null_count() {
-                    0 => times.values().iter().all(|time| count(*time)),
-                    _ => times.iter().flatten().all(&mut count),
-                };
-                Ok::<_, arrow::error::ArrowError>(all && known)
-            });
-            matches!(read, Ok(true))
+            within = batch.columns.first().map_or(Ok(true), |times| minutes.add(times));
+            matches!(within, Ok(true))
         })?;
         // A time beyond the bounds contradicts them: nothing is told then.
-        Ok(read?.then_some(Minutes { first, counts }))
+        Ok(within?.then_some(minutes))
     }
 }

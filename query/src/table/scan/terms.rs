@@ -120,14 +120,19 @@ impl Found<'_> {
             self.complete = true;
             return ControlFlow::Break(());
         }
+        // A term counts, whether or not it has rows between the first and the last that matter.
+        if self.step().is_break() {
+            return ControlFlow::Break(());
+        }
         let mut own = Vec::new();
         let mut row = rows.seek_row(self.span.0);
         // The next of both, in turns.
         let mut wanted = self.rows.iter();
         let mut next = wanted.next();
         while row <= self.span.1 && !self.complete {
-            let Some(left) = self.steps.checked_sub(1) else { return ControlFlow::Break(()) };
-            self.steps = left;
+            if self.step().is_break() {
+                return ControlFlow::Break(());
+            }
             if next.is_some_and(|next| next < row) {
                 wanted.advance_to(row);
                 next = wanted.next();
@@ -155,6 +160,17 @@ impl Found<'_> {
             *last = Some(term.to_vec());
         }
         ControlFlow::Break(())
+    }
+
+    /// Breaks when nothing more should be tried.
+    fn step(&mut self) -> ControlFlow<()> {
+        match self.steps.checked_sub(1) {
+            Some(left) => {
+                self.steps = left;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        }
     }
 
     fn is_enough(&self) -> bool {

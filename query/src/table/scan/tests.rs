@@ -15,8 +15,9 @@ use super::*;
 use crate::compute::Compute;
 use crate::dsl::sort::Mode;
 use crate::score::collect::Totals;
-use crate::score::fixture::{Fixture, NUMBER, TEXT};
+use crate::score::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use crate::score::prepare::{Prepared, Source, prepare};
+use crate::score::reader::SegmentReader;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
@@ -146,10 +147,41 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let source = Source {
         number: 0,
         shard: 0,
-        inverted: crate::score::reader::SegmentReader::inverted(reader.as_ref()).unwrap(),
+        inverted: reader.inverted().unwrap(),
         reader,
         functions: Arc::default(),
     };
     let Prepared::Rows(rows, _) = prepare(&node, &source, None).unwrap() else { panic!("rows") };
     assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn a_walk_over_terms_without_wanted_rows_is_given_up() {
+    let keywords: Vec<String> = (0..6_000).map(|row| format!("{row:04}")).collect();
+    let rows: Vec<(&str, &str, i64)> = keywords.iter().map(|keyword| ("", keyword.as_str(), 0)).collect();
+    let reader = Fixture::new(&rows);
+    let source = Source {
+        number: 0,
+        shard: 0,
+        inverted: reader.inverted().unwrap(),
+        reader,
+        functions: Arc::default(),
+    };
+    let number = number_key();
+    let source_of = KeySource {
+        column: KEYWORD,
+        terms: Some(KEYWORD),
+        kind: ColumnKind::Str,
+        ..number.sources[0].clone().unwrap()
+    };
+    let key = Key { kind: KeyKind::Str, fill: Fill::Null, sources: vec![Some(source_of)], ..number };
+    let order = TermOrder { limit: 5, descending: false, by_address: true, last: Arc::default() };
+    let first_of = |rows: std::ops::Range<u32>| {
+        let rows: RoaringBitmap = rows.collect();
+        let first = terms::first_rows(&source, &key, 0, &order.clone(), &rows).unwrap();
+        first.map(|first| first.rows.iter().collect::<Vec<_>>())
+    };
+    // Thousands of terms come before those of the last rows.
+    assert_eq!(first_of(5_900..6_000), None);
+    assert_eq!(first_of(100..200), Some(vec![100, 101, 102, 103, 104]));
 }

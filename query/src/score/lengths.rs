@@ -1,0 +1,135 @@
+//! What rows of a text field can score by their lengths.
+//!
+//! Most rows have a term once, and then its score is a function of the row's length. Where it is known that no row of a
+//! window has a term more often, the window's lengths tell which rows can pass a bar before postings are decoded.
+
+use millrace_storage::bundle::TextIndex;
+use millrace_storage::segment::WindowBits;
+
+use super::bits::retain;
+use super::bm25::Bm25;
+use super::reader::TextReader;
+
+/// Encoded lengths that there are.
+const LENGTHS: usize = 1 << u8::BITS;
+/// The encoded length of rows of fields that keep none.
+const ONE: u8 = 1;
+
+/// A bound of frequencies: they do not exceed this power of two, or are not bounded if it is [`UNBOUNDED`].
+pub(super) type Often = u8;
+/// The frequencies of rows that have a term once.
+pub(super) const ONCE: Often = 0;
+/// Frequencies of which nothing is known.
+pub(super) const UNBOUNDED: Often = 6;
+
+/// A number a length.
+pub(super) type ByLength = [f32; LENGTHS];
+
+/// The lengths of a field's rows.
+#[derive(Clone, Copy)]
+pub(super) struct Lengths<'a> {
+    text: &'a dyn TextReader,
+    /// A byte a row, where they are kept so.
+    ids: Option<&'a [u8]>,
+    kept: bool,
+}
+
+impl<'a> Lengths<'a> {
+    pub(super) fn new(text: &'a dyn TextReader) -> Self {
+        Self { text, ids: text.norm_ids(), kept: text.has_norms() }
+    }
+
+    /// Reads how often rows have a term; `None` where that is not known.
+    pub(super) fn runs(&self, term: &str) -> Option<Runs> {
+        Runs::open(self.text, term)
+    }
+
+    /// Returns the encoded length of a row that has a term.
+    pub(super) fn of(&self, row: u32) -> u8 {
+        match self.ids {
+            Some(ids) => ids.get(row as usize).copied().unwrap_or(ONE),
+            None if self.kept => self.text.norm_id(row),
+            None => ONE,
+        }
+    }
+
+    /// Returns an encoded length that no row with a term falls below.
+    pub(super) fn shortest(&self, first: u32, end: u32) -> u8 {
+        let ids = self.ids.and_then(|ids| ids.get(first as usize..end as usize));
+        // Rows without a term have the length 0, which comes last here.
+        let shortest = ids.map(|ids| ids.iter().map(|id| id.wrapping_sub(1)).fold(u8::MAX, u8::min));
+        shortest.map_or(ONE, |shortest| shortest.wrapping_add(1).max(ONE))
+    }
+
+    /// Clears the bits of the rows whose lengths are not among those that pass.
+    pub(super) fn keep(&self, first: u32, bits: &mut WindowBits, passing: &[bool; LENGTHS]) {
+        retain(first, bits, |row| passing[usize::from(self.of(row))]);
+    }
+}
+
+/// How often rows have a term at most, run by run.
+#[derive(Debug)]
+pub(super) struct Runs {
+    lasts: Vec<u32>,
+    most: Vec<Often>,
+    at: usize,
+}
+
+impl Runs {
+    /// Reads the runs of a term.
+    fn open(text: &dyn TextReader, term: &str) -> Option<Self> {
+        // Without runs no row is left out: what cannot be read is found there.
+        let impacts = text.impacts(term).ok().flatten()?;
+        let often =
+            |most: u32| (u32::BITS - most.saturating_sub(1).leading_zeros()).min(UNBOUNDED.into()) as Often;
+        Some(Self {
+            lasts: impacts.iter().map(|impact| impact.last).collect(),
+            most: impacts.iter().map(|impact| often(impact.most)).collect(),
+            at: 0,
+        })
+    }
+
+    /// Bounds the frequencies from a row to another. The first rows of calls do not descend.
+    pub(super) fn often(&mut self, first: u32, last: u32) -> Often {
+        self.at += self.lasts[self.at..].partition_point(|end| *end < first);
+        let runs = self.lasts[self.at..].partition_point(|end| *end < last) + 1;
+        self.most[self.at..].iter().take(runs).copied().max().unwrap_or(ONCE)
+    }
+}
+
+/// The scores of a term or phrase by length.
+pub(super) struct Scores<'a> {
+    function: &'a Bm25,
+    /// By how often rows have it.
+    tables: [Option<Box<ByLength>>; UNBOUNDED as usize + 1],
+}
+
+impl<'a> Scores<'a> {
+    pub(super) fn new(function: &'a Bm25) -> Self {
+        Self { function, tables: Default::default() }
+    }
+
+    /// Returns what no row of a length exceeds that has it so often.
+    pub(super) fn most(&mut self, often: Often) -> &ByLength {
+        let function = self.function;
+        self.tables[usize::from(often.min(UNBOUNDED))].get_or_insert_with(|| {
+            let most = |id: usize| match often {
+                UNBOUNDED.. => function.max_score(),
+                often => function.score(1 << often, TextIndex::decode_norm(id as u8)),
+            };
+            Box::new(std::array::from_fn(most))
+        })
+    }
+
+    /// Scores a row that has it `freq` times.
+    pub(super) fn score(&mut self, freq: u32, length: u8) -> f32 {
+        match freq {
+            1 => self.most(ONCE)[usize::from(length)],
+            freq => self.function.score(freq, TextIndex::decode_norm(length)),
+        }
+    }
+
+    pub(super) fn max_score(&self) -> f32 {
+        self.function.max_score()
+    }
+}
