@@ -1,5 +1,6 @@
 //! Gets by id at a steady pace, by itself or while a load runs: what a reader feels. It has a thread and connections of its
-//! own, so that it does not wait for the clients of the load.
+//! own, and where that is allowed the highest priority, so that it waits for the server and not, as no reader on a machine of
+//! its own would, for the clients of the load.
 //!
 //! Ids come from the answers of the load ([`IdPool`]), or from a search of what is stored. The pace is
 //! kept by the clock, so that a slow answer does not hide the ones that would have waited behind it.
@@ -79,6 +80,8 @@ impl Probe {
         let (target, index, stopped) = (target.clone(), index.to_owned(), Arc::clone(&stop));
         let (tell, found) = oneshot::channel();
         std::thread::spawn(move || {
+            // A refusal is harmless: the figures are a little worse then.
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), -20);
             let probed = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let probed = probed.map_err(Into::into).and_then(|runtime| {
                 runtime.block_on(async { probe(&target.apart()?, &index, &ids, rate, &stopped).await })

@@ -363,7 +363,8 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
     let plain = field.index && field.normalizer.is_none() && !field.params.contains_key("null_value");
     let source = KeySource {
         column: field.column,
-        terms: (field.field_type == FieldType::Keyword && plain).then_some(field.id),
+        terms: (plain && (field.field_type == FieldType::Keyword || matches!(column, ColumnKind::Int(_))))
+            .then_some(field.id),
         kind: column,
         ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
         rescale,

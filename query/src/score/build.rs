@@ -229,12 +229,12 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
+        Prepared::Range { rows: range, .. } => range.count()?,
         Prepared::AtLeast(..)
         | Prepared::DisMax(..)
         | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
-        | Prepared::Range { .. }
         | Prepared::Scaled { .. }
         | Prepared::Synonyms { .. } => None,
     })

@@ -37,8 +37,9 @@ use roaring::RoaringBitmap;
 enum Top {
     /// So many of each partition: those of the greatest score, or the first.
     Rows { limit: usize, by_score: bool },
-    /// Those that can be among the first by a key, over all partitions.
-    Key { key: usize, bar: Arc<Bar> },
+    /// Those that can be among the first by a key, over all partitions; unless the search goes on, those of the first terms
+    /// are.
+    Key { key: usize, bar: Arc<Bar>, order: Option<TermOrder> },
     /// Those that can be among the first of each segment by a string.
     Term { key: usize, order: TermOrder },
 }
@@ -162,9 +163,9 @@ impl IndexScanExec {
         let table = &self.shared.table;
         let number = table.keys.iter().position(|key| key.name == name)?;
         let key = &table.keys[number];
+        let order = || TermOrder { limit, descending, by_address, last: Arc::default() };
         if key.kind == KeyKind::Str && !continued && !self.shared.columns.contains(&Column::Score) {
-            let order = TermOrder { limit, descending, by_address, last: Arc::default() };
-            return Some(Self { top: Some(Top::Term { key: number, order }), ..self.clone() });
+            return Some(Self { top: Some(Top::Term { key: number, order: order() }), ..self.clone() });
         }
         let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
         let mut sources = table.keys.iter().flat_map(|key| key.sources.iter().flatten());
@@ -177,8 +178,9 @@ impl IndexScanExec {
             (true, Some(value)) => Some(bar::code_of_scalar(value)?),
             _ => return None,
         };
+        let order = after.is_none().then(order);
         let bar = Arc::new(Bar::new(limit, descending, by_address, after));
-        Some(Self { top: Some(Top::Key { key: number, bar }), ..self.clone() })
+        Some(Self { top: Some(Top::Key { key: number, bar, order }), ..self.clone() })
     }
 }
 
@@ -199,7 +201,7 @@ impl DisplayAs for IndexScanExec {
             Some(Top::Rows { limit, by_score }) => {
                 write!(f, ", top={limit} by {}", if *by_score { SCORE } else { ROW })
             }
-            Some(Top::Key { key, bar }) => {
+            Some(Top::Key { key, bar, .. }) => {
                 write!(f, ", first={} by {}", bar.limit(), shared.table.keys[*key].name)
             }
             Some(Top::Term { key, order }) => {

@@ -18,6 +18,8 @@ struct Row {
     place: usize,
     at: i64,
     number: Option<i64>,
+    /// Few numbers, of which every row has one.
+    code: i64,
     key: Option<String>,
     tags: Vec<String>,
     words: Vec<&'static str>,
@@ -31,6 +33,7 @@ impl Row {
             place,
             at: 1_700_000_000_000 + place as i64 * 500 + rng.random_range(0..2_000),
             words,
+            code: rng.random_range(-20..20) * rng.random_range(1..9),
             number: rng.random_bool(0.9).then(|| rng.random_range(0..3_000)),
             key: rng.random_bool(0.95).then(|| format!("k{:04}", rng.random_range(0..2_500))),
             tags: (0..rng.random_range(0..3)).map(|_| format!("t{}", rng.random_range(0..400))).collect(),
@@ -38,7 +41,8 @@ impl Row {
     }
 
     fn document(&self) -> Value {
-        let mut document = json!({"at": self.at, "msg": self.words.join(" "), "tags": self.tags});
+        let mut document =
+            json!({"at": self.at, "code": self.code, "msg": self.words.join(" "), "tags": self.tags});
         if let Some(number) = self.number {
             document["number"] = json!(number);
         }
@@ -52,7 +56,7 @@ impl Row {
 type Check = Box<dyn Fn(&Row) -> bool>;
 
 fn leaf(rng: &mut StdRng) -> (Value, Check) {
-    match rng.random_range(0..6) {
+    match rng.random_range(0..7) {
         0 => {
             let word = WORDS[rng.random_range(0..WORDS.len())];
             (json!({"term": {"msg": word}}), Box::new(move |row| row.words.contains(&word)))
@@ -74,6 +78,14 @@ fn leaf(rng: &mut StdRng) -> (Value, Check) {
             )
         }
         4 => {
+            let from = rng.random_range(-170..170);
+            let to = from + [0, 9, 400][rng.random_range(0..3)];
+            (
+                json!({"range": {"code": {"gte": from, "lte": to}}}),
+                Box::new(move |row| (from..=to).contains(&row.code)),
+            )
+        }
+        5 => {
             let key = format!("k{:02}", rng.random_range(0..25));
             (
                 json!({"prefix": {"key": key}}),
@@ -125,6 +137,7 @@ fn compared(a: &Row, b: &Row, field: &str, descending: bool, missing_first: bool
     };
     match field {
         "at" => of(Some(a.at), Some(b.at), descending, missing_first),
+        "code" => of(Some(a.code), Some(b.code), descending, missing_first),
         "number" => of(a.number, b.number, descending, missing_first),
         "key" => of(a.key.as_ref(), b.key.as_ref(), descending, missing_first),
         _ => of(first(a), first(b), descending, missing_first),
@@ -136,7 +149,7 @@ async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, sta
         let (query, matches) = clause(rng);
         let mut expected: Vec<&Row> = rows.values().filter(|row| matches(row)).collect();
         let count = expected.len();
-        let field = ["at", "number", "key", "tags"][rng.random_range(0..4)];
+        let field = ["at", "number", "code", "key", "tags"][rng.random_range(0..5)];
         let (descending, missing_first) = (rng.random_bool(0.5), rng.random_bool(0.3));
         let missing = if missing_first { "_first" } else { "_last" };
         let mut sort = vec![json!({field: {

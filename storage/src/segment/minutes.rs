@@ -3,13 +3,11 @@
 //! Histograms over all rows ask for nothing else, whatever their interval and zone: so the minutes are counted once a
 //! segment and kept, as long as they are few beside its rows.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
-use parking_lot::Mutex;
 
 use super::range::NumberBounds;
 use super::{Kind, Segment};
@@ -27,9 +25,6 @@ pub struct Minutes {
     first: i64,
     counts: Vec<u32>,
 }
-
-/// What is known of columns: `None` of those whose minutes are not counted.
-pub(super) type KnownMinutes = Mutex<HashMap<PathId, Arc<Mutex<Option<Option<Arc<Minutes>>>>>>>;
 
 impl Minutes {
     /// Counts times; returns whether all are within the minutes.
@@ -60,15 +55,7 @@ impl Segment {
     /// Corrupt files, an unreachable object store.
     pub fn minutes_blocking(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
-        let of_column = Arc::clone(stored.minutes.lock().entry(column).or_default());
-        // Who comes while they are counted waits for them.
-        let mut known = of_column.lock();
-        if let Some(known) = &*known {
-            return Ok(known.clone());
-        }
-        let counted = self.count_minutes(column)?.map(Arc::new);
-        *known = Some(counted.clone());
-        Ok(counted)
+        stored.minutes.of(column, || self.count_minutes(column))
     }
 
     fn count_minutes(&self, column: PathId) -> Result<Option<Minutes>> {

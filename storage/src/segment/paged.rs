@@ -40,6 +40,7 @@ struct Page {
 /// The rows with a value of a column in a range.
 pub struct PagedRange {
     segment: Segment,
+    column: PathId,
     root: usize,
     range: ValueRange,
     /// Pages that may have a match, ascending.
@@ -85,6 +86,7 @@ impl Segment {
         }
         Ok(Some(PagedRange {
             segment: self.clone(),
+            column,
             root,
             range: range.clone(),
             pages,
@@ -150,6 +152,27 @@ impl PagedRange {
     /// Counts the rows that may match.
     pub fn most_rows(&self) -> u64 {
         self.pages.iter().map(|page| u64::from(page.rows.end - page.rows.start)).sum()
+    }
+
+    /// Counts the rows that match, deleted ones included; `None` where they must be compared. Reads the column once where
+    /// hardly a page tells by its bounds.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn count(&self) -> Result<Option<u64>> {
+        let rows = |whole: bool| -> u64 {
+            let pages = self.pages.iter().filter(|page| page.whole == whole);
+            pages.map(|page| page.rows.len() as u64).sum()
+        };
+        let (compared, Kind::Stored(stored)) = (rows(false), &*self.segment.kind) else { return Ok(None) };
+        match self.range {
+            _ if compared == 0 => Ok(Some(rows(true))),
+            ValueRange::I64(from, to) if compared > u64::from(self.segment.rows()) / 2 => {
+                let tally = stored.tallies.of(self.column, || self.segment.count_values(self.column))?;
+                Ok(tally.map(|tally| tally.count(from, to)))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whether every row of the segment matches.

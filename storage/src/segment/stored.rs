@@ -19,12 +19,14 @@ use tokio::runtime::Handle;
 
 use super::cache::FileCache;
 use super::checked::{CheckedBytes, Verifier, decode_sums};
+use super::counted::Counted;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
-use super::minutes::KnownMinutes;
+use super::minutes::Minutes;
 use super::range::Bounds;
+use super::tally::Tally;
 use super::values::ValueCache;
 use super::{Located, RowParts, StoredRow, layout};
 use crate::bundle::Bundle;
@@ -69,7 +71,8 @@ pub(crate) struct Stored {
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
-    pub(super) minutes: KnownMinutes,
+    pub(super) minutes: Counted<Minutes>,
+    pub(super) tallies: Counted<Tally>,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
 }
@@ -125,7 +128,8 @@ impl Stored {
             ids: OnceLock::new(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
-            minutes: KnownMinutes::default(),
+            minutes: Counted::default(),
+            tallies: Counted::default(),
             discarded: AtomicBool::new(false),
         }
     }

@@ -191,7 +191,13 @@ impl Shared {
 
     /// Finds the rows of a part that may be among the first by a key: pages that may have the best
     /// are read first, those that cannot meet the bar are not read.
-    fn first_by_key(&self, part: &Part, key: usize, bar: &Bar) -> Result<Vec<RecordBatch>> {
+    fn first_by_key(
+        &self,
+        part: &Part,
+        key: usize,
+        bar: &Bar,
+        order: Option<&TermOrder>,
+    ) -> Result<Vec<RecordBatch>> {
         let (number, mut batches) = (part.segment, Vec::new());
         if !bar.admits_any(bar::address(number, 0), self.key_bounds(number, key, bar)) {
             let totals = &self.table.handle.totals;
@@ -252,12 +258,20 @@ impl Shared {
                 .map(|page| (bar.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
-            // Where the bounds of no page tell it from the others, few matches are read at once.
+            // Where the bounds of no page tell it from the others, few matches are read at once, and of many those that the
+            // first terms have.
             if let [(first, _), .., (last, _)] = ordered.as_slice()
                 && last.0 <= first.1
-                && let Some(few) = matches.few(FEW_ROWS)?
             {
-                return if few.is_empty() { Ok(()) } else { read(source, &columns, few, &mut take) };
+                if let Some(few) = matches.few(FEW_ROWS)? {
+                    return if few.is_empty() { Ok(()) } else { read(source, &columns, few, &mut take) };
+                }
+                if let Some(order) = order.filter(|_| terms::are_known(source, key_source))
+                    && let Some(all) = matches.few(u64::MAX)?
+                    && let Some(first) = terms::first_rows(source, table_key, index, order, &all)?
+                {
+                    return read(source, &columns, first.rows, &mut take);
+                }
             }
             let (mut at, mut step) = (0, 1);
             while at < ordered.len() && !self.stopped() {
@@ -345,7 +359,7 @@ impl PartitionTask {
             Some(Top::Rows { limit, by_score }) => {
                 stream::once(self.best_rows(limit, by_score)).map_ok(|batch| vec![batch]).boxed()
             }
-            Some(Top::Key { key, bar }) => self.first_rows(key, bar),
+            Some(Top::Key { key, bar, order }) => self.first_rows(key, bar, order),
             None if self.shared.columns.is_empty() => self.counts(),
             None => return self.streamed(schema, None),
             Some(Top::Term { key, order }) => return self.streamed(schema, Some((key, order))),
@@ -418,7 +432,12 @@ impl PartitionTask {
         shared.batch(&[], scores, segments, rows)
     }
 
-    fn first_rows(self, key: usize, bar: Arc<Bar>) -> stream::BoxStream<'static, Result<Vec<RecordBatch>>> {
+    fn first_rows(
+        self,
+        key: usize,
+        bar: Arc<Bar>,
+        order: Option<TermOrder>,
+    ) -> stream::BoxStream<'static, Result<Vec<RecordBatch>>> {
         let shared = self.shared;
         let mut group = self.group;
         // Segments that may have the best rows come first, so that the others need not be read. With
@@ -428,10 +447,10 @@ impl PartitionTask {
         }
         stream::iter(group)
             .then(move |part| {
-                let (shared, bar) = (Arc::clone(&shared), Arc::clone(&bar));
+                let (shared, bar, order) = (Arc::clone(&shared), Arc::clone(&bar), order.clone());
                 async move {
                     let compute = shared.table.compute.clone();
-                    compute.run(move || shared.first_by_key(&part, key, &bar)).await
+                    compute.run(move || shared.first_by_key(&part, key, &bar, order.as_ref())).await
                 }
             })
             .boxed()

@@ -1,9 +1,9 @@
-//! The first rows by a string: found by walking the field's terms in their order.
+//! The first rows by a string or an integer: found by walking the field's terms in their order.
 //!
-//! The values of a keyword field are terms, and the dictionary has them sorted. So the first rows by
-//! the field are the rows of its first terms, whose keys these terms are: none need be read. What one part of the scan
-//! has found tells the others at which term to stop. Where the matches have so few of the first terms that the walk would cost more than reading their keys, it is
-//! given up.
+//! The values of a keyword field are terms, and so are integers of which there are not many; the dictionary has them
+//! sorted. So the first rows by the field are the rows of its first terms, whose keys these terms are: none need be read.
+//! What one part of the scan has found tells the others at which term to stop. Where the matches have so few of the first
+//! terms that the walk would cost more than reading their keys, it is given up.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::dsl::sort::Mode;
 use crate::error::Result;
 use crate::score::prepare::Source;
 use crate::score::reader::RowPostings;
-use crate::table::keys::{Fill, Key};
+use crate::table::keys::{Fill, Key, KeyKind, KeySource};
 
 /// Terms and rows that are looked at in any case.
 const LEAST_STEPS: u64 = 4_096;
@@ -48,6 +48,11 @@ pub(super) struct First {
     pub rows: RoaringBitmap,
     /// What a column has in each of them, where no row has several values.
     pub values: Option<(PathId, ArrayRef)>,
+}
+
+/// Whether a segment has the values of a key as terms.
+pub(super) fn are_known(source: &Source, of: &KeySource) -> bool {
+    of.terms.is_some_and(|path| source.inverted.has_exact(path))
 }
 
 /// Finds those of `rows` that can be among the first by a key; `None` where any may be.
@@ -94,7 +99,11 @@ pub(super) fn first_rows(
     if !found.complete {
         return Ok(None);
     }
-    let values = if list { None } else { found.values().map(|values| (own.column, values)) };
+    let values = if list || key.kind != KeyKind::Str {
+        None
+    } else {
+        found.values().map(|values| (own.column, values))
+    };
     Ok(Some(First { rows: found.first, values }))
 }
 
