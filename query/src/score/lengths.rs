@@ -22,8 +22,8 @@ pub(super) const ONCE: Often = 0;
 /// Frequencies of which nothing is known.
 pub(super) const UNBOUNDED: Often = 6;
 
-/// A number a length.
-pub(super) type ByLength = [f32; LENGTHS];
+/// Something of every length.
+pub(super) type ByLength<T> = [T; LENGTHS];
 
 /// The lengths of a field's rows.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ impl<'a> Lengths<'a> {
     }
 
     /// Clears the bits of the rows whose lengths are not among those that pass.
-    pub(super) fn keep(&self, first: u32, bits: &mut WindowBits, passing: &[bool; LENGTHS]) {
+    pub(super) fn keep(&self, first: u32, bits: &mut WindowBits, passing: &ByLength<bool>) {
         retain(first, bits, |row| passing[usize::from(self.of(row))]);
     }
 }
@@ -101,7 +101,7 @@ impl Runs {
 pub(super) struct Scores<'a> {
     function: &'a Bm25,
     /// By how often rows have it.
-    tables: [Option<Box<ByLength>>; UNBOUNDED as usize + 1],
+    tables: [Option<Box<ByLength<f32>>>; UNBOUNDED as usize + 1],
 }
 
 impl<'a> Scores<'a> {
@@ -110,7 +110,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns what no row of a length exceeds that has it so often.
-    pub(super) fn most(&mut self, often: Often) -> &ByLength {
+    pub(super) fn most(&mut self, often: Often) -> &ByLength<f32> {
         let function = self.function;
         self.tables[usize::from(often.min(UNBOUNDED))].get_or_insert_with(|| {
             let most = |id: usize| match often {

@@ -7,9 +7,9 @@
 
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 
-use super::bits::{FEW, NO_ROWS, count, first_from, intersect, is_empty, retain, unite, up_to};
+use super::bits::{FEW, NO_ROWS, count, first_from, intersect, is_empty, retain, set, unite, up_to};
 use super::function_score::Failure;
-use super::lengths::{Lengths, Often, Runs, Scores, UNBOUNDED};
+use super::lengths::{ByLength, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;
 use super::{END, bound_of};
@@ -45,16 +45,50 @@ pub(super) struct TermWindows<'a> {
     lengths: Lengths<'a>,
     /// Row behind the last of the segment.
     rows: u32,
-    /// The terms in the order in which they are asked in a window.
+    /// The terms in the order in which they are asked in a window: first those that bring its rows.
     order: Vec<usize>,
     /// The window: its first row, the row behind it, and the rows that may match.
     first: u32,
     behind: u32,
     bits: WindowBits,
     bar: f32,
-    /// Lengths that can pass the bar, and the bar and frequencies for which that was found.
-    passing: [bool; 256],
-    passing_for: (f32, Vec<Often>),
+    /// What can pass the bar, and what can of rows that have the leading terms once.
+    passing: Passing,
+    passing_once: Passing,
+}
+
+/// The lengths of rows that can pass a bar, where they have the terms no more often than said.
+struct Passing {
+    bar: f32,
+    often: Vec<Often>,
+    lengths: ByLength<bool>,
+}
+
+impl Passing {
+    fn new() -> Self {
+        Self { bar: f32::NEG_INFINITY, often: Vec::new(), lengths: [true; 256] }
+    }
+
+    /// Finds them, if they are not known yet.
+    fn update(&mut self, bar: f32, often: impl Iterator<Item = Often> + Clone, ranking: &mut Ranking<'_>) {
+        if self.bar == bar && often.clone().eq(self.often.iter().copied()) {
+            return;
+        }
+        self.bar = bar;
+        self.often = often.clone().collect();
+        let mut most = [0.0f64; 256];
+        let mut add = |scores: &mut Scores<'_>, often| {
+            most.iter_mut().zip(scores.most(often)).for_each(|(sum, most)| *sum += f64::from(*most));
+        };
+        match ranking {
+            Ranking::Flat => return,
+            Ranking::Sum(scores) => {
+                scores.iter_mut().zip(often).for_each(|(scores, often)| add(scores, often))
+            }
+            Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
+        }
+        self.lengths = most.map(|sum| bound_of(sum) > bar);
+    }
 }
 
 /// One term, or several that stand for each other.
@@ -154,8 +188,8 @@ impl<'a> TermWindows<'a> {
             behind: 0,
             bits: NO_ROWS,
             bar: f32::NEG_INFINITY,
-            passing: [true; 256],
-            passing_for: (f32::NEG_INFINITY, Vec::new()),
+            passing: Passing::new(),
+            passing_once: Passing::new(),
         }
     }
 
@@ -257,17 +291,10 @@ impl<'a> TermWindows<'a> {
             Wanted::Any if ranked => self.rank(),
             Wanted::Any => self.terms.len(),
         };
-        // Those that lead come first in the order where all are wanted, and last where any is.
-        let (lead, others) = match self.wanted {
-            Wanted::All => self.order.split_at(leading),
-            Wanted::Any => {
-                let (others, lead) = self.order.split_at(self.order.len() - leading);
-                (lead, others)
-            }
-        };
+        let lead = &self.order[..leading];
         let led: u64 = lead.iter().map(|at| self.terms[*at].cost()).sum();
-        let mut filter = self.filter.as_mut();
-        if let Some(filter) = filter.take_if(|filter| filter.cost() < led) {
+        let filter_first = self.filter.as_ref().is_some_and(|filter| filter.cost() < led);
+        if let Some(filter) = self.filter.as_mut().filter(|_| filter_first) {
             filter.keep(self.first, &mut self.bits)?;
             if is_empty(&self.bits) {
                 return Ok(());
@@ -280,14 +307,14 @@ impl<'a> TermWindows<'a> {
         }
         intersect(&mut self.bits, &found);
         if ranked {
-            self.lengths.keep(self.first, &mut self.bits, &self.passing);
+            self.keep_passing(leading);
         }
-        if let Some(filter) = filter
+        if let Some(filter) = self.filter.as_mut().filter(|_| !filter_first)
             && !is_empty(&self.bits)
         {
             filter.keep(self.first, &mut self.bits)?;
         }
-        for at in others {
+        for at in &self.order[leading..] {
             if is_empty(&self.bits) {
                 break;
             }
@@ -305,26 +332,30 @@ impl<'a> TermWindows<'a> {
         for term in &mut self.terms {
             term.often = term.runs.as_mut().map_or(UNBOUNDED, |runs| runs.often(first, last));
         }
-        let often = self.terms.iter().map(|term| term.often);
-        if self.passing_for.0 != self.bar || !often.clone().eq(self.passing_for.1.iter().copied()) {
-            self.passing_for = (self.bar, often.clone().collect());
-            let mut most = [0.0f64; 256];
-            let mut add = |scores: &mut Scores<'_>, often| {
-                most.iter_mut().zip(scores.most(often)).for_each(|(sum, most)| *sum += f64::from(*most));
-            };
-            match &mut self.ranking {
-                Ranking::Flat => return true,
-                Ranking::Sum(scores) => {
-                    scores.iter_mut().zip(often).for_each(|(scores, often)| add(scores, often))
-                }
-                Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
-            }
-            self.passing = most.map(|sum| bound_of(sum) > self.bar);
-        }
-        self.passing[usize::from(self.lengths.shortest(first, self.behind))]
+        self.passing.update(self.bar, self.terms.iter().map(|term| term.often), &mut self.ranking);
+        self.passing.lengths[usize::from(self.lengths.shortest(first, self.behind))]
     }
 
-    /// Orders terms by what they can add in the window, the least first, and counts those without which no row can pass.
+    /// Leaves out the rows that cannot pass the bar, by their lengths and how often they have the terms that lead.
+    fn keep_passing(&mut self, leading: usize) {
+        let lead = &self.order[..leading];
+        let mut several = NO_ROWS;
+        for term in lead.iter().map(|at| &self.terms[*at]) {
+            if term.lists.len() > 1 {
+                several = self.bits;
+            }
+            term.more.iter().for_each(|(row, _)| set(&mut several, row - self.first));
+        }
+        intersect(&mut several, &self.bits);
+        let often = self.terms.iter().enumerate();
+        let often = often.map(|(at, term)| if lead.contains(&at) { ONCE } else { term.often });
+        self.passing_once.update(self.bar, often, &mut self.ranking);
+        self.lengths.keep(self.first, &mut self.bits, &self.passing_once.lengths);
+        self.lengths.keep(self.first, &mut several, &self.passing.lengths);
+        unite(&mut self.bits, &several);
+    }
+
+    /// Orders terms by what they can add in the window, the most first, and counts those without which no row can pass.
     fn rank(&mut self) -> usize {
         let shortest = usize::from(self.lengths.shortest(self.first, self.behind));
         if let Ranking::Sum(scores) = &mut self.ranking {
@@ -333,9 +364,9 @@ impl<'a> TermWindows<'a> {
             }
         }
         let terms = &self.terms;
-        self.order.sort_by(|a, b| terms[*a].bound.total_cmp(&terms[*b].bound));
+        self.order.sort_by(|a, b| terms[*b].bound.total_cmp(&terms[*a].bound));
         let mut sum = 0.0;
-        let spared = self.order.iter().take_while(|at| {
+        let spared = self.order.iter().rev().take_while(|at| {
             sum += terms[**at].bound;
             bound_of(sum) <= self.bar
         });

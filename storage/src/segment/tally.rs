@@ -14,8 +14,8 @@ use super::Segment;
 use crate::Result;
 use crate::mapping::PathId;
 
-/// Rows a value on average, below which values are not counted: twelve bytes each are then a quarter of a byte a row.
-const LEAST_ROWS: usize = 48;
+/// Rows a value on average, below which values are not counted: twelve bytes each are then less than a byte a row.
+const LEAST_ROWS: usize = 16;
 
 /// How many rows have each value.
 #[derive(Debug)]
