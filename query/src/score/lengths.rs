@@ -6,7 +6,7 @@
 use millrace_storage::bundle::TextIndex;
 use millrace_storage::segment::WindowBits;
 
-use super::bits::retain;
+use super::bits::{NO_ROWS, retain};
 use super::bm25::Bm25;
 use super::reader::TextReader;
 
@@ -61,10 +61,39 @@ impl<'a> Lengths<'a> {
         shortest.map_or(ONE, |shortest| shortest.wrapping_add(1).max(ONE))
     }
 
-    /// Clears the bits of the rows whose lengths are not among those that pass.
-    pub(super) fn keep(&self, first: u32, bits: &mut WindowBits, passing: &ByLength<bool>) {
-        retain(first, bits, |row| passing[usize::from(self.of(row))]);
+    /// Clears the bits of rows that are longer than the longest; of all where none is short enough.
+    pub(super) fn keep(&self, first: u32, bits: &mut WindowBits, longest: Option<u8>) {
+        let Some(longest) = longest else {
+            *bits = NO_ROWS;
+            return;
+        };
+        let Some(ids) = self.ids.and_then(|ids| ids.get(first as usize..)) else {
+            return retain(first, bits, |row| self.of(row) <= longest);
+        };
+        for (word, ids) in bits.iter_mut().zip(ids.chunks(u64::BITS as usize)) {
+            if *word != 0 {
+                *word &= not_longer(ids, longest);
+            }
+        }
     }
+}
+
+/// Compares up to 64 lengths, eight at a time: the lowest bit tells of the first.
+fn not_longer(ids: &[u8], longest: u8) -> u64 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let most = u64::from_le_bytes([longest; 8]);
+    let (eights, rest) = ids.as_chunks::<8>();
+    let mut found = 0;
+    for (at, eight) in eights.iter().enumerate() {
+        let eight = u64::from_le_bytes(*eight);
+        // The highest bit of each byte is left where the lower ones are no more than those of the longest.
+        let low = (most | HIGH) - (eight & !HIGH);
+        let no_longer = if longest < 0x80 { low & !eight } else { low | !eight } & HIGH;
+        // The highest bits of the bytes are brought together.
+        found |= ((no_longer >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
+    }
+    let start = eights.len() * 8;
+    rest.iter().enumerate().fold(found, |found, (at, id)| found | u64::from(*id <= longest) << (start + at))
 }
 
 /// How often rows have a term at most, run by run.
@@ -131,5 +160,25 @@ impl<'a> Scores<'a> {
 
     pub(super) fn max_score(&self) -> f32 {
         self.function.max_score()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn lengths_are_compared_as_one_by_one() {
+        let mut rng = StdRng::seed_from_u64(3);
+        for _ in 0..2_000 {
+            let ids: Vec<u8> = (0..rng.random_range(0..=64)).map(|_| rng.random()).collect();
+            let longest: u8 = rng.random();
+            let expected =
+                (0..ids.len()).filter(|at| ids[*at] <= longest).fold(0, |all, at| all | 1u64 << at);
+            assert_eq!(not_longer(&ids, longest), expected, "{ids:?} {longest}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 
 use super::bits::{FEW, NO_ROWS, count, first_from, intersect, is_empty, retain, set, unite, up_to};
 use super::function_score::Failure;
-use super::lengths::{ByLength, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
+use super::lengths::{Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;
 use super::{END, bound_of};
@@ -57,16 +57,17 @@ pub(super) struct TermWindows<'a> {
     passing_once: Passing,
 }
 
-/// The lengths of rows that can pass a bar, where they have the terms no more often than said.
+/// How long rows can be that pass a bar, where they have the terms no more often than said.
 struct Passing {
     bar: f32,
     often: Vec<Often>,
-    lengths: ByLength<bool>,
+    /// The longest, as it is encoded; none passes where absent.
+    longest: Option<u8>,
 }
 
 impl Passing {
     fn new() -> Self {
-        Self { bar: f32::NEG_INFINITY, often: Vec::new(), lengths: [true; 256] }
+        Self { bar: f32::NEG_INFINITY, often: Vec::new(), longest: Some(u8::MAX) }
     }
 
     /// Finds them, if they are not known yet.
@@ -87,7 +88,9 @@ impl Passing {
             }
             Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
         }
-        self.lengths = most.map(|sum| bound_of(sum) > bar);
+        // The longer a row, the less it scores.
+        let longest = most.iter().rposition(|sum| bound_of(*sum) > bar);
+        self.longest = longest.and_then(|longest| u8::try_from(longest).ok());
     }
 }
 
@@ -282,9 +285,11 @@ impl<'a> TermWindows<'a> {
     /// Finds the rows of the window that may match.
     fn look(&mut self) -> Result<()> {
         let ranked = self.bar > 0.0;
-        if ranked && !self.can_pass() {
-            self.bits = NO_ROWS;
-            return Ok(());
+        if ranked {
+            self.keep_passing();
+            if is_empty(&self.bits) {
+                return Ok(());
+            }
         }
         let leading = match self.wanted {
             Wanted::All => 1,
@@ -307,7 +312,7 @@ impl<'a> TermWindows<'a> {
         }
         intersect(&mut self.bits, &found);
         if ranked {
-            self.keep_passing(leading);
+            self.keep_passing_once(leading);
         }
         if let Some(filter) = self.filter.as_mut().filter(|_| !filter_first)
             && !is_empty(&self.bits)
@@ -326,18 +331,18 @@ impl<'a> TermWindows<'a> {
         Ok(())
     }
 
-    /// Whether any row of the window can pass the bar; finds the lengths that can.
-    fn can_pass(&mut self) -> bool {
+    /// Leaves out the rows that cannot pass the bar, by their lengths and how often rows of the window have the terms.
+    fn keep_passing(&mut self) {
         let (first, last) = (self.first, self.behind - 1);
         for term in &mut self.terms {
             term.often = term.runs.as_mut().map_or(UNBOUNDED, |runs| runs.often(first, last));
         }
         self.passing.update(self.bar, self.terms.iter().map(|term| term.often), &mut self.ranking);
-        self.passing.lengths[usize::from(self.lengths.shortest(first, self.behind))]
+        self.lengths.keep(first, &mut self.bits, self.passing.longest);
     }
 
     /// Leaves out the rows that cannot pass the bar, by their lengths and how often they have the terms that lead.
-    fn keep_passing(&mut self, leading: usize) {
+    fn keep_passing_once(&mut self, leading: usize) {
         let lead = &self.order[..leading];
         let mut several = NO_ROWS;
         for term in lead.iter().map(|at| &self.terms[*at]) {
@@ -350,8 +355,7 @@ impl<'a> TermWindows<'a> {
         let often = self.terms.iter().enumerate();
         let often = often.map(|(at, term)| if lead.contains(&at) { ONCE } else { term.often });
         self.passing_once.update(self.bar, often, &mut self.ranking);
-        self.lengths.keep(self.first, &mut self.bits, &self.passing_once.lengths);
-        self.lengths.keep(self.first, &mut several, &self.passing.lengths);
+        self.lengths.keep(self.first, &mut self.bits, self.passing_once.longest);
         unite(&mut self.bits, &several);
     }
 

@@ -65,10 +65,7 @@ impl RowList {
                 Some(last) if *last < end => rows.len(),
                 _ => rows.partition_point(|row| *row < end),
             };
-            for row in &rows[..here] {
-                let at = (row - first) as usize;
-                bits[at / 64] |= 1 << (at % 64);
-            }
+            set(bits, first, &rows[..here]);
             each(&rows[..here], self.blocks.freqs().get(self.at..self.at + here).unwrap_or_default());
             self.at += here;
             if self.at == BLOCK_ROWS {
@@ -77,6 +74,21 @@ impl RowList {
             }
         }
     }
+}
+
+/// Sets the bits of rows, which ascend, counted from a first one. Rows of one word are put together first: each would
+/// wait for the one before it to be written.
+fn set(bits: &mut [u64], first: u32, rows: &[u32]) {
+    let (mut word, mut own) = (0, 0);
+    for row in rows {
+        let at = row - first;
+        if at / 64 != word {
+            bits[word as usize] |= own;
+            (word, own) = (at / 64, 0);
+        }
+        own |= 1 << (at % 64);
+    }
+    bits[word as usize] |= own;
 }
 
 impl DocSet for RowList {
