@@ -237,7 +237,7 @@ impl<'a> SegmentContext<'a> {
         }
         let prepared = prepare(&resolved.node, &self.source, None)?;
         let rows = self.source.reader.rows();
-        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new())
+        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new(), true)
     }
 
     /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.

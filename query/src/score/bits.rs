@@ -72,6 +72,11 @@ pub(super) fn set(bits: &mut WindowBits, at: u32) {
     }
 }
 
+/// Whether the bit of a row is set, counted from the first of the window.
+pub(super) fn has(bits: &WindowBits, at: u32) -> bool {
+    bits.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+}
+
 /// Keeps the bits that are also set in others.
 pub(super) fn intersect(bits: &mut WindowBits, with: &WindowBits) {
     bits.iter_mut().zip(with).for_each(|(word, with)| *word &= with);

@@ -189,12 +189,14 @@ fn matching_parts<'a>(
     Ok(scorers)
 }
 
-/// Counts the matching rows where the index knows the number without visiting them.
+/// Counts the matching rows where the index knows the number without visiting them. `all` says that else all would be
+/// visited, so that a column may be read for it.
 pub(crate) fn known_count(
     prepared: &Prepared,
     inverted: &dyn Inverted,
     rows: u32,
     deleted: &RoaringBitmap,
+    all: bool,
 ) -> Result<Option<u64>> {
     Ok(match prepared {
         Prepared::None => Some(0),
@@ -202,25 +204,25 @@ pub(crate) fn known_count(
         Prepared::Rows(found, _) => Some(found.difference_len(deleted)),
         Prepared::Constant(_, part)
         | Prepared::Boosting { positive: part, .. }
-        | Prepared::Scaled { least: None, part, .. } => known_count(part, inverted, rows, deleted)?,
+        | Prepared::Scaled { least: None, part, .. } => known_count(part, inverted, rows, deleted, all)?,
         Prepared::FunctionScore { base, combination, .. } => match combination.min_score {
-            None => known_count(base, inverted, rows, deleted)?,
+            None => known_count(base, inverted, rows, deleted, all)?,
             Some(_) => None,
         },
-        Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted)?,
+        Prepared::And(parts) if parts.len() == 1 => known_count(&parts[0], inverted, rows, deleted, all)?,
         Prepared::And(parts) => {
             // Optional clauses only score: the count is that of the one that decides.
             let mut deciding = parts.iter().filter(|part| !matches!(part, Prepared::AtLeast(0, _)));
             match (deciding.next(), deciding.next()) {
-                (Some(only), None) => known_count(only, inverted, rows, deleted)?,
+                (Some(only), None) => known_count(only, inverted, rows, deleted, all)?,
                 _ => None,
             }
         }
         Prepared::AtLeast(0, _) => Some(u64::from(rows).saturating_sub(deleted.len())),
         Prepared::AtLeast(1, parts) | Prepared::DisMax(_, parts) if parts.len() == 1 => {
-            known_count(&parts[0], inverted, rows, deleted)?
+            known_count(&parts[0], inverted, rows, deleted, all)?
         }
-        Prepared::Not(part) => known_count(part, inverted, rows, deleted)?
+        Prepared::Not(part) => known_count(part, inverted, rows, deleted, all)?
             .map(|matched| u64::from(rows).saturating_sub(deleted.len()).saturating_sub(matched)),
         _ if !deleted.is_empty() => None,
         Prepared::Exact { path, value, .. } => Some(inverted.exact_count(*path, value)?.into()),
@@ -229,12 +231,13 @@ pub(crate) fn known_count(
             None => Some(0),
         },
         Prepared::Exists { path, .. } => Some(inverted.exists_count(*path)?.into()),
-        Prepared::Range { rows: range, .. } => range.count()?,
+        Prepared::Range { rows: range, .. } if all => range.count()?,
         Prepared::AtLeast(..)
         | Prepared::DisMax(..)
         | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
+        | Prepared::Range { .. }
         | Prepared::Scaled { .. }
         | Prepared::Synonyms { .. } => None,
     })

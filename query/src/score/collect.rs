@@ -185,7 +185,8 @@ pub(crate) struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Returns the number of matches where the index knows it: those of a whole segment belong to its first pass.
     fn known_count(&self) -> Result<Option<u64>> {
-        let known = known_count(self.prepared, self.inverted, self.rows, self.deleted)?;
+        let all = self.totals.counts_all();
+        let known = known_count(self.prepared, self.inverted, self.rows, self.deleted, all)?;
         Ok(known.map(|known| if self.range.start == 0 { known } else { 0 }))
     }
 

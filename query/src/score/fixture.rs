@@ -325,10 +325,7 @@ impl TextReader for Fixture {
     fn has_norms(&self) -> bool {
         true
     }
-    fn norm(&self, row: u32) -> u32 {
-        self.texts[row as usize].len() as u32
-    }
     fn norm_id(&self, row: u32) -> u8 {
-        FieldNormReader::fieldnorm_to_id(self.norm(row))
+        FieldNormReader::fieldnorm_to_id(self.texts[row as usize].len() as u32)
     }
 }

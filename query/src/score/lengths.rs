@@ -11,7 +11,7 @@ use super::bm25::Bm25;
 use super::reader::TextReader;
 
 /// Encoded lengths that there are.
-const LENGTHS: usize = 1 << u8::BITS;
+pub(super) const LENGTHS: usize = 1 << u8::BITS;
 /// The encoded length of rows of fields that keep none.
 const ONE: u8 = 1;
 
@@ -22,21 +22,17 @@ pub(super) const ONCE: Often = 0;
 /// Frequencies of which nothing is known.
 pub(super) const UNBOUNDED: Often = 6;
 
-/// Something of every length.
-pub(super) type ByLength<T> = [T; LENGTHS];
-
 /// The lengths of a field's rows.
 #[derive(Clone, Copy)]
 pub(super) struct Lengths<'a> {
     text: &'a dyn TextReader,
     /// A byte a row, where they are kept so.
     ids: Option<&'a [u8]>,
-    kept: bool,
 }
 
 impl<'a> Lengths<'a> {
     pub(super) fn new(text: &'a dyn TextReader) -> Self {
-        Self { text, ids: text.norm_ids(), kept: text.has_norms() }
+        Self { text, ids: text.norm_ids() }
     }
 
     /// Reads how often rows have a term; `None` where that is not known.
@@ -48,7 +44,7 @@ impl<'a> Lengths<'a> {
     pub(super) fn of(&self, row: u32) -> u8 {
         match self.ids {
             Some(ids) => ids.get(row as usize).copied().unwrap_or(ONE),
-            None if self.kept => self.text.norm_id(row),
+            None if self.text.has_norms() => self.text.norm_id(row),
             None => ONE,
         }
     }
@@ -130,7 +126,7 @@ impl Runs {
 pub(super) struct Scores<'a> {
     function: &'a Bm25,
     /// By how often rows have it.
-    tables: [Option<Box<ByLength<f32>>>; UNBOUNDED as usize + 1],
+    tables: [Option<Box<[f32; LENGTHS]>>; UNBOUNDED as usize + 1],
 }
 
 impl<'a> Scores<'a> {
@@ -139,7 +135,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns what no row of a length exceeds that has it so often.
-    pub(super) fn most(&mut self, often: Often) -> &ByLength<f32> {
+    pub(super) fn most(&mut self, often: Often) -> &[f32; LENGTHS] {
         let function = self.function;
         self.tables[usize::from(often.min(UNBOUNDED))].get_or_insert_with(|| {
             let most = |id: usize| match often {

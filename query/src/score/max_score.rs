@@ -145,9 +145,6 @@ impl Scorer for MaxScore<'_> {
     fn doc(&self) -> u32 {
         self.doc
     }
-    fn advance(&mut self) -> u32 {
-        if self.doc == END { END } else { self.settle(self.doc + 1) }
-    }
     fn seek(&mut self, target: u32) -> u32 {
         if self.doc >= target { self.doc } else { self.settle(target) }
     }

@@ -42,7 +42,12 @@ pub(crate) trait Scorer: Send {
     /// Returns the current row, [`END`] at the end.
     fn doc(&self) -> u32;
     /// Goes to the next row.
-    fn advance(&mut self) -> u32;
+    fn advance(&mut self) -> u32 {
+        match self.doc() {
+            END => END,
+            doc => self.seek(doc + 1),
+        }
+    }
     /// Goes to the first row at or behind `target`; stays where it is already there.
     fn seek(&mut self, target: u32) -> u32;
     /// Scores the current row.

@@ -138,13 +138,6 @@ impl Scorer for PhraseScorer<'_> {
     fn doc(&self) -> u32 {
         self.doc
     }
-    fn advance(&mut self) -> u32 {
-        if self.doc == END {
-            return END;
-        }
-        let next = self.matcher.settle(self.doc + 1);
-        self.confirm(next)
-    }
     fn seek(&mut self, target: u32) -> u32 {
         if self.doc >= target {
             return self.doc;

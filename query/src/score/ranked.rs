@@ -1,5 +1,8 @@
 //! The rows that have words of a text field, and pass a filter, scored by their words.
 
+use millrace_storage::mapping::PathId;
+
+use super::bm25::Bm25;
 use super::build::MAX_RANKED;
 use super::function_score::Failure;
 use super::lengths::Scores;
@@ -10,9 +13,10 @@ use super::windows::all_of;
 use super::{END, Scorer};
 use crate::error::Result;
 
-/// The words of a predicate and what else it asks for.
+/// The words of a predicate, all of one field, and what else it asks for.
 struct Parts<'a> {
-    words: Vec<&'a Prepared>,
+    path: PathId,
+    words: Vec<(&'a String, &'a Bm25)>,
     wanted: Wanted,
     /// Parts that do not score.
     others: Vec<&'a Prepared>,
@@ -21,28 +25,26 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Takes a predicate apart; `None` where it is not of this form.
     fn of(prepared: &'a Prepared) -> Option<Self> {
-        let parts = match prepared {
-            Prepared::AtLeast(1, words) => {
-                Self { words: words.iter().collect(), wanted: Wanted::Any, others: Vec::new() }
-            }
+        let (parts, wanted, others): (Vec<&Prepared>, _, _) = match prepared {
+            Prepared::AtLeast(1, words) => (words.iter().collect(), Wanted::Any, Vec::new()),
             Prepared::And(parts) => {
                 let (others, scoring): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_unscored(part));
                 match scoring.as_slice() {
-                    [Prepared::AtLeast(1, words)] => {
-                        Self { words: words.iter().collect(), wanted: Wanted::Any, others }
-                    }
-                    _ => Self { words: scoring, wanted: Wanted::All, others },
+                    [Prepared::AtLeast(1, words)] => (words.iter().collect(), Wanted::Any, others),
+                    _ => (scoring, Wanted::All, others),
                 }
             }
             _ => return None,
         };
-        let field = |word: &&Prepared| match word {
-            Prepared::Text { path, score: LeafScore::Bm25(_), .. } => Some(*path),
-            _ => None,
-        };
-        let mut fields = parts.words.iter().map(field);
-        let first = fields.next()??;
-        (parts.words.len() <= MAX_RANKED && fields.all(|field| field == Some(first))).then_some(parts)
+        let (mut words, mut field) = (Vec::with_capacity(parts.len()), None);
+        for part in parts {
+            let Prepared::Text { path, term, score: LeafScore::Bm25(function) } = part else { return None };
+            if field.replace(*path).is_some_and(|before| before != *path) {
+                return None;
+            }
+            words.push((term, function.as_ref()));
+        }
+        (words.len() <= MAX_RANKED).then_some(Self { path: field?, words, wanted, others })
     }
 }
 
@@ -81,14 +83,10 @@ impl<'a> Ranked<'a> {
         failure: &Failure,
     ) -> Result<Option<Self>> {
         let Some(parts) = Parts::of(prepared) else { return Ok(None) };
-        let (mut terms, mut scores, mut of) = (Vec::new(), Vec::new(), None);
-        for word in &parts.words {
-            let Prepared::Text { path, term, score: LeafScore::Bm25(function) } = word else {
-                return Ok(None);
-            };
-            let Some(text) = inverted.text(*path) else { return Ok(None) };
-            of = Some(text);
-            match Term::open(text, std::slice::from_ref(term), true)? {
+        let Some(text) = inverted.text(parts.path) else { return Ok(None) };
+        let (mut terms, mut scores) = (Vec::new(), Vec::new());
+        for (word, function) in parts.words {
+            match Term::open(text, std::slice::from_ref(word), true)? {
                 Some(opened) => {
                     terms.push(opened);
                     scores.push(Scores::new(function));
@@ -97,7 +95,9 @@ impl<'a> Ranked<'a> {
                 None => return Ok(None),
             }
         }
-        let Some(text) = of.filter(|_| !terms.is_empty()) else { return Ok(None) };
+        if terms.is_empty() {
+            return Ok(None);
+        }
         let mut windows = TermWindows::new(text, terms, parts.wanted, Ranking::Sum(scores));
         if !parts.others.is_empty() {
             windows = windows.filtered(all_of(parts.others, inverted, rows)?, failure.clone());
@@ -116,9 +116,6 @@ impl<'a> Ranked<'a> {
 impl Scorer for Ranked<'_> {
     fn doc(&self) -> u32 {
         self.doc
-    }
-    fn advance(&mut self) -> u32 {
-        if self.doc == END { END } else { self.settle(self.doc + 1) }
     }
     fn seek(&mut self, target: u32) -> u32 {
         if self.doc >= target { self.doc } else { self.settle(target) }

@@ -187,7 +187,9 @@ pub(crate) trait TextReader: Send + Sync {
     /// Whether norms are kept.
     fn has_norms(&self) -> bool;
     /// Returns the field's length in a row.
-    fn norm(&self, row: u32) -> u32;
+    fn norm(&self, row: u32) -> u32 {
+        TextIndex::decode_norm(self.norm_id(row))
+    }
     /// Returns the encoded length in a row, as [`TextIndex::decode_norm`] decodes it.
     fn norm_id(&self, row: u32) -> u8;
     /// Returns the encoded lengths of all rows, where they are kept a byte a row.
@@ -472,10 +474,6 @@ impl TextReader for TextIndex {
 
     fn has_norms(&self) -> bool {
         TextIndex::has_norms(self)
-    }
-
-    fn norm(&self, row: u32) -> u32 {
-        TextIndex::norm(self, row)
     }
 
     fn norm_id(&self, row: u32) -> u8 {

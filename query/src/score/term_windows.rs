@@ -7,9 +7,9 @@
 
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 
-use super::bits::{FEW, NO_ROWS, count, first_from, intersect, is_empty, retain, set, unite, up_to};
+use super::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};
 use super::function_score::Failure;
-use super::lengths::{Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
+use super::lengths::{LENGTHS, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;
 use super::{END, bound_of};
@@ -77,7 +77,7 @@ impl Passing {
         }
         self.bar = bar;
         self.often = often.clone().collect();
-        let mut most = [0.0f64; 256];
+        let mut most = [0.0f64; LENGTHS];
         let mut add = |scores: &mut Scores<'_>, often| {
             most.iter_mut().zip(scores.most(often)).for_each(|(sum, most)| *sum += f64::from(*most));
         };
@@ -162,10 +162,6 @@ impl Term {
         let more = self.more.binary_search_by_key(&row, |(row, _)| *row);
         Some(more.map_or(1, |place| self.more[place].1))
     }
-}
-
-fn has(bits: &WindowBits, at: u32) -> bool {
-    bits[at as usize / 64] >> (at % 64) & 1 == 1
 }
 
 impl<'a> TermWindows<'a> {

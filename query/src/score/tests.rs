@@ -146,10 +146,10 @@ fn counts_come_from_the_index_where_nothing_is_deleted() {
     let (source, prepared) = prepared(&keyword("info"));
     let inverted = source.inverted.as_ref();
     let none = RoaringBitmap::new();
-    assert_eq!(build::known_count(&prepared, inverted, 5, &none).unwrap(), Some(3));
+    assert_eq!(build::known_count(&prepared, inverted, 5, &none, true).unwrap(), Some(3));
     let some: RoaringBitmap = [1].into_iter().collect();
-    assert_eq!(build::known_count(&prepared, inverted, 5, &some).unwrap(), None);
-    assert_eq!(build::known_count(&Prepared::All(1.0), inverted, 5, &some).unwrap(), Some(4));
+    assert_eq!(build::known_count(&prepared, inverted, 5, &some, true).unwrap(), None);
+    assert_eq!(build::known_count(&Prepared::All(1.0), inverted, 5, &some, true).unwrap(), Some(4));
 }
 
 #[test]

@@ -225,22 +225,18 @@ impl RowFilter for Listed {
         self.0.seek_row(target)
     }
     fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
-        keep_listed(std::slice::from_mut(&mut self.0), first, bits);
+        if count(bits) <= FEW {
+            retain(first, bits, |row| self.0.seek_row(row) == row);
+        } else {
+            let mut found = NO_ROWS;
+            self.0.fill(first, &mut found);
+            intersect(bits, &found);
+        }
         Ok(())
     }
     fn cost(&self) -> u64 {
         self.0.cost()
     }
-}
-
-/// Clears the bits of the rows that are in none of some posting lists.
-fn keep_listed(lists: &mut [Box<dyn RowPostings>], first: u32, bits: &mut WindowBits) {
-    if count(bits) <= FEW {
-        return retain(first, bits, |row| lists.iter_mut().any(|list| list.seek_row(row) == row));
-    }
-    let mut found = NO_ROWS;
-    lists.iter_mut().for_each(|list| list.fill(first, &mut found));
-    intersect(bits, &found);
 }
 
 /// The rows of a bitmap.
@@ -464,12 +460,7 @@ impl<P: Postings> RowPostings for RowsOf<P> {
         }
     }
     fn fill(&mut self, first: u32, bits: &mut WindowBits) {
-        let end = first.saturating_add(WINDOW_ROWS).min(END);
-        let mut row = self.seek_row(first);
-        while row < end {
-            set(bits, row - first);
-            row = self.0.advance();
-        }
+        self.fill_often(first, bits, &mut Vec::new());
     }
     fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
         let end = first.saturating_add(WINDOW_ROWS).min(END);

@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::{AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
 use parking_lot::Mutex;
 
+use super::Segment;
 use crate::Result;
 use crate::mapping::PathId;
 
@@ -36,5 +40,24 @@ impl<T> Counted<T> {
         let counted = count()?.map(Arc::new);
         *known = Some(counted.clone());
         Ok(counted)
+    }
+}
+
+impl Segment {
+    /// Shows the values of a column of integers or times, of which no row has several, batch by batch until `each` returns
+    /// false; tells whether it never did.
+    pub(super) fn all_integers(
+        &self,
+        column: PathId,
+        mut each: impl FnMut(&Int64Array) -> bool,
+    ) -> Result<bool> {
+        let mut all = Ok(true);
+        self.scan_blocking(&[column], None, |batch| {
+            all = batch.columns.iter().try_fold(true, |all, values| {
+                Ok(all && each(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>()))
+            });
+            matches!(all, Ok(true))
+        })?;
+        all
     }
 }

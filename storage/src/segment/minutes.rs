@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::array::Int64Array;
 
 use super::range::NumberBounds;
 use super::{Kind, Segment};
@@ -28,13 +26,12 @@ pub struct Minutes {
 
 impl Minutes {
     /// Counts times; returns whether all are within the minutes.
-    fn add(&mut self, times: &ArrayRef) -> Result<bool> {
-        let times = cast(times, &DataType::Int64)?;
-        Ok(times.as_primitive::<Int64Type>().iter().flatten().all(|time| {
+    fn add(&mut self, times: &Int64Array) -> bool {
+        times.iter().flatten().all(|time| {
             let at = usize::try_from(time.div_euclid(MINUTE) - self.first).ok();
             let counter = at.and_then(|at| self.counts.get_mut(at));
             counter.map(|counter| *counter += 1).is_some()
-        }))
+        })
     }
 
     /// Iterates over the minutes that have rows: first millisecond, last millisecond, rows.
@@ -66,12 +63,8 @@ impl Segment {
             return Ok(None);
         }
         let mut minutes = Minutes { first, counts: vec![0; last.abs_diff(first) as usize + 1] };
-        let mut within = Ok(true);
-        self.scan_blocking(&[column], None, |batch| {
-            within = batch.columns.first().map_or(Ok(true), |times| minutes.add(times));
-            matches!(within, Ok(true))
-        })?;
+        let within = self.all_integers(column, |times| minutes.add(times))?;
         // A time beyond the bounds contradicts them: nothing is told then.
-        Ok(within?.then_some(minutes))
+        Ok(within.then_some(minutes))
     }
 }

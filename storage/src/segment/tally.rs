@@ -5,9 +5,6 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
 use foldhash::fast::RandomState;
 
 use super::Segment;
@@ -56,19 +53,11 @@ impl Segment {
     pub(super) fn count_values(&self, column: PathId) -> Result<Option<Tally>> {
         let most = self.rows() as usize / LEAST_ROWS;
         let mut counts: HashMap<i64, u32, RandomState> = HashMap::default();
-        let mut add = |values: &ArrayRef| -> Result<bool> {
-            let values = cast(values, &DataType::Int64)?;
-            for value in values.as_primitive::<Int64Type>().iter().flatten() {
-                *counts.entry(value).or_default() += 1;
-            }
-            Ok(counts.len() <= most)
-        };
-        let mut few = Ok(true);
-        self.scan_blocking(&[column], None, |batch| {
-            few = batch.columns.first().map_or(Ok(true), &mut add);
-            matches!(few, Ok(true))
+        let few = self.all_integers(column, |values| {
+            values.iter().flatten().for_each(|value| *counts.entry(value).or_default() += 1);
+            counts.len() <= most
         })?;
-        Ok(few?.then(|| Tally::new(counts)))
+        Ok(few.then(|| Tally::new(counts)))
     }
 }
 

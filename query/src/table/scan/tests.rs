@@ -40,6 +40,11 @@ fn snapshot() -> TableSnapshot {
     }
 }
 
+/// The segment as it is searched by itself.
+fn source(reader: Arc<Fixture>) -> Source {
+    Source { number: 0, shard: 0, inverted: reader.inverted().unwrap(), reader, functions: Arc::default() }
+}
+
 fn number_key() -> Key {
     let source = KeySource {
         column: NUMBER,
@@ -144,13 +149,7 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let listed: HashMap<u32, RoaringBitmap> = [(0, [0].into_iter().collect())].into();
     let node = Node::Listed(Arc::new(listed));
     let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
-    let source = Source {
-        number: 0,
-        shard: 0,
-        inverted: reader.inverted().unwrap(),
-        reader,
-        functions: Arc::default(),
-    };
+    let source = source(reader);
     let Prepared::Rows(rows, _) = prepare(&node, &source, None).unwrap() else { panic!("rows") };
     assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
 }
@@ -160,13 +159,7 @@ fn a_walk_over_terms_without_wanted_rows_is_given_up() {
     let keywords: Vec<String> = (0..6_000).map(|row| format!("{row:04}")).collect();
     let rows: Vec<(&str, &str, i64)> = keywords.iter().map(|keyword| ("", keyword.as_str(), 0)).collect();
     let reader = Fixture::new(&rows);
-    let source = Source {
-        number: 0,
-        shard: 0,
-        inverted: reader.inverted().unwrap(),
-        reader,
-        functions: Arc::default(),
-    };
+    let source = source(reader);
     let number = number_key();
     let source_of = KeySource {
         column: KEYWORD,
