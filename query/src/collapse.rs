@@ -1,16 +1,19 @@
 //! Collapsing: the best hit of each value of a field, and what else is shown of the groups.
 //!
-//! Matches come from the scan in any order. [`Groups`] keeps the best groups seen so far, as many as
+//! Where the groups are many and no row has several values, the first rows of all matches tell the best of the
+//! groups that are shown ([`GroupBy::first_of_each`]), and they are found as those of any search. Else all matches are looked
+//! at, which come from the scan in any order: [`Groups`] keeps the best groups seen so far, as many as
 //! the request can show, each with its best row: what falls out cannot come back but by a better
 //! row, which then is its group's best. So the result is exact and memory is bounded by the window. The
 //! inner hits of a group are searches of their own, over the same snapshot.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::compute::kernels::cmp::distinct;
+use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::ScalarValue;
@@ -18,10 +21,12 @@ use datafusion::logical_expr::Expr;
 use millrace_storage::mapping::{ColumnKind, FieldType};
 use serde_json::{Value, json};
 
+use crate::compute::Compute;
 use crate::dsl::collapse::Collapse;
 use crate::dsl::query::{self, BoolQuery, Query};
 use crate::dsl::sort::Mode;
 use crate::error::{Error, Result, ShardFailure};
+use crate::fetch;
 use crate::order::{Order, number};
 use crate::plan::FoundRows;
 use crate::response::{Hit, HitList, InnerHitList};
@@ -121,6 +126,74 @@ impl GroupBy {
             mode,
             fill: Fill::Null,
             sources: self.sources.clone(),
+        })
+    }
+
+    /// Whether no row has several values of the field.
+    pub(crate) fn is_single(&self, snapshot: &TableSnapshot) -> bool {
+        snapshot.segments.iter().all(|segment| {
+            let source = self.sources.get(segment.index).and_then(Option::as_ref);
+            source.is_none_or(|source| !segment.reader.is_list(source.column))
+        })
+    }
+
+    /// Reads the groups of rows of which none has several values of the field.
+    pub(crate) async fn values(
+        &self,
+        snapshot: &TableSnapshot,
+        addresses: &[Address],
+        compute: &Compute,
+    ) -> Result<Vec<ScalarValue>> {
+        let mut values = vec![ScalarValue::Null; addresses.len()];
+        for (number, (places, rows)) in fetch::grouped(addresses) {
+            let segment = fetch::segment(snapshot, number)?;
+            let Some(Some(source)) = self.sources.get(segment.index) else { continue };
+            let (reader, column, index) = (Arc::clone(&segment.reader), source.column, segment.index);
+            let [least, _] = self.keys();
+            let by_row = compute
+                .run(move || {
+                    let mut by_row = HashMap::with_capacity(rows.len());
+                    let mut done = Ok(());
+                    reader.read(&[column], Some(rows.into_iter().collect()), &mut |batch| {
+                        done =
+                            least.compute(index, batch.columns.first(), batch.rows.len()).and_then(|keys| {
+                                for (at, row) in batch.rows.iter().enumerate() {
+                                    by_row.insert(*row, ScalarValue::try_from_array(&keys, at)?);
+                                }
+                                Ok(())
+                            });
+                        done.is_ok()
+                    })?;
+                    done.map(|()| by_row)
+                })
+                .await?;
+            for place in places {
+                if let Some(value) = by_row.get(&addresses[place].row) {
+                    values[place] = value.clone();
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Leaves of rows in order the first of each group, but the first `from` of these, and at most `size`.
+    pub(crate) fn first_of_each(
+        &self,
+        rows: &FoundRows,
+        groups: &[ScalarValue],
+        from: usize,
+        size: usize,
+    ) -> Result<FoundRows> {
+        let mut seen = HashSet::new();
+        let firsts = (0..groups.len()).filter(|at| seen.insert(&groups[*at])).skip(from).take(size);
+        let firsts: Vec<usize> = firsts.collect();
+        let places = UInt64Array::from_iter_values(firsts.iter().map(|at| *at as u64));
+        let keys = rows.keys.iter().map(|keys| Ok(take(keys, &places, None)?)).collect::<Result<_>>()?;
+        Ok(FoundRows {
+            keys,
+            scores: firsts.iter().map(|at| rows.scores[*at]).collect(),
+            addresses: firsts.iter().map(|at| rows.addresses[*at]).collect(),
+            groups: firsts.iter().map(|at| self.render(&groups[*at])).collect(),
         })
     }
 

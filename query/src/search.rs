@@ -34,6 +34,10 @@ const DEFAULT_SIZE: usize = 10;
 const MAX_RESULT_WINDOW: usize = 10_000;
 /// Most slices of a scroll where the index does not say.
 const MAX_SLICES: usize = 1_024;
+/// Most groups that are looked for among the first rows.
+const MOST_FIRST_GROUPS: usize = 64;
+/// Rows that are looked at for each of them, one after the other while they are not enough.
+const FIRST_ROWS: [usize; 2] = [4, 32];
 /// Rows of one step while a slice is cut.
 const SLICE_STEP: usize = 10_000;
 
@@ -148,6 +152,37 @@ pub(crate) struct Found {
 impl Searcher {
     /// Finds the rows of a search. Rows are not fetched yet.
     pub(crate) async fn find(&self, search: Search<'_>) -> Result<Found> {
+        match self.find_among_first(&search).await? {
+            Some(found) => Ok(found),
+            None => self.find_among_all(search).await,
+        }
+    }
+
+    /// Finds the best rows of groups among the first rows; `None` where these do not tell.
+    async fn find_among_first(&self, search: &Search<'_>) -> Result<Option<Found>> {
+        let Some(grouping) = search.collapse else { return Ok(None) };
+        let wanted = search.from.saturating_add(search.size);
+        let tells = (1..=MOST_FIRST_GROUPS).contains(&wanted)
+            && search.size > 0
+            && search.terminate_after == 0
+            && search.timeout_ms.is_none()
+            && grouping.is_single(&search.snapshot);
+        for size in FIRST_ROWS.into_iter().filter(|_| tells).map(|rows| rows * wanted) {
+            let first = Search { collapse: None, from: 0, size, ..search.clone() };
+            let mut found = self.find_among_all(first).await?;
+            let addresses = &found.rows.addresses;
+            let groups = grouping.values(&search.snapshot, addresses, &self.compute).await?;
+            let all = addresses.len() < size;
+            let rows = grouping.first_of_each(&found.rows, &groups, search.from, search.size)?;
+            if all || rows.addresses.len() == search.size {
+                found.rows = rows;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn find_among_all(&self, search: Search<'_>) -> Result<Found> {
         let sort = implied(search.sort);
         let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)
             .map_err(|error| refused_by_all(&search.snapshot, error))?;

@@ -85,3 +85,57 @@ async fn what_cannot_be_grouped_is_refused() {
     400 "search_exception" "cannot use `collapse` in a scroll context"
     "#);
 }
+
+#[tokio::test]
+async fn groups_are_those_of_all_hits_in_order() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {
+        "even": {"type": "keyword"}, "skewed": {"type": "long"}, "words": {"type": "text"},
+    }}});
+    store.create("many", &mapping).await;
+    for part in 0..3_u64 {
+        let documents: Vec<Value> = (0..400)
+            .map(|at| {
+                let number = (at + part * 400) * 2_654_435_761 % 1_201;
+                let mut document = json!({
+                    "words": "needle ".repeat(1 + number as usize % 5) + &"hay ".repeat(number as usize % 7),
+                    "even": format!("group {}", number % 13),
+                    "number": number,
+                });
+                // Nearly all are one group, and some are none.
+                match number % 50 {
+                    0 => {}
+                    1 => document["skewed"] = json!(number % 9),
+                    _ => document["skewed"] = json!(-1),
+                }
+                document
+            })
+            .collect();
+        store.index("many", &documents).await;
+    }
+    for field in ["even", "skewed"] {
+        for sort in [json!(["_score"]), json!([{"number": "desc"}]), json!([{"even": "asc"}, "_score"])] {
+            for (from, size) in [(0, 5), (3, 4), (0, 20), (70, 5)] {
+                let query = json!({"match": {"words": "needle"}});
+                let body = json!({"query": query, "sort": sort, "size": 1_200});
+                let all = store.search("many", &[], body).await.unwrap();
+                let mut groups: Vec<&Value> = Vec::new();
+                let mut expected = Vec::new();
+                for hit in all["hits"]["hits"].as_array().unwrap() {
+                    let group = &hit["_source"][field];
+                    if !groups.contains(&group) {
+                        groups.push(group);
+                        expected.push(hit["_id"].as_str().unwrap());
+                    }
+                }
+                let body = json!({
+                    "query": query, "sort": sort, "from": from, "size": size, "collapse": {"field": field},
+                });
+                let answer = store.search("many", &[], body).await.unwrap();
+                let expected: Vec<&str> = expected.into_iter().skip(from).take(size).collect();
+                assert_eq!(ids(&answer), expected, "{field} {sort} {from} {size}");
+                assert_eq!(answer["hits"]["total"], all["hits"]["total"]);
+            }
+        }
+    }
+}
