@@ -88,8 +88,8 @@ impl Background {
     /// Adds other counts of the same plan.
     pub(crate) fn merge(&mut self, other: Self) {
         self.total += other.total;
-        for (at, count) in other.counts.iter().enumerate() {
-            let key = self.keys.adopt(&other.keys, other.ordinals.key(at as u32));
+        let theirs = (0..other.counts.len()).map(|at| other.ordinals.key(at as u32));
+        for (key, count) in self.keys.adopt(&other.keys, theirs).into_iter().zip(&other.counts) {
             let ordinal = self.ordinals.ordinal(0, key) as usize;
             if self.counts.len() <= ordinal {
                 self.counts.resize(ordinal + 1, 0);

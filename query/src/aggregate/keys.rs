@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 
 use super::batch::{Batch, Column, Positions, Selection};
 use super::field::{Filled, ValueKind, Values};
-use super::ordinals::{Interner, Views};
+use super::ordinals::{self, Interner, Views};
 use super::result::Key;
 use super::rounding::Rounding;
 use super::term_filter::TermFilter;
@@ -193,13 +193,14 @@ impl KeyReader {
             }
             (Form::Terms(filter), ValueKind::Text) => {
                 let strings = column.strings()?;
+                let verbatim = place.is_verbatim(column)?;
                 let mut views = Views::new(strings);
-                if filter.is_open() && place.is_verbatim() {
+                if filter.is_open() && verbatim {
                     let own = &mut self.strings;
                     fill(column, selection, missing, out, |at| Some(u64::from(views.id(at, own))));
                 } else {
                     fill(column, selection, missing, out, |at| {
-                        let id = match place.is_verbatim() {
+                        let id = match verbatim {
                             true => views.id(at, &mut self.strings),
                             false => self.strings.id(place.string(strings.value(at))?),
                         };
@@ -281,12 +282,13 @@ impl KeyReader {
         self.wanted[at] == 1
     }
 
-    /// Takes over a key of another reader of the same rule.
-    pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
+    /// Takes over a key of another reader of the same rule; `known` has those that were.
+    pub(crate) fn adopt(&mut self, other: &Self, key: u64, known: &mut Adopted) -> u64 {
+        let at = key as usize;
         match self.key_kind() {
-            Some(ValueKind::Text) => u64::from(self.strings.id(other.strings.text(key as u32))),
-            Some(ValueKind::Ip) => match other.addresses.list.get(key as usize) {
-                Some(address) => u64::from(self.addresses.id(*address)),
+            Some(ValueKind::Text) => known.or_insert(at, || self.strings.id(other.strings.text(key as u32))),
+            Some(ValueKind::Ip) => match other.addresses.list.get(at) {
+                Some(address) => known.or_insert(at, || self.addresses.id(*address)),
                 None => key,
             },
             _ => key,
@@ -348,6 +350,23 @@ impl KeyReader {
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.strings.memory() + self.addresses.list.capacity() * 21 + self.wanted.capacity()
+    }
+}
+
+/// The numbers that strings or addresses of another reader have been given.
+#[derive(Debug, Default)]
+pub(crate) struct Adopted(Vec<u32>);
+
+impl Adopted {
+    /// Returns the number of the other's `at`th, which `make` tells where nobody has asked before.
+    fn or_insert(&mut self, at: usize, make: impl FnOnce() -> u32) -> u64 {
+        if self.0.len() <= at {
+            self.0.resize((at + 1).next_power_of_two(), ordinals::NONE);
+        }
+        if self.0[at] == ordinals::NONE {
+            self.0[at] = make();
+        }
+        u64::from(self.0[at])
     }
 }
 
@@ -459,12 +478,15 @@ impl Keys {
         }
     }
 
-    /// Takes over a key of another.
-    pub(crate) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
+    /// Takes over keys of another: returns what each is here.
+    pub(crate) fn adopt(&mut self, other: &Self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
         match (self, other) {
-            (Self::One(reader), Self::One(other)) => reader.adopt(other, key),
-            (Self::Several(several), Self::Several(other)) => several.adopt(other, key),
-            _ => key,
+            (Self::One(reader), Self::One(other)) => {
+                let mut known = Adopted::default();
+                keys.map(|key| reader.adopt(other, key, &mut known)).collect()
+            }
+            (Self::Several(several), Self::Several(other)) => several.adopt(other, keys),
+            _ => keys.collect(),
         }
     }
 

@@ -78,16 +78,16 @@ impl MetricCollector {
         match values.column(batch) {
             None if filled => selection.for_each(|_, ordinal| ordinals.push(ordinal)),
             None => return Ok(()),
-            Some((_, column)) if column.is_plain() && matches!(selection.positions, Positions::All(_)) => {
-                return self.state.collect(selection.ordinals, metric::Values::Count(selection.len()));
-            }
             Some((place, column)) => {
-                let strings = match values.kind {
-                    Some(ValueKind::Text) if column.is_list() || !place.is_verbatim() => {
-                        Some(column.strings()?)
-                    }
-                    _ => None,
+                let text = values.kind == Some(ValueKind::Text);
+                let strings = match text && (column.is_list() || !place.is_verbatim(column)?) {
+                    true => Some(column.strings()?),
+                    false => None,
                 };
+                if strings.is_none() && column.is_plain() && matches!(selection.positions, Positions::All(_))
+                {
+                    return self.state.collect(selection.ordinals, metric::Values::Count(selection.len()));
+                }
                 selection.for_each(|at, ordinal| {
                     let row = column.row(at as usize);
                     let count = match strings {

@@ -147,6 +147,7 @@ const INLINE: u32 = 12;
 pub(crate) struct Interner {
     bytes: String,
     ends: Vec<usize>,
+    hashes: Vec<u64>,
     table: HashTable<u32>,
     /// Numbers of strings that are their own view.
     views: HashMap<u128, u32, FixedState>,
@@ -164,8 +165,9 @@ impl Interner {
         let id = self.ends.len() as u32;
         self.bytes.push_str(text);
         self.ends.push(self.bytes.len());
-        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
-        self.table.insert_unique(hash, id, |id| hasher.hash_one(string(bytes, ends, *id)));
+        self.hashes.push(hash);
+        let hashes = &self.hashes;
+        self.table.insert_unique(hash, id, |id| hashes.get(*id as usize).copied().unwrap_or_default());
         id
     }
 
@@ -177,7 +179,7 @@ impl Interner {
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity()
-            + self.ends.capacity() * 8
+            + (self.ends.capacity() + self.hashes.capacity()) * 8
             + self.table.capacity() * 5
             + self.views.capacity() * 33
     }

@@ -269,10 +269,12 @@ impl ExecutionPlan for SqlScanExec {
     ) -> PlanResult<Arc<Statistics>> {
         let shared = &self.shared;
         let mut known = Statistics::new_unknown(&shared.schema);
-        if args.partition().is_none() && shared.limit.is_none() && shared.finder.finds_all() {
+        let whole = args.partition().is_none() && shared.limit.is_none();
+        let Some(rows) = shared.finder.all_rows().filter(|_| whole) else { return Ok(Arc::new(known)) };
+        known.num_rows = Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX));
+        // What is known of columns is known of all their rows.
+        if shared.finder.deletes_none() {
             let snapshot = &shared.finder.table().snapshot;
-            let rows = snapshot.segments.iter().map(|segment| segment.reader.rows() as usize).sum();
-            known.num_rows = Precision::Exact(rows);
             for (output, of_column) in shared.outputs.iter().zip(&mut known.column_statistics) {
                 if let Output::Column(at) = output
                     && let Some(found) = shared.columns.get(*at).and_then(|column| column.known(snapshot))

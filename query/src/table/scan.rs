@@ -24,11 +24,13 @@ use super::statistics::Functions;
 use super::{ROW, SCORE, TableState};
 use crate::score::collect;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result as PlanResult;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result as PlanResult, Statistics};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use roaring::RoaringBitmap;
 
@@ -122,14 +124,22 @@ impl IndexScanExec {
         &self.shared.groups
     }
 
-    /// Whether every row of every segment is found.
-    pub(crate) fn finds_all(&self) -> bool {
+    /// Counts the rows where every one that is not deleted is found.
+    pub(crate) fn all_rows(&self) -> Option<u64> {
         let TableState { snapshot, options, .. } = self.table();
-        matches!(self.shared.predicate, Predicate::All)
+        let all = matches!(self.shared.predicate, Predicate::All)
             && snapshot.listed.is_none()
             && options.terminate_after == 0
             && options.min_score.is_none()
-            && snapshot.segments.iter().all(|segment| segment.deleted.is_empty())
+            && self.top.is_none();
+        let rows =
+            snapshot.segments.iter().map(|segment| u64::from(segment.reader.rows()) - segment.deleted.len());
+        all.then(|| rows.sum())
+    }
+
+    /// Whether no row of a segment is deleted.
+    pub(crate) fn deletes_none(&self) -> bool {
+        self.table().snapshot.segments.iter().all(|segment| segment.deleted.is_empty())
     }
 
     /// Finds the rows of a part, and their scores where asked. `None` where the segment is not searched
@@ -221,6 +231,18 @@ impl ExecutionPlan for IndexScanExec {
     }
 
     crate::plan_node::without_inputs!();
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> PlanResult<Arc<Statistics>> {
+        let mut known = Statistics::new_unknown(&self.shared.schema);
+        if let Some(rows) = self.all_rows().filter(|_| args.partition().is_none()) {
+            known.num_rows = Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX));
+        }
+        Ok(Arc::new(known))
+    }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let reservation = MemoryConsumer::new("IndexScanExec").register(context.memory_pool());

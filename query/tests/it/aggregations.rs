@@ -561,3 +561,50 @@ async fn best_hits_within_nested_are_elements() {
         assert_eq!(inner[0]["fields"], json!({"items.in.z": [1]}));
     }
 }
+
+/// Values that a segment holds but its index does not count in no aggregation, one a row though they be; combinations of
+/// many keys and of few come from several segments.
+#[tokio::test]
+async fn strings_beyond_ignore_above_are_no_values() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {
+        "short": {"type": "keyword", "ignore_above": 4}, "number": {"type": "long"}, "id": {"type": "keyword"},
+    }}});
+    store.create("s", &mapping).await;
+    for part in 0..3 {
+        let writes = (0..300).map(|at| {
+            let short = ["one", "two", "ignored", "four"][at % 4];
+            let document =
+                json!({"short": short, "number": at % 3, "id": format!("document {} of {part}", at % 252)});
+            (format!("{part}-{at}"), Some(document))
+        });
+        store.write("s", writes.collect()).await;
+    }
+    let body = json!({"size": 0, "aggs": {
+        "count": {"value_count": {"field": "short"}},
+        "absent": {"missing": {"field": "short"}},
+        "terms": {"terms": {"field": "short"}},
+        "few": {"multi_terms": {"terms": [{"field": "short"}, {"field": "number"}], "size": 3}},
+        "many": {"multi_terms": {"terms": [{"field": "short"}, {"field": "id"}, {"field": "number"}], "size": 2}},
+        "pages": {"composite": {"size": 2, "sources": [
+            {"short": {"terms": {"field": "short", "order": "desc"}}}, {"number": {"terms": {"field": "number"}}},
+        ]}},
+    }});
+    let answer = store.search("s", &[], body).await.unwrap();
+    let found = &answer["aggregations"];
+    assert_eq!(found["count"]["value"], 675);
+    assert_eq!(found["absent"]["doc_count"], 225);
+    let counts = |name: &str, key: &str| {
+        let buckets = found[name]["buckets"].as_array().unwrap().iter();
+        let shown = buckets.map(|bucket| format!("{} {}", bucket[key], bucket["doc_count"]));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(counts("terms", "key"), r#""four" 225, "one" 225, "two" 225"#);
+    assert_eq!(counts("few", "key_as_string"), r#""four|0" 75, "four|1" 75, "four|2" 75"#);
+    // A number from 0 to 49 is met twice a segment, with the same remainders by 2 only.
+    assert_eq!(
+        counts("many", "key_as_string"),
+        r#""four|document 101 of 0|2" 1, "four|document 101 of 1|2" 1"#
+    );
+    assert_eq!(counts("pages", "key"), r#"{"number":0,"short":"two"} 75, {"number":1,"short":"two"} 75"#);
+}

@@ -94,7 +94,7 @@ async fn groups_are_those_of_all_hits_in_order() {
     }}});
     store.create("many", &mapping).await;
     for part in 0..3_u64 {
-        let documents: Vec<Value> = (0..400)
+        let writes = (0..400)
             .map(|at| {
                 let number = (at + part * 400) * 2_654_435_761 % 1_201;
                 let mut document = json!({
@@ -108,10 +108,10 @@ async fn groups_are_those_of_all_hits_in_order() {
                     1 => document["skewed"] = json!(number % 9),
                     _ => document["skewed"] = json!(-1),
                 }
-                document
+                (number.to_string(), Some(document))
             })
             .collect();
-        store.index("many", &documents).await;
+        store.write("many", writes).await;
     }
     for field in ["even", "skewed"] {
         for sort in [json!(["_score"]), json!([{"number": "desc"}]), json!([{"even": "asc"}, "_score"])] {

@@ -224,15 +224,11 @@ impl KeyedCollector {
         }
         let empty = Self::new(&keyed, self.subs.fresh());
         let old = std::mem::replace(self, empty);
-        let mut map = Vec::with_capacity(kept.len());
-        for (ordinal, kept) in (0..).zip(kept) {
-            map.push(match kept {
-                true => {
-                    let key = self.keys.adopt(&old.keys, old.ordinals.key(ordinal));
-                    self.add(old.ordinals.parent(ordinal), key, old.count(ordinal))
-                }
-                false => DROPPED,
-            });
+        let mut map = vec![DROPPED; kept.len()];
+        let kept: Vec<u32> = (0..).zip(kept).filter(|(_, kept)| *kept).map(|(ordinal, _)| ordinal).collect();
+        let keys = self.keys.adopt(&old.keys, kept.iter().map(|ordinal| old.ordinals.key(*ordinal)));
+        for (ordinal, key) in kept.into_iter().zip(keys) {
+            map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.count(ordinal));
         }
         self.subs.merge(old.subs, Some(&map));
     }
@@ -335,21 +331,15 @@ impl Collector for KeyedCollector {
                 parent => self.add_rows(parent, *rows),
             }
         }
-        let mut adopted: hashbrown::HashMap<u64, u64> = hashbrown::HashMap::new();
-        let mut children = Vec::with_capacity(other.ordinals.len());
-        for ordinal in 0..other.ordinals.len() as u32 {
+        let parent_of = |ordinal: u32| {
             let parent = other.ordinals.parent(ordinal);
-            let parent = match map {
-                Some(map) => map.get(parent as usize).copied().unwrap_or(DROPPED),
-                None => parent,
-            };
-            if parent == DROPPED {
-                children.push(DROPPED);
-                continue;
-            }
-            let theirs = other.ordinals.key(ordinal);
-            let key = *adopted.entry(theirs).or_insert_with(|| self.keys.adopt(&other.keys, theirs));
-            children.push(self.add(parent, key, other.count(ordinal)));
+            map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED))
+        };
+        let mut children = vec![DROPPED; other.ordinals.len()];
+        let kept = (0..children.len() as u32).filter(|ordinal| parent_of(*ordinal) != DROPPED);
+        let keys = self.keys.adopt(&other.keys, kept.clone().map(|ordinal| other.ordinals.key(ordinal)));
+        for (ordinal, key) in kept.zip(keys) {
+            children[ordinal as usize] = self.add(parent_of(ordinal), key, other.count(ordinal));
         }
         self.subs.merge(other.subs, Some(&children));
         self.prune();

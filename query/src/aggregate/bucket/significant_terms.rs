@@ -53,9 +53,8 @@ pub(crate) fn reduce(
     let mut total = 0;
     if let Some(background) = reduction.backgrounds.get(shape.background) {
         total = background.total;
-        for (key, count) in background.counted() {
-            everywhere.insert(level.keys.adopt(background.reader(), key), count);
-        }
+        let (keys, counts): (Vec<u64>, Vec<u64>) = background.counted().unzip();
+        everywhere.extend(level.keys.adopt(background.reader(), keys.into_iter()).into_iter().zip(counts));
     }
     let thresholds = &shape.significant.thresholds;
     let (mut chosen, mut totals) = (Vec::with_capacity(parents.len()), Vec::with_capacity(parents.len()));

@@ -317,7 +317,7 @@ fn place(
             }
             match values.column(batch) {
                 None => selection.for_each(|at, parent| each(at, parent, 0)),
-                Some((place, column)) if place.kind == ValueKind::Text && !place.is_verbatim() => {
+                Some((place, column)) if place.kind == ValueKind::Text && !place.is_verbatim(column)? => {
                     let strings = column.strings()?;
                     selection.for_each(|at, parent| {
                         if !column.row(at as usize).any(|at| place.string(strings.value(at)).is_some()) {

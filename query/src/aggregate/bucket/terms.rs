@@ -155,8 +155,7 @@ pub(crate) fn reduce(
         let mut candidates = level.counted(children, *parent, reduction)?;
         if let Some(all) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
             let mut known: HashSet<u64> = candidates.iter().map(|candidate| candidate.key).collect();
-            for (key, _) in all.counted() {
-                let own = level.keys.adopt(all.reader(), key);
+            for own in level.keys.adopt(all.reader(), all.counted().map(|(key, _)| key)) {
                 if known.insert(own) && level.keys.one().is_none_or(|reader| reader.wants(own)) {
                     candidates.push(Counted { key: own, doc_count: 0, ordinal: NONE });
                 }

@@ -1,12 +1,12 @@
 //! Keys of several sources: every combination of the keys of a row is one.
 
 use std::cmp::Ordering;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::{Expanded, KeyReader};
+use super::{Adopted, Expanded, KeyReader};
 use crate::aggregate::batch::{Batch, Selection};
 use crate::aggregate::metric::Ordinals;
 use crate::aggregate::result::Key;
@@ -19,13 +19,24 @@ struct Tuples {
     keys: Vec<u64>,
     table: HashTable<u32>,
     hasher: FixedState,
+    /// Number + 1 of lists of small keys, none of them null, by their bits one behind the other.
+    dense: Vec<u32>,
+}
+
+/// Bits of all the keys of a list whose number is looked up by them.
+const DENSE_BITS: usize = 16;
+
+fn hash_of(hasher: &FixedState, tuple: &[u64]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    tuple.iter().for_each(|key| hasher.write_u64(*key));
+    hasher.finish()
 }
 
 impl Tuples {
     fn id(&mut self, tuple: &[u64]) -> u32 {
         let (keys, width) = (&self.keys, self.width);
         let of = |id: u32| &keys[id as usize * width..(id as usize + 1) * width];
-        let hash = self.hasher.hash_one(tuple);
+        let hash = hash_of(&self.hasher, tuple);
         if let Some(id) = self.table.find(hash, |id| of(*id) == tuple) {
             return *id;
         }
@@ -33,9 +44,29 @@ impl Tuples {
         self.keys.extend_from_slice(tuple);
         let (keys, hasher) = (&self.keys, &self.hasher);
         self.table.insert_unique(hash, id, |id| {
-            hasher.hash_one(&keys[*id as usize * width..(*id as usize + 1) * width])
+            hash_of(hasher, &keys[*id as usize * width..(*id as usize + 1) * width])
         });
         id
+    }
+
+    /// As [`Self::id`], for a list of `count` keys of which none is null.
+    #[inline]
+    fn id_of_keys(&mut self, tuple: &[u64], count: usize) -> u32 {
+        let bits = DENSE_BITS / count.max(1);
+        let (mut at, mut all) = (0, 0);
+        for key in &tuple[..count] {
+            at = at << bits | key;
+            all |= key;
+        }
+        if all >> bits != 0 {
+            return self.id(tuple);
+        }
+        self.dense.resize(1 << DENSE_BITS, 0);
+        let at = at as usize;
+        if self.dense[at] == 0 {
+            self.dense[at] = self.id(tuple) + 1;
+        }
+        self.dense[at] - 1
     }
 
     fn tuple(&self, id: u64) -> &[u64] {
@@ -91,7 +122,7 @@ impl SeveralKeys {
                     *key = part.keys.get(number).copied().unwrap_or_default();
                 }
                 number += 1;
-                out.push(position, parent, u64::from(tuples.id(&tuple)));
+                out.push(position, parent, u64::from(tuples.id_of_keys(&tuple, parts.len())));
             });
             out.whole = true;
             return Ok(());
@@ -137,16 +168,23 @@ impl SeveralKeys {
         Ok(())
     }
 
-    /// Takes over a key of another.
-    pub(super) fn adopt(&mut self, other: &Self, key: u64) -> u64 {
-        let mut tuple = other.tuples.tuple(key).to_vec();
+    /// Takes over keys of another: returns what each is here.
+    pub(super) fn adopt(&mut self, other: &Self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
         let width = self.readers.len();
-        for ((place, reader), other) in self.readers.iter_mut().enumerate().zip(&other.readers) {
-            if !is_null(&tuple, width, place) {
-                tuple[place] = reader.adopt(other, tuple[place]);
+        let mut known: Vec<Adopted> = self.readers.iter().map(|_| Adopted::default()).collect();
+        let mut tuple = Vec::with_capacity(self.tuples.width);
+        let own = keys.map(|key| {
+            tuple.clear();
+            tuple.extend_from_slice(other.tuples.tuple(key));
+            let readers = self.readers.iter_mut().zip(&other.readers).zip(&mut known);
+            for (place, ((reader, other), known)) in readers.enumerate() {
+                if !is_null(&tuple, width, place) {
+                    tuple[place] = reader.adopt(other, tuple[place], known);
+                }
             }
-        }
-        u64::from(self.tuples.id(&tuple))
+            u64::from(self.tuples.id(&tuple))
+        });
+        own.collect()
     }
 
     /// Compares keys, source by source; null comes first.
@@ -179,6 +217,7 @@ impl SeveralKeys {
         self.readers.iter().map(KeyReader::memory).sum::<usize>()
             + self.tuples.keys.capacity() * 8
             + self.tuples.table.capacity() * 5
+            + self.tuples.dense.capacity() * 4
             + self.parts.iter().map(Expanded::memory).sum::<usize>()
     }
 }
