@@ -77,7 +77,7 @@ pub(super) fn page(
         return Ok(false);
     }
     found.sort_unstable();
-    shortcut::read(collector, segment, found.into_iter())
+    shortcut::read(collector, segment, &found)
 }
 
 /// Feeds buckets by terms that have few rows each, and numbers below them, in the order of the terms: then buckets are

@@ -340,10 +340,13 @@ impl Place {
 
     /// Whether every string of a batch's column counts as it is.
     pub(crate) fn is_verbatim(&self, column: &Column) -> Result<bool> {
-        let Some(limit) = self.field.ignore_above else { return Ok(self.inside.is_none()) };
+        if self.inside.is_some() {
+            return Ok(false);
+        }
+        let Some(limit) = self.field.ignore_above else { return Ok(true) };
         // Lengths in bytes, which are no less than those that count.
         let longest = column.strings()?.views().iter().map(|view| *view as u32).max();
-        Ok(self.inside.is_none() && longest.unwrap_or(0) as usize <= limit)
+        Ok(longest.unwrap_or(0) as usize <= limit)
     }
 
     /// Returns what a string of the column counts as; nothing where it does not.

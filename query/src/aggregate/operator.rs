@@ -21,6 +21,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt, stream};
 use millrace_storage::mapping::PathId;
+use millrace_storage::segment::list_rows;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
@@ -291,17 +292,14 @@ impl Shared {
         if slots.is_empty() {
             let all = match rows {
                 Rows::All(rows) => rows.clone().collect(),
-                Rows::Some(rows) => rows.clone(),
+                Rows::Some(rows) => list_rows(rows.iter()),
             };
-            let mut chunk = Vec::with_capacity(BATCH_ROWS);
-            let mut numbers = all.iter();
-            loop {
-                chunk.clear();
-                chunk.extend(numbers.by_ref().take(BATCH_ROWS));
-                if chunk.is_empty() || !take(&chunk, Vec::new())? {
-                    return Ok(());
+            for chunk in all.chunks(BATCH_ROWS) {
+                if !take(chunk, Vec::new())? {
+                    break;
                 }
             }
+            return Ok(());
         }
         let read: Vec<_> = slots.iter().map(|at| paths[*at]).collect();
         let mut place = |numbers: &[u32], arrays: &[ArrayRef]| {
@@ -318,7 +316,7 @@ impl Shared {
             && rows.len() < u64::from(context.source.reader.rows()) / FEW_SHARE
             && let Some(kept) = numbers(&context.source, &read, rows)?
         {
-            return place(&rows.iter().collect::<Vec<_>>(), &kept).map(drop);
+            return place(&list_rows(rows.iter()), &kept).map(drop);
         }
         if rows.len() * read.len() as u64 * KEPT_NUMBER <= MOST_KEPT
             && number_by_number(context, &read, rows, &mut place)?
@@ -356,7 +354,7 @@ fn number_by_number(
             continue;
         }
         let Some(kept) = numbers(&context.source, columns, &own)? else { return Ok(false) };
-        if !take(&own.iter().collect::<Vec<_>>(), &kept)? {
+        if !take(&list_rows(own.iter()), &kept)? {
             return Ok(true);
         }
     }

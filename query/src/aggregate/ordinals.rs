@@ -16,6 +16,47 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Keys below which numbers are looked up in a list, for the one parent of a top level.
 const DENSE_KEYS: u64 = 1 << 20;
 
+/// Numbers by the hash of what they stand for. 32 bits of it are kept, so that the table grows, and passes by what is
+/// different, without looking at that.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(HashTable<(u32, u32)>);
+
+impl Numbers {
+    /// Finds a number of a hash that is the `same`.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Option<u32> {
+        let own = Self::kept(hash);
+        let found = self.0.find(Self::spread(own), |(hash, number)| *hash == own && same(*number));
+        found.map(|(_, number)| *number)
+    }
+
+    /// Adds a number that is not there.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        let own = Self::kept(hash);
+        self.0.insert_unique(Self::spread(own), (own, number), |(hash, _)| Self::spread(*hash));
+    }
+
+    /// Makes room for so many more.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.0.reserve(more, |(hash, _)| Self::spread(*hash));
+    }
+
+    /// Estimates the bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity() * 9
+    }
+
+    fn kept(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    /// The table looks at both ends of a hash.
+    fn spread(kept: u32) -> u64 {
+        u64::from(kept).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 /// The buckets of one aggregation.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
@@ -23,7 +64,7 @@ pub(crate) struct Ordinals {
     keys: Vec<u64>,
     /// Number + 1 of small keys below parent 0.
     dense: Vec<u32>,
-    table: HashTable<u32>,
+    table: Numbers,
     hasher: FixedState,
 }
 
@@ -63,15 +104,13 @@ impl Ordinals {
 
     fn hashed(&mut self, parent: u32, key: u64) -> u32 {
         let (parents, keys) = (&self.parents, &self.keys);
-        let same = |at: &u32| keys[*at as usize] == key && parents[*at as usize] == parent;
+        let same = |at: u32| keys[at as usize] == key && parents[at as usize] == parent;
         let hash = self.hasher.hash_one((parent, key));
         if let Some(at) = self.table.find(hash, same) {
-            return *at;
+            return at;
         }
         let ordinal = self.push(parent, key);
-        let (parents, keys, hasher) = (&self.parents, &self.keys, &self.hasher);
-        self.table
-            .insert_unique(hash, ordinal, |at| hasher.hash_one((parents[*at as usize], keys[*at as usize])));
+        self.table.insert(hash, ordinal);
         ordinal
     }
 
@@ -112,7 +151,7 @@ impl Ordinals {
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.parents.capacity() * 12 + self.dense.capacity() * 4 + self.table.capacity() * 5
+        self.parents.capacity() * 12 + self.dense.capacity() * 4 + self.table.memory()
     }
 }
 
@@ -147,8 +186,7 @@ const INLINE: u32 = 12;
 pub(crate) struct Interner {
     bytes: String,
     ends: Vec<usize>,
-    hashes: Vec<u64>,
-    table: HashTable<u32>,
+    table: Numbers,
     /// Numbers of strings that are their own view.
     views: HashMap<u128, u32, FixedState>,
     hasher: FixedState,
@@ -159,15 +197,13 @@ impl Interner {
     pub(crate) fn id(&mut self, text: &str) -> u32 {
         let hash = self.hasher.hash_one(text);
         let (bytes, ends) = (&self.bytes, &self.ends);
-        if let Some(id) = self.table.find(hash, |id| string(bytes, ends, *id) == text) {
-            return *id;
+        if let Some(id) = self.table.find(hash, |id| string(bytes, ends, id) == text) {
+            return id;
         }
         let id = self.ends.len() as u32;
         self.bytes.push_str(text);
         self.ends.push(self.bytes.len());
-        self.hashes.push(hash);
-        let hashes = &self.hashes;
-        self.table.insert_unique(hash, id, |id| hashes.get(*id as usize).copied().unwrap_or_default());
+        self.table.insert(hash, id);
         id
     }
 
@@ -178,10 +214,7 @@ impl Interner {
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.capacity()
-            + (self.ends.capacity() + self.hashes.capacity()) * 8
-            + self.table.capacity() * 5
-            + self.views.capacity() * 33
+        self.bytes.capacity() + self.ends.capacity() * 8 + self.table.memory() + self.views.capacity() * 33
     }
 }
 

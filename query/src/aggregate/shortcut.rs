@@ -11,7 +11,7 @@
 //! Each is decided for a segment by itself: a deletion in one does not slow the others. Deleted rows are in
 //! dictionaries and statistics, so only segments without any are told by these alone.
 
-use millrace_storage::segment::{NumberBounds, PageBounds};
+use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
 use roaring::RoaringBitmap;
 
 use super::batch::{Positions, Selection};
@@ -28,6 +28,11 @@ use crate::error::Result;
 
 /// Rows that are read at a time where pages straddle buckets.
 const READ_ROWS: usize = 16_384;
+/// Where the pages whose bucket the statistics tell have less than this share of the rows, all rows are read.
+const DECIDED_SHARE: u64 = 4;
+/// Rows that numbers have on average, at least, where ranges are counted by the dictionary: a number of it costs as much
+/// as comparing so many rows.
+const ROWS_OF_A_NUMBER: u64 = 64;
 
 /// A field whose terms are in the dictionary of a segment, each as its column holds it.
 pub(crate) fn listed<'v>(values: &'v Values, segment: &SegmentContext<'_>) -> Option<&'v Place> {
@@ -83,7 +88,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling.into_iter())
+            read(collector, segment, &list_rows(straddling.iter()))
         }
         Form::Interval { interval, offset, bounds } => {
             let Some(place) = rule.values.place_in(segment.index) else { return Ok(false) };
@@ -101,7 +106,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling.into_iter())
+            read(collector, segment, &list_rows(straddling.iter()))
         }
     }
 }
@@ -176,6 +181,9 @@ fn dictionary_ranges(
     if !whole || segment.source.reader.is_list(place.field.column) {
         return Ok(false);
     }
+    if by_term::rows_of_a_term(place, segment)? < ROWS_OF_A_NUMBER {
+        return Ok(false);
+    }
     if lead {
         segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
             let Some(value) = number(place, term) else { return };
@@ -224,7 +232,9 @@ fn pages<T>(
     let pages = reader.pages(place.field.column)?;
     let decided: Vec<(&PageBounds, Option<T>)> =
         pages.iter().map(|page| (page, if page.full { bucket(&page.values) } else { None })).collect();
-    if decided.iter().all(|(_, bucket)| bucket.is_none()) {
+    let known = decided.iter().filter(|(_, bucket)| bucket.is_some());
+    let known: u64 = known.map(|(page, _)| rows.count_in(page.rows.clone())).sum();
+    if known * DECIDED_SHARE < rows.len() || known == 0 {
         return Ok(None);
     }
     let mut straddling = RoaringBitmap::new();
@@ -249,16 +259,16 @@ fn pages<T>(
 pub(super) fn read(
     collector: &mut dyn Collector,
     segment: &SegmentContext<'_>,
-    mut rows: impl Iterator<Item = u32>,
+    rows: &[u32],
 ) -> Result<bool> {
-    loop {
-        let chunk: Vec<u32> = rows.by_ref().take(READ_ROWS).collect();
-        if chunk.is_empty() || segment.table.handle.stop.requested() {
-            return Ok(true);
+    for chunk in rows.chunks(READ_ROWS) {
+        if segment.table.handle.stop.requested() {
+            break;
         }
         let all = Selection { positions: Positions::All(chunk.len()), ordinals: Ordinals::One(0) };
-        segment.with_rows(0, &chunk, None, None, &mut |batch| collector.collect(batch, all))?;
+        segment.with_rows(0, chunk, None, None, &mut |batch| collector.collect(batch, all))?;
     }
+    Ok(true)
 }
 
 /// Counts a segment for an aggregation with a fixed number of buckets.
@@ -312,7 +322,7 @@ pub(crate) fn slots(
             else {
                 return Ok(false);
             };
-            read(collector, segment, straddling.into_iter())
+            read(collector, segment, &list_rows(straddling.iter()))
         }
         _ => Ok(false),
     }

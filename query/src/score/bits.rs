@@ -6,6 +6,9 @@ use roaring::RoaringBitmap;
 /// Up to so many rows of a window are looked up one by one.
 pub(super) const FEW: u32 = 24;
 
+/// Rows of a set that are listed at a time.
+const LISTED_ROWS: usize = 128;
+
 /// No row of a window.
 pub(super) const NO_ROWS: WindowBits = [0; WINDOW_ROWS as usize / 64];
 
@@ -36,7 +39,14 @@ pub(super) fn restrict(first: u32, bits: &mut WindowBits, rows: &RoaringBitmap) 
         retain(first, bits, |row| rows.contains(row));
     } else if !rows.contains_range(first..end) {
         let mut wanted = NO_ROWS;
-        rows.range(first..end).for_each(|row| set(&mut wanted, row - first));
+        let (mut rows, mut chunk) = (rows.range(first..end), [0; LISTED_ROWS]);
+        loop {
+            let listed = rows.next_many(&mut chunk);
+            if listed.is_empty() {
+                break;
+            }
+            listed.iter().for_each(|row| set(&mut wanted, *row - first));
+        }
         intersect(bits, &wanted);
     }
 }

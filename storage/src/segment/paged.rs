@@ -16,7 +16,7 @@ use roaring::RoaringBitmap;
 use super::range::{Relation, ValueRange};
 use super::stored::Stored;
 use super::values::{Gathered, PageValues};
-use super::{Kind, Segment};
+use super::{Kind, Segment, list_rows};
 use crate::mapping::PathId;
 use crate::{Error, Result};
 
@@ -131,13 +131,16 @@ impl Segment {
                     None => stored.decode_one(root, page)?,
                 };
                 let base = page.1.start;
-                let mut own = rows.range(page.1.clone());
+                let own = rows.range(page.1.clone());
                 let count = rows.range_cardinality(page.1.clone()) as u32;
                 match own.clone().next() {
                     Some(first) if rows.contains_range(first..first + count) => {
                         numbers.extend_run(&values, (first - base) as usize..(first - base + count) as usize);
                     }
-                    _ => numbers.extend(&values, own.by_ref().map(|row| (row - base) as usize)),
+                    _ => {
+                        let own = list_rows(own);
+                        numbers.extend(&values, own.iter().map(|row| (*row - base) as usize));
+                    }
                 }
             }
         }

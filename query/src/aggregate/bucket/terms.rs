@@ -151,15 +151,17 @@ pub(crate) fn reduce(
 ) -> Result<Vec<Outcome>> {
     let mut chosen = Vec::with_capacity(parents.len());
     let mut others = Vec::with_capacity(parents.len());
+    let mut all = Vec::new();
+    if let Some(background) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
+        all = level.keys.adopt(background.reader(), background.counted().map(|(key, _)| key));
+        all.retain(|key| level.keys.one().is_none_or(|reader| reader.wants(*key)));
+    }
     for parent in parents {
         let mut candidates = level.counted(children, *parent, reduction)?;
-        if let Some(all) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
+        if !all.is_empty() {
             let mut known: HashSet<u64> = candidates.iter().map(|candidate| candidate.key).collect();
-            for own in level.keys.adopt(all.reader(), all.counted().map(|(key, _)| key)) {
-                if known.insert(own) && level.keys.one().is_none_or(|reader| reader.wants(own)) {
-                    candidates.push(Counted { key: own, doc_count: 0, ordinal: NONE });
-                }
-            }
+            let empty = all.iter().copied().filter(|key| known.insert(*key));
+            candidates.extend(empty.map(|key| Counted { key, doc_count: 0, ordinal: NONE }));
         }
         let (first, other) =
             sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
 use super::{Adopted, Expanded, KeyReader};
 use crate::aggregate::batch::{Batch, Selection};
 use crate::aggregate::metric::Ordinals;
+use crate::aggregate::ordinals::Numbers;
 use crate::aggregate::result::Key;
 use crate::error::Result;
 
@@ -17,7 +17,7 @@ use crate::error::Result;
 struct Tuples {
     width: usize,
     keys: Vec<u64>,
-    table: HashTable<u32>,
+    table: Numbers,
     hasher: FixedState,
     /// Number + 1 of lists of small keys, none of them null, by their bits one behind the other.
     dense: Vec<u32>,
@@ -37,15 +37,12 @@ impl Tuples {
         let (keys, width) = (&self.keys, self.width);
         let of = |id: u32| &keys[id as usize * width..(id as usize + 1) * width];
         let hash = hash_of(&self.hasher, tuple);
-        if let Some(id) = self.table.find(hash, |id| of(*id) == tuple) {
-            return *id;
+        if let Some(id) = self.table.find(hash, |id| of(id) == tuple) {
+            return id;
         }
         let id = (self.keys.len() / self.width.max(1)) as u32;
         self.keys.extend_from_slice(tuple);
-        let (keys, hasher) = (&self.keys, &self.hasher);
-        self.table.insert_unique(hash, id, |id| {
-            hash_of(hasher, &keys[*id as usize * width..(*id as usize + 1) * width])
-        });
+        self.table.insert(hash, id);
         id
     }
 
@@ -173,6 +170,10 @@ impl SeveralKeys {
         let width = self.readers.len();
         let mut known: Vec<Adopted> = self.readers.iter().map(|_| Adopted::default()).collect();
         let mut tuple = Vec::with_capacity(self.tuples.width);
+        // Most of many are new: what two threads have met of a few, both have.
+        let more = keys.size_hint().0;
+        self.tuples.keys.reserve(more * self.tuples.width);
+        self.tuples.table.reserve(more);
         let own = keys.map(|key| {
             tuple.clear();
             tuple.extend_from_slice(other.tuples.tuple(key));
@@ -216,7 +217,7 @@ impl SeveralKeys {
     pub(super) fn memory(&self) -> usize {
         self.readers.iter().map(KeyReader::memory).sum::<usize>()
             + self.tuples.keys.capacity() * 8
-            + self.tuples.table.capacity() * 5
+            + self.tuples.table.memory()
             + self.tuples.dense.capacity() * 4
             + self.parts.iter().map(Expanded::memory).sum::<usize>()
     }

@@ -18,7 +18,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_storage::mapping::PathId;
-use millrace_storage::segment::PageBounds;
+use millrace_storage::segment::{PageBounds, list_rows};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
@@ -310,7 +310,7 @@ fn read(source: &Source, columns: &[PathId], rows: RoaringBitmap, take: &mut Tak
         }
     }
     if kept.len() == columns.len() && !kept.is_empty() {
-        return take(rows.iter().collect(), &kept);
+        return take(list_rows(rows.iter()), &kept);
     }
     let mut done = Ok(());
     source.reader.read(columns, Some(rows), &mut |batch| {
@@ -533,7 +533,7 @@ impl PartitionTask {
         if let Some((column, values)) = &found.values
             && columns == [*column]
         {
-            let rows: Vec<u32> = found.rows.iter().collect();
+            let rows = list_rows(found.rows.iter());
             let keys = shared.keys(segment.index, &columns, std::slice::from_ref(values), rows.len())?;
             return self.send(out, &found, &mut at, keys, rows).await;
         }
