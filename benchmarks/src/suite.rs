@@ -8,8 +8,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::Method;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::corpus::Ids;
 use crate::duckdb::{Asked, DuckDb};
@@ -289,19 +293,22 @@ impl Plan {
             let server = launch.start().await?;
             let run = self.shape_on(&server.target, shape, &corpus).await;
             let told = self.statements_on(&server.target, shape).await;
-            stop(server, run.map(|run| (run, told)))
+            let files = segments_of(&launch, &server.target, shape).await;
+            stop(server, run.and_then(|run| Ok((run, told, files?))))
         };
-        let own = own.await.map(|(run, told)| {
+        let mut files = None;
+        let own = own.await.map(|(run, told, found)| {
             report.statements = told;
+            files = Some(found);
             run
         });
         report.runs.push(Outcome::from(own));
-        if let Some(duckdb) = &self.duckdb {
+        if let (Some(duckdb), Some(files)) = (&self.duckdb, files) {
             say(&format!("{} on DuckDB", shape.name()));
             let mut questions: Vec<String> = shape.analyses("").into_iter().map(|one| one.sql).collect();
             let aggregations = questions.len();
             questions.extend(shape.statements().iter().map(Statement::duckdb));
-            let found = duckdb.time(&launch.data, &questions, self.effort.iterations);
+            let found = duckdb.time(&files, &questions, self.effort.iterations);
             report.duckdb = Some(Outcome::from(found.map(|(version, mut found)| {
                 versions.retain(|(name, _)| name != "duckdb");
                 versions.push(("duckdb".to_owned(), version));
@@ -463,4 +470,16 @@ pub(crate) fn commit() -> String {
 /// Says what is done next.
 pub(crate) fn say(what: &str) {
     eprintln!("== {what}");
+}
+
+/// Finds the directory with the segments of an index: beside it lie those of deleted indices until they are swept up.
+async fn segments_of(launch: &Launch, target: &Target, shape: Shape) -> Result<PathBuf> {
+    let index = format!("bench-{}", shape.name());
+    let settings = target.ask(Method::GET, &format!("/{index}/_settings"), &Value::Null).await?;
+    let uuid = settings[&index]["settings"]["index"]["uuid"].as_str().context("the index has no uuid")?;
+    let bytes = URL_SAFE_NO_PAD.decode(uuid).context("the uuid of the index")?;
+    let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let directory = launch.data.join("segments").join(name);
+    ensure!(directory.is_dir(), "there is no directory {}", directory.display());
+    Ok(directory)
 }
