@@ -292,7 +292,7 @@ impl Shared {
         if slots.is_empty() {
             let all = match rows {
                 Rows::All(rows) => rows.clone().collect(),
-                Rows::Some(rows) => list_rows(rows.iter()),
+                Rows::Some(rows) => list_rows(rows, 0..u32::MAX),
             };
             for chunk in all.chunks(BATCH_ROWS) {
                 if !take(chunk, Vec::new())? {
@@ -316,7 +316,7 @@ impl Shared {
             && rows.len() < u64::from(context.source.reader.rows()) / FEW_SHARE
             && let Some(kept) = numbers(&context.source, &read, rows)?
         {
-            return place(&list_rows(rows.iter()), &kept).map(drop);
+            return place(&list_rows(rows, 0..u32::MAX), &kept).map(drop);
         }
         if rows.len() * read.len() as u64 * KEPT_NUMBER <= MOST_KEPT
             && number_by_number(context, &read, rows, &mut place)?
@@ -354,7 +354,7 @@ fn number_by_number(
             continue;
         }
         let Some(kept) = numbers(&context.source, columns, &own)? else { return Ok(false) };
-        if !take(&list_rows(own.iter()), &kept)? {
+        if !take(&list_rows(&own, 0..u32::MAX), &kept)? {
             return Ok(true);
         }
     }

@@ -88,7 +88,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, &list_rows(straddling.iter()))
+            read(collector, segment, &list_rows(&straddling, 0..u32::MAX))
         }
         Form::Interval { interval, offset, bounds } => {
             let Some(place) = rule.values.place_in(segment.index) else { return Ok(false) };
@@ -106,7 +106,7 @@ pub(crate) fn keyed(
             else {
                 return Ok(false);
             };
-            read(collector, segment, &list_rows(straddling.iter()))
+            read(collector, segment, &list_rows(&straddling, 0..u32::MAX))
         }
     }
 }
@@ -322,7 +322,7 @@ pub(crate) fn slots(
             else {
                 return Ok(false);
             };
-            read(collector, segment, &list_rows(straddling.iter()))
+            read(collector, segment, &list_rows(&straddling, 0..u32::MAX))
         }
         _ => Ok(false),
     }

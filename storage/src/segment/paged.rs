@@ -131,14 +131,13 @@ impl Segment {
                     None => stored.decode_one(root, page)?,
                 };
                 let base = page.1.start;
-                let own = rows.range(page.1.clone());
                 let count = rows.range_cardinality(page.1.clone()) as u32;
-                match own.clone().next() {
+                match rows.range(page.1.clone()).next() {
                     Some(first) if rows.contains_range(first..first + count) => {
                         numbers.extend_run(&values, (first - base) as usize..(first - base + count) as usize);
                     }
                     _ => {
-                        let own = list_rows(own);
+                        let own = list_rows(rows, page.1.clone());
                         numbers.extend(&values, own.iter().map(|row| (*row - base) as usize));
                     }
                 }

@@ -310,7 +310,7 @@ fn read(source: &Source, columns: &[PathId], rows: RoaringBitmap, take: &mut Tak
         }
     }
     if kept.len() == columns.len() && !kept.is_empty() {
-        return take(list_rows(rows.iter()), &kept);
+        return take(list_rows(&rows, 0..u32::MAX), &kept);
     }
     let mut done = Ok(());
     source.reader.read(columns, Some(rows), &mut |batch| {
@@ -533,7 +533,7 @@ impl PartitionTask {
         if let Some((column, values)) = &found.values
             && columns == [*column]
         {
-            let rows = list_rows(found.rows.iter());
+            let rows = list_rows(&found.rows, 0..u32::MAX);
             let keys = shared.keys(segment.index, &columns, std::slice::from_ref(values), rows.len())?;
             return self.send(out, &found, &mut at, keys, rows).await;
         }
