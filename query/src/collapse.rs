@@ -33,7 +33,7 @@ use crate::response::{Hit, HitList, InnerHitList};
 use crate::score::collect::Address;
 use crate::search::{Search, Searcher, shown, window};
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
-use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
+use crate::table::{ROW, SCORE, SEGMENT, TableSegment, TableSnapshot};
 
 /// Columns of the least and greatest value of the field; a row with several differs in them.
 const LEAST: &str = "collapse_least";
@@ -144,36 +144,30 @@ impl GroupBy {
         addresses: &[Address],
         compute: &Compute,
     ) -> Result<Vec<ScalarValue>> {
-        let mut values = vec![ScalarValue::Null; addresses.len()];
-        for (number, (places, rows)) in fetch::grouped(addresses) {
-            let segment = fetch::segment(snapshot, number)?;
-            let Some(Some(source)) = self.sources.get(segment.index) else { continue };
-            let (reader, column, index) = (Arc::clone(&segment.reader), source.column, segment.index);
-            let [least, _] = self.keys();
-            let by_row = compute
-                .run(move || {
-                    let mut by_row = HashMap::with_capacity(rows.len());
-                    let mut done = Ok(());
-                    reader.read(&[column], Some(rows.into_iter().collect()), &mut |batch| {
-                        done =
-                            least.compute(index, batch.columns.first(), batch.rows.len()).and_then(|keys| {
-                                for (at, row) in batch.rows.iter().enumerate() {
-                                    by_row.insert(*row, ScalarValue::try_from_array(&keys, at)?);
-                                }
-                                Ok(())
-                            });
+        let ([least, _], sources) = (self.keys(), self.sources.clone());
+        let read = move |segment: &TableSegment, rows: &[u32]| {
+            let mut by_row = HashMap::with_capacity(rows.len());
+            if let Some(Some(source)) = sources.get(segment.index) {
+                let mut done = Ok(());
+                segment.reader.read(
+                    &[source.column],
+                    Some(rows.iter().copied().collect()),
+                    &mut |batch| {
+                        let keys = least.compute(segment.index, batch.columns.first(), batch.rows.len());
+                        done = keys.and_then(|keys| {
+                            for (at, row) in batch.rows.iter().enumerate() {
+                                by_row.insert(*row, ScalarValue::try_from_array(&keys, at)?);
+                            }
+                            Ok(())
+                        });
                         done.is_ok()
-                    })?;
-                    done.map(|()| by_row)
-                })
-                .await?;
-            for place in places {
-                if let Some(value) = by_row.get(&addresses[place].row) {
-                    values[place] = value.clone();
-                }
+                    },
+                )?;
+                done?;
             }
-        }
-        Ok(values)
+            Ok(rows.iter().map(|row| by_row.get(row).cloned().unwrap_or(ScalarValue::Null)).collect())
+        };
+        fetch::by_segment(snapshot, addresses, compute, read).await
     }
 
     /// Leaves of rows in order the first of each group, but the first `from` of these, and at most `size`.

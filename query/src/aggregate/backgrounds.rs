@@ -38,7 +38,7 @@ pub(crate) struct Background {
     filter: Option<usize>,
     keys: Keys,
     ordinals: ordinals::Ordinals,
-    counts: Vec<u64>,
+    counts: ordinals::Counts,
     /// Rows.
     pub total: u64,
     expanded: Expanded,
@@ -51,7 +51,7 @@ impl Background {
             filter: plan.filter,
             keys: Keys::new(&[Arc::clone(&plan.rule)], false),
             ordinals: ordinals::Ordinals::default(),
-            counts: Vec::new(),
+            counts: ordinals::Counts::default(),
             total: 0,
             expanded: Expanded::default(),
         }
@@ -76,11 +76,7 @@ impl Background {
         self.total += selection.len() as u64;
         self.keys.expand(batch, selection, &mut self.expanded)?;
         for key in &self.expanded.keys {
-            let ordinal = self.ordinals.ordinal(0, *key) as usize;
-            if self.counts.len() <= ordinal {
-                self.counts.resize(ordinal + 1, 0);
-            }
-            self.counts[ordinal] += 1;
+            self.counts.add(self.ordinals.ordinal(0, *key), 1);
         }
         Ok(())
     }
@@ -88,19 +84,15 @@ impl Background {
     /// Adds other counts of the same plan.
     pub(crate) fn merge(&mut self, other: Self) {
         self.total += other.total;
-        let theirs = (0..other.counts.len()).map(|at| other.ordinals.key(at as u32));
-        for (key, count) in self.keys.adopt(&other.keys, theirs).into_iter().zip(&other.counts) {
-            let ordinal = self.ordinals.ordinal(0, key) as usize;
-            if self.counts.len() <= ordinal {
-                self.counts.resize(ordinal + 1, 0);
-            }
-            self.counts[ordinal] += count;
+        let theirs = other.counts.iter().map(|(ordinal, _)| other.ordinals.key(ordinal));
+        for (key, (_, count)) in self.keys.adopt(&other.keys, theirs).into_iter().zip(other.counts.iter()) {
+            self.counts.add(self.ordinals.ordinal(0, key), count);
         }
     }
 
     /// Lists the keys.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts.iter().enumerate().map(|(at, count)| (self.ordinals.key(at as u32), *count))
+        self.counts.iter().map(|(ordinal, count)| (self.ordinals.key(ordinal), count))
     }
 
     /// Returns what gave the keys.
@@ -110,6 +102,6 @@ impl Background {
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.keys.memory() + self.ordinals.memory() + self.counts.capacity() * 8 + self.expanded.memory()
+        self.keys.memory() + self.ordinals.memory() + self.counts.memory() + self.expanded.memory()
     }
 }

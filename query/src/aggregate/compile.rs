@@ -1,10 +1,4 @@
-//! The parsed tree meets the mappings: what each aggregation reads in each index, of which rows.
-//!
-//! A [`Tree`] is what one search collects with. Its nodes make empty states ([`Node::sub`]), as many as
-//! there are partitions. Rows are of a scope: documents, or the elements of a nested path as one `nested`
-//! aggregation reaches them; columns are listed by scope and index, filters and the counts over other
-//! documents ([`BackgroundPlan`]) are numbered for the whole tree. An index whose mapping refuses an
-//! aggregation is reported in [`Tree::failed`] and left out.
+//! The parsed aggregations meet the mappings: what each reads in each index, of which rows.
 
 use std::sync::Arc;
 
@@ -16,17 +10,16 @@ use super::bucket::{
     auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
     rare_terms, sampler, significant_terms, slots, terms, top_hits,
 };
-use super::collector::{Sub, Subs};
 use super::field::{Accepts, Resolving, Values};
-use super::measured::{Measure, MetricCollector};
+use super::measured::Measure;
 use super::result::{Format, Header};
-use super::timed::{Timed, Timings};
+use super::timed::Timings;
+use super::tree::{FilterPlan, Node, NodeKind, Root, Scope, Tree};
 use crate::dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, Zone};
 use crate::dsl::lower;
 use crate::dsl::query::{Common, NestedQuery, NestedScore, Query};
 use crate::error::{Error, Result};
 use crate::table::TableSnapshot;
-use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::Functions;
@@ -34,189 +27,36 @@ use crate::table::statistics::Functions;
 /// Stands for every index among those that failed.
 pub(crate) const ALL: usize = usize::MAX;
 
-/// Aggregations that have met the mappings of a snapshot.
-#[derive(Debug, Default)]
-pub(crate) struct Tree {
-    /// Aggregations over what matches.
-    pub roots: Vec<Root>,
-    /// Those over all documents.
-    pub globals: Vec<Root>,
-    /// Kinds of rows; the first is documents.
-    pub scopes: Vec<Scope>,
-    /// Filters.
-    pub filters: Vec<FilterPlan>,
-    /// Counts over other documents.
-    pub backgrounds: Vec<BackgroundPlan>,
-    /// Whether scores are read.
-    pub scores: bool,
-    /// Whether something is decided shard by shard.
-    pub by_shard: bool,
-    /// Indices that refuse an aggregation.
-    pub failed: Vec<(usize, Error)>,
-}
-
-/// An aggregation of the top level.
-#[derive(Debug)]
-pub(crate) struct Root {
-    /// Its place in the request.
-    pub place: usize,
-    /// It.
-    pub node: Node,
-    /// Places of the columns of documents that it reads, by index.
-    pub slots: Vec<Vec<usize>>,
-}
-
-/// A kind of rows.
-#[derive(Debug, Default)]
-pub(crate) struct Scope {
-    /// Nested path; documents where absent.
-    pub path: Option<Arc<str>>,
-    /// Number of the scope around.
-    pub outer: usize,
-    /// Number of the nested path in each index that has it.
-    paths: Vec<Option<PathId>>,
-    /// Columns that are read, by index.
-    columns: Vec<Vec<PathId>>,
-}
-
-impl Scope {
-    /// Returns the number of the nested path in an index.
-    pub(crate) fn nested_in(&self, index: usize) -> Option<PathId> {
-        self.paths.get(index).copied().flatten()
-    }
-}
-
-/// A filter.
-#[derive(Debug)]
-pub(crate) struct FilterPlan {
-    /// Number of the scope whose rows are filtered.
-    pub scope: usize,
-    /// What it is for each index.
-    pub resolved: Vec<Option<Resolved>>,
-    /// Terms that it expands to, by shard.
-    pub functions: Functions,
-}
-
-/// One aggregation.
-#[derive(Debug)]
-pub(crate) struct Node {
-    header: Arc<Header>,
-    kind: NodeKind,
-    subs: Vec<Node>,
-    /// Where its times go, if they are asked for.
-    timings: Option<Arc<Timings>>,
-}
-
-#[derive(Debug)]
-enum NodeKind {
-    AutoDateHistogram(Arc<auto_date_histogram::Shape>),
-    Keyed(Arc<keyed::Keyed>),
-    Metric(Arc<Measure>),
-    Nested(Arc<nested::Enter>),
-    ReverseNested(Arc<nested::Leave>),
-    Sampler(Arc<sampler::Shape>),
-    Slots(Arc<slots::Slots>),
-    TopHits(Arc<top_hits::Shape>),
-}
-
-impl Node {
-    /// Makes an empty state; `top` says that it is for one bucket only.
-    pub(crate) fn sub(&self, top: bool) -> Sub {
-        let single = match &self.kind {
-            NodeKind::Slots(slots) => top && slots.slots == 1,
-            NodeKind::Nested(_) | NodeKind::ReverseNested(_) | NodeKind::Sampler(_) => top,
-            _ => false,
-        };
-        let subs = || Subs(self.subs.iter().map(|node| node.sub(single)).collect());
-        let collector: Box<dyn super::collector::Collector> = match &self.kind {
-            NodeKind::AutoDateHistogram(shape) => {
-                let nodes = self.subs.iter().map(|node| node.sub(false));
-                Box::new(auto_date_histogram::AutoCollector::new(shape, Subs(nodes.collect())))
-            }
-            NodeKind::Keyed(keyed) => Box::new(keyed::KeyedCollector::new(keyed, subs())),
-            NodeKind::Metric(measure) => Box::new(MetricCollector::new(measure, top)),
-            NodeKind::Nested(enter) => Box::new(nested::EnterCollector::new(enter, subs())),
-            NodeKind::ReverseNested(leave) => Box::new(nested::LeaveCollector::new(leave, subs())),
-            NodeKind::Sampler(shape) => Box::new(sampler::SamplerCollector::new(shape, subs())),
-            NodeKind::Slots(slots) => Box::new(slots::SlotCollector::new(slots, subs())),
-            NodeKind::TopHits(shape) => Box::new(top_hits::TopHitsCollector::new(shape)),
-        };
-        let collector = match &self.timings {
-            None => collector,
-            Some(timings) => Box::new(Timed::new(collector, timings)),
-        };
-        Sub { header: Arc::clone(&self.header), collector }
-    }
-
-    /// Renders what it measured of a shard of the search; `None` where it was not asked to.
-    pub(crate) fn profile(&self, shard: usize) -> Option<Value> {
-        let kind = match &self.kind {
-            NodeKind::AutoDateHistogram(_) => "AutoDateHistogramCollector",
-            NodeKind::Keyed(_) => "KeyedCollector",
-            NodeKind::Metric(_) => "MetricCollector",
-            NodeKind::Nested(_) => "NestedCollector",
-            NodeKind::ReverseNested(_) => "ReverseNestedCollector",
-            NodeKind::Sampler(_) => "SamplerCollector",
-            NodeKind::Slots(_) => "SlotCollector",
-            NodeKind::TopHits(_) => "TopHitsCollector",
-        };
-        let below = self.subs.iter().filter_map(|node| node.profile(shard)).collect();
-        Some(self.timings.as_ref()?.render(shard, kind, &self.header.name, below))
-    }
-}
-
-impl Tree {
-    /// Lets aggregations meet the mappings of a snapshot.
-    ///
-    /// # Errors
-    /// What the request gets wrong whatever the mappings are.
-    pub(crate) fn compile(
-        aggregations: &Aggregations,
-        snapshot: &Arc<TableSnapshot>,
-        now_ms: i64,
-        profile: bool,
-    ) -> Result<Self> {
-        let documents = Scope {
-            paths: vec![None; snapshot.indices.len()],
-            columns: vec![Vec::new(); snapshot.indices.len()],
-            ..Scope::default()
-        };
-        let tree = Self { scopes: vec![documents], ..Self::default() };
-        let mut compiler = Compiler {
-            snapshot,
-            now_ms,
-            profile,
-            tree,
-            touched: Vec::new(),
-            name: "".into(),
-            parent: "".into(),
-        };
-        for (place, aggregation) in aggregations.collected().enumerate() {
-            compiler.touched = vec![Vec::new(); snapshot.indices.len()];
-            let context = Context { scope: 0, below: Below::Top };
-            let node = compiler.node(aggregation, context)?;
-            let slots = std::mem::take(&mut compiler.touched);
-            let root = Root { place, node, slots };
-            match aggregation.kind {
-                Kind::Global => compiler.tree.globals.push(root),
-                _ => compiler.tree.roots.push(root),
-            }
+/// Lets aggregations meet the mappings of a snapshot.
+///
+/// # Errors
+/// What the request gets wrong whatever the mappings are.
+pub(crate) fn compile(
+    aggregations: &Aggregations,
+    snapshot: &Arc<TableSnapshot>,
+    now_ms: i64,
+    profile: bool,
+) -> Result<Tree> {
+    let documents = Scope {
+        paths: vec![None; snapshot.indices.len()],
+        columns: vec![Vec::new(); snapshot.indices.len()],
+        ..Scope::default()
+    };
+    let tree = Tree { scopes: vec![documents], ..Tree::default() };
+    let mut compiler =
+        Compiler { snapshot, now_ms, profile, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
+    for (place, aggregation) in aggregations.collected().enumerate() {
+        compiler.touched = vec![Vec::new(); snapshot.indices.len()];
+        let context = Context { scope: 0, below: Below::Top };
+        let node = compiler.node(aggregation, context)?;
+        let slots = std::mem::take(&mut compiler.touched);
+        let root = Root { place, node, slots };
+        match aggregation.kind {
+            Kind::Global => compiler.tree.globals.push(root),
+            _ => compiler.tree.roots.push(root),
         }
-        Ok(compiler.tree)
     }
-
-    /// Renders what aggregations measured, by shard of the search.
-    pub(crate) fn profile(&self, shards: u32) -> Vec<Vec<Value>> {
-        let mut roots: Vec<&Root> = self.roots.iter().chain(&self.globals).collect();
-        roots.sort_by_key(|root| root.place);
-        let of = |shard| roots.iter().filter_map(|root| root.node.profile(shard as usize)).collect();
-        (0..shards).map(of).collect()
-    }
-
-    /// Lists the columns that are read of a scope in an index.
-    pub(crate) fn columns(&self, scope: usize, index: usize) -> &[PathId] {
-        self.scopes.get(scope).and_then(|scope| scope.columns.get(index)).map_or(&[], Vec::as_slice)
-    }
+    Ok(compiler.tree)
 }
 
 /// Where an aggregation stands.
@@ -420,18 +260,8 @@ impl Compiler<'_> {
         };
         let (columns, touched) = (&mut scope.columns, &mut self.touched);
         let mut slot = |index: usize, column: PathId| {
-            let Some(columns) = columns.get_mut(index) else { return 0 };
-            let slot = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
-                columns.push(column);
-                columns.len() - 1
-            });
-            if context.scope == 0
-                && let Some(touched) = touched.get_mut(index)
-                && !touched.contains(&slot)
-            {
-                touched.push(slot);
-            }
-            slot
+            let touched = if context.scope == 0 { touched.get_mut(index) } else { None };
+            columns.get_mut(index).map_or(0, |columns| place_of(column, columns, touched))
         };
         let resolving = Resolving {
             indices: &self.snapshot.indices,
@@ -458,18 +288,8 @@ impl Compiler<'_> {
     /// Gives a column its place among those of a scope.
     pub(crate) fn slot(&mut self, context: Context, index: usize, column: PathId) -> usize {
         let columns = self.tree.scopes.get_mut(context.scope).and_then(|scope| scope.columns.get_mut(index));
-        let Some(columns) = columns else { return 0 };
-        let slot = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
-            columns.push(column);
-            columns.len() - 1
-        });
-        if context.scope == 0
-            && let Some(touched) = self.touched.get_mut(index)
-            && !touched.contains(&slot)
-        {
-            touched.push(slot);
-        }
-        slot
+        let touched = if context.scope == 0 { self.touched.get_mut(index) } else { None };
+        columns.map_or(0, |columns| place_of(column, columns, touched))
     }
 
     /// Adds a scope.
@@ -593,6 +413,20 @@ impl Compiler<'_> {
         }
         Ok(Arc::new(Measure { metric: Arc::clone(metric), fields }))
     }
+}
+
+/// Returns the place of a column among those that are read, and notes that the aggregation at hand reads it.
+fn place_of(column: PathId, columns: &mut Vec<PathId>, touched: Option<&mut Vec<usize>>) -> usize {
+    let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+        columns.push(column);
+        columns.len() - 1
+    });
+    if let Some(touched) = touched
+        && !touched.contains(&place)
+    {
+        touched.push(place);
+    }
+    place
 }
 
 fn keyed_kind(keyed: Arc<keyed::Keyed>, format: &mut Format) -> NodeKind {

@@ -28,5 +28,6 @@ mod segment;
 mod shortcut;
 mod term_filter;
 mod timed;
+mod tree;
 
 pub(crate) use run::{Aggregation, Request};

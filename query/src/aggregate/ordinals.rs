@@ -57,6 +57,37 @@ impl Numbers {
     }
 }
 
+/// Counts by number.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(Vec<u64>);
+
+impl Counts {
+    /// Adds to one.
+    #[inline]
+    pub(crate) fn add(&mut self, number: u32, count: u64) {
+        let at = number as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] += count;
+    }
+
+    /// Returns one, 0 where nothing was added.
+    pub(crate) fn of(&self, number: u32) -> u64 {
+        self.0.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// Lists them by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + Clone + '_ {
+        (0..).zip(self.0.iter().copied())
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+}
+
 /// The buckets of one aggregation.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::bucket::top_hits::{TopRow, Wanted};
 use super::collector::{Reduction, Subs};
-use super::compile::{ALL, Root, Tree};
+use super::compile::{ALL, compile};
 use super::operator::{AggregateExec, Gathered, Shared, States};
 use super::pipeline;
 use super::result::{Entry, Outcome, Results};
 use super::segment::SegmentSets;
+use super::tree::{Root, Tree};
 use crate::compute::StopOnDrop;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
@@ -73,7 +74,7 @@ impl<'a> Aggregation<'a> {
         profile: bool,
     ) -> Result<Self> {
         pipeline::validate(aggregations)?;
-        let mut tree = Tree::compile(aggregations, snapshot, now_ms, profile)?;
+        let mut tree = compile(aggregations, snapshot, now_ms, profile)?;
         let mut failures = Vec::new();
         let mut places: Vec<usize> = Vec::new();
         for (place, error) in std::mem::take(&mut tree.failed) {

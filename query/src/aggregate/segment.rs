@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use super::batch::{Batch, Column};
-use super::compile::Tree;
+use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::score::build;
 use crate::score::collect::{overlap, row_set};

@@ -1,7 +1,7 @@
 //! Segments that are counted without reading their rows, or most of them.
 //!
-//! - Terms, cardinality and ranges of all rows come from the term dictionary, which knows how many rows each term has; it
-//!   has numbers of which there are few.
+//! - Terms and cardinality of all rows come from the term dictionary, which knows how many rows each term has.
+//! - Histograms and ranges of integers of all rows are made of the rows a value, which a segment keeps where these are few.
 //! - Histograms and ranges need the values only of pages that straddle buckets: of others the statistics tell the
 //!   bucket, and the rows need only be counted.
 //! - Histograms over times of all rows are made of the rows a minute, which a segment keeps.
@@ -11,7 +11,9 @@
 //! Each is decided for a segment by itself: a deletion in one does not slow the others. Deleted rows are in
 //! dictionaries and statistics, so only segments without any are told by these alone.
 
-use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
+use std::sync::Arc;
+
+use millrace_storage::segment::{NumberBounds, PageBounds, Tally, list_rows};
 use roaring::RoaringBitmap;
 
 use super::batch::{Positions, Selection};
@@ -20,7 +22,7 @@ use super::bucket::slots::{Rule, SlotCollector, Slots};
 use super::by_term;
 use super::collector::Collector;
 use super::field::{Place, ValueKind, Values};
-use super::keys::{Form, interval_key, term_key};
+use super::keys::{Form, interval_key};
 use super::metric::Ordinals;
 use super::rounding::Rounding;
 use super::segment::{Rows, SegmentContext};
@@ -30,9 +32,6 @@ use crate::error::Result;
 const READ_ROWS: usize = 16_384;
 /// Where the pages whose bucket the statistics tell have less than this share of the rows, all rows are read.
 const DECIDED_SHARE: u64 = 4;
-/// Rows that numbers have on average, at least, where ranges are counted by the dictionary: a number of it costs as much
-/// as comparing so many rows.
-const ROWS_OF_A_NUMBER: u64 = 64;
 
 /// A field whose terms are in the dictionary of a segment, each as its column holds it.
 pub(crate) fn listed<'v>(values: &'v Values, segment: &SegmentContext<'_>) -> Option<&'v Place> {
@@ -92,6 +91,14 @@ pub(crate) fn keyed(
         }
         Form::Interval { interval, offset, bounds } => {
             let Some(place) = rule.values.place_in(segment.index) else { return Ok(false) };
+            if let Some((lead, tally)) = tally(&rule.values, segment, rows)? {
+                for (value, count) in tally.iter().filter(|_| lead) {
+                    if let Some(key) = interval_key(place.long(value) as f64, *interval, *offset, *bounds) {
+                        collector.add(0, key, u64::from(count));
+                    }
+                }
+                return Ok(true);
+            }
             let mut bucket = |of: &NumberBounds| {
                 let (min, max) = ends(place, of)?;
                 let key = |value| interval_key(value, *interval, *offset, *bounds);
@@ -168,42 +175,14 @@ fn dictionary(
     Ok(true)
 }
 
-fn dictionary_ranges(
-    collector: &mut SlotCollector,
-    values: &Values,
-    ranges: &[(f64, f64)],
-    segment: &SegmentContext<'_>,
-    rows: &Rows,
-) -> Result<bool> {
-    let (Some(lead), Some(place)) = (rows.lead(), listed(values, segment)) else { return Ok(false) };
-    let whole = matches!(place.kind, ValueKind::Long | ValueKind::Unsigned);
-    // A row counts once, however many of its values lie in a range.
-    if !whole || segment.source.reader.is_list(place.field.column) {
-        return Ok(false);
+/// The rows of a whole segment by value, where it keeps them: those of integers of which there are few.
+fn tally(values: &Values, segment: &SegmentContext<'_>, rows: &Rows) -> Result<Option<(bool, Arc<Tally>)>> {
+    let (Some(lead), Some(place)) = (rows.lead(), values.place_in(segment.index)) else { return Ok(None) };
+    if place.kind != ValueKind::Long || place.is_inside() || values.missing().is_some() {
+        return Ok(None);
     }
-    if by_term::rows_of_a_term(place, segment)? < ROWS_OF_A_NUMBER {
-        return Ok(false);
-    }
-    if lead {
-        segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
-            let Some(value) = number(place, term) else { return };
-            for (slot, (from, to)) in ranges.iter().enumerate() {
-                if *from <= value && value < *to {
-                    collector.add(slot as u32, u64::from(count));
-                }
-            }
-        })?;
-    }
-    Ok(true)
-}
-
-/// The number that a term of the dictionary stands for.
-fn number(place: &Place, term: &[u8]) -> Option<f64> {
-    let bits = term_key(place.kind, term)?;
-    Some(match place.kind {
-        ValueKind::Long => place.long(bits as i64) as f64,
-        _ => bits as f64,
-    })
+    let tally = segment.source.reader.tally(place.field.column)?;
+    Ok(tally.map(|tally| (lead, tally)))
 }
 
 /// The ends of bounds as numbers.
@@ -300,10 +279,14 @@ pub(crate) fn slots(
             Ok(true)
         }
         (Rule::Numbers(values, ranges), _) => {
-            if dictionary_ranges(collector, values, ranges, segment, rows)? {
+            let Some(place) = values.place_in(segment.index) else { return Ok(false) };
+            if let Some((lead, tally)) = tally(values, segment, rows)? {
+                let below = |bound: f64| tally.count_first(|value| (place.long(value) as f64) < bound);
+                for (slot, (from, to)) in ranges.iter().enumerate().filter(|_| lead) {
+                    collector.add(slot as u32, below(*to).saturating_sub(below(*from)));
+                }
                 return Ok(true);
             }
-            let Some(place) = values.place_in(segment.index) else { return Ok(false) };
             let mut bucket = |of: &NumberBounds| {
                 let (min, max) = ends(place, of)?;
                 let mut own = Vec::new();

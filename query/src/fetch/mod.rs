@@ -22,11 +22,11 @@ use crate::response::Hit;
 use crate::score::build;
 use crate::score::collect::Address;
 use crate::score::prepare::{Source, prepare};
-use crate::table::TableSnapshot;
 use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::{self, Functions};
+use crate::table::{TableSegment, TableSnapshot};
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
@@ -38,26 +38,38 @@ pub(crate) async fn rows(
     parts: RowParts,
     compute: &Compute,
 ) -> Result<Vec<StoredRow>> {
-    let by_segment = grouped(addresses);
-    let fetched: Vec<(Vec<usize>, Vec<StoredRow>)> = stream::iter(by_segment)
-        .map(|(number, (places, rows))| async move {
-            let reader = Arc::clone(&segment(snapshot, number)?.reader);
-            let wanted = rows.len();
-            let stored = compute.run(move || Ok(reader.fetch(&rows, parts)?)).await?;
-            if stored.len() != wanted {
-                return Err(Error::Execution(format!(
-                    "segment {number} returned {} of {wanted} rows",
-                    stored.len()
-                )));
+    by_segment(snapshot, addresses, compute, move |segment, rows| Ok(segment.reader.fetch(rows, parts)?))
+        .await
+}
+
+/// Reads something of each of the rows at the given addresses, several segments at a time, and returns it in their order.
+pub(crate) async fn by_segment<T: Clone + Send + 'static>(
+    snapshot: &TableSnapshot,
+    addresses: &[Address],
+    compute: &Compute,
+    read: impl Fn(&TableSegment, &[u32]) -> Result<Vec<T>> + Clone + Send + 'static,
+) -> Result<Vec<T>> {
+    let fetched: Vec<(Vec<usize>, Vec<T>)> = stream::iter(grouped(addresses))
+        .map(|(number, (places, rows))| {
+            let read = read.clone();
+            async move {
+                let segment = segment(snapshot, number)?.clone();
+                let wanted = rows.len();
+                let found = compute.run(move || read(&segment, &rows)).await?;
+                if found.len() != wanted {
+                    let found = found.len();
+                    let reason = format!("segment {number} returned {found} of {wanted} rows");
+                    return Err(Error::Execution(reason));
+                }
+                Ok((places, found))
             }
-            Ok((places, stored))
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
         .try_collect()
         .await?;
-    let mut ordered: Vec<Option<StoredRow>> = vec![None; addresses.len()];
-    for (places, stored) in fetched {
-        for (place, row) in places.into_iter().zip(stored) {
+    let mut ordered = vec![None; addresses.len()];
+    for (places, found) in fetched {
+        for (place, row) in places.into_iter().zip(found) {
             ordered[place] = Some(row);
         }
     }
@@ -190,7 +202,7 @@ fn hashed(name: &str) -> usize {
     (hash ^ hash >> 16) as usize
 }
 
-pub(crate) fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&crate::table::TableSegment> {
+pub(crate) fn segment(snapshot: &TableSnapshot, number: u32) -> Result<&TableSegment> {
     snapshot
         .segments
         .get(number as usize)

@@ -11,7 +11,7 @@ use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, Impact, RowList, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
-    ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, ValueRange,
+    ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, Tally, ValueRange,
     WindowBits,
 };
 use roaring::RoaringBitmap;
@@ -71,6 +71,10 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>>;
     /// Counts the rows by minute of a column of times in milliseconds, deleted rows included; `None` where that is not known.
     fn minutes(&self, _column: PathId) -> Result<Option<Arc<Minutes>>> {
+        Ok(None)
+    }
+    /// Counts the rows by value of a column of integers, deleted rows included; `None` where that is not known.
+    fn tally(&self, _column: PathId) -> Result<Option<Arc<Tally>>> {
         Ok(None)
     }
     /// Reads metadata and, where asked, sources of a few rows.
@@ -299,6 +303,10 @@ impl SegmentReader for Segment {
 
     fn minutes(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
         self.minutes_blocking(column)
+    }
+
+    fn tally(&self, column: PathId) -> Result<Option<Arc<Tally>>> {
+        self.tally_blocking(column)
     }
 
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {

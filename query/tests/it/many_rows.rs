@@ -207,6 +207,7 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
         }
         let subs =
             json!({"sum": {"sum": {"field": "number"}}, "count": {"value_count": {"field": "number"}}});
+        let ranges = json!([{"to": -9.5}, {"from": -9.5, "to": 40}, {"from": 0, "to": 12}, {"from": 1_000}]);
         let body = json!({"size": 0, "query": query, "aggs": {
             "keys": {"terms": {"field": "key", "size": 10_000, "order": {"_key": "asc"}}, "aggs": subs},
             "best": {"terms": {"field": "key", "size": 3, "order": {"sum": "desc"}}, "aggs": subs},
@@ -218,6 +219,10 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
                 "hard_bounds": {"min": "2023-11-14T22:30:00Z", "max": "2023-11-15T01:00:00Z"},
             }},
             "some": {"filters": {"filters": [{"exists": {"field": "key"}}, {"range": {"number": {"gte": 700}}}]}},
+            "codes": {"histogram": {"field": "code", "interval": 7, "offset": 2, "min_doc_count": 1}},
+            "numbers": {"histogram": {"field": "number", "interval": 10, "min_doc_count": 1}},
+            "ranges": {"range": {"field": "code", "ranges": ranges}},
+            "more": {"range": {"field": "number", "ranges": ranges}},
             "distinct": {"cardinality": {"field": "key"}},
             "all": {"stats": {"field": "number"}},
         }});
@@ -262,6 +267,29 @@ async fn check_aggregations(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mu
             buckets("some").iter().map(|b| b["doc_count"].clone()).collect::<Vec<_>>(),
             [json!(having), json!(above)]
         );
+        let stepped = |value: fn(&Row) -> Option<i64>, width: i64, offset: i64| {
+            let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+            for value in found.iter().filter_map(|row| value(row)) {
+                *counts.entry((value - offset).div_euclid(width) * width + offset).or_default() += 1;
+            }
+            counts.into_iter().map(|(key, docs)| json!([key as f64, docs])).collect::<Vec<_>>()
+        };
+        let codes = stepped(|row| Some(row.code), 7, 2);
+        assert_eq!(buckets("codes").iter().map(counted).collect::<Vec<_>>(), codes, "{state}: {query}");
+        let numbers = stepped(|row| row.number, 10, 0);
+        assert_eq!(buckets("numbers").iter().map(counted).collect::<Vec<_>>(), numbers, "{state}: {query}");
+        for (name, value) in
+            [("ranges", (|row| Some(row.code)) as fn(&Row) -> Option<i64>), ("more", |row| row.number)]
+        {
+            let within = |from: f64, to: f64| {
+                let values = found.iter().filter_map(|row| value(row)).map(|value| value as f64);
+                values.filter(|value| from <= *value && *value < to).count()
+            };
+            let expected =
+                [within(f64::MIN, -9.5), within(-9.5, 40.0), within(0.0, 12.0), within(1_000.0, f64::MAX)];
+            let docs: Vec<_> = buckets(name).iter().map(|bucket| bucket["doc_count"].clone()).collect();
+            assert_eq!(docs, expected.map(Value::from), "{state}, {name}: {query}");
+        }
         assert_eq!(aggregations["distinct"]["value"], keys.len(), "{state}: {query}");
         assert_eq!(
             aggregations["all"]["max"].as_f64(),

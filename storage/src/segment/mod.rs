@@ -63,6 +63,7 @@ pub use self::paged::{PagedRange, WINDOW_ROWS, WindowBits};
 pub use self::range::{NumberBounds, PageBounds, ValueRange};
 pub(crate) use self::rows::{MemChunk, Packed};
 pub(crate) use self::stored::{Env, Stored};
+pub use self::tally::Tally;
 use crate::bundle::Bundle;
 use crate::mapping::PathId;
 use crate::{Compute, Lane, Result};

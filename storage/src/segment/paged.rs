@@ -166,11 +166,11 @@ impl PagedRange {
             let pages = self.pages.iter().filter(|page| page.whole == whole);
             pages.map(|page| page.rows.len() as u64).sum()
         };
-        let (compared, Kind::Stored(stored)) = (rows(false), &*self.segment.kind) else { return Ok(None) };
+        let compared = rows(false);
         match self.range {
             _ if compared == 0 => Ok(Some(rows(true))),
             ValueRange::I64(from, to) if compared > u64::from(self.segment.rows()) / 2 => {
-                let tally = stored.tallies.of(self.column, || self.segment.count_values(self.column))?;
+                let tally = self.segment.tally_blocking(self.column)?;
                 Ok(tally.map(|tally| tally.count(from, to)))
             }
             _ => Ok(None),

@@ -83,9 +83,9 @@ pub(crate) struct KeyedCollector {
     /// Keys.
     pub keys: Keys,
     ordinals: ordinals::Ordinals,
-    counts: Vec<u64>,
+    counts: ordinals::Counts,
     /// Rows by bucket of the level above, where these are asked for.
-    rows: Vec<u64>,
+    rows: ordinals::Counts,
     subs: Subs,
     expanded: Expanded,
     children: Vec<u32>,
@@ -98,8 +98,8 @@ impl KeyedCollector {
             keyed: Arc::clone(keyed),
             keys: Keys::new(&keyed.rules, keyed.list),
             ordinals: ordinals::Ordinals::default(),
-            counts: Vec::new(),
-            rows: Vec::new(),
+            counts: ordinals::Counts::default(),
+            rows: ordinals::Counts::default(),
             subs,
             expanded: Expanded::default(),
             children: Vec::new(),
@@ -113,7 +113,7 @@ impl KeyedCollector {
 
     /// Counts the rows of a bucket of the level above, whether they have keys or not.
     pub(crate) fn rows(&self, parent: u32) -> u64 {
-        self.rows.get(parent as usize).copied().unwrap_or(0)
+        self.rows.of(parent)
     }
 
     /// Whether rows are counted by the bucket of the level above.
@@ -123,20 +123,13 @@ impl KeyedCollector {
 
     /// Adds rows to a bucket of the level above.
     pub(crate) fn add_rows(&mut self, parent: u32, rows: u64) {
-        let at = parent as usize;
-        if self.rows.len() <= at {
-            self.rows.resize(at + 1, 0);
-        }
-        self.rows[at] += rows;
+        self.rows.add(parent, rows);
     }
 
     /// Adds documents to a bucket.
     pub(crate) fn add(&mut self, parent: u32, key: u64, count: u64) -> u32 {
         let ordinal = self.ordinals.ordinal(parent, key);
-        if self.counts.len() <= ordinal as usize {
-            self.counts.resize(ordinal as usize + 1, 0);
-        }
-        self.counts[ordinal as usize] += count;
+        self.counts.add(ordinal, count);
         ordinal
     }
 
@@ -186,7 +179,7 @@ impl KeyedCollector {
     fn all<'a>(&'a self, children: &'a Children, parent: u32) -> impl Iterator<Item = Counted> + 'a {
         children.of(parent).iter().map(|ordinal| Counted {
             key: self.ordinals.key(*ordinal),
-            doc_count: self.count(*ordinal),
+            doc_count: self.counts.of(*ordinal),
             ordinal: *ordinal,
         })
     }
@@ -228,13 +221,9 @@ impl KeyedCollector {
         let kept: Vec<u32> = (0..).zip(kept).filter(|(_, kept)| *kept).map(|(ordinal, _)| ordinal).collect();
         let keys = self.keys.adopt(&old.keys, kept.iter().map(|ordinal| old.ordinals.key(*ordinal)));
         for (ordinal, key) in kept.into_iter().zip(keys) {
-            map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.count(ordinal));
+            map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.counts.of(ordinal));
         }
         self.subs.merge(old.subs, Some(&map));
-    }
-
-    fn count(&self, ordinal: u32) -> u64 {
-        self.counts.get(ordinal as usize).copied().unwrap_or(0)
     }
 
     /// Makes the results of the sub-aggregations of buckets.
@@ -289,14 +278,11 @@ impl Collector for KeyedCollector {
                 }
                 _ => {
                     let ordinal = self.ordinals.ordinal(*parent, *key);
-                    if self.counts.len() <= ordinal as usize {
-                        self.counts.resize(ordinal as usize + 1, 0);
-                    }
                     last = Some((*parent, *key, ordinal));
                     ordinal
                 }
             };
-            self.counts[ordinal as usize] += 1;
+            self.counts.add(ordinal, 1);
             self.children.push(ordinal);
         }
         if self.subs.is_empty() || self.children.is_empty() {
@@ -325,10 +311,10 @@ impl Collector for KeyedCollector {
 
     fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
         let Some(other) = same::<Self>(other) else { return };
-        for (parent, rows) in other.rows.iter().enumerate() {
-            match map.map_or(parent as u32, |map| map.get(parent).copied().unwrap_or(DROPPED)) {
+        for (parent, rows) in other.rows.iter() {
+            match map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED)) {
                 DROPPED => {}
-                parent => self.add_rows(parent, *rows),
+                parent => self.add_rows(parent, rows),
             }
         }
         let parent_of = |ordinal: u32| {
@@ -339,7 +325,7 @@ impl Collector for KeyedCollector {
         let kept = (0..children.len() as u32).filter(|ordinal| parent_of(*ordinal) != DROPPED);
         let keys = self.keys.adopt(&other.keys, kept.clone().map(|ordinal| other.ordinals.key(ordinal)));
         for (ordinal, key) in kept.zip(keys) {
-            children[ordinal as usize] = self.add(parent_of(ordinal), key, other.count(ordinal));
+            children[ordinal as usize] = self.add(parent_of(ordinal), key, other.counts.of(ordinal));
         }
         self.subs.merge(other.subs, Some(&children));
         self.prune();
@@ -370,7 +356,8 @@ impl Collector for KeyedCollector {
     fn memory(&self) -> usize {
         self.keys.memory()
             + self.ordinals.memory()
-            + self.counts.capacity() * 8
+            + self.counts.memory()
+            + self.rows.memory()
             + self.expanded.memory()
             + self.children.capacity() * 4
             + self.subs.memory()
