@@ -21,6 +21,8 @@ impl SegmentSize {
 
 /// Segments of one tier that are merged together.
 const TIER_WIDTH: usize = 8;
+/// Segments are of a similar size where one is no more than so many times as large as the other.
+const ALIKE: u64 = 4;
 /// Segments smaller than this count as this large: tiny flushes share a tier.
 const FLOOR_BYTES: u64 = 4 << 20;
 /// Segments are not merged beyond this size.
@@ -32,7 +34,7 @@ const MAX_DELETED_SHARE: f64 = 0.33;
 
 /// Chooses adjacent segments to merge into one: `None` when the shape is good.
 ///
-/// Tiered: the smallest run of [`TIER_WIDTH`] neighbours of similar size goes first, so that each
+/// Tiered: the smallest run of [`TIER_WIDTH`] neighbours, at least half of them of similar size, goes first, so that each
 /// row is rewritten about log8(size) times; neighbours only, so that segments stay in the order of
 /// their sequence numbers. Where so many would exceed the greatest size, as many go as fit: the top
 /// tier. What is half that size is finished, and merged no more.
@@ -43,13 +45,13 @@ pub(crate) fn choose_compaction(segments: &[SegmentSize]) -> Option<Range<usize>
     {
         return Some(at..at + 1);
     }
-    let tier = |s: &SegmentSize| s.live_bytes.max(FLOOR_BYTES).ilog2() / 3;
+    let size = |s: &SegmentSize| s.live_bytes.max(FLOOR_BYTES);
     let mut best: Option<(u64, Range<usize>)> = None;
     for start in 0..segments.len() {
         let Some((run, bytes)) = longest_run(segments, start) else { continue };
         let window = &segments[run.clone()];
-        let largest = window.iter().map(tier).max().unwrap_or(0);
-        let alike = 2 * window.iter().filter(|s| tier(s) == largest).count() >= window.len();
+        let largest = window.iter().map(size).max().unwrap_or(0);
+        let alike = 2 * window.iter().filter(|s| size(s) >= largest / ALIKE).count() >= window.len();
         if alike && best.as_ref().is_none_or(|(least, _)| bytes < *least) {
             best = Some((bytes, run));
         }
@@ -172,6 +174,25 @@ mod tests {
         }
         assert!(shape.len() <= 24, "{} segments left", shape.len());
         assert!(rewritten <= 4 * ((512 * 10) << 20), "rewrote {} MiB", rewritten >> 20);
+    }
+
+    #[test]
+    fn sizes_that_vary_are_one_tier() {
+        // Flushes are never of one size, wherever the bounds of tiers lie.
+        for least in [3, 9, 12, 30, 33, 90] {
+            let (mut shape, mut rewritten) = (Vec::new(), 0u64);
+            let flushes: Vec<u64> = (0..400).map(|at| least + at * 7 % (least + 1)).collect();
+            for flush in &flushes {
+                shape.extend(sizes(&[*flush]));
+                while let Some(range) = choose_compaction(&shape) {
+                    let bytes = shape[range.clone()].iter().map(|s| s.live_bytes).sum();
+                    rewritten += bytes;
+                    shape.splice(range, [SegmentSize { live_bytes: bytes, rows: 1000, deleted: 0 }]);
+                }
+            }
+            assert!(shape.len() <= 24, "{} segments left of {least} MiB", shape.len());
+            assert!(rewritten <= 4 * (flushes.iter().sum::<u64>() << 20), "rewrote {} MiB", rewritten >> 20);
+        }
     }
 
     #[test]
