@@ -111,6 +111,23 @@ pub(super) fn first_from(bits: &WindowBits, from: u32) -> Option<u32> {
     })
 }
 
+/// Lists the rows whose bits are set, from one on.
+pub(super) fn rows_from(first: u32, bits: &WindowBits, from: u32) -> impl Iterator<Item = u32> {
+    let from = from.saturating_sub(first);
+    let words = bits.iter().enumerate().skip(from as usize / 64);
+    words.flat_map(move |(at, word)| {
+        let start = at as u32 * 64;
+        let mut left = word & (u64::MAX << from.saturating_sub(start));
+        std::iter::from_fn(move || {
+            let row = first + start + left.trailing_zeros();
+            (left != 0).then(|| {
+                left &= left - 1;
+                row
+            })
+        })
+    })
+}
+
 /// Makes a row set of windows that come in order.
 #[derive(Default)]
 pub(super) struct SetBuilder {

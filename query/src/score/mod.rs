@@ -24,6 +24,8 @@ pub(crate) mod metadata;
 pub(crate) mod nested;
 pub(crate) mod phrase;
 mod phrase_values;
+mod phrase_windows;
+mod positions;
 pub(crate) mod prepare;
 mod ranges;
 mod ranked;

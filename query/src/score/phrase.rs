@@ -4,8 +4,11 @@
 //! place and looks at the positions there. How often the phrase occurs, counted exactly or by
 //! nearness ([`super::sloppy`]), takes the part of a term's frequency.
 
+use super::bits::count;
 use super::bm25::Bm25;
 use super::lengths::Scores;
+use super::phrase_windows::{MANY, PhraseWindows};
+use super::positions::{PlacePositions, RowPositions};
 use super::reader::TextReader;
 use super::sloppy::Sloppy;
 use super::term_windows::{Ranking, Term, TermWindows, Wanted};
@@ -180,7 +183,7 @@ enum Matcher<'a> {
 impl<'a> Matcher<'a> {
     fn open(phrase: &Phrase, text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
         Ok(match phrase {
-            Phrase::Places(places, 0) => Places::open(places, text, function)?.map(Self::Exact),
+            Phrase::Places(places, 0) => Places::open_exact(places, text, function)?.map(Self::Exact),
             Phrase::Places(places, slop) => Places::open(places, text, None)?
                 .map(|opened| Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop)))),
             Phrase::Chain(links) => Chain::open(links, text)?.map(Self::Chain),
@@ -219,39 +222,69 @@ struct Places<'a> {
     candidates: TermWindows<'a>,
     /// The current one of them.
     doc: u32,
-    lists: Vec<PostingsUnion>,
+    lists: Vec<PlacePositions>,
     offsets: Vec<u32>,
     /// The lists by the number of their rows, fewest first.
     order: Vec<usize>,
-    /// Positions in the current row, by place.
+    /// Tells rows of many at once, and the window of which it was asked last.
+    windows: Option<PhraseWindows>,
+    asked: Option<u32>,
+    /// Positions in the current row, by place, where all of them were read.
     positions: Vec<Vec<u32>>,
     /// Where the phrase may begin in the current row, and room for those that are left.
     starts: (Vec<i64>, Vec<i64>),
 }
 
 impl<'a> Places<'a> {
+    /// Opens places, of which only rows that have them exactly are wanted. Where there is a function, rows whose scores
+    /// cannot pass a bar may be left out.
+    fn open_exact(
+        places: &[Place],
+        text: &'a dyn TextReader,
+        function: Option<&'a Bm25>,
+    ) -> Result<Option<Self>> {
+        let windows = PhraseWindows::open(places, text)?;
+        Ok(Self::open(places, text, function)?.map(|opened| Self { windows, ..opened }))
+    }
+
     /// Opens places. Where there is a function, rows whose scores cannot pass a bar may be left out.
     fn open(places: &[Place], text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
         let (mut lists, mut terms) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         for place in places {
             let Some(term) = Term::open(text, place.fixed(), function.is_some())? else { return Ok(None) };
             terms.push(term);
-            let mut postings = Vec::new();
-            for term in place.fixed() {
-                postings.extend(text.postings(term)?);
-            }
-            lists.push(PostingsUnion::new(postings));
+            let list = match place.fixed() {
+                [only] => text.positions(only)?,
+                several => {
+                    let mut postings = Vec::with_capacity(several.len());
+                    for term in several {
+                        postings.extend(text.postings(term)?);
+                    }
+                    Some(Box::new(PostingsUnion::new(postings)) as Box<dyn RowPositions>)
+                }
+            };
+            lists.extend(list.map(PlacePositions::new));
         }
-        if lists.is_empty() {
+        if lists.is_empty() || lists.len() < places.len() {
             return Ok(None);
         }
         let mut order: Vec<usize> = (0..lists.len()).collect();
-        order.sort_by_key(|at| lists[*at].cost());
+        order.sort_by_key(|at| terms[*at].cost());
         let positions = vec![Vec::new(); lists.len()];
         let offsets = places.iter().map(|place| place.offset).collect();
         let ranking = function.map_or(Ranking::Flat, |function| Ranking::Phrase(Scores::new(function)));
         let candidates = TermWindows::new(text, terms, Wanted::All, ranking);
-        Ok(Some(Self { candidates, doc: END, offsets, lists, order, positions, starts: Default::default() }))
+        Ok(Some(Self {
+            candidates,
+            doc: END,
+            offsets,
+            lists,
+            order,
+            windows: None,
+            asked: None,
+            positions,
+            starts: Default::default(),
+        }))
     }
 
     fn cost(&self) -> u64 {
@@ -260,26 +293,47 @@ impl<'a> Places<'a> {
 
     /// Goes to the first row at or behind `target` that has a term for every place.
     fn settle(&mut self, target: u32) -> u32 {
-        self.doc = self.candidates.seek(target).0;
-        self.doc
+        loop {
+            self.doc = self.candidates.seek(target).0;
+            if self.doc == END || !self.narrow() {
+                return self.doc;
+            }
+        }
+    }
+
+    /// Looks at all rows of a window at once when it is come to, where they are many; tells whether rows were left out.
+    fn narrow(&mut self) -> bool {
+        let Some(windows) = &mut self.windows else { return false };
+        let (first, rows) = self.candidates.window_mut();
+        if self.asked.replace(first) == Some(first) || count(rows) < MANY {
+            return false;
+        }
+        let told = windows.find(first, rows);
+        if !told {
+            self.windows = None;
+        }
+        told
     }
 
     fn read(&mut self) {
+        let (first, rows) = self.candidates.window();
         for (list, positions) in self.lists.iter_mut().zip(&mut self.positions) {
-            list.seek(self.doc);
-            list.positions(positions);
+            positions.clear();
+            positions.extend_from_slice(list.in_row(self.doc, first, rows));
         }
     }
 
     /// Counts where the terms are in their places; just whether they are, if `first_only`.
     fn exact_frequency(&mut self, first_only: bool) -> u32 {
+        if let Some(freq) = self.windows.as_ref().and_then(|windows| windows.frequency(self.doc)) {
+            return if first_only { freq.min(1) } else { freq };
+        }
         // The rarest two are read first: mostly they tell already.
         let (starts, kept) = (&mut self.starts.0, &mut self.starts.1);
+        let (first, rows) = self.candidates.window();
         starts.clear();
         for (rank, at) in self.order.iter().enumerate() {
-            let (list, positions) = (&mut self.lists[*at], &mut self.positions[*at]);
-            list.seek(self.doc);
-            list.positions(positions);
+            let positions = self.lists[*at].in_row(self.doc, first, rows);
             let offset = i64::from(self.offsets[*at]);
             let here = positions.iter().map(|position| i64::from(*position) - offset);
             if rank == 0 {

@@ -18,6 +18,8 @@ use roaring::RoaringBitmap;
 use tantivy::DocSet;
 use tantivy::postings::Postings;
 
+use super::positions::RowPositions;
+use super::union::PostingsUnion;
 use super::windows::RowsOf;
 use crate::automaton::Pattern;
 use crate::table::node::{RawBound, TextBound};
@@ -164,6 +166,12 @@ pub(crate) trait TextReader: Send + Sync {
     fn tokens(&self) -> u64;
     /// Opens the postings of a term.
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>>;
+    /// Opens the positions of a term.
+    fn positions(&self, term: &str) -> Result<Option<Box<dyn RowPositions>>> {
+        Ok(self
+            .postings(term)?
+            .map(|postings| Box::new(PostingsUnion::new(vec![postings])) as Box<dyn RowPositions>))
+    }
     /// Opens the rows of a term.
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
         Ok(self.postings(term)?.map(rows_of))
@@ -433,6 +441,11 @@ impl TextReader for TextIndex {
 
     fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
         Ok(TextIndex::postings(self, term)?.map(boxed))
+    }
+
+    fn positions(&self, term: &str) -> Result<Option<Box<dyn RowPositions>>> {
+        let postings = TextIndex::postings(self, term)?;
+        Ok(postings.map(|postings| Box::new(postings) as Box<dyn RowPositions>))
     }
 
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {

@@ -123,7 +123,8 @@ impl Term {
         Ok((!term.lists.is_empty()).then_some(term))
     }
 
-    fn cost(&self) -> u64 {
+    /// Counts its rows.
+    pub(super) fn cost(&self) -> u64 {
         self.lists.iter().map(|list| list.cost()).sum()
     }
 
@@ -242,6 +243,16 @@ impl<'a> TermWindows<'a> {
         }
     }
 
+    /// Returns the window of the row that was found last: its first row, and its rows that may match and may pass the bar.
+    pub(super) fn window(&self) -> (u32, &WindowBits) {
+        (self.first, &self.bits)
+    }
+
+    /// As [`Self::window`], for rows to be left out that are found not to match.
+    pub(super) fn window_mut(&mut self) -> (u32, &mut WindowBits) {
+        (self.first, &mut self.bits)
+    }
+
     /// Goes to the first window at or behind `target` with rows that may match; tells whether there is one.
     fn open(&mut self, mut target: u32) -> Result<bool> {
         loop {
@@ -255,6 +266,11 @@ impl<'a> TermWindows<'a> {
             self.behind = self.first.saturating_add(WINDOW_ROWS).min(self.rows);
             self.bits = up_to(self.behind - self.first);
             self.look()?;
+            if self.bar > 0.0 {
+                let (bar, mut bits) = (self.bar, self.bits);
+                retain(self.first, &mut bits, |row| self.score(row, row - self.first) > bar);
+                self.bits = bits;
+            }
             if !is_empty(&self.bits) {
                 return Ok(true);
             }

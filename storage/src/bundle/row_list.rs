@@ -39,6 +39,15 @@ impl RowList {
         (self.at < freqs.len()).then_some((self.at, freqs))
     }
 
+    /// Returns the rows of the current block from the current one on, as far as they lie before `end`.
+    pub(super) fn rows_before(&self, end: DocId) -> &[DocId] {
+        let rows = self.blocks.docs().get(self.at..).unwrap_or_default();
+        match rows.last() {
+            Some(last) if *last < end => rows,
+            _ => &rows[..rows.partition_point(|row| *row < end)],
+        }
+    }
+
     /// Sets the bits of the rows from `first` on, as far as there are bits, and goes to the row behind them. Rows are
     /// not asked for again.
     pub fn fill(&mut self, first: u32, bits: &mut [u64]) {
@@ -47,11 +56,15 @@ impl RowList {
 
     /// Sets bits as [`RowList::fill`] does, and adds the rows that have the term more than once, and how often.
     pub fn fill_often(&mut self, first: u32, bits: &mut [u64], often: &mut Vec<(u32, u32)>) {
+        // Each is put where the next belongs, and stays there if it is one: which are cannot be foreseen.
+        let mut here = [(0, 0); BLOCK_ROWS];
         self.take(first, bits, |rows, freqs| {
-            if freqs.iter().any(|freq| *freq > 1) {
-                let here = rows.iter().copied().zip(freqs.iter().copied());
-                often.extend(here.filter(|(_, freq)| *freq > 1));
+            let mut found = 0;
+            for (row, freq) in rows.iter().zip(freqs) {
+                here[found] = (*row, *freq);
+                found += usize::from(*freq > 1);
             }
+            often.extend_from_slice(&here[..found]);
         });
     }
 
@@ -60,13 +73,10 @@ impl RowList {
         let end = first.saturating_add(bits.len() as u32 * 64).min(TERMINATED);
         self.seek(first);
         while self.doc() < end {
-            let rows = self.blocks.docs().get(self.at..).unwrap_or_default();
-            let here = match rows.last() {
-                Some(last) if *last < end => rows.len(),
-                _ => rows.partition_point(|row| *row < end),
-            };
-            set(bits, first, &rows[..here]);
-            each(&rows[..here], self.blocks.freqs().get(self.at..self.at + here).unwrap_or_default());
+            let rows = self.rows_before(end);
+            let here = rows.len();
+            set(bits, first, rows);
+            each(rows, self.blocks.freqs().get(self.at..self.at + here).unwrap_or_default());
             self.at += here;
             if self.at == BLOCK_ROWS {
                 self.at = 0;
@@ -76,19 +86,21 @@ impl RowList {
     }
 }
 
-/// Sets the bits of rows, which ascend, counted from a first one. Rows of one word are put together first: each would
-/// wait for the one before it to be written.
+/// Sets the bits of rows, which ascend, counted from a first one. Those far from each other take turns: rows of one word
+/// would wait for the one before to be written.
 fn set(bits: &mut [u64], first: u32, rows: &[u32]) {
-    let (mut word, mut own) = (0, 0);
-    for row in rows {
+    let mut set = |row: &u32| {
         let at = row - first;
-        if at / 64 != word {
-            bits[word as usize] |= own;
-            (word, own) = (at / 64, 0);
-        }
-        own |= 1 << (at % 64);
+        bits[(at / 64) as usize] |= 1 << (at % 64);
+    };
+    let quarter = rows.len() / 4;
+    let (front, back) = rows.split_at(2 * quarter);
+    let ((a, b), (c, rest)) = (front.split_at(quarter), back.split_at(quarter));
+    let (d, rest) = rest.split_at(quarter);
+    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+        [a, b, c, d].into_iter().for_each(&mut set);
     }
-    bits[word as usize] |= own;
+    rest.iter().for_each(set);
 }
 
 impl DocSet for RowList {

@@ -8,7 +8,7 @@ use std::fmt;
 
 use tantivy::positions::PositionReader;
 use tantivy::postings::Postings;
-use tantivy::{DocId, DocSet};
+use tantivy::{DocId, DocSet, TERMINATED};
 
 use super::postings::BLOCK;
 use super::row_list::RowList;
@@ -32,6 +32,65 @@ impl fmt::Debug for TextPostings {
 impl TextPostings {
     pub(super) fn new(rows: RowList, positions: Option<Positions>) -> Self {
         Self { rows, positions }
+    }
+}
+
+impl TextPostings {
+    /// Returns the positions in a row, ascending: none where it has not the term. Rows do not descend.
+    #[inline]
+    pub fn positions_in(&mut self, row: DocId) -> &[u32] {
+        if self.rows.seek(row) != row {
+            return &[];
+        }
+        match (&mut self.positions, self.rows.place()) {
+            (Some(positions), Some((at, freqs))) => positions.of_row(row, at, freqs),
+            _ => &[],
+        }
+    }
+}
+
+impl TextPostings {
+    /// Sets in the word of each row from `first` on that has the term the bits of its positions, as far as there are words;
+    /// rows with positions beyond the bits of a word get a bit in `beyond`. Rows are not asked for again.
+    pub fn fill_positions(&mut self, first: DocId, words: &mut [u64], beyond: &mut [u64]) {
+        let Some(positions) = &mut self.positions else { return };
+        let end = first.saturating_add(words.len() as u32).min(TERMINATED);
+        let mut target = first;
+        while self.rows.seek(target) < end {
+            let Some((at, freqs)) = self.rows.place() else { break };
+            let rows = self.rows.rows_before(end);
+            let mut set = |row: u32, (word, all): (u64, u32)| {
+                let own = (row - first) as usize;
+                words[own] = word;
+                if all >= u64::BITS {
+                    beyond[own / 64] |= 1 << (own % 64);
+                }
+            };
+            match positions.of_block(rows[0], freqs) {
+                Some(mut steps) => {
+                    let before: usize = freqs[..at].iter().map(|freq| *freq as usize).sum();
+                    steps = &steps[before..];
+                    for (row, freq) in rows.iter().zip(&freqs[at..]) {
+                        let (own, behind) = steps.split_at(*freq as usize);
+                        steps = behind;
+                        let mut position = 0u32;
+                        set(
+                            *row,
+                            word(own.iter().map(|step| {
+                                position = position.wrapping_add(*step);
+                                position
+                            })),
+                        );
+                    }
+                }
+                None => {
+                    for (place, row) in rows.iter().enumerate() {
+                        set(*row, word(positions.of_row(*row, at + place, freqs).iter().copied()));
+                    }
+                }
+            }
+            target = rows.last().map_or(end, |last| last + 1);
+        }
     }
 }
 
@@ -63,12 +122,15 @@ impl Postings for TextPostings {
     }
 
     fn append_positions_with_offset(&mut self, offset: u32, output: &mut Vec<u32>) {
-        let Some(positions) = &mut self.positions else { return };
-        if let Some((at, freqs)) = self.rows.place() {
-            let found = positions.of_row(self.rows.doc(), at, freqs);
-            output.extend(found.iter().map(|position| position + offset));
-        }
+        let found = self.positions_in(self.rows.doc());
+        output.extend(found.iter().map(|position| position + offset));
     }
+}
+
+/// Returns positions as the bits of a word, as far as it has so many, and the bits that any of them has.
+#[inline]
+fn word(positions: impl Iterator<Item = u32>) -> (u64, u32) {
+    positions.fold((0, 0), |(word, all), position| (word | 1 << (position % u64::BITS), all | position))
 }
 
 /// The positions of a term.
@@ -91,13 +153,32 @@ impl Positions {
         Self { reader, skips, block: 0, before: 0, open: false, starts: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns the positions of the row at a place of its block, whose frequencies are given. Rows do not descend.
-    fn of_row(&mut self, row: u32, at: usize, freqs: &[u32]) -> &[u32] {
+    /// Goes to the block of a row. Rows do not descend.
+    fn go_to(&mut self, row: u32) {
         while self.block < self.skips.len() && self.skips.last(self.block) < row {
             self.before += u64::from(self.skips.positions(self.block));
             self.block += 1;
             self.open = false;
         }
+    }
+
+    /// Returns the steps from each position of a row to the next, row by row, of the block of one, whose frequencies are
+    /// given; `None` where they are too many. Rows do not descend.
+    fn of_block(&mut self, row: u32, freqs: &[u32]) -> Option<&[u32]> {
+        self.go_to(row);
+        let steps: usize = freqs.iter().map(|freq| *freq as usize).sum();
+        if steps > MOST_TOGETHER {
+            return None;
+        }
+        self.open = false;
+        self.values.resize(steps, 0);
+        self.reader.read(self.before, &mut self.values);
+        Some(&self.values)
+    }
+
+    /// Returns the positions of the row at a place of its block, whose frequencies are given. Rows do not descend.
+    fn of_row(&mut self, row: u32, at: usize, freqs: &[u32]) -> &[u32] {
+        self.go_to(row);
         if !self.open {
             self.open_block(freqs);
         }

@@ -50,22 +50,16 @@ impl Ordered for Counted {
 pub(crate) fn first<T: Ordered>(
     level: &mut KeyedCollector,
     order: &BucketOrder,
-    mut candidates: Vec<T>,
+    candidates: Vec<T>,
     size: usize,
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<T>> {
     let by_results = order.0.iter().any(|criterion| matches!(criterion.by, OrderBy::Path { .. }));
     if !by_results {
         let less = |a: &T, b: &T| by_order(order, &level.keys, (a, &[]), (b, &[]));
-        if candidates.len() > size {
-            if size == 0 {
-                return Ok(Vec::new());
-            }
-            candidates.select_nth_unstable_by(size - 1, less);
-            candidates.truncate(size);
-        }
-        candidates.sort_unstable_by(less);
-        return Ok(candidates);
+        let mut first = leading(candidates, size, less);
+        first.sort_unstable_by(less);
+        return Ok(first);
     }
     let ordinals: Vec<u32> = candidates.iter().map(T::ordinal).collect();
     let (made, hits, held) = (reduction.made, reduction.hits.len(), reduction.memory.size());
@@ -88,6 +82,33 @@ pub(crate) fn first<T: Ordered>(
     valued.sort_by(|a, b| by_order(order, &level.keys, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())
+}
+
+/// Keeps the first `size` in any order. Once there are so many, what comes is compared with the last of them alone.
+fn leading<T>(candidates: Vec<T>, size: usize, less: impl Fn(&T, &T) -> Ordering + Copy) -> Vec<T> {
+    let Some(last) = size.checked_sub(1) else { return Vec::new() };
+    if candidates.len() <= size {
+        return candidates;
+    }
+    let most = size.saturating_mul(2).min(candidates.len());
+    let mut kept = Vec::with_capacity(most);
+    let mut full = false;
+    for candidate in candidates {
+        if full && less(&candidate, &kept[last]).is_ge() {
+            continue;
+        }
+        kept.push(candidate);
+        if kept.len() == most {
+            kept.select_nth_unstable_by(last, less);
+            kept.truncate(size);
+            full = true;
+        }
+    }
+    if kept.len() > size {
+        kept.select_nth_unstable_by(last, less);
+        kept.truncate(size);
+    }
+    kept
 }
 
 /// Orders candidates and keeps those that thresholds let pass; with the documents of the frequent enough
@@ -151,5 +172,29 @@ fn value(results: &Results, names: &[String], property: Option<&str>) -> Result<
             Some(property) => Ok(metric.value(property)?.unwrap_or(f64::NAN)),
         },
         _ => Err(Error::Execution(format!("[{name}] has no value to order by"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn the_first_are_those_of_a_sort() {
+        let mut rng = StdRng::seed_from_u64(5);
+        for _ in 0..500 {
+            let many = rng.random_range(0..200);
+            let all: Vec<u32> = (0..many).map(|_| rng.random_range(0..100)).collect();
+            let size = rng.random_range(0..40);
+            let mut first = leading(all.clone(), size, u32::cmp);
+            first.sort_unstable();
+            let mut sorted = all;
+            sorted.sort_unstable();
+            sorted.truncate(size);
+            assert_eq!(first, sorted);
+        }
     }
 }
