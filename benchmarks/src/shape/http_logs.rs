@@ -218,6 +218,11 @@ pub(super) fn operations(index: &str, _total: u64) -> Vec<Operation> {
             json!({"query": {"query_string": {"query": "request:(french AND html) AND status:[400 TO 599]"}}}),
         ),
         search("wildcard request.raw", json!({"query": {"wildcard": {"request.raw": "*/images/*.gif*"}}})),
+        plain("top 10 of match \"images teams\"", json!({"query": {"match": {"request": "images teams"}}})),
+        plain(
+            "top 10 of phrase \"english images\"",
+            json!({"query": {"match_phrase": {"request": "english images"}}}),
+        ),
         plain("workload: match-all", json!({"query": {"match_all": {}}})),
         plain("workload: term", json!({"query": {"term": {"request.raw": {"value": "GET / HTTP/1.0"}}}})),
         plain(

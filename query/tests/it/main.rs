@@ -12,6 +12,7 @@ mod endpoints;
 mod fields;
 mod fixture;
 mod highlight;
+mod many_phrases;
 mod many_rows;
 mod nested;
 mod property;
