@@ -243,8 +243,11 @@ impl<'a> Places<'a> {
         text: &'a dyn TextReader,
         function: Option<&'a Bm25>,
     ) -> Result<Option<Self>> {
-        let windows = PhraseWindows::open(places, text)?;
-        Ok(Self::open(places, text, function)?.map(|opened| Self { windows, ..opened }))
+        let Some(mut opened) = Self::open(places, text, function)? else { return Ok(None) };
+        if opened.cost() >= u64::from(MANY) {
+            opened.windows = PhraseWindows::open(places, text)?;
+        }
+        Ok(Some(opened))
     }
 
     /// Opens places. Where there is a function, rows whose scores cannot pass a bar may be left out.

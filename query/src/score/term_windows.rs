@@ -267,6 +267,7 @@ impl<'a> TermWindows<'a> {
             self.bits = up_to(self.behind - self.first);
             self.look()?;
             if self.bar > 0.0 {
+                // Who looks at all rows of the window is spared those that their scores rule out already.
                 let (bar, mut bits) = (self.bar, self.bits);
                 retain(self.first, &mut bits, |row| self.score(row, row - self.first) > bar);
                 self.bits = bits;

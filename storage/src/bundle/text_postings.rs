@@ -33,9 +33,7 @@ impl TextPostings {
     pub(super) fn new(rows: RowList, positions: Option<Positions>) -> Self {
         Self { rows, positions }
     }
-}
 
-impl TextPostings {
     /// Returns the positions in a row, ascending: none where it has not the term. Rows do not descend.
     #[inline]
     pub fn positions_in(&mut self, row: DocId) -> &[u32] {
@@ -47,9 +45,7 @@ impl TextPostings {
             _ => &[],
         }
     }
-}
 
-impl TextPostings {
     /// Sets in the word of each row from `first` on that has the term the bits of its positions, as far as there are words;
     /// rows with positions beyond the bits of a word get a bit in `beyond`. Rows are not asked for again.
     pub fn fill_positions(&mut self, first: DocId, words: &mut [u64], beyond: &mut [u64]) {

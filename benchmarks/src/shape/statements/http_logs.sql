@@ -27,7 +27,7 @@ SELECT request, count(*) AS n FROM docs WHERE "request.raw" LIKE '%/images/%' AN
 -- count like
 SELECT count(*) FROM docs WHERE "request.raw" LIKE '%.gif%';
 -- whole rows like, oldest 10
-SELECT * FROM docs WHERE "request.raw" LIKE '%.pdf%' ORDER BY "@timestamp" LIMIT 10;
+SELECT * FROM docs WHERE "request.raw" LIKE '%.pdf%' ORDER BY "@timestamp", clientip, "request.raw" LIMIT 10;
 -- requests not found, oldest 10
 SELECT request FROM docs WHERE status = 404 ORDER BY "@timestamp" LIMIT 10;
 -- hours of the day by status
