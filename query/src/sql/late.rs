@@ -2,7 +2,7 @@
 //!
 //! `ORDER BY … LIMIT` over a scan wants all columns of a few rows, and of all rows only those that it sorts by. The
 //! rule here makes the scan read these, with the addresses of rows, and puts a node above the sort that reads the
-//! columns of the rows that are left.
+//! columns of the rows that are left. Where the index knows which rows can be the first, the scan reads no others.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
-use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
+use datafusion::arrow::datatypes::Float32Type;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -32,9 +32,10 @@ use roaring::RoaringBitmap;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::count::RowCountExec;
-use super::table::SqlScanExec;
+use super::first::first_rows;
+use super::table::{SqlScanExec, addresses};
 use crate::error::{Error, Result};
-use crate::table::{ROW, SCORE, SEGMENT};
+use crate::table::SCORE;
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
@@ -84,7 +85,8 @@ fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn Executi
     let mut wanted: BTreeSet<usize> =
         sort.expr().iter().flat_map(|key| collect_columns(&key.expr)).map(|column| column.index()).collect();
     let Some(scan) = scan_below(sort.input(), &mut wanted) else { return Ok(None) };
-    let Some(narrow) = scan.narrowed(&wanted) else { return Ok(None) };
+    let first = is_direct(sort.input()).then(|| first_rows(scan, sort)).flatten();
+    let Some(narrow) = scan.narrowed(&wanted, first) else { return Ok(None) };
     let narrow: Arc<dyn ExecutionPlan> = Arc::new(narrow);
     let schema = narrow.schema();
     let keys = sort.expr().iter().map(|key| {
@@ -135,6 +137,14 @@ fn scan_below<'p>(node: &'p Arc<dyn ExecutionPlan>, wanted: &mut BTreeSet<usize>
     };
     let child = passes.then(|| node.children().into_iter().next());
     scan_below(child??, wanted)
+}
+
+/// Whether all rows of a scan come to a node as they are, and nothing looks at them on their way.
+fn is_direct(node: &Arc<dyn ExecutionPlan>) -> bool {
+    match node.downcast_ref::<RepartitionExec>() {
+        Some(spread) => is_direct(spread.input()),
+        None => node.is::<SqlScanExec>(),
+    }
 }
 
 /// Puts the nodes above a scan above a narrower one.
@@ -262,15 +272,11 @@ fn compact(batch: RecordBatch) -> Result<RecordBatch> {
 
 /// Takes the addresses and scores of a batch over.
 fn append(batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<()> {
-    let numbers = |name| batch.column_by_name(name).and_then(|array| array.as_primitive_opt::<UInt32Type>());
-    let (Some(segments), Some(numbers)) = (numbers(SEGMENT), numbers(ROW)) else {
-        return Err(Error::Execution("a scan lacks the addresses of its rows".to_owned()));
-    };
     let scores = batch.column_by_name(SCORE).and_then(|array| array.as_primitive_opt::<Float32Type>());
-    for at in 0..batch.num_rows() {
+    for (at, (segment, row)) in addresses(batch)?.enumerate() {
         rows.push(Row {
-            segment: segments.value(at),
-            row: numbers.value(at),
+            segment,
+            row,
             score: scores.filter(|scores| scores.is_valid(at)).map(|scores| scores.value(at)),
             place: rows.len() as u64,
         });

@@ -12,6 +12,7 @@ pub(crate) mod cursor;
 mod delete;
 mod dialect;
 pub(crate) mod error;
+mod first;
 pub(crate) mod format;
 mod functions;
 mod late;

@@ -5,16 +5,16 @@
 //! is added here is that the columns of a statement are then read for them, segment by segment. A scan
 //! without columns is that scan itself, so that counts come from metadata and postings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
-    UInt32Array, new_null_array,
+    ArrayRef, AsArray, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
+    StringViewBuilder, UInt32Array, new_null_array,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as PlanResult, Statistics};
@@ -154,6 +154,8 @@ struct Shared {
     scored: bool,
     /// Rows after which a partition ends.
     limit: Option<usize>,
+    /// What finds the rows where not all are wanted that the finder does.
+    first: Option<IndexScanExec>,
 }
 
 impl SqlScanExec {
@@ -175,7 +177,7 @@ impl SqlScanExec {
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
         let columns = Arc::clone(&table.columns);
-        Ok(Self::of(Shared { finder, columns, outputs, schema, scored, limit }))
+        Ok(Self::of(Shared { finder, columns, outputs, schema, scored, limit, first: None }))
     }
 
     fn of(shared: Shared) -> Self {
@@ -189,9 +191,27 @@ impl SqlScanExec {
         Self { shared: Arc::new(shared), properties: Arc::new(properties) }
     }
 
-    /// Returns a scan of the same rows that reads some of the output columns only, and scores where this one has
-    /// them; behind them come segment and row. `None` where it would read as much, or not all rows.
-    pub(crate) fn narrowed(&self, wanted: &BTreeSet<usize>) -> Option<Self> {
+    /// Returns what finds its rows.
+    pub(super) fn finder(&self) -> &IndexScanExec {
+        &self.shared.finder
+    }
+
+    /// Whether its rows come with scores.
+    pub(super) fn scores(&self) -> bool {
+        self.shared.scored && self.shared.outputs.contains(&Output::Score)
+    }
+
+    /// Returns the column of an output; `None` of scores and addresses.
+    pub(super) fn column(&self, place: usize) -> Option<&SqlColumn> {
+        match self.shared.outputs.get(place)? {
+            Output::Column(at) => self.shared.columns.get(*at),
+            Output::Score | Output::Segment | Output::Row => None,
+        }
+    }
+
+    /// Returns a scan of the same rows, or the `first` of them, that reads some of the output columns only, and scores where
+    /// this one has them; behind them come segment and row. `None` where it would read as much, or not all rows.
+    pub(crate) fn narrowed(&self, wanted: &BTreeSet<usize>, first: Option<IndexScanExec>) -> Option<Self> {
         let shared = &self.shared;
         let mut places: Vec<usize> = Vec::new();
         for (place, output) in shared.outputs.iter().enumerate() {
@@ -201,7 +221,8 @@ impl SqlScanExec {
                 Output::Segment | Output::Row => return None,
             }
         }
-        if places.len() == shared.outputs.len() || shared.limit.is_some() {
+        let as_much = places.len() == shared.outputs.len() && first.is_none();
+        if as_much || shared.limit.is_some() {
             return None;
         }
         let mut outputs: Vec<_> =
@@ -217,6 +238,7 @@ impl SqlScanExec {
             schema: Arc::new(Schema::new(fields)),
             scored: shared.scored,
             limit: None,
+            first,
         }))
     }
 
@@ -246,7 +268,7 @@ impl DisplayAs for SqlScanExec {
             write!(f, ", limit={limit}")?;
         }
         f.write_str(", rows=(")?;
-        self.shared.finder.fmt_as(format, f)?;
+        self.shared.first.as_ref().unwrap_or(&self.shared.finder).fmt_as(format, f)?;
         f.write_str(")")
     }
 }
@@ -269,7 +291,7 @@ impl ExecutionPlan for SqlScanExec {
     ) -> PlanResult<Arc<Statistics>> {
         let shared = &self.shared;
         let mut known = Statistics::new_unknown(&shared.schema);
-        let whole = args.partition().is_none() && shared.limit.is_none();
+        let whole = args.partition().is_none() && shared.limit.is_none() && shared.first.is_none();
         let Some(rows) = shared.finder.all_rows().filter(|_| whole) else { return Ok(Arc::new(known)) };
         known.num_rows = Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX));
         // What is known of columns is known of all their rows.
@@ -286,12 +308,27 @@ impl ExecutionPlan for SqlScanExec {
         Ok(Arc::new(known))
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
         let (out, shared) = (stream.tx(), Arc::clone(&self.shared));
-        stream.spawn(async move { shared.run(partition, out).await.map_err(Into::into) });
+        match &self.shared.first {
+            None => stream.spawn(async move { shared.run(partition, out).await.map_err(Into::into) }),
+            Some(first) => {
+                let first = first.execute(partition, context)?;
+                stream.spawn(async move { shared.read_first(first, out).await.map_err(Into::into) });
+            }
+        }
         Ok(stream.build())
     }
+}
+
+/// Iterates over the addresses of the rows of a batch: segment and row.
+pub(super) fn addresses(batch: &RecordBatch) -> Result<impl Iterator<Item = (u32, u32)> + '_> {
+    let numbers = |name| batch.column_by_name(name).and_then(|array| array.as_primitive_opt::<UInt32Type>());
+    let (Some(segments), Some(rows)) = (numbers(SEGMENT), numbers(ROW)) else {
+        return Err(Error::Execution("a scan lacks the addresses of its rows".to_owned()));
+    };
+    Ok(segments.values().iter().copied().zip(rows.values().iter().copied()))
 }
 
 /// What a scan reads of one index.
@@ -325,6 +362,26 @@ impl Shared {
             left -= usize::try_from(rows.len()).unwrap_or(left).min(left);
             if !self.emit(&out, number, rows, scores).await? {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rows that are found elsewhere.
+    async fn read_first(
+        self: Arc<Self>,
+        mut first: SendableRecordBatchStream,
+        out: Sender<PlanResult<RecordBatch>>,
+    ) -> Result<()> {
+        while let Some(batch) = first.next().await {
+            let mut rows: BTreeMap<u32, RoaringBitmap> = BTreeMap::new();
+            for (segment, row) in addresses(&batch?)? {
+                rows.entry(segment).or_default().insert(row);
+            }
+            for (segment, rows) in rows {
+                if !self.emit(&out, segment, rows, Vec::new()).await? {
+                    return Ok(());
+                }
             }
         }
         Ok(())

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use self::bar::Bar;
 use self::partition::PartitionTask;
 use self::terms::TermOrder;
-use super::keys::KeyKind;
+use super::keys::{Key, KeyKind};
 use super::node::Resolved;
 use super::parts::{Cut, Openings, Part, count_segments, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
-use super::{ROW, SCORE, TableState};
+use super::{ROW, SCORE, SEGMENT, TableState};
 use crate::score::collect;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as PlanResult, Statistics};
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -69,7 +69,7 @@ pub(crate) struct IndexScanExec {
 struct Shared {
     table: Arc<TableState>,
     predicate: Predicate,
-    openings: Openings,
+    openings: Arc<Openings>,
     columns: Vec<Column>,
     schema: SchemaRef,
     /// The rows of each partition.
@@ -101,17 +101,20 @@ impl IndexScanExec {
         // A shard that may stop early counts its matches in order.
         let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
         let groups = share_out(&table.snapshot.segments, &resolved, partitions, Cut::Rows);
+        let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
+        let openings = Arc::new(Openings::new(&table.snapshot, resolved, functions, table.options.min_score));
+        Ok(Self::of(Shared { table, predicate, openings, columns, schema, groups }))
+    }
+
+    fn of(shared: Shared) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(groups.len()),
+            EquivalenceProperties::new(Arc::clone(&shared.schema)),
+            Partitioning::UnknownPartitioning(shared.groups.len()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
-        let openings = Openings::new(&table.snapshot, resolved, functions, table.options.min_score);
-        let shared = Shared { table, predicate, openings, columns, schema, groups };
-        Ok(Self { shared: Arc::new(shared), top: None, properties: Arc::new(properties) })
+        Self { shared: Arc::new(shared), top: None, properties: Arc::new(properties) }
     }
 
     /// Returns what is scanned.
@@ -150,6 +153,30 @@ impl IndexScanExec {
         scores: bool,
     ) -> crate::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
         self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
+    }
+
+    /// Returns a scan of the same rows with a key and their addresses, without those that cannot be among the first `limit`
+    /// by it, and then by address alone if `by_address`. It does not count. `None` where it cannot tell which these are.
+    pub(crate) fn first_by(
+        &self,
+        key: Key,
+        descending: bool,
+        limit: usize,
+        by_address: bool,
+    ) -> Option<Self> {
+        let own = &self.shared;
+        let mut fields = vec![Field::new(&key.name, key.kind.data_type(), true)];
+        fields.extend([SEGMENT, ROW].map(|name| Field::new(name, DataType::UInt32, false)));
+        let name = key.name.clone();
+        let scan = Self::of(Shared {
+            table: Arc::new(own.table.uncounted(key)),
+            predicate: own.predicate.clone(),
+            openings: Arc::clone(&own.openings),
+            columns: vec![Column::Key(0), Column::Segment, Column::Row],
+            schema: Arc::new(Schema::new(fields)),
+            groups: own.groups.clone(),
+        });
+        scan.with_first(&name, descending, limit, by_address, false)
     }
 
     /// Keeps `limit` rows of each partition only: those of the best scores, or the first. `None` where

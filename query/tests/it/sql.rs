@@ -401,6 +401,7 @@ async fn the_first_rows_are_those_of_the_whole_order() {
     let body = json!({"mappings": {"properties": {
         "k": {"type": "keyword"}, "n": {"type": "long"}, "d": {"type": "double"}, "t": {"type": "text"},
         "ip": {"type": "ip"}, "o": {"properties": {"p": {"type": "keyword"}}},
+        "at": {"type": "date"}, "big": {"type": "unsigned_long"}, "small": {"type": "short"},
     }}});
     for index in ["r-1", "r-2"] {
         store.create(index, &body).await;
@@ -412,9 +413,12 @@ async fn the_first_rows_are_those_of_the_whole_order() {
                     "n": rng.random_range(0..40), "t": text,
                     "ip": format!("10.0.0.{}", number % 200), "o": {"p": id},
                 });
+                document["at"] = json!(rng.random_range(0..100_000_000_i64));
                 if rng.random_bool(0.8) {
                     document["k"] = json!(format!("k{}", rng.random_range(0..300)));
                     document["d"] = json!(rng.random_range(-5.0..5.0));
+                    document["big"] = json!(u64::MAX - rng.random_range(0..500));
+                    document["small"] = json!(rng.random_range(-300..300));
                 }
                 (id, rng.random_bool(0.95).then_some(document))
             });
@@ -427,6 +431,13 @@ async fn the_first_rows_are_those_of_the_whole_order() {
             store.write(index, writes.into_iter().collect()).await;
         }
     }
+    store.create("whole", &body).await;
+    for round in 0..3 {
+        let document = |at: usize| json!({"n": (at * 7 + round) % 10});
+        store
+            .write("whole", (0..400).map(|at| (format!("{round}-{at}"), Some(document(at)))).collect())
+            .await;
+    }
     let statements = [
         "SELECT _id, k, t, ip, o FROM `r-*` ORDER BY n, _id",
         "SELECT * FROM `r-*` ORDER BY d DESC, k NULLS FIRST, o.p",
@@ -435,10 +446,25 @@ async fn the_first_rows_are_those_of_the_whole_order() {
         "SELECT _id, _score, n, ip FROM `r-*` WHERE match(t, 'red') ORDER BY _score DESC, _id",
         "SELECT a.k, a.ip FROM (SELECT k, ip, n, _id AS i FROM `r-2` ORDER BY n, _id LIMIT 50) a ORDER BY a.i",
     ];
-    for statement in statements {
+    // Of these the index knows which rows can be the first.
+    let known = [
+        "SELECT at FROM `r-*` ORDER BY at DESC",
+        "SELECT * FROM `r-*` WHERE n > 20 OR k = 'k7' ORDER BY at, _id",
+        "SELECT _id, k FROM `r-*` ORDER BY k, _id",
+        "SELECT _id, k, d FROM `r-1` WHERE n < 30 ORDER BY k DESC NULLS LAST, d, _id",
+        "SELECT _id, d FROM `r-*` ORDER BY d DESC NULLS FIRST, _id DESC",
+        "SELECT _id, big FROM `r-*` ORDER BY big, _id",
+        "SELECT _id, small FROM `r-*` ORDER BY small DESC, _id",
+        "SELECT x.at, x.ip FROM (SELECT at, ip, _id AS i FROM `r-2` ORDER BY at, i LIMIT 500) x ORDER BY x.at, x.i",
+        "SELECT n FROM whole ORDER BY n DESC",
+    ];
+    let known = known.map(|statement| (statement, "first="));
+    for (statement, sign) in
+        statements.map(|statement| (statement, "LateColumnsExec")).into_iter().chain(known)
+    {
         let query = json!({"query": format!("{statement} LIMIT 10")});
         let plan = store.service.explain_sql(&store.principal, Vec::new(), Some(query)).await;
-        assert!(format!("{:?}", plan.body).contains("LateColumnsExec"), "{statement}: {:?}", plan.body);
+        assert!(format!("{:?}", plan.body).contains(sign), "{statement}: {:?}", plan.body);
         let all = rows(&store, &format!("{statement} LIMIT 5000")).await;
         assert!(all.len() >= 50, "{statement}");
         for (from, count) in [(0, 1), (0, 30), (17, 25), (0, 1_000), (600, 100)] {
