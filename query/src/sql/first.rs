@@ -1,7 +1,7 @@
 //! Finds the first rows of an order where the index keeps them.
 //!
 //! `ORDER BY` a column with a limit over all rows that a scan finds is what a search sorted by a field asks: pages and
-//! terms tell which rows can be among the first, and the others are neither read nor counted.
+//! terms tell which rows can be among the first, and the others are not read.
 
 use datafusion::common::stats::Precision;
 use datafusion::physical_expr::expressions::Column;
@@ -12,7 +12,7 @@ use super::table::SqlScanExec;
 use super::types::SqlType;
 use crate::dsl::sort::{FieldSort, Missing, SortBy, SortKey};
 use crate::order::Order;
-use crate::table::keys::Key;
+use crate::table::keys::{Key, KeyKind};
 use crate::table::scan::IndexScanExec;
 use crate::table::{TableSnapshot, TableState};
 
@@ -36,8 +36,8 @@ pub(super) fn first_rows(scan: &SqlScanExec, sort: &SortExec) -> Option<IndexSca
     let key = SortKey { by, descending: leading.options.descending };
     let (order, failed) = Order::new(std::slice::from_ref(&key), snapshot, options.now_ms).ok()?;
     let of = order.keys.into_iter().next().filter(|of| failed.is_empty() && is_of(of, column))?;
-    // What is missing counts as the greatest number or the least, which a row may have.
-    let decided = sort.expr().len() == 1 && is_full(column, snapshot);
+    // What is missing counts as the greatest number or the least, which a row may have; as a string it counts as none.
+    let decided = sort.expr().len() == 1 && (of.kind == KeyKind::Str || is_full(column, snapshot));
     finder.first_by(of, key.descending, sort.fetch()?, decided)
 }
 

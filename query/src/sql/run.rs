@@ -307,6 +307,7 @@ impl Runner {
         let total = match &planned.total {
             Total::Counted(counter) => counter.load(Ordering::Relaxed),
             Total::Scan(count) if cut => self.count(count).await?,
+            Total::Met(handle) => handle.totals.read().0,
             Total::Scan(_) | Total::Answered => size as u64,
         };
         let Prepared { stops, indices, .. } = prepared;

@@ -177,25 +177,6 @@ impl Timing {
 }
 
 impl ScanHandle {
-    /// Makes the handle of scans with options over so many shards.
-    fn new(options: &ScanOptions, shards: u32) -> Self {
-        let budgets = match options.terminate_after {
-            0 => Vec::new(),
-            matches => (0..shards).map(|_| Budget::new(matches)).collect(),
-        };
-        Self {
-            totals: Totals::new(options.track),
-            stop: Arc::default(),
-            failures: Mutex::default(),
-            budgets,
-            timings: match options.profile {
-                true => (0..shards).map(|_| Timing::default()).collect(),
-                false => Vec::new(),
-            },
-            max_score: AtomicU32::new(0),
-        }
-    }
-
     /// Whether a shard stopped before its end.
     pub(crate) fn terminated_early(&self) -> bool {
         self.budgets.iter().any(Budget::spent)
@@ -213,7 +194,7 @@ impl ScanHandle {
 }
 
 /// The parts of a table that its scans share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TableState {
     /// What is searched.
     pub snapshot: Arc<TableSnapshot>,
@@ -225,21 +206,6 @@ pub(crate) struct TableState {
     pub handle: Arc<ScanHandle>,
     /// Where work is done.
     pub compute: Compute,
-}
-
-impl TableState {
-    /// Returns the same with another key, for a scan that counts no matches; it stops when this one does.
-    fn uncounted(&self, key: Key) -> Self {
-        let options = ScanOptions { track: None, ..self.options.clone() };
-        let handle = ScanHandle::new(&options, self.snapshot.shards);
-        Self {
-            snapshot: Arc::clone(&self.snapshot),
-            keys: vec![key],
-            handle: Arc::new(ScanHandle { stop: Arc::clone(&self.handle.stop), ..handle }),
-            options,
-            compute: self.compute.clone(),
-        }
-    }
 }
 
 /// A search's indices as a table.
@@ -270,7 +236,21 @@ impl IndexTable {
         options: ScanOptions,
         compute: Compute,
     ) -> Self {
-        let handle = Arc::new(ScanHandle::new(&options, snapshot.shards));
+        let budgets = match options.terminate_after {
+            0 => Vec::new(),
+            matches => (0..snapshot.shards).map(|_| Budget::new(matches)).collect(),
+        };
+        let handle = Arc::new(ScanHandle {
+            totals: Totals::new(options.track),
+            stop: Arc::default(),
+            failures: Mutex::default(),
+            budgets,
+            timings: match options.profile {
+                true => (0..snapshot.shards).map(|_| Timing::default()).collect(),
+                false => Vec::new(),
+            },
+            max_score: AtomicU32::new(0),
+        });
         let mut fields: Vec<Field> =
             keys.iter().map(|key| Field::new(&key.name, key.kind.data_type(), true)).collect();
         fields.push(Field::new(SCORE, DataType::Float32, false));

@@ -156,7 +156,7 @@ impl IndexScanExec {
     }
 
     /// Returns a scan of the same rows with a key and their addresses, without those that cannot be among the first `limit`
-    /// by it, and then by address alone if `by_address`. It does not count. `None` where it cannot tell which these are.
+    /// by it, and then by address alone if `by_address`. `None` where it cannot tell which these are.
     pub(crate) fn first_by(
         &self,
         key: Key,
@@ -169,7 +169,7 @@ impl IndexScanExec {
         fields.extend([SEGMENT, ROW].map(|name| Field::new(name, DataType::UInt32, false)));
         let name = key.name.clone();
         let scan = Self::of(Shared {
-            table: Arc::new(own.table.uncounted(key)),
+            table: Arc::new(TableState { keys: vec![key], ..TableState::clone(&own.table) }),
             predicate: own.predicate.clone(),
             openings: Arc::clone(&own.openings),
             columns: vec![Column::Key(0), Column::Segment, Column::Row],

@@ -472,6 +472,13 @@ async fn the_first_rows_are_those_of_the_whole_order() {
             let expected: Vec<_> = all.iter().skip(from).take(count).cloned().collect();
             assert_eq!(found, expected, "{statement} LIMIT {from}, {count}");
         }
+        let (unsorted, _) = statement.rsplit_once(" ORDER BY").unwrap();
+        let mut totals = Vec::new();
+        for statement in [statement, unsorted] {
+            let (_, text) = ask(&store, &format!("{statement} LIMIT 10"), "jdbc").await;
+            totals.push(serde_json::from_str::<Value>(&text).unwrap()["total"].as_u64().unwrap());
+        }
+        assert!(totals[0] == totals[1] && totals[0] >= 50, "{statement}: {totals:?}");
     }
 }
 

@@ -14,16 +14,24 @@ use crate::sql::error::{Result, SqlError};
 use crate::sql::push::{Clause, Pushed};
 use crate::sql::source::{Derived, IndexSource, Source, SourceKind};
 use crate::sql::table::SqlTable;
-use crate::table::TableSnapshot;
 use crate::table::leaf::{CombineFunction, LeafFunction};
+use crate::table::{ScanHandle, TableSnapshot};
 
 /// The plan of FROM and WHERE.
 pub(super) struct Scanned {
     pub(super) plan: LogicalPlan,
-    /// A plan that counts its rows without reading columns, where one scan has them.
-    pub(super) count: Option<LogicalPlan>,
+    /// What counts its rows, where one scan has them.
+    pub(super) count: Option<Count>,
     /// Whether conditions are left to a filter above the scan.
     pub(super) residual: bool,
+}
+
+/// What counts the rows of a scan.
+pub(super) struct Count {
+    /// A plan that does without reading columns.
+    pub(super) plan: LogicalPlan,
+    /// What the scan itself tells once it has met them all.
+    pub(super) met: Arc<ScanHandle>,
 }
 
 /// The index expression that a table's name is.
@@ -177,23 +185,25 @@ impl Binder<'_> {
         Ok(Scanned { plan: builder.build()?, count, residual })
     }
 
-    /// Makes the scan of indices: one with the columns, one that only counts.
+    /// Makes the scan of indices: one with the columns, and what counts its rows.
     fn table(
         &mut self,
         qualifier: &str,
         snapshot: Arc<TableSnapshot>,
         columns: Vec<SqlColumn>,
         filters: Vec<Expr>,
-    ) -> Result<(LogicalPlan, LogicalPlan)> {
+    ) -> Result<(LogicalPlan, Count)> {
         let mut make = |columns: Vec<SqlColumn>, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
             let table = SqlTable::new(Arc::clone(&snapshot), columns, self.now_ms, self.compute.clone());
-            self.handles.push(Arc::clone(table.handle()));
+            let handle = Arc::clone(table.handle());
+            self.handles.push(Arc::clone(&handle));
             let source = provider_as_source(Arc::new(table));
-            LogicalPlanBuilder::scan_with_filters(qualifier, source, projection, filters)?.build()
+            let scan = LogicalPlanBuilder::scan_with_filters(qualifier, source, projection, filters)?;
+            Ok::<_, SqlError>((scan.build()?, handle))
         };
-        let plan = make(columns, None, filters.clone())?;
-        let count = make(Vec::new(), Some(Vec::new()), filters)?;
-        Ok((plan, count))
+        let (plan, met) = make(columns, None, filters.clone())?;
+        let (counting, _) = make(Vec::new(), Some(Vec::new()), filters)?;
+        Ok((plan, Count { plan: counting, met }))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::sql::count::RowCount;
 use crate::sql::error::{Result, SqlError};
 use crate::sql::source::{self, SourceKind};
 use crate::sql::types::SqlType;
+use crate::table::ScanHandle;
 
 /// Most output columns.
 const MAX_OUTPUTS: usize = 4_096;
@@ -51,6 +52,8 @@ pub(crate) enum Total {
     Counted(Arc<AtomicU64>),
     /// A plan without columns counts them, where the answer was cut.
     Scan(Box<LogicalPlan>),
+    /// The scan has met them all once there is an answer.
+    Met(Arc<ScanHandle>),
 }
 
 /// A bound query.
@@ -198,8 +201,10 @@ impl Binder<'_> {
             }
         }
         let plain = !aggregated && !distinct && !residual && count.is_some();
+        let unsorted = sorts.is_empty() || limit == Some(0);
         let (plan, total) = match (plain, count) {
-            (true, Some(count)) => (plan, Total::Scan(Box::new(count))),
+            (true, Some(count)) if unsorted => (plan, Total::Scan(Box::new(count.plan))),
+            (true, Some(count)) => (plan, Total::Met(count.met)),
             _ if depth > 0 => (plan, Total::Answered),
             _ => {
                 let counter = Arc::new(AtomicU64::new(0));
@@ -208,7 +213,6 @@ impl Binder<'_> {
                 (plan, Total::Counted(counter))
             }
         };
-        let unsorted = sorts.is_empty() || limit == Some(0);
         let streams = plain && unsorted && windows.is_empty();
         let mut builder = LogicalPlanBuilder::new(plan);
         // None of the rows have no order.
