@@ -499,6 +499,14 @@ impl<'a> Matches<'a> {
         })
     }
 
+    /// Estimates how many there are, where they are not known and each row can be asked for.
+    pub(crate) fn likely(&self) -> Result<Option<u64>> {
+        Ok(match self {
+            Self::Sought(pass) if !by_scorer(pass.prepared) => Some(pass.windows()?.cost()),
+            _ => None,
+        })
+    }
+
     /// Keeps the pages, which ascend, that may have one.
     pub(crate) fn pages<'p>(&self, pages: &'p [PageBounds]) -> Result<Vec<&'p PageBounds>> {
         let pass = match self {
@@ -529,9 +537,14 @@ impl<'a> Matches<'a> {
         while !pass.stop.requested()
             && let Some(row) = rows.range(at..).next()
         {
-            windows.skip_to(row);
-            let Some((first, mut found)) = windows.next()? else { break };
+            let next = windows.next_row(row);
+            if next >= pass.range.end {
+                break;
+            }
+            let first = next - next % WINDOW_ROWS;
+            let mut found = bits::up_to(pass.range.end - first);
             bits::restrict(first, &mut found, rows);
+            windows.keep(first, &mut found)?;
             bits::clear(first, &mut found, pass.deleted);
             set.add(first, &found);
             at = first.saturating_add(WINDOW_ROWS);

@@ -63,9 +63,9 @@ impl<'a> Windows<'a> {
         self.filter.next(target)
     }
 
-    /// Passes over the windows before that of a row.
-    pub(crate) fn skip_to(&mut self, row: u32) {
-        self.at = self.at.max(row - row % WINDOW_ROWS);
+    /// Clears the bits of the rows from `first` on that do not match. Windows do not descend.
+    pub(crate) fn keep(&mut self, first: u32, bits: &mut WindowBits) -> Result<()> {
+        self.filter.keep(first, bits)
     }
 
     /// Goes to the first window at or behind the current one that has matches, and returns its first

@@ -431,6 +431,12 @@ async fn the_first_rows_are_those_of_the_whole_order() {
             store.write(index, writes.into_iter().collect()).await;
         }
     }
+    // One that lacks fields by which the others are sorted.
+    store
+        .create("r-3", &json!({"mappings": {"properties": {"n": {"type": "long"}, "t": {"type": "text"}}}}))
+        .await;
+    let document = |at: u64| (format!("r-3-{at}"), Some(json!({"n": at % 40, "t": "red green"})));
+    store.write("r-3", (0..50).map(document).collect()).await;
     store.create("whole", &body).await;
     for round in 0..3 {
         let document = |at: usize| json!({"n": (at * 7 + round) % 10});

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
-use super::super::bits::SetBuilder;
+use super::super::bits::{SetBuilder, restrict, up_to};
 use super::super::build;
 use super::super::fixture::{Fixture, KEYWORD, TEXT};
 use super::super::phrase::{Phrase, Place, PlaceTerms};
@@ -82,14 +82,21 @@ fn windows_find_what_scorers_find() {
             assert_eq!(found.len(), expected.len(), "{prepared:?}");
             assert_eq!(found.finish(), expected, "{prepared:?}");
 
-            // From any row on as from the start.
+            // Those among some are found as among all.
+            let share = [0.001, 0.02, 0.9][rng.random_range(0..3)];
+            let some: RoaringBitmap = (0..rows).filter(|_| rng.random_bool(share)).collect();
             let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap();
-            let from = rng.random_range(0..rows);
-            windows.skip_to(from);
-            let next = windows.next().unwrap().map(|(first, _)| first);
-            let start = from - from % WINDOW_ROWS;
-            let first = expected.range(start..).next().map(|row| row - row % WINDOW_ROWS);
-            assert_eq!(next, first, "{prepared:?} from {from}");
+            let mut found = SetBuilder::default();
+            for first in (0..rows).step_by(WINDOW_ROWS as usize) {
+                let (mut bits, wanted) = (up_to(rows - first), some.range(first..).next());
+                let Some(next) = wanted.map(|row| windows.next_row(row)) else { break };
+                if next / WINDOW_ROWS == first / WINDOW_ROWS {
+                    restrict(first, &mut bits, &some);
+                    windows.keep(first, &mut bits).unwrap();
+                    found.add(first, &bits);
+                }
+            }
+            assert_eq!(found.finish(), expected & some, "{prepared:?}");
         }
     }
 }

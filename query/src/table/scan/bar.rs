@@ -56,6 +56,11 @@ impl Bar {
         self.limit
     }
 
+    /// Whether addresses alone decide among rows of one code.
+    pub(super) fn by_address(&self) -> bool {
+        self.by_address
+    }
+
     /// The greatest place that may still be wanted.
     fn height(&self) -> Place {
         let best = self.best.lock();

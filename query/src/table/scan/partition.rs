@@ -239,9 +239,8 @@ impl Shared {
                 }
                 // All rows have the same key here, so later keys and addresses decide.
                 return if columns.is_empty() {
-                    // The first rows are the best: as many as are wanted will do.
-                    let single = self.columns.iter().filter(|c| matches!(c, Column::Key(_))).count() == 1;
-                    let wanted = match (single, self.table.options.after_key.is_some()) {
+                    // Where addresses decide the first rows are the best: as many as are wanted will do.
+                    let wanted = match (bar.by_address(), self.table.options.after_key.is_some()) {
                         (true, false) => bar.limit(),
                         _ => usize::MAX,
                     };
@@ -266,7 +265,14 @@ impl Shared {
                 if let Some(few) = matches.few(FEW_ROWS)? {
                     return if few.is_empty() { Ok(()) } else { read(source, &columns, few, &mut take) };
                 }
-                if let Some(order) = order.filter(|_| terms::are_known(source, key_source))
+                let order = order.filter(|_| terms::are_known(source, key_source));
+                if let Some(order) = order
+                    && let Some(first) =
+                        terms::first_matches(source, table_key, index, order, &matches, &part.rows)?
+                {
+                    return if first.is_empty() { Ok(()) } else { read(source, &columns, first, &mut take) };
+                }
+                if let Some(order) = order
                     && let Some(all) = matches.few(u64::MAX)?
                     && let Some(first) = terms::first_rows(source, table_key, index, order, &all)?
                 {

@@ -6,7 +6,7 @@
 //! terms that the walk would cost more than reading their keys, it is given up.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
@@ -16,6 +16,7 @@ use roaring::RoaringBitmap;
 
 use crate::dsl::sort::Mode;
 use crate::error::Result;
+use crate::score::collect::Matches;
 use crate::score::prepare::Source;
 use crate::score::reader::RowPostings;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource};
@@ -40,6 +41,19 @@ impl TermOrder {
     fn is_behind(&self, term: &[u8], last: &[u8]) -> bool {
         if self.descending { term < last } else { term > last }
     }
+
+    /// Whether no row of a term is wanted, as far as is known.
+    fn is_beyond(&self, term: &[u8]) -> bool {
+        self.last.lock().as_ref().is_some_and(|last| self.is_behind(term, last))
+    }
+
+    /// Tells that no row behind those of a term is wanted.
+    fn end_at(&self, term: &[u8]) {
+        let mut last = self.last.lock();
+        if last.as_ref().is_none_or(|last| self.is_behind(last, term)) {
+            *last = Some(term.to_vec());
+        }
+    }
 }
 
 /// Rows that can be among the first.
@@ -63,13 +77,9 @@ pub(super) fn first_rows(
     order: &TermOrder,
     rows: &RoaringBitmap,
 ) -> Result<Option<First>> {
-    let Some(own) = key.sources.get(index).and_then(Option::as_ref) else { return Ok(None) };
-    let Some(path) = own.terms.filter(|path| source.inverted.has_exact(*path)) else { return Ok(None) };
-    // A row comes up at the first of its terms: that must be the one that counts.
-    let counts = matches!((key.mode, order.descending), (Mode::Min, false) | (Mode::Max, true));
-    let list = source.reader.is_list(own.column);
+    let Some(Walk { own, path, list }) = Walk::new(source, key, index, order) else { return Ok(None) };
     let (Some(start), Some(end)) = (rows.min(), rows.max()) else { return Ok(None) };
-    if rows.len() <= order.limit as u64 || (!counts && list) {
+    if rows.len() <= order.limit as u64 {
         return Ok(None);
     }
     let mut found = Found {
@@ -107,6 +117,85 @@ pub(super) fn first_rows(
     Ok(Some(First { rows: found.first, values }))
 }
 
+/// Finds rows that can be among the first by a key, of matches that are not all known: the rows of the first terms are
+/// looked for among them. `None` where terms do not tell, and where so few rows match that all may as well be found.
+pub(super) fn first_matches(
+    source: &Source,
+    key: &Key,
+    index: usize,
+    order: &TermOrder,
+    matches: &Matches<'_>,
+    range: &Range<u32>,
+) -> Result<Option<RoaringBitmap>> {
+    let Some(Walk { path, .. }) = Walk::new(source, key, index, order) else { return Ok(None) };
+    let (Some(likely), all) = (matches.likely()?, u64::from(source.reader.rows())) else { return Ok(None) };
+    if (order.limit as u64).saturating_mul(all) > likely.saturating_mul(LEAST_STEPS)
+        || u64::from(source.inverted.exists_count(path)?) < all
+    {
+        return Ok(None);
+    }
+    let (mut first, mut asked, mut complete) = (RoaringBitmap::new(), RoaringBitmap::new(), false);
+    let (mut wanted, mut steps) = (order.limit as u64 * 8, 4 * LEAST_STEPS);
+    let mut failure = None;
+    source.inverted.for_each_rows(path, None, order.descending, &mut |term, rows| {
+        if order.is_beyond(term) {
+            complete = true;
+            return ControlFlow::Break(());
+        }
+        let mut row = rows.seek_row(range.start);
+        steps = steps.saturating_sub(1);
+        while row < range.end && steps > 0 {
+            asked.insert(row);
+            row = rows.seek_row(row + 1);
+            steps -= 1;
+        }
+        // Of a term whose rows are too many some may not have been asked for.
+        if steps == 0 {
+            return ControlFlow::Break(());
+        }
+        if asked.len() < wanted {
+            return ControlFlow::Continue(());
+        }
+        match matches.among(&asked) {
+            Ok(found) => first |= found,
+            Err(error) => failure = Some(error),
+        }
+        asked.clear();
+        wanted *= 2;
+        complete = first.len() >= order.limit as u64;
+        if complete {
+            order.end_at(term);
+        }
+        match complete || failure.is_some() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(complete.then_some(first)),
+    }
+}
+
+/// The terms of a key in a segment.
+struct Walk<'k> {
+    own: &'k KeySource,
+    path: PathId,
+    /// Whether rows may have several.
+    list: bool,
+}
+
+impl<'k> Walk<'k> {
+    /// `None` where there are none, or not the first of a row's terms counts.
+    fn new(source: &Source, key: &'k Key, index: usize, order: &TermOrder) -> Option<Self> {
+        let own = key.sources.get(index).and_then(Option::as_ref)?;
+        let path = own.terms.filter(|path| source.inverted.has_exact(*path))?;
+        let counts = matches!((key.mode, order.descending), (Mode::Min, false) | (Mode::Max, true));
+        let list = source.reader.is_list(own.column);
+        (counts || !list).then_some(Self { own, path, list })
+    }
+}
+
 /// Rows that were found.
 struct Found<'a> {
     rows: &'a RoaringBitmap,
@@ -125,7 +214,7 @@ struct Found<'a> {
 impl Found<'_> {
     /// Adds the rows of a term; breaks when there are enough, or nothing more should be tried.
     fn add(&mut self, term: &[u8], rows: &mut dyn RowPostings) -> ControlFlow<()> {
-        if self.order.last.lock().as_ref().is_some_and(|last| self.order.is_behind(term, last)) {
+        if self.order.is_beyond(term) {
             self.complete = true;
             return ControlFlow::Break(());
         }
@@ -164,10 +253,7 @@ impl Found<'_> {
         if !self.complete {
             return ControlFlow::Continue(());
         }
-        let mut last = self.order.last.lock();
-        if last.as_ref().is_none_or(|last| self.order.is_behind(last, term)) {
-            *last = Some(term.to_vec());
-        }
+        self.order.end_at(term);
         ControlFlow::Break(())
     }
 
