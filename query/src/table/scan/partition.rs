@@ -38,8 +38,9 @@ const BATCH_ROWS: usize = 8_192;
 const JOB_ROWS: u64 = 200_000;
 /// Most pages of a key that are read at once while the best are looked for.
 const MAX_PAGES: usize = 64;
-/// So many matches of a part have their keys read at once.
+/// So many matches of a part have their keys read at once, and so many where terms do not lead to the first of them.
 const FEW_ROWS: u64 = 4_096;
+const MANY_ROWS: u64 = 16 * FEW_ROWS;
 
 impl Shared {
     /// Prepares the predicate for a segment and makes a pass over a part of it. `None` where the segment is
@@ -249,7 +250,7 @@ impl Shared {
                     read(source, &columns, rows, &mut take)
                 };
             };
-            let matches = Matches::count(pass)?;
+            let mut matches = Matches::count(pass)?;
             let pages = source.reader.pages(key_source.column)?;
             let mut ordered: Vec<((u64, u64), &PageBounds)> = matches
                 .pages(&pages)?
@@ -262,21 +263,30 @@ impl Shared {
             if let [(first, _), .., (last, _)] = ordered.as_slice()
                 && last.0 <= first.1
             {
+                let mut read_all = |rows: RoaringBitmap| match rows.is_empty() {
+                    true => Ok(()),
+                    false => read(source, &columns, rows, &mut take),
+                };
                 if let Some(few) = matches.few(FEW_ROWS)? {
-                    return if few.is_empty() { Ok(()) } else { read(source, &columns, few, &mut take) };
+                    return read_all(few);
                 }
                 let order = order.filter(|_| terms::are_known(source, key_source));
                 if let Some(order) = order
                     && let Some(first) =
                         terms::first_matches(source, table_key, index, order, &matches, &part.rows)?
                 {
-                    return if first.is_empty() { Ok(()) } else { read(source, &columns, first, &mut take) };
+                    return read_all(first);
+                }
+                if let Some(all) = matches.few(MANY_ROWS)? {
+                    return read_all(all);
                 }
                 if let Some(order) = order
                     && let Some(all) = matches.few(u64::MAX)?
-                    && let Some(first) = terms::first_rows(source, table_key, index, order, &all)?
                 {
-                    return read(source, &columns, first.rows, &mut take);
+                    if let Some(first) = terms::first_rows(source, table_key, index, order, &all)? {
+                        return read_all(first.rows);
+                    }
+                    matches = Matches::Known(all);
                 }
             }
             let (mut at, mut step) = (0, 1);
