@@ -400,11 +400,11 @@ impl Compiler<'_> {
                 named(&options.value, options.value_missing.clone()),
                 named(&options.weight, options.weight_missing.clone()),
             ],
-            Metric::MatrixStats(options) => options
-                .fields
-                .iter()
-                .map(|field| named(field, options.missing.get(field).map(|value| Value::from(*value))))
-                .collect(),
+            Metric::MatrixStats(options) => {
+                self.tree.by_shard = true;
+                let missing = |field| options.missing.get(field).map(|value| Value::from(*value));
+                options.fields.iter().map(|field| named(field, missing(field))).collect()
+            }
             other => other.source().cloned().into_iter().collect(),
         };
         let mut fields = Vec::with_capacity(sources.len());

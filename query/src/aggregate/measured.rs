@@ -7,7 +7,7 @@ use arrow::datatypes::Float64Type;
 
 use super::batch::{Batch, Column, Positions, Selection};
 use super::by_term;
-use super::collector::{Collector, Reduction, same};
+use super::collector::{Collector, Reduction, ShardReader, same};
 use super::field::{Filled, ValueKind, Values};
 use super::metric::{self, Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
 use super::result::Outcome;
@@ -336,6 +336,11 @@ impl Collector for MetricCollector {
             }
             _ => Ok(false),
         }
+    }
+
+    fn end_shard(&mut self, _segments: &mut dyn ShardReader) -> Result<()> {
+        self.state.end_shard();
+        Ok(())
     }
 
     fn fresh(&self) -> Box<dyn Collector> {

@@ -1,7 +1,8 @@
 //! `matrix_stats`: means, central moments and co-moments of several fields, in one pass.
 //!
 //! Moments are updated and merged by the formulas of Pébay ("Formulas for Robust, One-Pass Parallel Computation of
-//! Covariances and Arbitrary-Order Statistical Moments", 2008), as OpenSearch does.
+//! Covariances and Arbitrary-Order Statistical Moments", 2008), step by step as OpenSearch rounds them: each shard has
+//! states of its own, fields come in the order of its hash maps, and the means of co-moments are sums by counts.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::aggregate::result::{MatrixField, MatrixStats, Metric};
 /// Sums of powers of the distances to the mean, of one field.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
+    sum: f64,
     mean: f64,
     second: f64,
     third: f64,
@@ -29,31 +31,45 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     states: Vec<State>,
+    /// Those of the shard that is being collected.
+    shard: Vec<State>,
     names: Vec<Arc<str>>,
 }
 
 impl Matrix {
     pub(super) fn new(fields: &[String]) -> Self {
-        Self { states: Vec::new(), names: fields.iter().map(|field| Arc::from(field.as_str())).collect() }
+        let (states, shard) = (Vec::new(), Vec::new());
+        Self { states, shard, names: fields.iter().map(|field| Arc::from(field.as_str())).collect() }
     }
 
     pub(super) fn collect(&mut self, ordinals: Ordinals<'_>, rows: &[f64]) {
-        grow(&mut self.states, ordinals, State::default());
+        grow(&mut self.shard, ordinals, State::default());
         let width = self.names.len().max(1);
         for (at, row) in rows.chunks_exact(width).enumerate() {
             let ordinal = match ordinals {
                 Ordinals::One(ordinal) => Some(ordinal),
                 Ordinals::Each(ordinals) => ordinals.get(at).copied(),
             };
-            if let Some(state) = ordinal.and_then(|ordinal| self.states.get_mut(ordinal as usize)) {
+            if let Some(state) = ordinal.and_then(|ordinal| self.shard.get_mut(ordinal as usize)) {
                 state.add(row);
             }
         }
     }
 
+    /// Ends a shard: what comes next is of another.
+    pub(super) fn end_shard(&mut self) {
+        for (at, own) in (0..).zip(&std::mem::take(&mut self.shard)) {
+            slot(&mut self.states, at, State::default()).merge(own);
+        }
+    }
+
+    /// Adds what others know of shards that have ended.
     pub(super) fn merge(&mut self, others: &Self, map: Option<&[u32]>) {
         for (at, other) in mapped(&others.states, map) {
             slot(&mut self.states, at, State::default()).merge(other);
+        }
+        for (at, other) in mapped(&others.shard, map) {
+            slot(&mut self.shard, at, State::default()).merge(other);
         }
     }
 
@@ -92,7 +108,7 @@ impl Matrix {
     pub(super) fn memory(&self) -> usize {
         let width = self.names.len();
         let each = size_of::<State>() + width * size_of::<Moments>() + width * width / 2 * size_of::<f64>();
-        self.states.len() * each
+        (self.states.len() + self.shard.len()) * each
     }
 }
 
@@ -105,7 +121,8 @@ fn place(i: usize, j: usize, width: usize) -> usize {
 impl State {
     fn add(&mut self, row: &[f64]) {
         if self.count == 0 {
-            self.fields = row.iter().map(|value| Moments { mean: *value, ..Moments::default() }).collect();
+            let first = |value: &f64| Moments { sum: *value, mean: *value, ..Moments::default() };
+            self.fields = row.iter().map(first).collect();
             self.products = vec![0.0; row.len() * row.len().saturating_sub(1) / 2];
             self.count = 1;
             return;
@@ -114,10 +131,12 @@ impl State {
         self.count += 1;
         let n = self.count as f64;
         let mut products = self.products.iter_mut();
-        for (i, (x, own)) in row.iter().zip(&self.fields).enumerate() {
-            for (y, other) in row.iter().zip(&self.fields).skip(i + 1) {
+        let distance = |(value, own): (&f64, &Moments)| value * n - (own.sum + value);
+        for (i, own) in row.iter().zip(&self.fields).enumerate() {
+            let own = 1.0 / (n * before) * distance(own);
+            for other in row.iter().zip(&self.fields).skip(i + 1) {
                 if let Some(product) = products.next() {
-                    *product += (x - own.mean) * (y - other.mean) * before / n;
+                    *product += own * distance(other);
                 }
             }
         }
@@ -125,6 +144,7 @@ impl State {
             let delta = value - own.mean;
             let (step, square) = (delta / n, delta / n * (delta / n));
             let term = delta * step * before;
+            own.sum += value;
             own.mean += step;
             own.fourth +=
                 term * square * (n * n - 3.0 * n + 3.0) + 6.0 * square * own.second - 4.0 * step * own.third;
@@ -143,15 +163,15 @@ impl State {
         }
         let (a, b) = (self.count as f64, other.count as f64);
         let n = a + b;
-        let deltas: Vec<f64> =
-            self.fields.iter().zip(&other.fields).map(|(own, other)| other.mean - own.mean).collect();
+        let apart = |(own, other): (&Moments, &Moments)| other.sum / b - own.sum / a;
+        let deltas: Vec<f64> = self.fields.iter().zip(&other.fields).map(apart).collect();
         for (at, (product, other)) in self.products.iter_mut().zip(&other.products).enumerate() {
             let (i, j) = pair(at, deltas.len());
-            let shift = deltas.get(i).zip(deltas.get(j)).map_or(0.0, |(x, y)| x * y * a * b / n);
+            let shift = deltas.get(i).zip(deltas.get(j)).map_or(0.0, |(x, y)| a * b / n * x * y);
             *product += other + shift;
         }
-        for ((own, other), delta) in self.fields.iter_mut().zip(&other.fields).zip(&deltas) {
-            let d = *delta;
+        for (own, other) in self.fields.iter_mut().zip(&other.fields) {
+            let d = other.mean - own.mean;
             let (d2, d3, d4) = (d * d, d * d * d, d * d * d * d);
             let second = own.second + other.second + d2 * a * b / n;
             let third = own.third
@@ -163,7 +183,8 @@ impl State {
                 + d4 * a * b * (a * a - a * b + b * b) / (n * n * n)
                 + 6.0 * d2 * (a * a * other.second + b * b * own.second) / (n * n)
                 + 4.0 * d * (a * other.third - b * own.third) / n;
-            *own = Moments { mean: own.mean + d * b / n, second, third, fourth };
+            let mean = (a * own.mean + b * other.mean) / n;
+            *own = Moments { sum: own.sum + other.sum, mean, second, third, fourth };
         }
         self.count += other.count;
     }
@@ -192,10 +213,12 @@ mod tests {
         let names = ["x".to_owned(), "y".to_owned(), "z".to_owned()];
         let mut whole = Matrix::new(&names);
         whole.collect(Ordinals::One(0), &rows);
+        whole.end_shard();
         let mut parts = Matrix::new(&names);
         for part in rows.chunks(60) {
             let mut other = Matrix::new(&names);
             other.collect(Ordinals::One(0), part);
+            other.end_shard();
             parts.merge(&other, None);
         }
         let (Metric::MatrixStats(whole), Metric::MatrixStats(parts)) = (whole.reduce(0), parts.reduce(0))

@@ -196,6 +196,13 @@ impl Accumulator {
         }
     }
 
+    /// Ends a shard, where what it has is kept apart.
+    pub(crate) fn end_shard(&mut self) {
+        if let Self::Matrix(matrix) = self {
+            matrix.end_shard();
+        }
+    }
+
     /// Makes the result of a bucket; of one that was never seen, that of no values.
     pub(crate) fn reduce(&mut self, ordinal: u32) -> result::Metric {
         let at = ordinal as usize;

@@ -429,19 +429,11 @@ impl MatrixStats {
         if self.fields.is_empty() {
             return;
         }
-        // OpenSearch answers in the order of Java's hash maps.
-        let places = (self.fields.len() * 4 / 3 + 1).next_power_of_two().max(16) as u32;
-        let mut order: Vec<usize> = (0..self.fields.len()).collect();
-        order.sort_by_key(|at| {
-            let text = self.fields[*at].name.encode_utf16();
-            let hash = text.fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(u32::from(unit)));
-            (hash ^ (hash >> 16)) & (places - 1)
-        });
         let by_name = |numbers: &[f64]| -> Value {
-            let member = |at: &usize| Some((self.fields[*at].name.to_string(), double(*numbers.get(*at)?)));
-            Value::Object(order.iter().filter_map(member).collect())
+            let names = self.fields.iter().map(|field| field.name.to_string());
+            Value::Object(names.zip(numbers.iter().map(|number| double(*number))).collect())
         };
-        let fields = order.iter().map(|at| &self.fields[*at]).map(|field| {
+        let fields = self.fields.iter().map(|field| {
             json!({
                 "name": &*field.name,
                 "count": self.doc_count,

@@ -76,6 +76,14 @@ impl MatrixStats {
                 matrix.fields.len()
             )));
         }
+        let places = (matrix.fields.len() * 4 / 3 + 1).next_power_of_two().max(16) as u32;
+        matrix.fields.sort_by_key(|field| place(field, places));
         Ok(matrix)
     }
+}
+
+/// The place of a field in a hash map of Java with so many places: OpenSearch computes and answers in their order.
+fn place(field: &str, places: u32) -> u32 {
+    let hash = field.encode_utf16().fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+    (hash ^ (hash >> 16)) & (places - 1)
 }
