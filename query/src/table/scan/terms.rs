@@ -138,31 +138,31 @@ pub(super) fn first_matches(
     let (mut wanted, mut steps) = (order.limit as u64 * 8, 4 * LEAST_STEPS);
     let mut failure = None;
     source.inverted.for_each_rows(path, None, order.descending, &mut |term, rows| {
-        if order.is_beyond(term) {
-            complete = true;
-            return ControlFlow::Break(());
+        let beyond = order.is_beyond(term);
+        if !beyond {
+            let mut row = rows.seek_row(range.start);
+            steps = steps.saturating_sub(1);
+            while row < range.end && steps > 0 {
+                asked.insert(row);
+                row = rows.seek_row(row + 1);
+                steps -= 1;
+            }
+            // Of a term whose rows are too many some may not have been asked for.
+            if steps == 0 {
+                return ControlFlow::Break(());
+            }
+            if asked.len() < wanted {
+                return ControlFlow::Continue(());
+            }
         }
-        let mut row = rows.seek_row(range.start);
-        steps = steps.saturating_sub(1);
-        while row < range.end && steps > 0 {
-            asked.insert(row);
-            row = rows.seek_row(row + 1);
-            steps -= 1;
-        }
-        // Of a term whose rows are too many some may not have been asked for.
-        if steps == 0 {
-            return ControlFlow::Break(());
-        }
-        if asked.len() < wanted {
-            return ControlFlow::Continue(());
-        }
+        // Also where another part has told the end, the rows of the terms before it have still to be looked for.
         match matches.among(&asked) {
             Ok(found) => first |= found,
             Err(error) => failure = Some(error),
         }
         asked.clear();
         wanted *= 2;
-        complete = first.len() >= order.limit as u64;
+        complete = beyond || first.len() >= order.limit as u64;
         if complete {
             order.end_at(term);
         }
