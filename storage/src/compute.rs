@@ -14,10 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use futures::channel::oneshot;
-use parking_lot::{Condvar, Mutex};
-
+use crate::sync::{self, Condvar, Mutex, Rank};
 use crate::{Error, Result};
+use futures::channel::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -45,7 +44,6 @@ pub enum Lane {
     Background,
 }
 
-#[derive(Default)]
 struct Queue {
     jobs: Mutex<(std::collections::VecDeque<Job>, bool)>,
     ready: Condvar,
@@ -53,6 +51,17 @@ struct Queue {
     queued: AtomicUsize,
     /// Threads that wait for a job, or were woken for one and have not run yet.
     idle: AtomicUsize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            jobs: Mutex::new(Rank::Jobs, Default::default()),
+            ready: Condvar::default(),
+            queued: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl Queue {
@@ -145,17 +154,15 @@ impl Compute {
         ] {
             for n in 0..count {
                 let queue = Arc::clone(queue);
-                thread::Builder::new()
-                    .name(format!("{name}-{n}"))
-                    .stack_size(STACK_BYTES)
-                    .spawn(move || {
-                        if niceness > 0 {
-                            lower_priority(niceness);
-                        } else {
-                            run_promptly();
-                        }
-                        queue.run();
-                    })
+                let work = move || {
+                    if niceness > 0 {
+                        lower_priority(niceness);
+                    } else {
+                        run_promptly();
+                    }
+                    queue.run();
+                };
+                sync::spawn_thread(format!("{name}-{n}"), Some(STACK_BYTES), work)
                     .map_err(|source| Error::io("start thread", name, source))?;
             }
         }
@@ -215,6 +222,9 @@ const PROMPT_SLICE: u64 = 100_000;
 /// Linux (6.12 and later) then lets them run as soon as they are woken, where otherwise they would
 /// wait for the next tick of the clock, 4 ms away. Their share of a core stays the same. Elsewhere it does nothing.
 pub fn run_promptly() {
+    if sync::modelled() {
+        return;
+    }
     #[cfg(target_os = "linux")]
     {
         let this_thread = rustix::thread::gettid();
@@ -239,6 +249,9 @@ pub fn run_promptly() {
 
 /// Lowers the calling thread's scheduling priority; a refusal is harmless.
 fn lower_priority(niceness: i32) {
+    if sync::modelled() {
+        return;
+    }
     #[cfg(target_os = "linux")]
     {
         let this_thread = rustix::thread::gettid();

@@ -27,6 +27,7 @@ mod principal;
 pub mod routing;
 pub mod segment;
 mod shard;
+mod sync;
 pub mod wal;
 
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};

@@ -11,6 +11,9 @@ use super::walk::Keys;
 use crate::mapping::{Mapping, Mark};
 use crate::{Error, Result};
 
+/// Members of a document that replay gives up one by one before it gives up all of them.
+const MAX_GIVEN_UP: usize = 16;
+
 /// Parses documents into a [`Chunk`]; grows a private copy of the mapping by dynamic mapping.
 #[derive(Debug)]
 pub struct ChunkBuilder {
@@ -26,6 +29,10 @@ pub struct ChunkBuilder {
     pub(super) keys: Keys,
     /// Whether what does not fit is kept in the source only, whatever the settings say.
     pub(super) lenient: bool,
+    /// Where `lenient`: the member of the document that is being parsed, counted from 1, or 0 behind them.
+    pub(super) member: usize,
+    /// Members that are kept in the source only.
+    pub(super) given_up: Vec<usize>,
     /// Objects and arrays open at the moment.
     pub(super) depth: usize,
     /// Nested objects of the current document.
@@ -49,6 +56,8 @@ impl ChunkBuilder {
             tape: Vec::new(),
             keys: Keys::default(),
             lenient: false,
+            member: 0,
+            given_up: Vec::new(),
             depth: 0,
             nested: 0,
             flat_path: String::new(),
@@ -74,6 +83,7 @@ impl ChunkBuilder {
         self.keys.begin();
         self.depth = 0;
         self.nested = 0;
+        self.member = 0;
         self.completions.clear();
         let mut json = Jiter::with_tape(source, std::mem::take(&mut self.tape));
         let parsed = self.document(&mut json, source);
@@ -93,18 +103,33 @@ impl ChunkBuilder {
         }
     }
 
-    /// Appends a document that was accepted once, as recovery does: what the mapping has grown to since
-    /// may not fit a value that fitted then; the value is kept in the source and listed as ignored.
+    /// Appends a document that was accepted once, as recovery does. Limits, settings and mapping may have
+    /// changed since, so that it would be refused now: what does not fit any more is kept in the source and listed as
+    /// ignored. That is the value, where its field says so; else the member of the document that it is in; if all
+    /// that is not enough, the document has nothing but its source, and a log line tells.
     ///
     /// # Errors
-    /// As [`ChunkBuilder::push`], for what no mapping can excuse.
+    /// [`Error::TooLarge`] beyond 2^32 documents.
     pub fn push_accepted(&mut self, id: &str, source: &[u8]) -> Result<()> {
-        self.push(id, source).or_else(|_| {
-            self.lenient = true;
-            let pushed = self.push(id, source);
-            self.lenient = false;
-            pushed
-        })
+        if self.push(id, source).is_ok() {
+            return Ok(());
+        }
+        self.lenient = true;
+        let mut pushed = self.push(id, source);
+        while pushed.is_err() && self.member > 0 && self.given_up.len() < MAX_GIVEN_UP {
+            self.given_up.push(self.member);
+            pushed = self.push(id, source);
+        }
+        self.lenient = false;
+        self.given_up.clear();
+        match pushed {
+            Err(error) if self.rows < u32::MAX - 1 => {
+                tracing::warn!(id, %error, "a document that was accepted once is replayed with its source alone");
+                self.rows += 1;
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Counts the documents so far.

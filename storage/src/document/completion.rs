@@ -116,13 +116,21 @@ impl ChunkBuilder {
             for (place, context) in contexts.list().iter().enumerate() {
                 let Some(path) = &context.path else { continue };
                 for value in at_path(&source, path) {
-                    add_values(place, context, value, &mut found)
-                        .map_err(|cause| Box::new(Failure::Rule(cause)))?;
+                    match add_values(place, context, value, &mut found) {
+                        Err(cause) if !self.lenient => return Err(Box::new(Failure::Rule(cause))),
+                        _ => {}
+                    }
                 }
             }
             for mut input in inputs {
                 input.contexts.extend_from_slice(&found);
-                self.put_input(leaf, &input)?;
+                match self.put_input(leaf, &input) {
+                    Err(_) if self.lenient => {
+                        let path = self.mapping.leaf(leaf).field.path.clone();
+                        self.ignore(path);
+                    }
+                    other => other?,
+                }
             }
         }
         Ok(())

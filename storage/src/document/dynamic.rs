@@ -147,6 +147,7 @@ impl ChunkBuilder {
         match self.mapping.dynamic(object) {
             Dynamic::True => {}
             Dynamic::False => return Ok(None),
+            Dynamic::Strict if self.lenient => return Ok(None),
             Dynamic::Strict => {
                 let parent = &self.mapping.object(object).path;
                 return Err(Box::new(Failure::Mapping(Error::StrictDynamicMapping {

@@ -123,6 +123,10 @@ impl ChunkBuilder {
     fn copy(&mut self, target: &Arc<str>, token: Token<'_>) -> Parsed<()> {
         match self.mapping.lookup(target) {
             Some(Child::Leaf(leaf)) => self.put_with_multi_fields(leaf, token),
+            Some(Child::Alias(_) | Child::Object(_)) if self.lenient => {
+                self.ignore(target.clone());
+                Ok(())
+            }
             Some(Child::Alias(_)) => Err(Failure::rule(format!("Cannot copy to a field alias [{target}]."))),
             Some(Child::Object(_)) => Err(Failure::mapping(format!(
                 "Cannot copy to field [{target}] since it is mapped as an object"
@@ -144,6 +148,11 @@ impl ChunkBuilder {
         let scopes = scopes_of(mapping, mapped);
         match store(mapping, mapped, scopes, token, &mut self.columns) {
             Ok(Stored::Yes) => Ok(()),
+            Err(Refused::Error(_)) if self.lenient => {
+                let path = mapped.field.path.clone();
+                self.ignore(path);
+                Ok(())
+            }
             Ok(Stored::Ignored) => {
                 let path = mapped.field.path.clone();
                 self.ignore(path);

@@ -144,6 +144,7 @@ impl ChunkBuilder {
         } else {
             self.skip(json)?;
         }
+        self.member = 0;
         json.finish()?;
         self.waiting_completions(source)?;
         self.constants(Scope::DOCUMENT)
@@ -156,6 +157,15 @@ impl ChunkBuilder {
         let unmapped = self.keys.open_unmapped();
         let mut key = json.known_object()?;
         while let Some(name) = key {
+            if self.lenient && self.depth == 1 {
+                self.member += 1;
+                if self.given_up.contains(&self.member) {
+                    self.ignore(name.into());
+                    self.skip(json)?;
+                    key = json.next_key()?;
+                    continue;
+                }
+            }
             let target = match self.resolve(object, name, stamp)? {
                 Ok(target) => target,
                 Err(name) => return Err(Box::new(Failure::Duplicate { name, index: json.current_index() })),
@@ -220,6 +230,7 @@ impl ChunkBuilder {
             Child::Leaf(leaf) => Target::Leaf(leaf),
             Child::Object(object) if !self.mapping.object(object).enabled => Target::Skip,
             Child::Object(object) => Target::Object(object),
+            Child::Alias(alias) if self.lenient => Target::Ignore(self.mapping.alias_path(alias).into()),
             Child::Alias(alias) => {
                 return Err(Failure::rule(format!(
                     "Cannot write to a field alias [{}].",
@@ -234,6 +245,7 @@ impl ChunkBuilder {
         match self.mapping.dynamic(object) {
             Dynamic::True => Ok(Target::Unknown { object, name: name.into(), stamp }),
             Dynamic::False => Ok(Target::Skip),
+            Dynamic::Strict if self.lenient => Ok(Target::Skip),
             Dynamic::Strict => {
                 let parent = &self.mapping.object(object).path;
                 Err(Box::new(Failure::Mapping(Error::StrictDynamicMapping {
@@ -270,6 +282,10 @@ impl ChunkBuilder {
                     if !object.enabled {
                         self.keys.add(key);
                         return Ok(Ok(Target::Skip));
+                    }
+                    if object.nested.is_some() && self.lenient {
+                        self.keys.add(key);
+                        return Ok(Ok(Target::Ignore(object.path.clone())));
                     }
                     if object.nested.is_some() {
                         return Err(Failure::mapping(format!(
@@ -352,7 +368,7 @@ impl ChunkBuilder {
                 if let Some(path) = self.mapping.object(object).nested_id {
                     self.nested += 1;
                     let limit = self.mapping.settings().nested_objects;
-                    if self.nested > limit {
+                    if self.nested > limit && !self.lenient {
                         return Err(Failure::mapping(format!(
                             "The number of nested documents has exceeded the allowed limit of [{limit}]. This limit can be set by changing the [index.mapping.nested_objects.limit] index level setting."
                         )));

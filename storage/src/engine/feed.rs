@@ -22,14 +22,11 @@ const READ_BYTES: usize = 4 << 20;
 pub(super) struct Leases {
     next: u64,
     positions: HashMap<u64, FrameNumber>,
+    /// Frames below this number are gone, or about to be.
+    removed_below: FrameNumber,
 }
 
 impl Leases {
-    /// Whether nobody reads.
-    pub(super) fn is_empty(&self) -> bool {
-        self.positions.is_empty()
-    }
-
     /// Least position that still holds the log; ends the leases of readers that are too far behind.
     pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
         let most = config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS);
@@ -44,6 +41,16 @@ impl Leases {
             tracing::warn!(readers = ended, "change feed readers fell too far behind, their leases end");
         }
         self.positions.values().copied().min()
+    }
+
+    /// Gives up the frames below `next`, which are about to be removed, unless a reader needs one of them. A
+    /// lease that is granted later begins behind them.
+    pub(super) fn give_up_below(&mut self, next: FrameNumber, wal: &Wal, config: &Config) -> bool {
+        if self.least(wal, config).is_some_and(|least| least < next) {
+            return false;
+        }
+        self.removed_below = self.removed_below.max(next);
+        true
     }
 }
 
@@ -83,7 +90,8 @@ impl Engine {
         let mut leases = self.inner.leases.lock();
         leases.next += 1;
         let lease = leases.next;
-        leases.positions.insert(lease, next);
+        let held = next.max(leases.removed_below);
+        leases.positions.insert(lease, held);
         Ok(FeedReader { inner: Arc::clone(&self.inner), lease, next, buffered: VecDeque::new() })
     }
 }
@@ -96,7 +104,7 @@ impl FeedReader {
     pub async fn next(&mut self) -> Result<FeedItem> {
         while self.buffered.is_empty() {
             let wal = Arc::clone(self.inner.wal()?);
-            let first = wal.first_frame();
+            let first = self.first(&wal);
             if self.next < first {
                 let gap = FeedItem::Gap { from: self.next, to: first };
                 self.advance(first);
@@ -111,7 +119,7 @@ impl FeedReader {
                 Ok(frames) if !frames.is_empty() => self.buffered.extend(frames),
                 Ok(_) => return Err(Error::Internal(format!("frame {from} is durable but was not read"))),
                 // The log was cut after the lease had ended: the next look tells the gap.
-                Err(Error::IllegalArgument(_)) if from < wal.first_frame() => {}
+                Err(Error::IllegalArgument(_)) if from < self.first(&wal) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -128,6 +136,11 @@ impl FeedReader {
     /// Number of the frame that comes next.
     pub fn position(&self) -> FrameNumber {
         self.next
+    }
+
+    /// Number of the first frame that is there to stay.
+    fn first(&self, wal: &Wal) -> FrameNumber {
+        wal.first_frame().max(self.inner.leases.lock().removed_below)
     }
 
     fn advance(&mut self, next: FrameNumber) {

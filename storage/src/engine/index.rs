@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use super::types::{IndexFigures, SegmentFigures, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
@@ -14,6 +13,7 @@ use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
 use crate::shard::{Reading, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
+use crate::sync::{AsyncMutex, Place, Rank};
 use crate::{Error, Result, SharedClock};
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub struct Index {
     meta: ArcSwap<IndexMeta>,
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
-    pub(super) mapping_change: Mutex<()>,
+    pub(super) mapping_change: AsyncMutex,
     /// Version of the mapping that the catalog is known to have.
     pub(super) saved_mapping: AtomicU64,
     shards: Vec<Arc<Shard>>,
@@ -67,10 +67,11 @@ impl Index {
             })
             .collect();
         let routing_shards = routing_shards(&meta);
+        let uuid = meta.uuid;
         Self {
             meta: ArcSwap::new(meta),
             mapping,
-            mapping_change: Mutex::new(()),
+            mapping_change: AsyncMutex::new(Place::of_index(Rank::MappingChange, uuid)),
             saved_mapping,
             shards,
             last_search_ms: AtomicI64::new(i64::MIN / 2),

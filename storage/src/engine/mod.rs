@@ -24,8 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
@@ -39,7 +40,8 @@ use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
 use crate::routing::IdGenerator;
 use crate::segment::Env;
 use crate::shard::Services;
-use crate::wal::Wal;
+use crate::sync::{self, AsyncMutex};
+use crate::wal::{FrameNumber, Wal};
 use crate::{Config, Error, Lane, Principal, Result, SharedClock};
 
 /// The store. Cheap to share as `Arc<Engine>`.
@@ -57,7 +59,9 @@ struct Inner {
     services: Services,
     metadata: ArcSwap<Metadata>,
     /// Held while the metadata changes.
-    metadata_change: Arc<AsyncMutex<()>>,
+    metadata_change: AsyncMutex,
+    /// Held while the log is cut, and the catalog is told of what only the log has.
+    cutting: AsyncMutex,
     indices: RwLock<HashMap<Arc<str>, Arc<Index>>>,
     budget: Budget,
     ids: Mutex<IdGenerator>,
@@ -66,7 +70,7 @@ struct Inner {
     flushes: Semaphore,
     compactions: Semaphore,
     busy: Mutex<upkeep::Busy>,
-    leases: Mutex<feed::Leases>,
+    leases: sync::Mutex<feed::Leases>,
     positions: positions::Positions,
     /// Shared by updates of sources while they are decided, alone with one that lost against another.
     source_updates: tokio::sync::RwLock<()>,
@@ -173,13 +177,22 @@ impl Engine {
     where
         F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
     {
+        let closed = sync::scope(self.decide_change(principal, decide)).await?;
+        self.flush(&closed).await
+    }
+
+    /// Decides a change and makes it durable and true; returns the indices that were closed by it.
+    async fn decide_change<F>(&self, principal: &Principal, decide: F) -> Result<Vec<Arc<Index>>>
+    where
+        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
+    {
         let inner = &self.inner;
         inner.check_accepting()?;
-        let one = Arc::clone(&inner.metadata_change).lock_owned().await;
+        let one = inner.metadata_change.lock_owned().await;
         let current = inner.metadata.load_full();
         let changes = decide(&current)?;
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut created: Vec<Arc<Index>> = Vec::new();
         let mut mappings = Vec::new();
@@ -197,22 +210,13 @@ impl Engine {
             }
         }
         tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
-        // A thread of its own: a caller that goes away must not part the catalog from the memory, and the
-        // mappings that follow changed settings must not grow between their check and their use.
+        // To its end: a caller that goes away must not part the catalog from the memory.
         let inner = Arc::clone(inner);
-        let applied = tokio::task::spawn_blocking(move || {
+        sync::uninterrupted(async move {
             let _one = one;
-            let updated = inner.with_other_settings(&changes);
-            let _still: Vec<_> = updated.iter().map(|(index, _)| index.mapping_change.lock()).collect();
-            let followed = updated
-                .iter()
-                .map(|(index, meta)| Ok((meta.uuid, index.mapping().with_settings(&meta.settings)?)))
-                .collect::<Result<HashMap<_, _>>>()?;
-            inner.env().runtime.block_on(inner.services.catalog.change(&changes, &mappings))?;
-            Ok(inner.apply_change(&current, &changes, &created, followed))
-        });
-        let closed = applied.await.unwrap_or_else(|e| Err(Error::Internal(format!("change ended: {e}"))))?;
-        self.flush(&closed).await
+            inner.change_durably(current, changes, created, mappings).await
+        })
+        .await
     }
 
     /// Returns a running index by its concrete name.
@@ -240,17 +244,7 @@ impl Engine {
     pub async fn put_mapping(&self, _principal: &Principal, index: &str, body: &Value) -> Result<()> {
         self.inner.check_accepting()?;
         let index = self.index(index)?;
-        let frame = {
-            let _change = index.mapping_change.lock();
-            let current = index.mapping();
-            let merged = Arc::new(current.merge(body)?);
-            if merged.to_json() == current.to_json() {
-                // Nothing new; but what there is may be another request's, whose frame is on its way.
-                self.inner.wal()?.next_frame() - 1
-            } else {
-                self.inner.log_mapping(&index, &merged)?
-            }
-        };
+        let frame = sync::scope(self.inner.merge_mapping(&index, body)).await?;
         // The catalog learns of it before the log is cut.
         self.inner.wal()?.synced(frame).await
     }
@@ -375,15 +369,64 @@ impl Drop for Engine {
 }
 
 impl Inner {
+    /// Merges a body into an index's mapping and logs it; returns the frame that is to be durable.
+    async fn merge_mapping(&self, index: &Index, body: &Value) -> Result<FrameNumber> {
+        let _change = index.mapping_change.lock().await;
+        let (current, body) = (index.mapping(), body.clone());
+        // Not on a compute thread: those that parse wait for this lock.
+        let merged = sync::blocking(move || {
+            let merged = current.merge(&body)?;
+            Ok((merged.to_json() != current.to_json()).then(|| Arc::new(merged)))
+        });
+        match merged.await? {
+            Some(merged) => self.log_mapping(index, &merged),
+            // Nothing new; but what there is may be another request's, whose frame is on its way.
+            None => Ok(self.wal()?.next_frame() - 1),
+        }
+    }
+
+    /// Makes a decided change durable, then true; returns the indices that were closed by it. The caller holds
+    /// `metadata_change`.
+    async fn change_durably(
+        self: &Arc<Self>,
+        current: Arc<Metadata>,
+        changes: Vec<MetadataChange>,
+        created: Vec<Arc<Index>>,
+        mut mappings: Vec<(Uuid, Vec<u8>)>,
+    ) -> Result<Vec<Arc<Index>>> {
+        let mut updated = self.with_other_settings(&changes);
+        // The order of their locks. The mappings that follow changed settings must not grow between their check
+        // and their use.
+        updated.sort_unstable_by_key(|(_, meta)| meta.uuid);
+        let mut unchanging = Vec::with_capacity(updated.len());
+        for (index, _) in &updated {
+            unchanging.push(index.mapping_change.lock_owned().await);
+        }
+        let (followed, unsaved) = sync::blocking(move || follow(&updated)).await?;
+        // Commits with mappings wait, so that none tells the catalog of an older one later.
+        let one = match unsaved.is_empty() {
+            true => None,
+            false => Some(self.services.commits.lock().await),
+        };
+        mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
+        self.services.catalog.change(&changes, &mappings).await?;
+        for (index, version, _) in &unsaved {
+            index.saved_mapping.store(*version, Ordering::Relaxed);
+        }
+        drop(one);
+        let inner = Arc::clone(self);
+        sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await
+    }
+
     /// Makes what the catalog has accepted true in memory; returns the indices that were closed by it.
     fn apply_change(
         &self,
         current: &Metadata,
         changes: &[MetadataChange],
         created: &[Arc<Index>],
-        mut followed: HashMap<uuid::Uuid, Mapping>,
+        mut followed: HashMap<Uuid, Mapping>,
     ) -> Vec<Arc<Index>> {
-        let mut closed = Vec::new();
+        let (mut closed, mut deleted) = (Vec::new(), Vec::new());
         let mut indices = self.indices.write();
         for change in changes {
             match change {
@@ -402,13 +445,16 @@ impl Inner {
                     if indices.get(name).is_some_and(|index| index.meta().uuid == *uuid)
                         && let Some(index) = indices.remove(name)
                     {
-                        self.forget(&index);
+                        deleted.push(index);
                     }
                 }
                 _ => {}
             }
         }
         self.metadata.store(Arc::new(current.apply(changes)));
+        drop(indices);
+        // Not under the lock that every request needs for a moment.
+        deleted.iter().for_each(|index| self.forget(index));
         closed
     }
 
@@ -436,3 +482,20 @@ impl Inner {
         }
     }
 }
+
+/// The mappings that indices have under other settings; those that only the log has are to be stored with the
+/// settings, which what the log has of them may not be readable by.
+fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Mapping>, Vec<Unsaved>)> {
+    let (mut followed, mut unsaved) = (HashMap::new(), Vec::new());
+    for (index, meta) in updated {
+        let mapping = index.mapping();
+        followed.insert(meta.uuid, mapping.with_settings(&meta.settings)?);
+        if mapping.version() != index.saved_mapping.load(Ordering::Relaxed) {
+            unsaved.push((Arc::clone(index), mapping.version(), mapping.encode()));
+        }
+    }
+    Ok((followed, unsaved))
+}
+
+/// An index, the version of its mapping, the mapping for the catalog.
+type Unsaved = (Arc<Index>, u64, Vec<u8>);

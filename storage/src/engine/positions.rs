@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::{Engine, Inner};
 use crate::catalog::{Commit, Position};
-use crate::wal::{Entry, Frame, FrameNumber, PositionDelta, Wal};
+use crate::sync::{Mutex, Rank};
+use crate::wal::{Entry, Frame, FrameNumber, PositionDelta, Unapplied, Wal};
 use crate::{Error, Result};
 
 /// Greatest number of positions of a node; more are refused.
@@ -65,8 +65,14 @@ impl Reached {
 }
 
 /// All positions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Positions(Mutex<State>);
+
+impl Default for Positions {
+    fn default() -> Self {
+        Self::load(Vec::new())
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,7 +98,7 @@ impl Positions {
             let position = Some(Bytes::from(position)).filter(|position| !position.is_empty());
             (Arc::new(Key { pipeline, source, partition }), Reached { position, owner_epoch })
         });
-        Self(Mutex::new(State { known: known.collect(), unsaved: BTreeMap::new() }))
+        Self(Mutex::new(Rank::Positions, State { known: known.collect(), unsaved: BTreeMap::new() }))
     }
 
     /// Applies a delta of the log at recovery. Frames are replayed in order, and the last one that the
@@ -116,12 +122,7 @@ impl Positions {
     /// # Errors
     /// [`Error::PositionMoved`] where a part is not where its delta comes from, or another's;
     /// [`Error::TooLarge`], [`Error::Rejected`] at the bounds; the log's. Then nothing has changed.
-    pub(super) fn append(
-        &self,
-        wal: &Wal,
-        frame: &mut Frame,
-        deltas: &[PositionDelta],
-    ) -> Result<FrameNumber> {
+    pub(super) fn append(&self, wal: &Wal, frame: &mut Frame, deltas: &[PositionDelta]) -> Result<Unapplied> {
         if deltas.is_empty() {
             return wal.append(frame);
         }
@@ -129,11 +130,11 @@ impl Positions {
         let encoded = wal.encode(frame)?;
         let mut state = self.0.lock();
         let decided = state.decide(deltas)?;
-        let number = wal.append_encoded(encoded)?;
+        let frame = wal.append_encoded(encoded)?;
         for (key, after) in decided {
-            state.apply(Arc::new(key), after, number);
+            state.apply(Arc::new(key), after, frame.number());
         }
-        Ok(number)
+        Ok(frame)
     }
 
     /// Takes a part over: appends the delta that bumps the epoch of its owner.
@@ -155,9 +156,9 @@ impl Positions {
             owner_epoch,
         };
         let after = Reached::after(&delta);
-        let number = wal.append(&Frame { entries: vec![Entry::Position(delta)] })?;
-        state.apply(Arc::new(key), after, number);
-        Ok((number, position, owner_epoch))
+        let frame = wal.append(&Frame { entries: vec![Entry::Position(delta)] })?;
+        state.apply(Arc::new(key), after, frame.number());
+        Ok((frame.applied(), position, owner_epoch))
     }
 
     fn list(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)> {
@@ -306,12 +307,12 @@ impl Engine {
 }
 
 impl Inner {
-    /// Tells the catalog of all positions that it does not know yet.
+    /// Tells the catalog of all positions that it does not know yet. One call at a time, so that what it tells is
+    /// never older than what was told: the caller holds `cutting`.
     ///
     /// # Errors
     /// The log's or the catalog's; what was not saved stays in the log.
     pub(super) async fn save_positions(&self) -> Result<()> {
-        let _one = self.services.commits.lock().await;
         let Some(unsaved) = self.positions.unsaved() else { return Ok(()) };
         // A position must not outlive the documents of its frame.
         self.wal()?.synced(unsaved.last_frame).await?;

@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use super::budget::Budget;
@@ -33,6 +33,7 @@ use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
 use crate::shard::{Applied, Change, Damage, Probed, Services};
+use crate::sync::{self, AsyncMutex, Place, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
@@ -77,14 +78,15 @@ pub(super) async fn open(
         env,
         catalog: Arc::clone(&catalog),
         wal: Arc::new(OnceLock::new()),
-        commits: Arc::new(AsyncMutex::new(())),
+        commits: Arc::new(AsyncMutex::new(Place::of(Rank::Commits))),
         scratch: Arc::from(scratch.as_path()),
     };
     let inner = Arc::new(Inner {
         budget: Budget::new(config.memtable_max_bytes),
         clock,
         metadata: ArcSwap::from_pointee(metadata),
-        metadata_change: Arc::new(AsyncMutex::new(())),
+        metadata_change: AsyncMutex::new(Place::of(Rank::MetadataChange)),
+        cutting: AsyncMutex::new(Place::of(Rank::Cut)),
         indices: RwLock::new(indices),
         ids: Mutex::new(ids),
         upkeep: Notify::new(),
@@ -92,7 +94,7 @@ pub(super) async fn open(
         compactions: Semaphore::new(1),
         busy: Mutex::new(upkeep::Busy::default()),
         source_updates: tokio::sync::RwLock::default(),
-        leases: Mutex::new(feed::Leases::default()),
+        leases: sync::Mutex::new(Rank::Leases, feed::Leases::default()),
         positions: Positions::load(state.positions),
         stopping: AtomicBool::new(false),
         services,
@@ -102,15 +104,13 @@ pub(super) async fn open(
     let replayed = {
         let inner = Arc::clone(&inner);
         let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || replay(&inner, &disk, known_frames, &runtime))
-            .await
-            .map_err(|e| Error::Internal(format!("replay stopped: {e}")))??
+        sync::blocking(move || replay(&inner, &disk, known_frames, &runtime)).await?
     };
     if inner.services.wal.set(Arc::new(replayed)).is_err() {
         return Err(Error::Internal("the log was opened twice".to_owned()));
     }
-    raise_terms(&inner).await;
-    tokio::spawn(async move {
+    sync::scope(raise_terms(&inner)).await;
+    sync::detached(async move {
         if let Err(error) = delete_orphans(&objects, orphans).await {
             tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
         }
@@ -235,7 +235,7 @@ fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
     let Some(largest) = shards.into_iter().max_by_key(|shard| shard.read().unflushed().0) else {
         return Ok(());
     };
-    runtime.block_on(inner.flush_shard(&largest))
+    sync::block_on(runtime, inner.flush_shard(&largest))
 }
 
 /// Applies a frame; returns the operations that were not in segments yet.
@@ -249,12 +249,12 @@ fn apply_frame(
     for entry in frame.entries {
         match entry {
             Entry::Mapping { index, mapping } => {
-                if let Some(index) = indices.get(&index) {
-                    let mapping = Mapping::decode(&mapping, &index.meta().settings)?;
-                    // The catalog may be ahead of the log's older entries.
-                    if mapping.version() > index.mapping().version() {
-                        index.set_mapping(Arc::new(mapping));
-                    }
+                // The catalog may be ahead of the log's older entries, which the settings of today, an analyzer less,
+                // may make no sense of.
+                if let Some(index) = indices.get(&index)
+                    && Mapping::version_of(&mapping)? > index.mapping().version()
+                {
+                    index.set_mapping(Arc::new(Mapping::decode(&mapping, &index.meta().settings)?));
                 }
             }
             Entry::Ops(ops) => {

@@ -146,7 +146,7 @@ impl Inner {
         let mut refused = Vec::new();
         let (mut batches, grown) = parse_with(batches, &base, compute, &mut refused);
         if !Arc::ptr_eq(&base, &grown) {
-            let _change = index.mapping_change.lock();
+            let _change = index.mapping_change.blocking_lock();
             let current = index.mapping();
             let mut grown = grown;
             if !Arc::ptr_eq(&base, &current) {
@@ -171,7 +171,7 @@ impl Inner {
         let entry = Entry::Mapping { index: index.meta().uuid, mapping: Bytes::from(mapping.encode()) };
         let frame = self.wal()?.append(&Frame { entries: vec![entry] })?;
         index.set_mapping(Arc::clone(mapping));
-        Ok(frame)
+        Ok(frame.applied())
     }
 
     /// Decides versions, appends the frame and applies it, in the turns of all shards concerned.
@@ -202,7 +202,8 @@ impl Inner {
             return Ok(None);
         }
         // Up to here nothing has changed; from here on nothing fails.
-        let number = self.positions.append(self.wal()?, &mut frame, terms.moves())?;
+        let appended = self.positions.append(self.wal()?, &mut frame, terms.moves())?;
+        let number = appended.number();
         let mut spent = Vec::with_capacity(batches.len());
         for ((decided, batch), turn) in decided.into_iter().zip(batches).zip(&turns) {
             spent.push((batch.ops, batch.rows));
@@ -229,6 +230,7 @@ impl Inner {
             let change = Change { applied: decided.applied, generated: decided.generated, chunk, unused };
             self.budget.add(turn.apply(change, number, now_ms));
         }
+        appended.applied();
         // The next writer waits for these turns: what is only to be freed is freed without them.
         drop(turns);
         drop((frame, spent));

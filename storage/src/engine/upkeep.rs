@@ -13,6 +13,8 @@ use super::Inner;
 use super::index::{Index, gc_deletes_ms};
 use crate::catalog::Commit;
 use crate::shard::{ForceMerge, Shard};
+use crate::sync;
+use crate::wal::{FrameNumber, Wal};
 use crate::{Error, Lane, Result};
 
 /// Pause between two looks at the shards.
@@ -53,9 +55,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
 fn look(inner: &Arc<Inner>, clean_up: bool) {
     let now_ms = inner.clock.now_ms();
     let pressed = inner.budget.is_pressed();
-    // A log that readers hold is not made shorter by flushing.
-    let log_full = inner.leases.lock().is_empty()
-        && inner.wal().is_ok_and(|wal| wal.bytes() > inner.config.wal_max_bytes.max(MIN_LOG_BYTES));
+    let most_log = inner.config.wal_max_bytes.max(MIN_LOG_BYTES);
     let mut largest: Option<(u64, Arc<Shard>)> = None;
     let mut oldest: Option<(u64, Arc<Shard>)> = None;
     for index in inner.all_indices() {
@@ -92,13 +92,17 @@ fn look(inner: &Arc<Inner>, clean_up: bool) {
             }
         }
     }
-    if clean_up && inner.positions.has_unsaved() {
+    // No flush may be due where positions move, nor where the last reader has let go of the log.
+    if clean_up && (inner.positions.has_unsaved() || inner.wal().is_ok_and(|wal| wal.bytes() > most_log)) {
         spawn_cut(inner);
     }
     if pressed && let Some((_, shard)) = largest {
         spawn_flush(inner, &shard);
     }
-    if log_full && let Some((_, shard)) = oldest {
+    // Flushing makes the part of the log shorter that shards need; that of readers has a bound of its own.
+    if let Some((frame, shard)) = oldest
+        && inner.wal().is_ok_and(|wal| wal.bytes_from(frame) > most_log)
+    {
         spawn_flush(inner, &shard);
     }
 }
@@ -120,7 +124,7 @@ impl Drop for Running {
     }
 }
 
-/// Cuts a log that grows by moves of positions alone: no flush is due then.
+/// Cuts the log beside flushes.
 fn spawn_cut(inner: &Arc<Inner>) {
     if !inner.busy.lock().0.insert(POSITIONS) {
         return;
@@ -202,7 +206,7 @@ impl Inner {
     /// commit that only the catalog knows of would be made again.
     pub(super) async fn flush_shard(self: &Arc<Self>, shard: &Arc<Shard>) -> Result<()> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
-        uninterrupted(async move {
+        sync::uninterrupted(async move {
             let now_ms = inner.clock.now_ms();
             let freed = shard.flush(&inner.services, now_ms).await?;
             inner.budget.free(freed);
@@ -223,14 +227,20 @@ impl Inner {
         force: Option<ForceMerge>,
     ) -> Result<bool> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
-        uninterrupted(async move { shard.compact(&inner.services, force).await }).await
+        sync::uninterrupted(async move { shard.compact(&inner.services, force).await }).await
     }
 
-    /// Removes log files that no shard, mapping, position or reader needs any more.
+    /// Removes log files that no shard, mapping, position or reader needs any more; one such cut at a time.
     pub(super) async fn cut_log(self: &Arc<Self>) -> Result<()> {
         let Some(wal) = self.services.wal.get() else { return Ok(()) };
-        // Asked first: what is appended from here on stays.
-        let mut below = wal.durable_frame().map_or(0, |frame| frame + 1);
+        sync::scope(self.cut(wal)).await
+    }
+
+    async fn cut(self: &Arc<Self>, wal: &Arc<Wal>) -> Result<()> {
+        let _one = self.cutting.lock().await;
+        // Asked first: a frame below it is in the memory that is looked at next, and what is appended or applied
+        // from here on stays.
+        let mut below = wal.settled_below();
         let indices = self.all_indices();
         for index in &indices {
             for shard in index.shards() {
@@ -240,40 +250,43 @@ impl Inner {
             }
         }
         below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
-        if !wal.can_remove_below(below) {
+        if wal.oldest_removable(below).is_none() {
             return Ok(());
         }
         self.save_mappings(&indices).await?;
         self.save_positions().await?;
         let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
-        let removed = tokio::task::spawn_blocking(move || {
-            let _inner = inner;
-            wal.remove_below(below)
-        });
-        match removed.await {
-            Ok(Err(error @ Error::Stopped(_))) => Err(error),
-            Ok(Err(error)) => {
+        match sync::blocking(move || inner.remove_log_below(&wal, below)).await {
+            Err(error @ (Error::Stopped(_) | Error::Internal(_))) => Err(error),
+            Err(error) => {
                 tracing::warn!(%error, "cannot cut the log");
                 Ok(())
             }
-            Ok(Ok(())) => Ok(()),
-            Err(error) => Err(Error::Internal(format!("cutting the log ended: {error}"))),
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// Removes log files, oldest first, up to the first that a reader needs. Blocks.
+    fn remove_log_below(&self, wal: &Wal, below: FrameNumber) -> Result<()> {
+        while let Some(next) = wal.oldest_removable(below) {
+            // Asked for each file anew: leases may have been granted since the cut was decided.
+            if !self.leases.lock().give_up_below(next, wal, &self.config) {
+                break;
+            }
+            wal.remove_oldest(below)?;
+        }
+        Ok(())
     }
 
     /// Stores mappings that only the log has: no shard's commit holds back the frame of a mapping.
     async fn save_mappings(&self, indices: &[Arc<Index>]) -> Result<()> {
         let _one = self.services.commits.lock().await;
-        let mut saved = Vec::new();
         for index in indices {
-            // Taken so that a mapping whose frame has its number is also seen.
-            let _change = index.mapping_change.lock();
+            // Loaded under the lock, so that an older mapping never follows a newer one.
             let mapping = index.mapping();
-            if mapping.version() != index.saved_mapping.load(Ordering::Relaxed) {
-                saved.push((Arc::clone(index), mapping));
+            if mapping.version() == index.saved_mapping.load(Ordering::Relaxed) {
+                continue;
             }
-        }
-        for (index, mapping) in saved {
             let commit =
                 Commit { mappings: vec![(index.meta().uuid, mapping.encode())], ..Commit::default() };
             match self.services.catalog.commit(&commit).await {
@@ -285,11 +298,4 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-async fn uninterrupted<T: Send + 'static>(
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let ended = tokio::spawn(work).await;
-    ended.unwrap_or_else(|error| Err(Error::Internal(format!("a task of the shard ended: {error}"))))
 }

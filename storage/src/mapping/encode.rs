@@ -11,6 +11,11 @@ use super::spec;
 use super::tree::{Analysis, Mapping, Numbers};
 use crate::{Error, Result};
 
+#[derive(Deserialize)]
+struct Version {
+    version: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Encoded {
     version: u64,
@@ -33,6 +38,15 @@ impl Mapping {
         let nested = self.nested_objects().map(|object| object.path.to_string()).collect();
         let encoded = Encoded { version: self.version, paths, nested, mapping: self.to_json() };
         serde_json::to_vec(&encoded).expect("JSON of strings and numbers is always writable")
+    }
+
+    /// Reads the version of an encoded mapping, which may be one that today's settings cannot decode.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the bytes are something else.
+    pub(crate) fn version_of(bytes: &[u8]) -> Result<u64> {
+        let encoded: Version = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
+        Ok(encoded.version)
     }
 
     /// Decodes what [`Mapping::encode`] made. Limits are not checked: what was accepted stays.

@@ -74,11 +74,11 @@ impl Settings {
             }
         };
         let overflow = match settings.get("index.mapping.overflow").map(text_of).as_deref() {
-            None | Some("error") => false,
+            None | Some("refuse" | "error") => false,
             Some("store") => true,
             Some(other) => {
                 return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{other}] for setting [index.mapping.overflow] as only [error] or [store] are allowed."
+                    "Failed to parse value [{other}] for setting [index.mapping.overflow] as only [refuse] or [store] are allowed."
                 )));
             }
         };

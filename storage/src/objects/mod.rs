@@ -25,6 +25,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 pub use local::DurableLocal;
 
 use crate::disk::Disk;
+use crate::sync::blocking;
 use crate::{Config, Error, ObjectStoreConfig, Result};
 
 /// Bytes of one part of an upload, and of one piece of a download to a file.
@@ -295,13 +296,5 @@ fn lift(error: object_store::Error) -> Error {
             Err(source) => Error::ObjectStore(object_store::Error::Generic { store, source }),
         },
         other => Error::ObjectStore(other),
-    }
-}
-
-/// Runs a blocking operation where it holds up no other task.
-async fn blocking<T: Send + 'static>(operation: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(operation).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::Internal(format!("file operation did not end: {error}"))),
     }
 }

@@ -61,7 +61,7 @@ impl FileCache {
     /// Returns a file, fetching it first; blocks, so it is called on compute threads only.
     pub(crate) fn get(&self, env: &Env, path: &Path, name: &str) -> Result<Bytes> {
         let local = self.dir.join(name);
-        let bytes = env.runtime.block_on(env.objects.get(path))?;
+        let bytes = crate::sync::block_on(&env.runtime, env.objects.get(path))?;
         // Written under a name of its own first: two fetches of one file must not mix.
         let partial = self.dir.join(format!("{name}.{}", uuid::Uuid::new_v4().simple()));
         let write = || -> std::io::Result<File> {

@@ -74,7 +74,7 @@ impl Remote {
         if let (Some(first), Some(last)) = (first, last) {
             let from = self.block_range(blocks.start + first).start;
             let to = self.block_range(blocks.start + last).end;
-            let bytes = self.runtime.block_on(self.objects.get_range(&self.path, from..to))?;
+            let bytes = crate::sync::block_on(&self.runtime, self.objects.get_range(&self.path, from..to))?;
             let mut cache = self.cache.0.lock();
             for (i, place) in found.iter_mut().enumerate().take(last + 1).skip(first) {
                 let block = blocks.start + i;

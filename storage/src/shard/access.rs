@@ -13,9 +13,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use tokio::sync::MutexGuard as AsyncMutexGuard;
-
 use super::decide::Current;
 use super::state::{Location, Probed, State};
 use super::versions::{STRIPES, VersionEntry};
@@ -23,6 +20,7 @@ use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard};
 use crate::Result;
 use crate::catalog::ShardCheckpoint;
 use crate::segment::MemChunk;
+use crate::sync::{AsyncMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// Operations applied under one hold of the state's lock: well under a millisecond.
 const SLICE: usize = 256;
@@ -68,7 +66,7 @@ pub(crate) struct Reading<'a> {
 /// The right to change the shard's state.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    _turn: AsyncMutexGuard<'a, ()>,
+    _turn: AsyncMutexGuard<'a>,
     shard: &'a Shard,
 }
 

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::policy::{choose_compaction, choose_force_merge};
@@ -19,6 +18,7 @@ use super::{Shard, Turn, next_key, tombstones};
 use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
+use crate::sync::{self, AsyncMutex};
 use crate::wal::Wal;
 use crate::{Error, Lane, Result};
 
@@ -36,7 +36,7 @@ pub(crate) struct Services {
     pub(crate) wal: Arc<OnceLock<Arc<Wal>>>,
     /// One commit with mappings at a time, over all shards: what a commit says of a mapping must not
     /// be older than what one before it said.
-    pub(crate) commits: Arc<AsyncMutex<()>>,
+    pub(crate) commits: Arc<AsyncMutex>,
     /// Directory for files under construction.
     pub(crate) scratch: Arc<Path>,
 }
@@ -86,6 +86,10 @@ impl Shard {
     /// Writes everything applied so far into a stored segment and commits it. Returns the bytes of
     /// memory that this frees.
     pub(crate) async fn flush(&self, services: &Services, now_ms: i64) -> Result<u64> {
+        sync::scope(self.flush_all(services, now_ms)).await
+    }
+
+    async fn flush_all(&self, services: &Services, now_ms: i64) -> Result<u64> {
         let _one = self.flushing.lock().await;
         self.refresh(&services.env, now_ms).await?;
         let captured = {
@@ -110,6 +114,10 @@ impl Shard {
 
     /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
     pub(crate) async fn compact(&self, services: &Services, force: Option<ForceMerge>) -> Result<bool> {
+        sync::scope(self.compact_once(services, force)).await
+    }
+
+    async fn compact_once(&self, services: &Services, force: Option<ForceMerge>) -> Result<bool> {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.read();

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 pub(crate) use self::access::{Applied, Change, Reading, Turn};
@@ -38,6 +38,7 @@ use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::SortField;
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
+use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
 use crate::{Lane, Result, SegmentFigures, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
@@ -75,14 +76,14 @@ pub(crate) struct Shard {
     mapping: Arc<ArcSwap<Mapping>>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
     sort: Arc<[SortField]>,
-    turn: AsyncMutex<()>,
+    turn: AsyncMutex,
     state: RwLock<State>,
     published: ArcSwap<Vec<SegmentView>>,
-    committing: AsyncMutex<()>,
-    refreshing: AsyncMutex<()>,
+    committing: AsyncMutex,
+    refreshing: AsyncMutex,
     /// One flush at a time; one compaction at a time; both may run at once.
-    flushing: AsyncMutex<()>,
-    compacting: AsyncMutex<()>,
+    flushing: AsyncMutex,
+    compacting: AsyncMutex,
     /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
     doubtful: Mutex<Option<Vec<Uuid>>>,
     /// Sequence number below which everything is searchable.
@@ -137,6 +138,7 @@ impl Shard {
             closed: false,
             damage: None,
         };
+        let lock = |rank| AsyncMutex::new(Place::of_shard(rank, index, number));
         Self {
             index,
             number,
@@ -144,12 +146,12 @@ impl Shard {
             sort,
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
-            turn: AsyncMutex::new(()),
-            state: RwLock::new(state),
-            committing: AsyncMutex::new(()),
-            refreshing: AsyncMutex::new(()),
-            flushing: AsyncMutex::new(()),
-            compacting: AsyncMutex::new(()),
+            turn: lock(Rank::Turn),
+            state: RwLock::new(Place::of_shard(Rank::State, index, number), state),
+            committing: lock(Rank::Committing),
+            refreshing: lock(Rank::Refreshing),
+            flushing: lock(Rank::ShardWork),
+            compacting: lock(Rank::ShardWork),
             doubtful: Mutex::new(None),
             waiting: AtomicU64::new(0),
             last_refresh_ms: AtomicI64::new(0),
@@ -215,6 +217,10 @@ impl Shard {
 
     /// Makes every operation applied so far visible to searches.
     pub(crate) async fn refresh(&self, env: &Env, now_ms: i64) -> Result<()> {
+        sync::scope(self.make_searchable(env, now_ms)).await
+    }
+
+    async fn make_searchable(&self, env: &Env, now_ms: i64) -> Result<()> {
         let _one = self.refreshing.lock().await;
         let (frozen, published, below) = {
             let turn = self.turn().await;

@@ -108,27 +108,25 @@ impl Files {
         (number < file.next).then(|| file.clone())
     }
 
-    /// Path of the oldest file, if all its frames are below `number` and it is not the last one.
-    pub(super) fn oldest_removable(&self, number: FrameNumber) -> Option<PathBuf> {
+    /// Path of the oldest file and the number of the first frame behind it, if all its frames are below
+    /// `number` and it is not the last one: that always stays, its name keeps the numbering.
+    pub(super) fn oldest_removable(&self, number: FrameNumber) -> Option<(PathBuf, FrameNumber)> {
         let list = self.list.lock();
         list.front()
             .filter(|oldest| list.len() > 1 && oldest.next <= number)
-            .map(|oldest| oldest.path.clone())
+            .map(|oldest| (oldest.path.clone(), oldest.next))
     }
 
-    /// Removes files whose frames are all below `number`, oldest first and each removal durable
-    /// before the next, so that a crash never leaves a gap. The last file always stays: its name
-    /// keeps the numbering.
-    pub(super) fn remove_below(&self, disk: &dyn Disk, number: FrameNumber) -> Result<()> {
-        loop {
-            let Some(path) = self.oldest_removable(number) else { return Ok(()) };
-            disk.remove(&path)?;
-            disk.sync_dir(&self.dir)?;
-            let mut list = self.list.lock();
-            if list.front().is_some_and(|oldest| oldest.path == path) {
-                list.pop_front();
-            }
+    /// Removes the oldest file if it may be; durable when it returns.
+    pub(super) fn remove_oldest(&self, disk: &dyn Disk, number: FrameNumber) -> Result<()> {
+        let Some((path, _)) = self.oldest_removable(number) else { return Ok(()) };
+        disk.remove(&path)?;
+        disk.sync_dir(&self.dir)?;
+        let mut list = self.list.lock();
+        if list.front().is_some_and(|oldest| oldest.path == path) {
+            list.pop_front();
         }
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,10 +15,13 @@ use super::record::{self, Fault, Kind, RECORD_HEADER};
 use super::recovery;
 use super::writer::{ROOM, Writer};
 use crate::disk::{self, Disk, Space};
+use crate::sync::{self, Thread};
 use crate::{Config, Error, Result};
 
 /// Greatest payload of one frame.
 const FRAME_BYTES: usize = 1 << 30;
+/// Least size at which a file is long enough; the unit tests' is one frame's, so that there are many files.
+const LEAST_FILE_BYTES: u64 = if cfg!(test) { 1 } else { 1 << 16 };
 /// Bytes that [`Wal::read`] asks of the disk at once, beyond what its caller wants.
 const READ_AHEAD: usize = 512 << 10;
 
@@ -34,7 +36,7 @@ impl Options {
     /// Derives them from the store's configuration: files of 64 MB, smaller where the whole
     /// log is to be small.
     pub fn from_config(config: &Config) -> Self {
-        let file_bytes = (config.wal_max_bytes / 8).clamp(1 << 16, 64 << 20);
+        let file_bytes = (config.wal_max_bytes / 8).clamp(LEAST_FILE_BYTES, 64 << 20);
         Self { file_bytes }
     }
 }
@@ -46,13 +48,40 @@ pub struct EncodedFrame {
     payload_checksum: u32,
 }
 
+/// A frame that is in the log and whose effect is not in memory yet. The log is not cut at it or behind it until
+/// [`Unapplied::applied`]; one that is dropped before holds it for ever, as what is not in memory is in the log alone.
+#[must_use = "the log is not cut until the frame is applied"]
+pub struct Unapplied {
+    number: FrameNumber,
+    queue: Arc<Queue>,
+}
+
+impl fmt::Debug for Unapplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unapplied").field(&self.number).finish()
+    }
+}
+
+impl Unapplied {
+    /// Number of the frame.
+    pub fn number(&self) -> FrameNumber {
+        self.number
+    }
+
+    /// Takes note that the frame's effect is in memory, and returns its number.
+    pub fn applied(self) -> FrameNumber {
+        self.queue.applied(self.number);
+        self.number
+    }
+}
+
 /// The log. All calls but [`Wal::synced`] are synchronous; those that touch files say so.
 pub struct Wal {
     disk: Arc<dyn Disk>,
     files: Arc<Files>,
     queue: Arc<Queue>,
     options: Options,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Mutex<Option<Thread>>,
 }
 
 impl fmt::Debug for Wal {
@@ -123,9 +152,7 @@ impl Wal {
             options.file_bytes,
             recovered.next,
         )?;
-        let thread = std::thread::Builder::new()
-            .name("wal-writer".to_owned())
-            .spawn(move || writer.run())
+        let thread = sync::spawn_thread("wal-writer".to_owned(), None, move || writer.run())
             .map_err(|error| Error::io("start the writer of", dir, error))?;
         Ok(Self { disk, files, queue, options, writer: Mutex::new(Some(thread)) })
     }
@@ -159,7 +186,7 @@ impl Wal {
     /// # Errors
     /// [`Error::TooLarge`] for a frame over 1 GiB, [`Error::Stopped`] when the log has stopped. Then
     /// the frame has no number and will not be in the log.
-    pub fn append(&self, frame: &Frame) -> Result<FrameNumber> {
+    pub fn append(&self, frame: &Frame) -> Result<Unapplied> {
         self.append_encoded(self.encode(frame)?)
     }
 
@@ -185,8 +212,9 @@ impl Wal {
     ///
     /// # Errors
     /// [`Error::Stopped`] when the log has stopped.
-    pub fn append_encoded(&self, frame: EncodedFrame) -> Result<FrameNumber> {
-        self.queue.push(frame.bytes, frame.payload_checksum)
+    pub fn append_encoded(&self, frame: EncodedFrame) -> Result<Unapplied> {
+        let number = self.queue.push(frame.bytes, frame.payload_checksum)?;
+        Ok(Unapplied { number, queue: Arc::clone(&self.queue) })
     }
 
     /// Waits until the frame and all before it are fsynced; also for a frame that is yet to be
@@ -205,22 +233,29 @@ impl Wal {
         }
     }
 
-    /// Removes log files all of whose frames are below `frame`; the newest file always stays. Blocks.
+    /// Removes the oldest file if all its frames are below `frame` and it is not the newest one. The removal is
+    /// durable when it returns, so that a crash never leaves a gap. Blocks.
     ///
     /// # Errors
-    /// The disk's; what was removed so far is removed.
-    pub fn remove_below(&self, frame: FrameNumber) -> Result<()> {
-        self.files.remove_below(&*self.disk, frame)
+    /// The disk's; then the file may be there or not.
+    pub fn remove_oldest(&self, frame: FrameNumber) -> Result<()> {
+        self.files.remove_oldest(&*self.disk, frame)
     }
 
-    /// Whether [`Wal::remove_below`] has anything to remove.
-    pub fn can_remove_below(&self, frame: FrameNumber) -> bool {
-        self.files.oldest_removable(frame).is_some()
+    /// Number of the first frame behind the oldest file, where [`Wal::remove_oldest`] would remove that.
+    pub fn oldest_removable(&self, frame: FrameNumber) -> Option<FrameNumber> {
+        self.files.oldest_removable(frame).map(|(_, next)| next)
     }
 
     /// Number that the next frame will have.
     pub fn next_frame(&self) -> FrameNumber {
         self.queue.next()
+    }
+
+    /// Number below which every frame is durable and its effect in memory; what is appended from now on has no
+    /// smaller one.
+    pub fn settled_below(&self) -> FrameNumber {
+        self.queue.settled_below()
     }
 
     /// Greatest frame number that is durable, if any.
@@ -288,8 +323,13 @@ impl Wal {
         while offset < file.len && taken < max_bytes.max(1) {
             let len = (file.len - offset).min(wanted as u64) as usize;
             let chunk = self.disk.read_range(&file.path, offset, len)?;
+            let ends = offset + chunk.len() as u64 == file.len;
             let mut at = 0;
             while at < chunk.len() && taken < max_bytes.max(1) {
+                if !ends && at > 0 && chunk.len() - at < RECORD_HEADER {
+                    // So short a beginning of a record may look like anything.
+                    break;
+                }
                 let record = match record::read_record(&chunk[at..], file.id) {
                     Ok(record) => record,
                     Err(Fault::Incomplete(needed)) if offset + (at + needed) as u64 <= file.len => {
@@ -320,7 +360,7 @@ impl Wal {
         self.queue.close();
         if let Some(thread) = self.writer.lock().take() {
             // A panic of the writer has stopped the queue; its frames are seen missing below.
-            let _ = thread.join();
+            thread.join();
         }
         let next = self.queue.next();
         let progress = self.queue.progress();

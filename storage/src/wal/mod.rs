@@ -2,10 +2,10 @@
 //!
 //! A [`Frame`] is everything that one request or source batch changes, on all shards that it
 //! touches; it is there after a crash as a whole or not at all. [`Wal::append`] gives it its number
-//! and queues it, under the caller's shard locks; one writer thread writes all that is queued,
+//! and queues it, under the caller's shard locks, and the caller says when its effect is in memory ([`Unapplied`]); one writer thread writes all that is queued,
 //! syncs once, and wakes everybody who waits in [`Wal::synced`]. At start, [`Wal::open`] hands the
 //! intact frames to the engine's recovery; [`Wal::read`] serves readers of the change feed that
-//! fell behind; [`Wal::remove_below`] drops files that the catalog has made superfluous.
+//! fell behind; [`Wal::remove_oldest`] drops a file that the catalog has made superfluous.
 //!
 //! Files, framing, group marks and the rule that tells a torn tail from damage are described in
 //! `docs/internals/log-format.md`.
@@ -22,4 +22,4 @@ mod tests;
 mod writer;
 
 pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
-pub use log::{EncodedFrame, Options, Wal};
+pub use log::{EncodedFrame, Options, Unapplied, Wal};

@@ -1,14 +1,14 @@
 //! What appenders, waiters and the writer thread share: frames on their way, and how far they are.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::frame::FrameNumber;
 use super::record::RECORD_HEADER;
+use crate::sync::{Condvar, Mutex, Rank};
 use crate::{Error, Result};
 
 /// A frame as bytes: room for the record's header, then the payload.
@@ -34,6 +34,8 @@ struct State {
     /// Bytes pushed and not yet durable.
     bytes: u64,
     next: FrameNumber,
+    /// Frames that were pushed and whose effect is not in memory yet: one a writer.
+    unapplied: BTreeSet<FrameNumber>,
     closing: bool,
     stopped: Option<Arc<str>>,
 }
@@ -49,15 +51,22 @@ pub(super) struct Progress {
 
 impl Queue {
     pub(super) fn new(next: FrameNumber) -> Self {
-        let state = State { frames: VecDeque::new(), bytes: 0, next, closing: false, stopped: None };
+        let state = State {
+            frames: VecDeque::new(),
+            bytes: 0,
+            next,
+            unapplied: BTreeSet::new(),
+            closing: false,
+            stopped: None,
+        };
         Self {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
+            state: Mutex::new(Rank::LogQueue, state),
+            wake: Condvar::default(),
             progress: watch::Sender::new(Progress { next, stopped: None }),
         }
     }
 
-    /// Numbers a frame and queues it.
+    /// Numbers a frame and queues it. It counts as unapplied until [`Queue::applied`].
     pub(super) fn push(&self, bytes: Vec<u8>, payload_checksum: u32) -> Result<FrameNumber> {
         debug_assert!(bytes.len() >= RECORD_HEADER, "room for the header");
         let mut state = self.state.lock();
@@ -65,10 +74,26 @@ impl Queue {
         let number = state.next;
         state.next += 1;
         state.bytes += bytes.len() as u64;
+        state.unapplied.insert(number);
         state.frames.push_back(Encoded { number, bytes, payload_checksum });
         drop(state);
         self.wake.notify_one();
         Ok(number)
+    }
+
+    /// Takes note that the effect of a frame is in memory.
+    pub(super) fn applied(&self, number: FrameNumber) {
+        self.state.lock().unapplied.remove(&number);
+    }
+
+    /// Number below which every frame is durable and its effect in memory.
+    pub(super) fn settled_below(&self) -> FrameNumber {
+        let durable = self.next_durable();
+        #[cfg(test)]
+        if crate::sync::model::is(crate::sync::model::Mutant::DurableIsApplied) {
+            return durable;
+        }
+        self.state.lock().unapplied.first().map_or(durable, |first| durable.min(*first))
     }
 
     /// Number that the next frame will have.

@@ -141,10 +141,13 @@ fn what_moves_while_the_catalog_is_told_stays_unsaved() {
     let disk = SimulatedDisk::new(1);
     let positions = Positions::default();
     let wal = open(&disk, &positions);
-    positions.append(&wal, &mut Frame::default(), &[delta("0", "", "a", 0), delta("1", "", "a", 0)]).unwrap();
+    positions
+        .append(&wal, &mut Frame::default(), &[delta("0", "", "a", 0), delta("1", "", "a", 0)])
+        .unwrap()
+        .applied();
     let unsaved = positions.unsaved().unwrap();
     assert_eq!(unsaved.put.len(), 2);
-    positions.append(&wal, &mut Frame::default(), &[delta("0", "a", "b", 0)]).unwrap();
+    positions.append(&wal, &mut Frame::default(), &[delta("0", "a", "b", 0)]).unwrap().applied();
     positions.saved(&unsaved);
     let rest = positions.unsaved().unwrap();
     assert_eq!(rest.put.len(), 1);

@@ -51,9 +51,17 @@ fn open(disk: &SimulatedDisk, options: Options) -> Result<(Wal, Replayed)> {
 fn append(wal: &Wal, count: u64) {
     for _ in 0..count {
         let number = wal.next_frame();
-        assert_eq!(wal.append(&frame(number, size(number))).unwrap(), number);
+        assert_eq!(wal.append(&frame(number, size(number))).unwrap().applied(), number);
         block_on(wal.synced(number)).unwrap();
     }
+}
+
+/// Removes all files that may be.
+fn remove_below(wal: &Wal, number: FrameNumber) -> Result<()> {
+    while wal.oldest_removable(number).is_some() {
+        wal.remove_oldest(number)?;
+    }
+    Ok(())
 }
 
 /// Checks that frames are dense, hold what [`append`] wrote, and end with `last`.

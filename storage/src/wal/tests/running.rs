@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures::executor::block_on;
 
 use super::super::{Frame, Wal};
-use super::{DIR, LARGE, Options, SMALL, append, check, files, frame, open, size};
+use super::{DIR, LARGE, Options, SMALL, append, check, files, frame, open, remove_below, size};
 use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::{Error, Kind};
 
@@ -34,7 +34,7 @@ fn numbering_goes_on_after_restarts() {
     drop(wal);
     let (wal, frames) = open(&disk, LARGE).unwrap();
     check(&frames, 1, 5);
-    wal.remove_below(6).unwrap();
+    remove_below(&wal, 6).unwrap();
     drop(wal);
     // Nothing is left but the name of the newest file.
     let (wal, frames) = open(&disk, LARGE).unwrap();
@@ -50,7 +50,7 @@ fn it_rolls_and_removes_only_what_is_below() {
     let before = files(&disk);
     assert!(before.len() > 5);
     assert!(wal.bytes() >= before.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() - 25);
-    wal.remove_below(12).unwrap();
+    remove_below(&wal, 12).unwrap();
     let first = wal.first_frame();
     assert!(first > 1 && first <= 12);
     assert!(files(&disk).len() < before.len());
@@ -85,7 +85,7 @@ fn large_frames_go_through_whole() {
     let (wal, _) = open(&disk, LARGE).unwrap();
     let sizes = [10, 3_000_000, 300_000, 10, 1_000_000, 5];
     for (number, size) in (1..).zip(sizes) {
-        wal.append(&frame(number, size)).unwrap();
+        wal.append(&frame(number, size)).unwrap().applied();
     }
     block_on(wal.synced(6)).unwrap();
     for from in 1..=6 {
@@ -112,7 +112,7 @@ fn concurrent_appenders_are_ordered_and_acknowledged() {
             let wal = &wal;
             scope.spawn(move || {
                 for turn in 0..25 {
-                    let number = wal.append(&frame(thread * 1000 + turn, 300)).unwrap();
+                    let number = wal.append(&frame(thread * 1000 + turn, 300)).unwrap().applied();
                     block_on(wal.synced(number)).unwrap();
                     assert!(wal.durable_frame() >= Some(number));
                 }
@@ -146,7 +146,7 @@ fn one_sync_serves_all_who_wait() {
     disk.set_capacity(disk.used_bytes());
     let before = disk.sync_count();
     for number in 2..=101 {
-        wal.append(&frame(number, size(number))).unwrap();
+        wal.append(&frame(number, size(number))).unwrap().applied();
     }
     disk.set_capacity(1 << 40);
     block_on(wal.synced(101)).unwrap();
@@ -165,8 +165,8 @@ fn a_full_disk_is_refused_first_waited_for_then_over() {
     assert!(refused.to_string().contains("disk full"), "{refused}");
 
     // What was accepted before is written once there is space.
-    wal.append(&frame(6, size(6))).unwrap();
-    wal.append(&frame(7, size(7))).unwrap();
+    wal.append(&frame(6, size(6))).unwrap().applied();
+    wal.append(&frame(7, size(7))).unwrap().applied();
     check(&wal.read(1, usize::MAX).unwrap(), 1, 5);
     disk.set_capacity(1 << 40);
     block_on(wal.synced(7)).unwrap();
@@ -178,7 +178,7 @@ fn a_full_disk_is_refused_first_waited_for_then_over() {
     // Closing does not wait for space, and says what is lost.
     let (wal, _) = open(&disk, SMALL).unwrap();
     disk.set_capacity(disk.used_bytes());
-    wal.append(&frame(28, 10)).unwrap();
+    wal.append(&frame(28, 10)).unwrap().applied();
     assert!(matches!(wal.close(), Err(Error::Stopped(_))));
     disk.set_capacity(1 << 40);
     check(&open(&disk, SMALL).unwrap().1, 1, 27);
@@ -212,7 +212,7 @@ fn a_failed_sync_or_write_stops_the_log() {
         let mut stopped = None;
         for number in 3..10 {
             match wal.append(&frame(number, size(number))) {
-                Ok(number) => stopped = block_on(wal.synced(number)).err(),
+                Ok(frame) => stopped = block_on(wal.synced(frame.applied())).err(),
                 Err(error) => stopped = Some(error),
             }
             if stopped.is_some() {
@@ -238,13 +238,13 @@ fn work(wal: &Wal, rounds: u64, acknowledged: &mut u64, removed: &mut u64) -> cr
         let mut last = 0;
         for _ in 0..round % 3 + 1 {
             let number = wal.next_frame();
-            last = wal.append(&frame(number, size(number) * 3))?;
+            last = wal.append(&frame(number, size(number) * 3))?.applied();
         }
         block_on(wal.synced(last))?;
         *acknowledged = last;
         if round % 4 == 3 {
             *removed = last.saturating_sub(4);
-            wal.remove_below(*removed)?;
+            remove_below(wal, *removed)?;
         }
     }
     wal.close()

@@ -1,0 +1,164 @@
+//! Locks that are held for moments.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::Rank;
+#[cfg(test)]
+use super::model::locks as raw;
+use super::order::{Held, Place};
+#[cfg(not(test))]
+use parking_lot as raw;
+
+/// A lock of one holder. Held over no await.
+pub(crate) struct Mutex<T> {
+    place: Place,
+    inner: raw::Mutex<T>,
+}
+
+/// Holds a [`Mutex`].
+#[must_use]
+pub(crate) struct MutexGuard<'a, T> {
+    inner: raw::MutexGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// Makes a lock with its place in the order.
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self { place: Place::of(rank), inner: raw::Mutex::new(value) }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let held = Held::take(self.place);
+        MutexGuard { inner: self.inner.lock(), _held: held }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// Wakes threads that wait with a [`Mutex`].
+#[derive(Default)]
+pub(crate) struct Condvar(raw::Condvar);
+
+impl Condvar {
+    /// Lets go of the lock, waits to be woken, and takes it again.
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.0.wait(&mut guard.inner);
+    }
+
+    /// Waits as [`Condvar::wait`] does, no longer than `time`.
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
+        self.0.wait_for(&mut guard.inner, time);
+    }
+
+    /// Wakes one of those that wait.
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all that wait.
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A lock of many readers or one writer. Held over no await.
+pub(crate) struct RwLock<T> {
+    place: Place,
+    inner: raw::RwLock<T>,
+}
+
+/// Holds a [`RwLock`] with other readers.
+#[must_use]
+pub(crate) struct RwLockReadGuard<'a, T> {
+    inner: raw::RwLockReadGuard<'a, T>,
+    _held: Held,
+}
+
+/// Holds a [`RwLock`] alone.
+#[must_use]
+pub(crate) struct RwLockWriteGuard<'a, T> {
+    inner: raw::RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> RwLock<T> {
+    /// Makes a lock with its place in the order.
+    pub(crate) fn new(place: Place, value: T) -> Self {
+        Self { place, inner: raw::RwLock::new(value) }
+    }
+
+    /// Waits for the lock, to be shared with other readers.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        let held = Held::take(self.place);
+        RwLockReadGuard { inner: self.inner.read(), _held: held }
+    }
+
+    /// Waits for the lock, to be held alone.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let held = Held::take(self.place);
+        RwLockWriteGuard { inner: self.inner.write(), _held: held }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<'a, T> RwLockWriteGuard<'a, T> {
+    /// Lets go of the lock, to those who wait for it first.
+    pub(crate) fn unlock_fair(guard: Self) {
+        raw::RwLockWriteGuard::unlock_fair(guard.inner);
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
