@@ -8,10 +8,14 @@ mod budget;
 mod feed;
 mod index;
 mod positions;
+#[cfg(test)]
+mod protocol;
 mod recovery;
 mod round;
 mod source;
 mod target;
+#[cfg(test)]
+mod tests;
 mod types;
 mod update;
 mod upkeep;

@@ -273,6 +273,9 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     let shard = index.shard(ops.shard)?;
     let turn = shard.turn_blocking();
     turn.raise_term(ops.primary_term);
+    turn.make_room(
+        ops.ops.iter().filter_map(|op| op.source.as_ref()).map(|source| source.len() as u64).sum(),
+    );
     let guard = turn.read();
     if ops.first_seq_no < guard.committed_below() || guard.check().is_err() {
         return Ok(0);

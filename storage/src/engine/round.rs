@@ -190,6 +190,9 @@ impl Inner {
         let turns: Vec<Turn<'_>> = shards.iter().map(|shard| shard.turn_blocking()).collect();
         for ((batch, turn), probed) in batches.iter().zip(&turns).zip(&mut probed) {
             turn.probe_rest(probed, batch.ids());
+            if let Some((chunk, sources)) = &batch.builder {
+                turn.make_room((chunk.heap_bytes() + sources.bytes.len()) as u64);
+            }
         }
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());

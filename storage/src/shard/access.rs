@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::decide::Current;
-use super::state::{Location, Probed, State};
+use super::state::{Location, Probed, State, Tail};
 use super::versions::{STRIPES, VersionEntry};
-use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard};
+use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
 use crate::catalog::ShardCheckpoint;
 use crate::segment::MemChunk;
@@ -24,6 +24,9 @@ use crate::sync::{AsyncMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// Operations applied under one hold of the state's lock: well under a millisecond.
 const SLICE: usize = 256;
+/// Bytes of a tail, of which one in-memory segment is made, but for its last chunk: with it, a column has less than
+/// 2 GiB of strings, since a frame has at most 1 GiB of documents.
+const MAX_TAIL_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 512 << 20 };
 /// Stripes of the versions that are cleaned in one turn.
 const STRIPES_A_TURN: usize = 8;
 
@@ -120,6 +123,18 @@ impl<'a> Turn<'a> {
     pub(crate) fn probe_rest<'b>(&self, probed: &mut Probed, ids: impl Iterator<Item = &'b str>) {
         let segments = self.read().state.unprobed(probed);
         probed.ask(&segments, ids);
+    }
+
+    /// Ends the tail where a chunk of so many bytes would make it too large. To be called before anything is
+    /// decided about the chunk, whose rows are located in the tail.
+    pub(crate) fn make_room(&self, bytes: u64) {
+        let full = |tail: &Tail| tail.rows > 0 && tail.bytes.saturating_add(bytes) > MAX_TAIL_BYTES;
+        if !full(&self.read().state.tail) {
+            return;
+        }
+        let mut state = self.state();
+        let tail = std::mem::replace(&mut state.tail, Tail::new(next_key()));
+        state.frozen.push(tail);
     }
 
     /// Raises the term, as every recovery does.

@@ -4,8 +4,6 @@
 //! on. [`Runtime`] stands for the asynchronous runtime, with as few threads as are asked for, so that a task that blocks its
 //! thread keeps others from going on, as it would in the server.
 
-#![allow(dead_code, reason = "what the checks of the protocol use")]
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -68,7 +66,7 @@ pub(super) fn before(place: Place, lock: &tokio::sync::Mutex<()>) {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A runtime of few threads.
 pub(crate) struct Runtime {

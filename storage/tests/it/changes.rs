@@ -97,6 +97,24 @@ async fn a_slow_reader_loses_nothing_while_the_log_is_cut_and_every_reader_sees_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_does_not_keep_shards_from_being_flushed_for_the_size_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path(), 1).await;
+    let mut reader = engine.read_changes(None).unwrap();
+    let flushed = || engine.index("a").unwrap().figures().shards.iter().any(|shard| shard.flush_total > 0);
+    // The log is too large from 1 MB on: 500 documents of 2 KB. Only that is a reason to flush.
+    for round in 0..40 {
+        fill(&engine, round * 100, round * 100 + 100).await;
+        if round > 6 && flushed() {
+            break;
+        }
+    }
+    assert!(flushed(), "a reader switched the bound off");
+    reader.next().await.unwrap();
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_beyond_the_bound_is_told_of_the_gap_and_goes_on_with_a_lease() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path(), 1).await;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 
-use super::super::{Frame, Wal};
+use super::super::{Frame, Wal, encoding};
 use super::{DIR, LARGE, Options, SMALL, append, check, files, frame, open, remove_below, size};
 use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::{Error, Kind};
@@ -77,6 +77,26 @@ fn readers_get_durable_frames_from_anywhere() {
         let (wal, _) = open(&disk, options).unwrap();
         check(&wal.read(7, usize::MAX).unwrap(), 7, 41);
     }
+}
+
+#[test]
+fn small_frames_are_read_wherever_a_read_of_the_disk_ends() {
+    let disk = SimulatedDisk::new(1);
+    let (wal, _) = open(&disk, LARGE).unwrap();
+    // The first byte of each record is zero.
+    let padding = |number| {
+        let counted = |size| 9 + encoding::encoded_len(&frame(number, size));
+        (0..600).find(|size| counted(*size) % 256 == 0).unwrap()
+    };
+    for number in 1..=40 {
+        let appended = wal.append(&frame(number, padding(number))).unwrap();
+        block_on(wal.synced(appended.applied())).unwrap();
+    }
+    for most in 0..12_000 {
+        let read = wal.read(1, most).unwrap();
+        assert!((1..).zip(&read).all(|(expected, (number, _))| expected == *number));
+    }
+    assert_eq!(wal.read(1, usize::MAX / 2).unwrap().len(), 40);
 }
 
 #[test]

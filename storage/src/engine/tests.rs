@@ -1,0 +1,68 @@
+//! What only small bounds show.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Action, Engine, RefreshPolicy, WriteOp};
+use crate::{Config, Error, Principal, SystemClock};
+
+const IDS: u64 = 30;
+
+async fn open(dir: &std::path::Path) -> Arc<Engine> {
+    let config = Config { data_dir: dir.to_owned(), ..Config::default() };
+    loop {
+        match Engine::open(config.clone(), Arc::new(SystemClock)).await {
+            Err(Error::Locked(_)) => tokio::task::yield_now().await,
+            other => return other.unwrap(),
+        }
+    }
+}
+
+async fn check(engine: &Engine, rounds: u64) {
+    let index = engine.index("a").unwrap();
+    engine.refresh(&[Arc::clone(&index)]).await.unwrap();
+    assert_eq!(index.figures().shards[0].docs, IDS);
+    for id in 0..IDS {
+        let id = id.to_string();
+        let found = engine.get(&Principal::system(), "a", &id, None, true).await.unwrap().unwrap();
+        assert_eq!(found.version, rounds, "{id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memtable_of_any_size_becomes_segments_that_are_not_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let padding = "x".repeat(6_000);
+    for round in 0..3 {
+        for id in 0..IDS {
+            let source = format!(r#"{{"v":{round},"p":"{id}-{round}-{padding}"}}"#);
+            let op = WriteOp {
+                index: "a".into(),
+                id: Some(id.to_string()),
+                routing: None,
+                action: Action::Index(Bytes::from(source)),
+                version: None,
+                if_seq_no: None,
+                if_primary_term: None,
+                require_alias: false,
+                doc_type: "_doc".into(),
+            };
+            let wait = Duration::from_secs(5);
+            let written =
+                engine.write(&Principal::system(), vec![op], RefreshPolicy::None, wait).await.unwrap();
+            assert_eq!(written[0].as_ref().unwrap().version, round + 1);
+        }
+    }
+    check(&engine, 3).await;
+    assert!(engine.index("a").unwrap().figures().shards[0].segments > 3);
+    drop(engine);
+    let engine = open(dir.path()).await;
+    check(&engine, 3).await;
+    assert!(engine.index("a").unwrap().figures().shards[0].segments > 3);
+    engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
+    check(&engine, 3).await;
+    engine.shutdown().await.unwrap();
+}
