@@ -34,6 +34,7 @@ use crate::score::collect::Address;
 use crate::search::{Search, Searcher, shown, window};
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::{ROW, SCORE, SEGMENT, TableSegment, TableSnapshot};
+use crate::work::Work;
 
 /// Columns of the least and greatest value of the field; a row with several differs in them.
 const LEAST: &str = "collapse_least";
@@ -143,6 +144,7 @@ impl GroupBy {
         snapshot: &TableSnapshot,
         addresses: &[Address],
         compute: &Compute,
+        work: &Work,
     ) -> Result<Vec<ScalarValue>> {
         let ([least, _], sources) = (self.keys(), self.sources.clone());
         let read = move |segment: &TableSegment, rows: &[u32]| {
@@ -167,7 +169,7 @@ impl GroupBy {
             }
             Ok(rows.iter().map(|row| by_row.get(row).cloned().unwrap_or(ScalarValue::Null)).collect())
         };
-        fetch::by_segment(snapshot, addresses, compute, read).await
+        fetch::by_segment(snapshot, addresses, compute, work, read).await
     }
 
     /// Leaves of rows in order the first of each group, but the first `from` of these, and at most `size`.
@@ -355,10 +357,13 @@ pub(crate) struct Expansion<'a> {
     pub global_statistics: bool,
     /// What `now` means.
     pub now_ms: i64,
+    /// The work that it is done for.
+    pub work: &'a Work,
 }
 
 impl Expansion<'_> {
-    /// Shows the value of each hit's group, and finds its inner hits.
+    /// Shows the value of each hit's group, and finds its inner hits; returns how many hits have theirs, all but the last ones of
+    /// work whose time is over.
     ///
     /// # Errors
     /// What a search of the inner hits refuses.
@@ -368,18 +373,34 @@ impl Expansion<'_> {
         collapse: &Collapse,
         groups: &[Value],
         hits: &mut [Hit],
+    ) -> Result<usize> {
+        for (at, (hit, group)) in hits.iter_mut().zip(groups).enumerate() {
+            match self.hit(searcher, collapse, group, hit).await {
+                Ok(()) => {}
+                Err(Error::TimedOut) if self.work.timed_out() => return Ok(at),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(hits.len())
+    }
+
+    /// Shows the value of a hit's group, and finds its inner hits.
+    async fn hit(
+        &self,
+        searcher: &Searcher,
+        collapse: &Collapse,
+        group: &Value,
+        hit: &mut Hit,
     ) -> Result<()> {
-        for (hit, group) in hits.iter_mut().zip(groups) {
-            if !group.is_null() {
-                hit.extras.fields.entry(&collapse.field).or_insert_with(|| json!([group]));
-            }
-            for inner in &collapse.inner_hits {
-                let query = self.group_query(&collapse.field, group)?;
-                let list =
-                    Box::pin(self.inner(searcher, &inner.body, inner.collapse.as_deref(), &query)).await?;
-                let name = inner.name.clone().unwrap_or_default();
-                hit.inner_hits.push(InnerHitList { name, list, shown: shown(&inner.body, self.snapshot)? });
-            }
+        if !group.is_null() {
+            hit.extras.fields.entry(&collapse.field).or_insert_with(|| json!([group]));
+        }
+        for inner in &collapse.inner_hits {
+            self.work.check()?;
+            let query = self.group_query(&collapse.field, group)?;
+            let list = Box::pin(self.inner(searcher, &inner.body, inner.collapse.as_deref(), &query)).await?;
+            let name = inner.name.clone().unwrap_or_default();
+            hit.inner_hits.push(InnerHitList { name, list, shown: shown(&inner.body, self.snapshot)? });
         }
         Ok(())
     }
@@ -411,11 +432,13 @@ impl Expansion<'_> {
             track: Some(crate::request::TRACKED_HITS),
             global_statistics: self.global_statistics,
             collapse: grouping.as_ref(),
-            ..Search::new(Arc::clone(self.snapshot), query, self.now_ms)
+            ..Search::new(Arc::clone(self.snapshot), query, self.now_ms, self.work)
         };
         let found = searcher.find(search).await?;
         let shown = shown(body, self.snapshot)?;
-        let mut hits = searcher.hits(self.snapshot, query, &found, &shown, self.now_ms).await?;
+        let mut hits = searcher.hits(self.snapshot, query, &found, &shown, self.now_ms, self.work).await?;
+        // What was not found or read to its end is not shown.
+        self.work.check()?;
         if let Some(collapse) = collapse {
             for (hit, group) in hits.iter_mut().zip(&found.rows.groups) {
                 if !group.is_null() {

@@ -45,25 +45,49 @@ impl Compute {
 
 /// Tells running work to stop.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(AtomicU8);
+pub(crate) struct Stop {
+    state: AtomicU8,
+    /// The work that it is a part of, which ends it too.
+    outer: Option<Arc<Stop>>,
+}
 
 const CANCELLED: u8 = 1;
 const TIMED_OUT: u8 = 2;
+const LIMITED: u8 = 4;
 
 impl Stop {
+    /// Makes the stop of a part of some work.
+    pub(crate) fn inside(outer: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self { state: AtomicU8::new(0), outer: Some(Arc::clone(outer)) })
+    }
+
     /// Whether work should end.
+    #[inline]
     pub(crate) fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.state.load(Ordering::Relaxed) & (CANCELLED | TIMED_OUT) != 0
+            || self.outer.as_ref().is_some_and(|outer| outer.requested())
+    }
+
+    /// Notes that its time is limited.
+    pub(crate) fn limit(&self) {
+        self.state.fetch_or(LIMITED, Ordering::Relaxed);
+    }
+
+    /// Whether time is limited.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & LIMITED != 0
+            || self.outer.as_ref().is_some_and(|outer| outer.is_limited())
     }
 
     /// Ends work because its time is over; what it found so far counts.
     pub(crate) fn time_out(&self) {
-        self.0.fetch_or(TIMED_OUT, Ordering::Relaxed);
+        self.state.fetch_or(TIMED_OUT, Ordering::Relaxed);
     }
 
     /// Whether time was over.
     pub(crate) fn timed_out(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & TIMED_OUT != 0
+        self.state.load(Ordering::Relaxed) & TIMED_OUT != 0
+            || self.outer.as_ref().is_some_and(|outer| outer.timed_out())
     }
 }
 
@@ -73,6 +97,6 @@ pub(crate) struct StopOnDrop(pub(crate) Arc<Stop>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.0.fetch_or(CANCELLED, Ordering::Relaxed);
+        self.0.state.fetch_or(CANCELLED, Ordering::Relaxed);
     }
 }

@@ -232,6 +232,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         _ => by_address.as_slice(),
     };
     let searcher = service.searcher()?;
+    let (work, _ends) = searcher.begin();
     let mut counters = vec![Counters::default(); request.slices as usize];
     let mut sum = Counters::default();
     let mut failures: Vec<Value> = Vec::new();
@@ -250,7 +251,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
             after: after.take(),
             track: (sum.batches == 0).then_some(u64::MAX),
             terminate_after: request.terminate_after,
-            ..Search::new(Arc::clone(&snapshot), &request.query, started_ms)
+            ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
         };
         let found = searcher.find(search).await?;
         if !found.failures.is_empty() {
@@ -261,9 +262,9 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         }
         let addresses = &found.rows.addresses;
         let Some(last) = addresses.len().checked_sub(1) else { break };
-        let rows =
-            fetch::rows(&snapshot, addresses, RowParts { source: false, versions: true }, &searcher.compute)
-                .await?;
+        // A batch is held until the next one is looked for.
+        let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
+        let rows = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch).await?;
         let mut ops = Vec::with_capacity(rows.len());
         let mut owners = Vec::with_capacity(rows.len());
         for (address, row) in addresses.iter().zip(rows) {

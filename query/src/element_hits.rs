@@ -20,6 +20,10 @@ use crate::score::collect::Address;
 use crate::score::nested::{Elements, MatchingElement, nested_ordinals};
 use crate::score::prepare::Source;
 use crate::table::TableSnapshot;
+use crate::work::{PARSED_SHARE, Work, bytes_of_members};
+
+/// Bytes of the hit of an element beside its source and its id.
+const HIT_BYTES: usize = 1_024;
 
 /// How elements are shown.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Showing<'a> {
     pub scored: bool,
     /// What `now` means.
     pub now_ms: i64,
+    /// The work that holds them.
+    pub work: &'a Work,
 }
 
 impl Showing<'_> {
@@ -48,11 +54,13 @@ impl Showing<'_> {
         let phases = &self.shown.phases;
         let mut rows: Vec<(u32, StoredRow)> = Vec::with_capacity(elements.len());
         for element in elements {
+            self.work.check()?;
             let wrapped = wrapped(outer.document, paths, &outer.joined(element));
             let bytes = match wrapped {
                 Some(wrapped) => Bytes::from(wrapped.to_string()),
                 None => Bytes::new(),
             };
+            self.work.hold(HIT_BYTES + outer.stored.id.len() + bytes.len())?;
             let stored = StoredRow {
                 row: element.element,
                 source: bytes,
@@ -63,7 +71,7 @@ impl Showing<'_> {
             rows.push((element.element, stored));
         }
         let mut extras = match phases.reads_source() {
-            true => phases.sources(table, self.query, &rows, self.now_ms)?,
+            true => phases.sources(table, self.query, &rows, self.now_ms, self.work)?,
             false => vec![Default::default(); rows.len()],
         };
         if phases.reads_columns() {
@@ -72,6 +80,7 @@ impl Showing<'_> {
             let numbers: Vec<u32> = rows.iter().map(|(number, _)| *number).collect();
             let values = phases.column_values(table, source.reader.as_ref(), &numbers, &stored)?;
             for (extras, values) in extras.iter_mut().zip(values) {
+                self.work.hold(bytes_of_members(&values))?;
                 for (name, value) in values {
                     extras.fields.entry(name).or_insert(value);
                 }
@@ -127,18 +136,21 @@ pub(crate) struct WantedElement {
 pub(crate) async fn of_elements(
     snapshot: &Arc<TableSnapshot>,
     path: &Arc<str>,
-    shown: &Shown,
-    scored: bool,
+    showing: Showing<'_>,
     wanted: Vec<WantedElement>,
     compute: &Compute,
-    now_ms: i64,
 ) -> Result<Vec<Hit>> {
     let mut made: Vec<Option<Hit>> = wanted.iter().map(|_| None).collect();
     let addresses: Vec<Address> = wanted.iter().map(|element| element.address).collect();
+    let Showing { scored, now_ms, .. } = showing;
     for (number, (places, _)) in grouped(&addresses) {
         let own: Vec<WantedElement> = places.iter().filter_map(|place| wanted.get(*place)).cloned().collect();
-        let (snapshot, path, shown) = (Arc::clone(snapshot), Arc::clone(path), shown.clone());
-        let read = move || elements_of_segment(&snapshot, &path, &shown, scored, number, own, now_ms);
+        let (snapshot, path, shown) = (Arc::clone(snapshot), Arc::clone(path), showing.shown.clone());
+        let (query, work) = (showing.query.clone(), showing.work.clone());
+        let read = move || {
+            let showing = Showing { shown: &shown, query: &query, scored, now_ms, work: &work };
+            elements_of_segment(&snapshot, &path, showing, number, own)
+        };
         for (place, hit) in places.into_iter().zip(compute.run(read).await?) {
             if let Some(made) = made.get_mut(place) {
                 *made = Some(hit);
@@ -151,16 +163,14 @@ pub(crate) async fn of_elements(
 fn elements_of_segment(
     snapshot: &TableSnapshot,
     path: &str,
-    shown: &Shown,
-    scored: bool,
+    showing: Showing<'_>,
     number: u32,
     wanted: Vec<WantedElement>,
-    now_ms: i64,
 ) -> Result<Vec<Hit>> {
     let lost = || Error::Execution(format!("segment {number} has no elements of [{path}]"));
     let segment = segment(snapshot, number)?;
     let table = snapshot.indices.get(segment.index).ok_or_else(lost)?;
-    let source = snapshot.source(number, segment)?;
+    let source = snapshot.source(number, segment, showing.work)?;
     let paths = nested_paths(&table.mapping, path);
     let id = |path: &String| table.mapping.nested_id(path);
     let own = paths.last().and_then(id).ok_or_else(lost)?;
@@ -175,11 +185,12 @@ fn elements_of_segment(
     rows.sort_unstable();
     rows.dedup();
     let stored = source.reader.fetch(&rows, RowParts { source: true, versions: true })?;
-    let showing = Showing { shown, query: &Query::match_all(), scored, now_ms };
+    let _stored = showing.work.part_of(stored.iter().map(|stored| stored.source.len()).sum())?;
     let mut hits = Vec::with_capacity(wanted.len());
     for (wanted, row) in wanted.into_iter().zip(documents) {
         let place = rows.binary_search(&row).map_err(|_| lost())?;
         let stored = stored.get(place).ok_or_else(lost)?;
+        let _parsed = showing.work.part_of(PARSED_SHARE * stored.source.len())?;
         let parsed = match stored.source.is_empty() {
             true => Value::Null,
             false => serde_json::from_slice(&stored.source).map_err(|error| {

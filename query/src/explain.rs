@@ -26,9 +26,13 @@ use crate::table::node::{Node, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::Functions;
+use crate::work::Work;
 
 /// Rows explained at once, at most: each walks the whole query.
 const MAX_ROWS: usize = 10_000;
+
+/// Bytes of an explained number with what it is rendered to, beside its description.
+const NUMBER_BYTES: usize = 768;
 
 /// A number, what it is, and what it was made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +71,11 @@ impl Explanation {
     pub(crate) fn count(count: u64, description: &str) -> Self {
         let value = Number::Count(count);
         Self { matched: true, value, description: description.to_owned(), details: Vec::new() }
+    }
+
+    /// Estimates the bytes that it takes with what it is rendered to.
+    fn bytes(&self) -> usize {
+        NUMBER_BYTES + 3 * self.description.len() + self.details.iter().map(Self::bytes).sum::<usize>()
     }
 
     /// Returns the score; 0 for a count.
@@ -183,11 +192,12 @@ impl Explainer {
         boosted(self.root.text(&self.snapshot, index), self.root.boost)
     }
 
-    /// Explains rows, in their order.
+    /// Explains rows, in their order, for some work, which holds what they are rendered to.
     pub(crate) async fn explain(
         self: &Arc<Self>,
         addresses: &[Address],
         compute: &Compute,
+        work: &Work,
     ) -> Result<Vec<Explanation>> {
         if addresses.len() > MAX_ROWS {
             return Err(Error::IllegalArgument(format!(
@@ -195,12 +205,18 @@ impl Explainer {
                 addresses.len()
             )));
         }
-        let (explainer, addresses) = (Arc::clone(self), addresses.to_vec());
-        compute.run(move || addresses.iter().map(|address| explainer.row(*address)).collect()).await
+        let (explainer, addresses, work) = (Arc::clone(self), addresses.to_vec(), work.clone());
+        let explain = move |address: &Address| {
+            work.check()?;
+            let explained = explainer.row(*address, &work)?;
+            work.hold(explained.bytes())?;
+            Ok(explained)
+        };
+        compute.run(move || addresses.iter().map(explain).collect()).await
     }
 
     /// Explains one row. Blocks; runs on a compute thread.
-    fn row(&self, address: Address) -> Result<Explanation> {
+    fn row(&self, address: Address, work: &Work) -> Result<Explanation> {
         let segment = self
             .snapshot
             .segments
@@ -210,7 +226,7 @@ impl Explainer {
             snapshot: &self.snapshot,
             index: segment.index,
             shard: segment.shard,
-            source: self.snapshot.source(address.segment, segment)?,
+            source: self.snapshot.source(address.segment, segment, work)?,
             row: address.row,
         };
         if let Some(Some(filter)) = self.filters.get(segment.index)

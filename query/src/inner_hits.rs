@@ -36,9 +36,12 @@ use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve, setting};
 use crate::table::statistics::Functions;
 use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
+use crate::work::{PARSED_SHARE, Work};
 
 /// Greatest `from + size` of inner hits where the index does not say.
 const MAX_WINDOW: usize = 100;
+/// Documents that are parsed for their inner hits at a time.
+const PARSED_ROWS: usize = 64;
 
 /// The definitions of one level of a query.
 #[derive(Clone, Debug, Default)]
@@ -113,15 +116,22 @@ impl Definitions {
         hits: &mut [Hit],
         compute: &Compute,
         now_ms: i64,
+        work: &Work,
     ) -> Result<()> {
         for definition in &self.0 {
             let plan = Arc::new(Plan::new(definition, snapshot, None, now_ms)?);
             for (number, (places, rows)) in grouped(addresses) {
-                let stored: Vec<StoredRow> = places.iter().map(|place| hits[*place].row.clone()).collect();
-                let (plan, snapshot) = (Arc::clone(&plan), Arc::clone(snapshot));
-                let lists = compute.run(move || plan.of_segment(&snapshot, number, &rows, &stored)).await?;
-                for (place, list) in places.into_iter().zip(lists) {
-                    hits[place].inner_hits.extend(list);
+                for (places, rows) in places.chunks(PARSED_ROWS).zip(rows.chunks(PARSED_ROWS)) {
+                    let stored: Vec<StoredRow> =
+                        places.iter().map(|place| hits[*place].row.clone()).collect();
+                    let (plan, snapshot) = (Arc::clone(&plan), Arc::clone(snapshot));
+                    let (rows, work) = (rows.to_vec(), work.clone());
+                    let lists = compute
+                        .run(move || plan.of_segment(&snapshot, number, &rows, &stored, &work))
+                        .await?;
+                    for (place, list) in places.iter().zip(lists) {
+                        hits[*place].inner_hits.extend(list);
+                    }
                 }
             }
         }
@@ -214,9 +224,13 @@ impl Plan {
         number: u32,
         rows: &[u32],
         stored: &[StoredRow],
+        work: &Work,
     ) -> Result<Vec<Option<InnerHitList>>> {
+        work.check()?;
         let segment = segment(snapshot, number)?;
-        let source = snapshot.source(number, segment)?;
+        let source = snapshot.source(number, segment, work)?;
+        let bytes = stored.iter().map(|stored| stored.source.len()).sum::<usize>();
+        let _parsed = work.part_of(PARSED_SHARE * bytes)?;
         let mut documents = Vec::with_capacity(stored.len());
         for stored in stored {
             documents.push(match stored.source.is_empty() {
@@ -231,10 +245,11 @@ impl Plan {
             .zip(stored)
             .map(|(document, stored)| Outer { document, stored, ordinals: Vec::new() })
             .collect();
-        self.lists(snapshot, segment.index, segment.shard, &source, rows, &outer)
+        self.lists(snapshot, segment.index, segment.shard, &source, rows, &outer, work)
     }
 
     /// Finds the inner hits of documents, or of elements of the enclosing clause's path.
+    #[allow(clippy::too_many_arguments)]
     fn lists(
         &self,
         snapshot: &TableSnapshot,
@@ -243,6 +258,7 @@ impl Plan {
         source: &Source,
         rows: &[u32],
         outer: &[Outer<'_>],
+        work: &Work,
     ) -> Result<Vec<Option<InnerHitList>>> {
         let (Some(Some(resolved)), Some(table)) = (self.resolved.get(index), snapshot.indices.get(index))
         else {
@@ -251,7 +267,7 @@ impl Plan {
         let Some(node) = self.node(resolved) else {
             return Ok(rows.iter().map(|_| Some(self.list(0, None, Vec::new()))).collect());
         };
-        let functions = self.functions.of(snapshot, &self.resolved, index, shard, true)?;
+        let functions = self.functions.of(snapshot, &self.resolved, index, shard, true, &source.work)?;
         let source = Source { functions, ..source.clone() };
         let found = matching_elements(node, &source, rows)?;
         let paths = nested_paths(&table.mapping, &self.definition.clause.path);
@@ -266,7 +282,7 @@ impl Plan {
             };
             let best = elements.iter().map(|element| element.score).max_by(f32::total_cmp);
             let (elements, sorts) = self.window(index, inside, elements)?;
-            let mut hits = self.showing().hits(table, inside, outer, &paths, &elements, sorts)?;
+            let mut hits = self.showing(work).hits(table, inside, outer, &paths, &elements, sorts)?;
             if !self.below.is_empty() {
                 let inner: Vec<Outer<'_>> = elements
                     .iter()
@@ -274,7 +290,7 @@ impl Plan {
                     .collect();
                 let rows: Vec<u32> = elements.iter().map(|element| element.element).collect();
                 for below in &self.below {
-                    let lists = below.lists(snapshot, index, shard, inside, &rows, &inner)?;
+                    let lists = below.lists(snapshot, index, shard, inside, &rows, &inner, work)?;
                     for (hit, list) in hits.iter_mut().zip(lists) {
                         hit.inner_hits.extend(list);
                     }
@@ -365,12 +381,13 @@ impl Plan {
         Ok((cut, sorts))
     }
 
-    fn showing(&self) -> Showing<'_> {
+    fn showing<'s>(&'s self, work: &'s Work) -> Showing<'s> {
         Showing {
             shown: &self.shown,
             query: &self.definition.clause.query,
             scored: self.scored,
             now_ms: self.now_ms,
+            work,
         }
     }
 }

@@ -39,6 +39,7 @@ mod sql;
 mod suggest;
 mod table;
 mod target;
+mod work;
 
 pub use error::{Error, Result, ShardFailure};
 pub use service::{Config, Outcome, OutcomeBody, SearchService};

@@ -19,6 +19,7 @@ use crate::table::TableSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::Functions;
+use crate::work::Work;
 
 impl Searcher {
     /// Finds the rows of a search by score, with second scores for the best of each shard.
@@ -29,7 +30,7 @@ impl Searcher {
         if size == 0 {
             return self.find(search).await;
         }
-        let (snapshot, now_ms) = (Arc::clone(&search.snapshot), search.now_ms);
+        let (snapshot, now_ms, work) = (Arc::clone(&search.snapshot), search.now_ms, search.work.clone());
         let global = search.global_statistics;
         let mut whole = self.find(Search { from: 0, size: window, ..search.clone() }).await?;
         let mut by_shard: Vec<Vec<collect::Found>> = Vec::new();
@@ -45,7 +46,7 @@ impl Searcher {
         for rescore in rescores {
             for rows in &mut by_shard {
                 let again: Vec<Address> = rows.iter().take(rescore.window).map(|row| row.address).collect();
-                let second = self.scores(&snapshot, &rescore.query, &again, global, now_ms).await?;
+                let second = self.scores(&snapshot, &rescore.query, &again, global, now_ms, &work).await?;
                 for (at, row) in rows.iter_mut().enumerate() {
                     row.score = rescored(rescore, row.score, second.get(at).copied().flatten());
                 }
@@ -69,10 +70,11 @@ impl Searcher {
         address: Address,
         rescores: &[Rescore],
         seconds: &[Arc<Explainer>],
+        work: &Work,
     ) -> Result<Explanation> {
         let mut explained = first;
         for (rescore, second) in rescores.iter().zip(seconds) {
-            let second = second.explain(&[address], &self.compute).await?.pop();
+            let second = second.explain(&[address], &self.compute, work).await?.pop();
             let weighed = |part: Explanation, weight: f32, name: &str| {
                 let score = part.score() * weight;
                 let details = vec![part, Explanation::found(weight, name, Vec::new())];
@@ -99,6 +101,7 @@ impl Searcher {
         addresses: &[Address],
         global_statistics: bool,
         now_ms: i64,
+        work: &Work,
     ) -> Result<Vec<Option<f32>>> {
         let predicate = Predicate::from_expr(&lower::lower(query))
             .ok_or_else(|| Error::Execution("a lowered query is no predicate".to_owned()))?;
@@ -115,7 +118,7 @@ impl Searcher {
         for (place, address) in addresses.iter().enumerate() {
             by_segment.entry(address.segment).or_default().push((address.row, place));
         }
-        let (snapshot, count) = (Arc::clone(snapshot), addresses.len());
+        let (snapshot, count, work) = (Arc::clone(snapshot), addresses.len(), work.part());
         self.compute
             .run(move || {
                 let functions = Functions::new(snapshot.shards, global_statistics);
@@ -125,12 +128,10 @@ impl Searcher {
                     rows.sort_unstable();
                     let Some(segment) = snapshot.segments.get(number as usize) else { continue };
                     let Some(Some(own)) = resolved.get(segment.index) else { continue };
+                    let (index, shard) = (segment.index, segment.shard);
                     let source = Source {
-                        number,
-                        shard: snapshot.shard_number(segment),
-                        reader: Arc::clone(&segment.reader),
-                        inverted: segment.reader.inverted()?,
-                        functions: functions.of(&snapshot, &resolved, segment.index, segment.shard, true)?,
+                        functions: functions.of(&snapshot, &resolved, index, shard, true, &work)?,
+                        ..snapshot.source(number, segment, &work)?
                     };
                     let among: RoaringBitmap = rows.iter().map(|(row, _)| *row).collect();
                     let prepared = prepare(&own.node, &source, Some(&among))?;

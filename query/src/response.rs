@@ -9,6 +9,7 @@ use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::{Extras, Phases};
 use crate::order::number;
+use crate::work::{bytes_of, bytes_of_members};
 
 /// Name of the one node, where answers name it.
 pub(crate) const NODE: &str = "millrace";
@@ -166,7 +167,21 @@ impl Answer {
     }
 }
 
+/// Bytes that a hit is rendered to beside its texts.
+const RENDERED_HIT_BYTES: usize = 256;
+
 impl HitList {
+    /// Estimates the bytes that the hits are rendered to.
+    pub(crate) fn bytes(&self) -> usize {
+        let hit = |hit: &Hit| {
+            let extras = bytes_of_members(&hit.extras.fields) + bytes_of_members(&hit.extras.highlight);
+            let inner: usize = hit.inner_hits.iter().map(|inner| inner.list.bytes()).sum();
+            let explained = hit.explanation.as_ref().map_or(0, |(explanation, _)| bytes_of(explanation));
+            RENDERED_HIT_BYTES + hit.row.id.len() + hit.row.source.len() + extras + inner + explained
+        };
+        self.hits.iter().map(hit).sum()
+    }
+
     /// Makes a value of the hits, as `top_hits` shows them.
     pub(crate) fn to_value(&self, shown: &Shown) -> Result<Value> {
         let mut out = vec![b'{'];

@@ -1,8 +1,9 @@
 //! One search: order, plan, rows, hits.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::displayable;
@@ -26,6 +27,7 @@ use crate::profile::Measured;
 use crate::response::{Hit, Shown};
 use crate::table::resolve::setting;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
+use crate::work::Work;
 use millrace_storage::routing;
 
 /// Hits returned where the request does not say.
@@ -38,6 +40,9 @@ const MAX_SLICES: usize = 1_024;
 const MOST_FIRST_GROUPS: usize = 64;
 /// Rows that are looked at for each of them, one after the other while they are not enough.
 const FIRST_ROWS: [usize; 2] = [4, 32];
+/// Runs of rows that a slice has of a segment, and most rows of one.
+const SLICE_RUNS: u64 = 16;
+const MAX_SLICE_RUN: u32 = 512;
 /// Rows of one step while a slice is cut.
 const SLICE_STEP: usize = 10_000;
 
@@ -85,11 +90,13 @@ pub(crate) struct Search<'a> {
     pub collapse: Option<&'a GroupBy>,
     /// Whether the time that shards take is measured.
     pub profile: bool,
+    /// The work that it is done for.
+    pub work: Work,
 }
 
 impl<'a> Search<'a> {
-    /// Makes a search that returns and counts nothing yet.
-    pub(crate) fn new(snapshot: Arc<TableSnapshot>, query: &'a Query, now_ms: i64) -> Self {
+    /// Makes a search that returns and counts nothing yet, for some work.
+    pub(crate) fn new(snapshot: Arc<TableSnapshot>, query: &'a Query, now_ms: i64, work: &Work) -> Self {
         Self {
             snapshot,
             query,
@@ -107,6 +114,7 @@ impl<'a> Search<'a> {
             now_ms,
             collapse: None,
             profile: false,
+            work: work.clone(),
         }
     }
 
@@ -149,7 +157,24 @@ pub(crate) struct Found {
     pub profile: Option<Measured>,
 }
 
+/// Least time that hits which were found in time are fetched for.
+const LEAST_FETCHING_MS: u64 = 1_000;
+/// Hits that are fetched at a time where time is limited: what is not done in time is left out, so many at once.
+const LIMITED_HITS: usize = 500;
+
+/// Returns how long hits are fetched for where the search for them is limited to a time: as long, but a second at least.
+pub(crate) fn fetching_limit(timeout_ms: Option<u64>) -> Option<u64> {
+    timeout_ms.map(|timeout_ms| timeout_ms.max(LEAST_FETCHING_MS))
+}
+
 impl Searcher {
+    /// Begins the work of a request, which ends when the guard is dropped.
+    pub(crate) fn begin(&self) -> (Work, StopOnDrop) {
+        let work = Work::new(&self.planner.runtime().memory_pool);
+        let guard = work.until_dropped();
+        (work, guard)
+    }
+
     /// Finds the rows of a search. Rows are not fetched yet.
     pub(crate) async fn find(&self, search: Search<'_>) -> Result<Found> {
         match self.find_among_first(&search).await? {
@@ -171,7 +196,7 @@ impl Searcher {
             let first = Search { collapse: None, from: 0, size, ..search.clone() };
             let mut found = self.find_among_all(first).await?;
             let addresses = &found.rows.addresses;
-            let groups = grouping.values(&search.snapshot, addresses, &self.compute).await?;
+            let groups = grouping.values(&search.snapshot, addresses, &self.compute, &search.work).await?;
             let all = addresses.len() < size;
             let rows = grouping.first_of_each(&found.rows, &groups, search.from, search.size)?;
             if all || rows.addresses.len() == search.size {
@@ -202,6 +227,9 @@ impl Searcher {
             _ => None,
         };
         let started = Instant::now();
+        // What is held while rows are looked for is given back when they are found.
+        let phase = search.work.phase().part();
+        let _guard = phase.until_dropped();
         let filter = search.filter(scored || search.min_score.is_some());
         let options = ScanOptions {
             now_ms: search.now_ms,
@@ -212,13 +240,13 @@ impl Searcher {
             terminate_after: search.terminate_after,
             min_score: search.min_score,
             profile: search.profile,
+            work: phase.clone(),
         };
         let mut keys = order.keys.clone();
         let grouping = search.collapse.filter(|_| search.size > 0);
         keys.extend(grouping.into_iter().flat_map(GroupBy::keys));
         let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
         let handle = Arc::clone(table.handle());
-        let _guard = StopOnDrop(Arc::clone(&handle.stop));
         let shape = Shape {
             filter,
             behind,
@@ -243,19 +271,10 @@ impl Searcher {
                 Some(grouping) => self.planner.run_grouped(physical, &shape, grouping, &self.compute).await,
             }
         };
-        let rows = match search.timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
-            None => run.await?,
-            Some(timeout_ms) => {
-                tokio::pin!(run);
-                tokio::select! {
-                    rows = &mut run => rows?,
-                    () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
-                        handle.stop.time_out();
-                        // Work looks at the stop between blocks: what was found comes soon.
-                        run.await?
-                    }
-                }
-            }
+        let rows = match phase.within(search.timeout_ms, run).await {
+            // Time was over before anything was ready.
+            Err(Error::TimedOut) if phase.timed_out() => FoundRows::default(),
+            rows => rows?,
         };
         let best = scored.then(|| handle.max_score()).filter(|_| !rows.addresses.is_empty());
         Ok(Found {
@@ -263,7 +282,7 @@ impl Searcher {
             rows,
             scored,
             total: search.track.map(|_| handle.totals.read()),
-            timed_out: handle.stop.timed_out(),
+            timed_out: phase.timed_out(),
             terminated_early: (search.terminate_after > 0).then(|| handle.terminated_early()),
             failures,
             order,
@@ -276,7 +295,7 @@ impl Searcher {
         })
     }
 
-    /// Reads what hits show.
+    /// Reads what hits show, for some work, which holds it. Of work whose time is over the last hits are missing.
     pub(crate) async fn hits(
         &self,
         snapshot: &Arc<TableSnapshot>,
@@ -284,8 +303,35 @@ impl Searcher {
         found: &Found,
         shown: &Shown,
         now_ms: i64,
+        work: &Work,
     ) -> Result<Vec<Hit>> {
-        let addresses = &found.rows.addresses;
+        let count = found.rows.addresses.len();
+        let step = if work.is_limited() { LIMITED_HITS } else { count.max(1) };
+        let mut hits = Vec::with_capacity(count);
+        for from in (0..count).step_by(step) {
+            let places = from..count.min(from + step);
+            match self.some_hits(snapshot, query, found, places, shown, now_ms, work).await {
+                Ok(some) => hits.extend(some),
+                Err(Error::TimedOut) if work.timed_out() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(hits)
+    }
+
+    /// Reads what some of the hits show.
+    #[allow(clippy::too_many_arguments)]
+    async fn some_hits(
+        &self,
+        snapshot: &Arc<TableSnapshot>,
+        query: &Query,
+        found: &Found,
+        places: Range<usize>,
+        shown: &Shown,
+        now_ms: i64,
+        work: &Work,
+    ) -> Result<Vec<Hit>> {
+        let addresses = &found.rows.addresses[places.clone()];
         let definitions = Definitions::of(query)?;
         let parts = RowParts {
             source: shown.source != SourceFilter::None
@@ -293,16 +339,17 @@ impl Searcher {
                 || !definitions.is_empty(),
             versions: shown.version || shown.seq_no || shown.phases.reads_versions(),
         };
-        let rows = fetch::rows(snapshot, addresses, parts, &self.compute).await?;
+        let compute = &self.compute;
+        let rows = fetch::rows(snapshot, addresses, parts, compute, work).await?;
         let named: Vec<&Query> = [query].into_iter().chain(&shown.post_filter).collect();
         let with_scores = shown.matched_scores;
-        let matched = fetch::matched_queries(snapshot, &named, with_scores, addresses, &self.compute, now_ms);
+        let matched = fetch::matched_queries(snapshot, &named, with_scores, addresses, compute, now_ms, work);
         let mut matched = matched.await?;
         let phases = &shown.phases;
-        let mut extras = phases.run(snapshot, query, addresses, &rows, &self.compute, now_ms).await?;
+        let mut extras = phases.run(snapshot, query, addresses, &rows, compute, now_ms, work).await?;
         let mut hits = Vec::with_capacity(rows.len());
-        for (at, row) in rows.into_iter().enumerate() {
-            let address = addresses[at];
+        for (number, (at, row)) in places.zip(rows).enumerate() {
+            let address = addresses[number];
             let index = snapshot.segments[address.segment as usize].index;
             let score = found.rows.scores[at];
             let sort =
@@ -313,24 +360,27 @@ impl Searcher {
                 row,
                 score: found.scored.then_some(score),
                 sort,
-                matched_queries: std::mem::take(&mut matched[at]),
-                extras: std::mem::take(&mut extras[at]),
+                matched_queries: std::mem::take(&mut matched[number]),
+                extras: std::mem::take(&mut extras[number]),
                 inner_hits: Vec::new(),
                 explanation: None,
             });
         }
-        definitions.fill(snapshot, addresses, &mut hits, &self.compute, now_ms).await?;
+        definitions.fill(snapshot, addresses, &mut hits, compute, now_ms, work).await?;
         fetch::conceal(snapshot, addresses, &mut hits)?;
         Ok(hits)
     }
 
-    /// Cuts a snapshot to a slice: by shard where there are enough of them, else by document id.
+    /// Cuts a snapshot to a slice: by shard where there are enough of them; by the places of rows where the requests for
+    /// other slices are of the same snapshot, as those of a point in time are; else by document id.
     pub(crate) async fn cut(
         &self,
         snapshot: &Arc<TableSnapshot>,
         slice: Slice,
+        shared: bool,
         query: &Query,
         now_ms: i64,
+        work: &Work,
     ) -> Result<TableSnapshot> {
         for index in &snapshot.indices {
             let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
@@ -355,6 +405,14 @@ impl Searcher {
             }
             return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
         }
+        if shared {
+            for (number, segment) in snapshot.segments.iter().enumerate() {
+                let rows = rows_of_slice(slice, number as u64, segment.reader.rows());
+                work.hold_rows(&rows)?;
+                listed.insert(number as u32, rows);
+            }
+            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
+        }
         let by_address = [SortKey { by: SortBy::Doc, descending: false }];
         let mut after: Option<Point> = None;
         loop {
@@ -362,13 +420,12 @@ impl Searcher {
                 sort: &by_address,
                 size: SLICE_STEP,
                 after: after.take(),
-                ..Search::new(Arc::clone(snapshot), query, now_ms)
+                ..Search::new(Arc::clone(snapshot), query, now_ms, work)
             };
             let found = self.find(search).await?;
             let addresses = &found.rows.addresses;
-            let rows =
-                fetch::rows(snapshot, addresses, RowParts { source: false, versions: false }, &self.compute)
-                    .await?;
+            let parts = RowParts { source: false, versions: false };
+            let rows = fetch::rows(snapshot, addresses, parts, &self.compute, &work.part()).await?;
             for (address, row) in addresses.iter().zip(&rows) {
                 if slice_of(&row.id, slice.max) == slice.id {
                     listed.entry(address.segment).or_default().insert(address.row);
@@ -383,6 +440,21 @@ impl Searcher {
         }
         Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() })
     }
+}
+
+/// Lists the rows of a segment that belong to a slice: runs of them in turns, which begin with another slice in each segment.
+/// Slices are about as large also where segments are small.
+fn rows_of_slice(slice: Slice, segment: u64, rows: u32) -> RoaringBitmap {
+    let runs = slice.max.saturating_mul(SLICE_RUNS);
+    let length =
+        u32::try_from(u64::from(rows) / runs.max(1)).unwrap_or(MAX_SLICE_RUN).clamp(1, MAX_SLICE_RUN);
+    let mut own = RoaringBitmap::new();
+    for (run, first) in (0..rows).step_by(length as usize).enumerate() {
+        if (segment + run as u64) % slice.max == slice.id {
+            own.insert_range(first..rows.min(first.saturating_add(length)));
+        }
+    }
+    own
 }
 
 /// Returns the slice that a document belongs to.

@@ -204,7 +204,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let found = merged.doc_freq(STATUS, &Scalar::I64(404))?;
     println!("{found} rows with status 404, counted in {:.1} µs", start.elapsed().as_secs_f64() * 1e6);
     let start = Instant::now();
-    let found = merged.prefix_rows(REQUEST_RAW, b"GET /english/")?.len();
+    let found = merged.prefix_rows(REQUEST_RAW, b"GET /english/", &|| true)?.len();
     println!("{found} rows by a prefix in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     Ok(())
 }

@@ -90,6 +90,11 @@ impl Background {
         }
     }
 
+    /// Counts the keys.
+    pub(crate) fn len(&self) -> usize {
+        self.ordinals.len()
+    }
+
     /// Lists the keys.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().map(|(ordinal, count)| (self.ordinals.key(ordinal), count))

@@ -71,7 +71,8 @@ pub(super) fn page(
             row = term.seek_row(row + 1);
         }
         terms += usize::from(found.len() > before);
-        if terms < wanted && walked <= most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let goes_on = terms < wanted && walked <= most && !segment.table.handle.stop.requested();
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     if walked > most {
         return Ok(false);

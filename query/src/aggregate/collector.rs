@@ -8,14 +8,13 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use datafusion::execution::memory_pool::MemoryReservation;
-
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
 use super::result::{Entry, Header, Outcome, Results};
 use super::segment::{Rows, SegmentContext};
 use crate::error::{Error, Result};
 use crate::score::collect::Address;
+use crate::work::Work;
 
 /// The state of one aggregation.
 pub(crate) trait Collector: Any + Debug + Send {
@@ -74,9 +73,11 @@ pub(crate) trait ShardReader {
 }
 
 /// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
-const BUCKET_BYTES: usize = 512;
+const BUCKET_BYTES: usize = 768;
 /// Bytes that a result is rendered to.
 const RESULT_BYTES: usize = 256;
+/// Bytes of a result that is added to a bucket, with what it is rendered to.
+pub(crate) const ADDED_RESULT_BYTES: usize = size_of::<Entry>() + RESULT_BYTES;
 
 /// What results are made with.
 pub(crate) struct Reduction<'a> {
@@ -88,39 +89,38 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<super::bucket::top_hits::Wanted>,
-    /// Memory of what is made of the states.
-    pub memory: MemoryReservation,
+    /// Holds what is made of the states.
+    pub work: Work,
 }
 
 impl Reduction<'_> {
-    /// Counts buckets of the answer and accounts for them.
+    /// Counts buckets of the answer and accounts for them, as they are made.
     ///
     /// # Errors
-    /// More than are allowed, or than queries may hold.
-    pub(crate) fn made(&mut self, buckets: usize, subs: &Subs) -> Result<()> {
-        self.made += buckets as u64;
+    /// More than are allowed, or than queries may hold; nobody waits for them any more.
+    pub(crate) fn made(&mut self, buckets: usize, subs: usize) -> Result<()> {
+        self.made = self.made.saturating_add(buckets as u64);
         if self.made > self.max_buckets {
             return Err(Error::TooManyBuckets { limit: self.max_buckets, made: self.made });
         }
-        self.hold(buckets * (BUCKET_BYTES + subs.0.len() * RESULT_BYTES))
+        self.work.check()?;
+        self.hold(buckets.saturating_mul(BUCKET_BYTES + subs * RESULT_BYTES))
     }
 
     /// Accounts for bytes that the answer needs.
     ///
     /// # Errors
     /// More than queries may hold.
-    fn hold(&mut self, bytes: usize) -> Result<()> {
-        Ok(self.memory.try_grow(bytes)?)
+    fn hold(&self, bytes: usize) -> Result<()> {
+        self.work.hold(bytes)
     }
 
     /// Looks whether there is room for bytes that are needed for moments.
     ///
     /// # Errors
     /// As [`Reduction::hold`].
-    pub(crate) fn room_for(&mut self, bytes: usize) -> Result<()> {
-        self.memory.try_grow(bytes)?;
-        self.memory.shrink(bytes);
-        Ok(())
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<()> {
+        self.work.part_of(bytes).map(drop)
     }
 }
 
@@ -169,10 +169,20 @@ impl Subs {
 
     /// Makes the results of buckets.
     pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+        self.reduce_some(buckets, &|_| true, reduction)
+    }
+
+    /// Makes those results of buckets whose names are wanted.
+    pub(crate) fn reduce_some(
+        &mut self,
+        buckets: &[u32],
+        wanted: &dyn Fn(&str) -> bool,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Results>> {
         reduction.hold(buckets.len() * (size_of::<Results>() + self.0.len() * size_of::<Entry>()))?;
         let mut results: Vec<Results> = Vec::new();
         results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
-        for sub in &mut self.0 {
+        for sub in self.0.iter_mut().filter(|sub| wanted(&sub.header.name)) {
             let outcomes = sub.collector.reduce(buckets, reduction)?;
             for (results, outcome) in results.iter_mut().zip(outcomes) {
                 results.0.push(Entry { header: Arc::clone(&sub.header), outcome });

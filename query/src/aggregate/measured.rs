@@ -1,5 +1,6 @@
 //! Metrics: values of fields, handed to the states of [`super::metric`].
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, Float64Array};
@@ -15,6 +16,9 @@ use super::segment::{Rows, SegmentContext};
 use super::shortcut;
 use crate::dsl::aggs::{MatrixMode, Metric, Simple};
 use crate::error::{Error, Result};
+
+/// Terms of a dictionary that are hashed at a time.
+const HASHED_TERMS: usize = 65_536;
 
 /// A metric over the indices of a table.
 #[derive(Debug)]
@@ -327,10 +331,21 @@ impl Collector for MetricCollector {
                     return Ok(true);
                 }
                 self.hashes.clear();
-                let hashes = &mut self.hashes;
+                let (hashes, state, stop) = (&mut self.hashes, &mut self.state, &segment.table.handle.stop);
+                let mut done = Ok(());
                 segment.source.inverted.for_each_value(place.field.id, &mut |term, _| {
                     hashes.push(hash_bytes(term));
+                    if hashes.len() < HASHED_TERMS {
+                        return ControlFlow::Continue(());
+                    }
+                    done = state.collect(Ordinals::One(0), metric::Values::Hashes(hashes));
+                    hashes.clear();
+                    match done.is_err() || stop.requested() {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
                 })?;
+                done?;
                 self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes))?;
                 Ok(true)
             }

@@ -31,7 +31,7 @@ use super::collector::{ShardReader, Sub, Subs};
 use super::metric::Ordinals;
 use super::segment::{Rows, SegmentContext, SegmentSets, numbers};
 use super::tree::{Root, Tree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::score::collect::{Address, collect_all};
 use crate::score::prepare::Prepared;
 use crate::table::parts::{Cut, Openings, Part, count_segments, share_out};
@@ -158,19 +158,37 @@ impl Shared {
         }
         // What nobody else needs goes with the part.
         let shared = self.sets.get(part.segment as usize).filter(|_| !part.is_whole(segment));
-        let sets = shared.map_or_else(|| Arc::new(SegmentSets::new(&self.tree)), Arc::clone);
+        let sets = shared
+            .map_or_else(|| Arc::new(SegmentSets::new(&self.tree, &self.table.options.work)), Arc::clone);
         let context = SegmentContext::new(&self.tree, &self.table, part.segment, segment, sets)?;
+        unless_ended(self.feed_part(&context, part, segment, states, reservation))?;
+        let held = states.memory();
+        reservation.try_resize(held)?;
+        Ok(())
+    }
+
+    /// Finds the rows of a part and feeds them to collectors.
+    fn feed_part(
+        &self,
+        context: &SegmentContext<'_>,
+        part: &Part,
+        segment: &TableSegment,
+        states: &mut States,
+        reservation: &MemoryReservation,
+    ) -> Result<()> {
+        let work = &self.table.options.work;
+        let bytes = |rows: &Rows, scores: &[f32]| rows.bytes() + size_of_val(scores);
         if !states.roots.is_empty() {
             let (rows, scores) = self.rows(&self.matching, part, segment, self.tree.scores, true)?;
-            self.feed(&context, &rows, &scores, &self.tree.roots, &mut states.roots, &mut [], reservation)?;
+            let _found = work.part_of(bytes(&rows, &scores))?;
+            self.feed(context, &rows, &scores, &self.tree.roots, &mut states.roots, &mut [], reservation)?;
         }
         if !states.globals.is_empty() || !states.backgrounds.is_empty() {
             let (rows, _) = self.rows(&self.everything, part, segment, false, false)?;
+            let _found = work.part_of(bytes(&rows, &[]))?;
             let States { globals, backgrounds, .. } = states;
-            self.feed(&context, &rows, &[], &self.tree.globals, globals, backgrounds, reservation)?;
+            self.feed(context, &rows, &[], &self.tree.globals, globals, backgrounds, reservation)?;
         }
-        let held = states.memory();
-        reservation.try_resize(held)?;
         Ok(())
     }
 
@@ -337,6 +355,14 @@ impl Shared {
     }
 }
 
+/// Passes over the end of the work: what was collected by then counts.
+fn unless_ended(done: Result<()>) -> Result<()> {
+    match done {
+        Err(Error::TimedOut) => Ok(()),
+        other => other,
+    }
+}
+
 /// Takes numbers and their rows; whether more are wanted.
 type TakeNumbers<'a> = dyn FnMut(&[u32], &[ArrayRef]) -> Result<bool> + 'a;
 
@@ -387,7 +413,7 @@ impl ShardReader for Replay<'_> {
         for own in rows.chunk_by(|a, b| a.segment == b.segment) {
             let Some(number) = own.first().map(|first| first.segment) else { continue };
             let Some(segment) = table.snapshot.segments.get(number as usize) else { continue };
-            let sets = Arc::new(SegmentSets::new(&self.0.tree));
+            let sets = Arc::new(SegmentSets::new(&self.0.tree, &table.options.work));
             let context = SegmentContext::new(&self.0.tree, table, number, segment, sets)?;
             for chunk in own.chunks(REPLAYED_ROWS) {
                 let numbers: Vec<u32> = chunk.iter().map(|address| address.row).collect();
@@ -421,8 +447,8 @@ async fn run(
                 let (mut states, reservation) = carried;
                 own.collect(&part, &mut states, &reservation)?;
                 if ends {
-                    states.roots.end_shard(&mut Replay(&own))?;
-                    states.globals.end_shard(&mut Replay(&own))?;
+                    unless_ended(states.roots.end_shard(&mut Replay(&own)))?;
+                    unless_ended(states.globals.end_shard(&mut Replay(&own)))?;
                 }
                 Ok((states, reservation))
             })

@@ -1,9 +1,7 @@
 //! Aggregations of one search: from the compiled tree to results.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::displayable;
 use serde_json::Value;
 
@@ -15,20 +13,20 @@ use super::pipeline;
 use super::result::{Entry, Outcome, Results};
 use super::segment::SegmentSets;
 use super::tree::{Root, Tree};
-use crate::compute::StopOnDrop;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
-use crate::element_hits::{self, WantedElement};
+use crate::element_hits::{self, Showing, WantedElement};
 use crate::error::{Error, Result, ShardFailure};
 use crate::order::Order;
 use crate::plan::FoundRows;
 use crate::response::HitList;
-use crate::search::{Found, Searcher, index_failures, refused_by_all, silenced};
+use crate::search::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
 use crate::table::parts::Openings;
 use crate::table::predicate::Predicate;
 use crate::table::statistics::Functions;
 use crate::table::{IndexTable, ScanOptions, TableSnapshot};
+use crate::work::{Work, bytes_of};
 
 /// What is aggregated.
 pub(crate) struct Request<'a> {
@@ -42,6 +40,8 @@ pub(crate) struct Request<'a> {
     pub timeout_ms: Option<u64>,
     /// Most buckets of the answer.
     pub max_buckets: u64,
+    /// The work that it is done for.
+    pub work: Work,
 }
 
 /// What aggregations came to.
@@ -50,8 +50,8 @@ pub(crate) struct Aggregated {
     pub results: Results,
     /// Whether time was over.
     pub timed_out: bool,
-    /// The memory of the results and of what they are rendered to.
-    pub memory: MemoryReservation,
+    /// Holds the results and what they are rendered to.
+    pub work: Work,
 }
 
 /// The aggregations of a search, ready to run.
@@ -103,8 +103,15 @@ impl<'a> Aggregation<'a> {
     /// Runs them.
     pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<Aggregated> {
         let mut done = searcher.aggregate(Arc::clone(&self.tree), request).await?;
-        pipeline::apply(self.aggregations, &mut done.results).map_err(Error::while_reducing)?;
-        Ok(done)
+        let aggregations = self.aggregations.clone();
+        let compute = searcher.compute.clone();
+        compute
+            .run(move || {
+                pipeline::apply(&aggregations, &mut done.results, &done.work)
+                    .map_err(Error::while_reducing)?;
+                Ok(done)
+            })
+            .await
     }
 }
 
@@ -119,20 +126,22 @@ impl Searcher {
         };
         let now_ms = request.options.now_ms;
         let global = request.options.global_statistics;
-        let options = ScanOptions { track: None, profile: false, ..request.options };
+        // What is held while rows are collected is given back with the phase.
+        let phase = request.work.phase().part();
+        let _guard = phase.until_dropped();
+        let options =
+            ScanOptions { track: None, profile: false, work: phase.clone(), ..request.options.clone() };
         let table = IndexTable::new(Arc::clone(&request.snapshot), Vec::new(), options, self.compute.clone());
         let state = Arc::clone(table.state());
-        let handle = Arc::clone(table.handle());
-        let _guard = StopOnDrop(Arc::clone(&handle.stop));
         let snapshot = &request.snapshot;
         let openings = |predicate: &Predicate, global: bool, min_score: Option<f32>| {
             let functions = Functions::new(snapshot.shards, global);
-            Openings::new(snapshot, table.resolve(predicate), functions, min_score)
+            Openings::new(snapshot, table.resolve(predicate), functions, min_score, &phase)
         };
         let shared = Shared {
             matching: openings(&predicate, global, state.options.min_score),
             everything: openings(&Predicate::All, false, None),
-            sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree))).collect(),
+            sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
             table: state,
             tree: Arc::clone(&tree),
             predicate,
@@ -140,20 +149,7 @@ impl Searcher {
         };
         let operator = Arc::new(AggregateExec::new(shared, self.planner.partitions()));
         tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
-        let run = self.planner.drain(Arc::clone(&operator) as Arc<_>);
-        match request.timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
-            None => run.await?,
-            Some(timeout_ms) => {
-                tokio::pin!(run);
-                tokio::select! {
-                    done = &mut run => done?,
-                    () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
-                        handle.stop.time_out();
-                        run.await?
-                    }
-                }
-            }
-        }
+        phase.within(request.timeout_ms, self.planner.drain(Arc::clone(&operator) as Arc<_>)).await?;
         let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
         let max_buckets = request.max_buckets;
         let reduced = self.compute.run(move || {
@@ -171,21 +167,38 @@ impl Searcher {
         });
         let (states, held) = reduced.await?;
         let tree = Arc::clone(&operator.shared().tree);
-        let memory =
-            MemoryConsumer::new("results of aggregations").register(&self.planner.runtime().memory_pool);
-        let (mut results, wanted, memory) = self
+        let work = request.work.part();
+        let (mut results, wanted, work) = self
             .compute
-            .run(move || reduce(states, &tree, max_buckets, memory).map_err(Error::while_reducing))
+            .run(move || reduce(states, &tree, max_buckets, work).map_err(Error::while_reducing))
             .await?;
         drop(held);
-        if !wanted.is_empty() {
-            let mut hits = Vec::with_capacity(wanted.len());
-            for wanted in &wanted {
-                hits.push(self.top_hits(&request.snapshot, request.query, wanted, now_ms).await?);
+        let fetching = work.phase();
+        let fetch = self.all_top_hits(&request, wanted, now_ms, &fetching);
+        let mut hits = fetching.within(fetching_limit(request.timeout_ms), fetch).await?;
+        place_hits(&mut results, &mut hits);
+        Ok(Aggregated { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
+    }
+
+    /// Fetches the hits of buckets; the last have none where time is over.
+    async fn all_top_hits(
+        &self,
+        request: &Request<'_>,
+        wanted: Vec<Wanted>,
+        now_ms: i64,
+        work: &Work,
+    ) -> Result<Vec<Value>> {
+        let mut hits = Vec::with_capacity(wanted.len());
+        for mut wanted in wanted {
+            if work.timed_out() {
+                wanted.rows.clear();
             }
-            place_hits(&mut results, &mut hits);
+            let rendered = self.top_hits(&request.snapshot, request.query, &wanted, now_ms, work).await?;
+            // The answer has them once more.
+            work.hold(2 * bytes_of(&rendered))?;
+            hits.push(rendered);
         }
-        Ok(Aggregated { results, timed_out: handle.stop.timed_out(), memory })
+        Ok(hits)
     }
 
     /// Fetches the hits of one bucket.
@@ -195,7 +208,10 @@ impl Searcher {
         query: &Query,
         wanted: &Wanted,
         now_ms: i64,
+        work: &Work,
     ) -> Result<Value> {
+        // What is fetched is given back once it is rendered.
+        let work = &work.part();
         let shape = &wanted.shape;
         if let Some(path) = &shape.path {
             let element = |row: &TopRow| WantedElement {
@@ -204,20 +220,18 @@ impl Searcher {
                 sort: row.sort.clone(),
             };
             let rows = wanted.rows.iter().map(element).collect();
-            let hits = element_hits::of_elements(
-                snapshot,
-                path,
-                &shape.shown,
-                shape.scored,
-                rows,
-                &self.compute,
+            let showing = Showing {
+                shown: &shape.shown,
+                query: &Query::match_all(),
+                scored: shape.scored,
                 now_ms,
-            );
-            let list = HitList {
-                total: Some((wanted.total, false)),
-                max_score: wanted.max_score,
-                hits: hits.await?,
+                work,
             };
+            let hits = match element_hits::of_elements(snapshot, path, showing, rows, &self.compute).await {
+                Err(Error::TimedOut) if work.timed_out() => Vec::new(),
+                hits => hits?,
+            };
+            let list = HitList { total: Some((wanted.total, false)), max_score: wanted.max_score, hits };
             return list.to_value(&shape.shown);
         }
         let (order, _) = Order::new(&[], snapshot, now_ms)?;
@@ -237,7 +251,7 @@ impl Searcher {
             failures: Vec::new(),
             profile: None,
         };
-        let mut hits = self.hits(snapshot, query, &found, &shape.shown, now_ms).await?;
+        let mut hits = self.hits(snapshot, query, &found, &shape.shown, now_ms, work).await?;
         for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
             hit.sort.clone_from(&row.sort);
         }
@@ -255,10 +269,10 @@ fn reduce(
     mut states: States,
     tree: &Tree,
     max_buckets: u64,
-    memory: MemoryReservation,
-) -> Result<(Results, Vec<Wanted>, MemoryReservation)> {
+    work: Work,
+) -> Result<(Results, Vec<Wanted>, Work)> {
     let mut reduction =
-        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new(), memory };
+        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new(), work };
     let mut entries: Vec<(usize, Entry)> = Vec::new();
     let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
         for (sub, root) in subs.0.iter_mut().zip(roots) {
@@ -271,8 +285,8 @@ fn reduce(
     add(&mut states.roots, &tree.roots)?;
     add(&mut states.globals, &tree.globals)?;
     entries.sort_by_key(|(place, _)| *place);
-    let Reduction { hits, memory, .. } = reduction;
-    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits, memory))
+    let Reduction { hits, work, .. } = reduction;
+    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits, work))
 }
 
 /// Puts fetched hits where their numbers stand.

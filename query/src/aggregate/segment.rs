@@ -17,6 +17,7 @@ use crate::score::nested::{Elements, NestedNode};
 use crate::score::prepare::{Source, prepare};
 use crate::table::node::Node;
 use crate::table::{TableSegment, TableState};
+use crate::work::Work;
 
 /// Rows of a segment.
 #[derive(Debug)]
@@ -33,6 +34,14 @@ impl Rows {
         match self {
             Self::All(rows) => rows.len() as u64,
             Self::Some(rows) => rows.len(),
+        }
+    }
+
+    /// Counts the bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::All(_) => 0,
+            Self::Some(rows) => rows.serialized_size(),
         }
     }
 
@@ -94,6 +103,11 @@ impl Rows {
 pub(crate) struct RowBits(Vec<u64>);
 
 impl RowBits {
+    /// Counts the bytes of a set within so many rows.
+    fn bytes(rows: u32) -> usize {
+        (rows as usize / 64 + 1) * size_of::<u64>()
+    }
+
     fn new(rows: u32) -> Self {
         Self(vec![0; rows as usize / 64 + 1])
     }
@@ -134,12 +148,15 @@ pub(crate) struct SegmentContext<'a> {
 pub(crate) struct SegmentSets {
     filters: Vec<Once<RowBits>>,
     scopes: Vec<Once<Option<ElementSource>>>,
+    /// Holds the rows of filters.
+    work: Work,
 }
 
 impl SegmentSets {
     /// Makes those of a segment, none of which is known.
-    pub(crate) fn new(tree: &Tree) -> Self {
+    pub(crate) fn new(tree: &Tree, work: &Work) -> Self {
         Self {
+            work: work.part(),
             filters: tree.filters.iter().map(|_| Once::default()).collect(),
             scopes: tree.scopes.iter().map(|_| Once::default()).collect(),
         }
@@ -184,7 +201,7 @@ impl<'a> SegmentContext<'a> {
         segment: &TableSegment,
         sets: Arc<SegmentSets>,
     ) -> Result<Self> {
-        let source = table.snapshot.source(number, segment)?;
+        let source = table.snapshot.source(number, segment, &table.options.work)?;
         Ok(Self { tree, table, number, index: segment.index, source, sets })
     }
 
@@ -215,11 +232,12 @@ impl<'a> SegmentContext<'a> {
                 self.index,
                 shard,
                 resolved.node.scores_decide(),
+                &self.table.options.work,
             )?;
             let source = Source { functions, ..self.source.clone() };
             match (&resolved.node, known.scope) {
-                (node, 0) => rows_of(node, &source),
-                (Node::Nested(nested), _) => elements_of(nested, &source),
+                (node, 0) => rows_of(node, &source, &self.sets.work),
+                (Node::Nested(nested), _) => elements_of(nested, &source, &self.sets.work),
                 _ => Ok(RowBits::new(0)),
             }
         })?;
@@ -235,7 +253,8 @@ impl<'a> SegmentContext<'a> {
         if !resolved.expansions.is_empty() || resolved.node.scores_decide() {
             return Ok(None);
         }
-        let prepared = prepare(&resolved.node, &self.source, None)?;
+        let source = &Source { work: self.source.work.part(), ..self.source.clone() };
+        let prepared = prepare(&resolved.node, source, None)?;
         let rows = self.source.reader.rows();
         build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new(), true)
     }
@@ -302,9 +321,12 @@ pub(crate) fn numbers(
     Ok(columns.iter().map(|column| source.reader.numbers(*column, rows)).collect::<Result<_, _>>()?)
 }
 
-fn rows_of(node: &Node, source: &Source) -> Result<RowBits> {
-    let prepared = prepare(node, source, None)?;
+/// Finds the rows of a filter, which are held by `work`; what else finding them takes is given back.
+fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     let rows = source.reader.rows();
+    work.hold(RowBits::bytes(rows))?;
+    let source = &Source { work: source.work.part(), ..source.clone() };
+    let prepared = prepare(node, source, None)?;
     let mut bits = RowBits::new(rows);
     row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
     match prepared.failure() {
@@ -313,10 +335,10 @@ fn rows_of(node: &Node, source: &Source) -> Result<RowBits> {
     }
 }
 
-fn elements_of(nested: &NestedNode, source: &Source) -> Result<RowBits> {
+fn elements_of(nested: &NestedNode, source: &Source, work: &Work) -> Result<RowBits> {
     let Some(path) = nested.chain.first() else { return Ok(RowBits::new(0)) };
     match Elements::source(source, *path)? {
-        Some((inner, _)) => rows_of(&nested.inner, &inner),
+        Some((inner, _)) => rows_of(&nested.inner, &inner, work),
         None => Ok(RowBits::new(0)),
     }
 }

@@ -11,6 +11,7 @@
 //! Each is decided for a segment by itself: a deletion in one does not slow the others. Deleted rows are in
 //! dictionaries and statistics, so only segments without any are told by these alone.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_storage::segment::{NumberBounds, PageBounds, Tally, list_rows};
@@ -166,11 +167,15 @@ fn dictionary(
     if !lead {
         return Ok(true);
     }
+    let stop = &segment.table.handle.stop;
     segment.source.inverted.for_each_value(place.field.id, &mut |term, count| {
-        let Some(reader) = collector.keys.one() else { return };
+        let Some(reader) = collector.keys.one().filter(|_| !stop.requested()) else {
+            return ControlFlow::Break(());
+        };
         if let Some(key) = reader.wanted_key(place.kind, term) {
             collector.add(0, key, u64::from(count));
         }
+        ControlFlow::Continue(())
     })?;
     Ok(true)
 }

@@ -13,6 +13,7 @@ use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
 use tantivy_fst::Automaton;
 
 use self::near::{Near, Row};
+use crate::compute::Stop;
 use crate::dsl::json;
 use crate::dsl::query::RegexpFlags;
 use crate::error::{Error, Result};
@@ -41,6 +42,11 @@ enum Rest {
 }
 
 impl Pattern {
+    /// Lets a walk over terms of the pattern be told to end.
+    pub(crate) fn until<'p>(&'p self, stop: &'p Stop) -> Until<'p> {
+        Until { pattern: self, stop }
+    }
+
     /// Returns what terms start with, where nothing else is asked of them.
     pub(crate) fn only_prefix(&self) -> Option<&str> {
         matches!(self.rest, Rest::Anything).then_some(self.start.as_str())
@@ -194,6 +200,42 @@ enum Place {
     /// Kept apart: what reads terms of other patterns is small.
     Row(Box<Row>),
     Nowhere,
+}
+
+/// A pattern whose walk over terms can be told to end: then nothing matches any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until<'p> {
+    /// What matches.
+    pub pattern: &'p Pattern,
+    stop: &'p Stop,
+}
+
+impl Until<'_> {
+    /// Whether the walk has not been told to end.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stop.requested()
+    }
+}
+
+impl Automaton for Until<'_> {
+    type State = Reading;
+
+    fn start(&self) -> Reading {
+        Automaton::start(&self.pattern)
+    }
+
+    fn is_match(&self, reading: &Reading) -> bool {
+        self.pattern.is_match(reading)
+    }
+
+    fn can_match(&self, reading: &Reading) -> bool {
+        self.pattern.can_match(reading) && self.goes_on()
+    }
+
+    fn accept(&self, reading: &Reading, byte: u8) -> Reading {
+        self.pattern.accept(reading, byte)
+    }
 }
 
 impl Automaton for &Pattern {

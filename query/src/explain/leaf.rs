@@ -19,7 +19,8 @@ impl Leaf {
         let Some(Some(resolved)) = self.resolved.get(row.index) else {
             return Ok(Explanation::missed(format!("{} is no query of this index", self.text), Vec::new()));
         };
-        let functions = self.functions.of(row.snapshot, &self.resolved, row.index, row.shard, true)?;
+        let functions =
+            self.functions.of(row.snapshot, &self.resolved, row.index, row.shard, true, &row.source.work)?;
         let source = Source { functions, ..row.source.clone() };
         let mapping = &row.snapshot.indices[row.index].mapping;
         let mut peers = Vec::new();

@@ -27,41 +27,65 @@ use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::{self, Functions};
 use crate::table::{TableSegment, TableSnapshot};
+use crate::work::Work;
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
+/// Rows that are read of a segment at a time.
+const READ_ROWS: usize = 1_000;
 
-/// Reads the rows at the given addresses, in their order.
+/// Bytes of a row beside its texts.
+const ROW_BYTES: usize = size_of::<StoredRow>() + 64;
+
+/// Reads the rows at the given addresses, in their order, for some work, which holds them.
 pub(crate) async fn rows(
     snapshot: &TableSnapshot,
     addresses: &[Address],
     parts: RowParts,
     compute: &Compute,
+    work: &Work,
 ) -> Result<Vec<StoredRow>> {
-    by_segment(snapshot, addresses, compute, move |segment, rows| Ok(segment.reader.fetch(rows, parts)?))
-        .await
+    let holder = work.clone();
+    let read = move |segment: &TableSegment, rows: &[u32]| {
+        let rows = segment.reader.fetch(rows, parts)?;
+        let bytes = |row: &StoredRow| ROW_BYTES + row.id.len() + row.source.len();
+        holder.hold(rows.iter().map(bytes).sum())?;
+        Ok(rows)
+    };
+    by_segment(snapshot, addresses, compute, work, read).await
 }
 
 /// Reads something of each of the rows at the given addresses, several segments at a time, and returns it in their order.
+/// Rows of a segment are read in ascending order, so many at a time that what they are is known before there are more.
 pub(crate) async fn by_segment<T: Clone + Send + 'static>(
     snapshot: &TableSnapshot,
     addresses: &[Address],
     compute: &Compute,
+    work: &Work,
     read: impl Fn(&TableSegment, &[u32]) -> Result<Vec<T>> + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let fetched: Vec<(Vec<usize>, Vec<T>)> = stream::iter(grouped(addresses))
-        .map(|(number, (places, rows))| {
-            let read = read.clone();
+        .map(|(number, (mut places, _))| {
+            places.sort_unstable_by_key(|place| addresses[*place].row);
+            let rows: Vec<u32> = places.iter().map(|place| addresses[*place].row).collect();
+            let (read, work) = (read.clone(), work.clone());
             async move {
                 let segment = segment(snapshot, number)?.clone();
-                let wanted = rows.len();
-                let found = compute.run(move || read(&segment, &rows)).await?;
-                if found.len() != wanted {
-                    let found = found.len();
-                    let reason = format!("segment {number} returned {found} of {wanted} rows");
-                    return Err(Error::Execution(reason));
-                }
-                Ok((places, found))
+                let read = move || {
+                    let mut found = Vec::with_capacity(rows.len());
+                    for rows in rows.chunks(READ_ROWS) {
+                        work.check()?;
+                        let some = read(&segment, rows)?;
+                        if some.len() != rows.len() {
+                            let (wanted, some) = (rows.len(), some.len());
+                            let reason = format!("segment {number} returned {some} of {wanted} rows");
+                            return Err(Error::Execution(reason));
+                        }
+                        found.extend(some);
+                    }
+                    Ok(found)
+                };
+                Ok::<_, Error>((places, compute.run(read).await?))
             }
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -109,6 +133,7 @@ pub(crate) async fn matched_queries(
     addresses: &[Address],
     compute: &Compute,
     now_ms: i64,
+    work: &Work,
 ) -> Result<Vec<Vec<(String, f32)>>> {
     let mut named: Vec<(String, Expr)> = Vec::new();
     queries.iter().for_each(|query| {
@@ -158,20 +183,21 @@ pub(crate) async fn matched_queries(
             .filter(|other| other.shard == segment.shard)
             .map(|other| Arc::clone(&other.reader))
             .collect();
+        let work = work.part();
         let hits = compute
             .run(move || {
                 let inverted = reader.inverted()?;
-                let mut source =
-                    Source { number, shard: shard_number, reader, inverted, functions: Arc::default() };
+                let functions = Arc::default();
+                let mut source = Source { number, shard: shard_number, reader, inverted, functions, work };
                 let rows_of = |own: &Resolved| {
                     source.functions = match &scored {
                         Some(snapshot) if with_scores || own.node.scores_decide() => {
                             let mut resolved = vec![None; snapshot.indices.len()];
                             resolved[of_index] = Some(own.clone());
                             let functions = Functions::new(snapshot.shards, false);
-                            functions.of(snapshot, &resolved, of_index, of_shard, true)?
+                            functions.of(snapshot, &resolved, of_index, of_shard, true, &source.work)?
                         }
-                        _ => statistics::expanded(&own.expansions, &shard)?,
+                        _ => statistics::expanded(&own.expansions, &shard, &source.work)?,
                     };
                     let prepared = prepare(&own.node, &source, None)?;
                     let mut scorer =

@@ -23,6 +23,7 @@ use crate::score::collect::Address;
 use crate::score::reader::SegmentReader;
 use crate::table::resolve::{IndexContext, setting};
 use crate::table::{TableIndex, TableSnapshot};
+use crate::work::{PARSED_SHARE, Work, bytes_of_members};
 
 /// Most `docvalue_fields` where the index does not say.
 const MAX_DOCVALUE_FIELDS: usize = 100;
@@ -110,6 +111,7 @@ impl Phases {
     ///
     /// # Errors
     /// [`Error::SearchPhase`] where the fields of an index do not allow what is wanted.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) async fn run(
         &self,
         snapshot: &TableSnapshot,
@@ -118,13 +120,14 @@ impl Phases {
         rows: &[StoredRow],
         compute: &Compute,
         now_ms: i64,
+        work: &Work,
     ) -> Result<Vec<Extras>> {
         let mut extras = vec![Extras::default(); addresses.len()];
         if self.is_empty() {
             return Ok(extras);
         }
         if !self.docvalues.is_empty() {
-            self.columns(snapshot, addresses, rows, compute, &mut extras).await?;
+            self.columns(snapshot, addresses, rows, compute, &mut extras, work).await?;
         }
         if self.reads_source() {
             let mut by_index: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -133,10 +136,10 @@ impl Phases {
             }
             for (index, places) in by_index {
                 let Some(index) = snapshot.indices.get(index).cloned() else { continue };
-                let (phases, query) = (self.clone(), query.clone());
+                let (phases, query, work) = (self.clone(), query.clone(), work.clone());
                 let own: Vec<(u32, StoredRow)> =
                     places.iter().map(|place| (addresses[*place].row, rows[*place].clone())).collect();
-                let made = compute.run(move || phases.sources(&index, &query, &own, now_ms)).await?;
+                let made = compute.run(move || phases.sources(&index, &query, &own, now_ms, &work)).await?;
                 for (place, made) in places.into_iter().zip(made) {
                     extras[place].fields.extend(made.fields);
                     extras[place].highlight = made.highlight;
@@ -146,13 +149,14 @@ impl Phases {
         Ok(extras)
     }
 
-    /// Makes what sources say of some rows of an index. Blocks; runs on a compute thread.
+    /// Makes what sources say of some rows of an index, which is held by the work. Blocks; runs on a compute thread.
     pub(crate) fn sources(
         &self,
         index: &TableIndex,
         query: &Query,
         rows: &[(u32, StoredRow)],
         now_ms: i64,
+        work: &Work,
     ) -> Result<Vec<Extras>> {
         let of_index = |error: Error| refused(index, error);
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
@@ -172,8 +176,10 @@ impl Phases {
         let allowed = SourceFilter::of_mapping(&index.mapping);
         let mut made = Vec::with_capacity(rows.len());
         for (number, row) in rows {
+            work.check()?;
             let mut extras = Extras::default();
             if !row.source.is_empty() {
+                let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
                 let source: Value = serde_json::from_slice(&row.source).map_err(|error| {
                     Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
                 })?;
@@ -196,6 +202,7 @@ impl Phases {
                 if let Some(marker) = &marker {
                     extras.highlight = marker.mark(&source, visible, &row.id, *number).map_err(of_index)?;
                 }
+                work.hold(bytes_of_members(&extras.fields) + bytes_of_members(&extras.highlight))?;
             }
             made.push(extras);
         }
@@ -226,6 +233,7 @@ impl Phases {
         rows: &[StoredRow],
         compute: &Compute,
         extras: &mut [Extras],
+        work: &Work,
     ) -> Result<()> {
         for (number, (places, own)) in grouped(addresses) {
             let segment = segment(snapshot, number)?;
@@ -234,7 +242,9 @@ impl Phases {
             let (phases, reader) = (self.clone(), Arc::clone(&segment.reader));
             let made =
                 compute.run(move || phases.column_values(&index, reader.as_ref(), &own, &stored)).await?;
+            work.check()?;
             for (place, made) in places.into_iter().zip(made) {
+                work.hold(bytes_of_members(&made))?;
                 extras[place].fields = made;
             }
         }

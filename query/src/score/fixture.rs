@@ -19,7 +19,8 @@ use tantivy::{DocSet, TERMINATED};
 
 use super::reader::{EachRows, Inverted, SegmentReader, TextReader};
 use super::windows::RowsOf;
-use crate::automaton::Pattern;
+use crate::automaton::{Pattern, Until};
+use crate::compute::Stop;
 use crate::table::node::{RawBound, TextBound};
 
 /// Postings as a list of `(row, frequency)` and the positions in each row.
@@ -181,24 +182,27 @@ impl Inverted for Fixture {
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD
     }
-    fn matching_rows(&self, _path: PathId, pattern: &Pattern) -> Result<RoaringBitmap> {
-        Ok(bitmap(&self.keyword_rows(|keyword| pattern.matches(keyword))))
+    fn matching_rows(&self, _path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap> {
+        Ok(bitmap(&self.keyword_rows(|keyword| pattern.pattern.matches(keyword))))
     }
     fn for_each_match(
         &self,
         _path: PathId,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
-        for_each_word(self.keywords.iter(), pattern, each);
+        for_each_word(self.keywords.iter(), pattern.pattern, each);
         Ok(())
     }
-    fn for_each_value(&self, _path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
+    fn for_each_value(
+        &self,
+        _path: PathId,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut keywords: Vec<&String> = self.keywords.iter().collect();
         keywords.sort();
-        for same in keywords.chunk_by(|a, b| a == b) {
-            same.first().into_iter().for_each(|keyword| each(keyword.as_bytes(), same.len() as u32));
-        }
+        let _ =
+            keywords.chunk_by(|a, b| a == b).try_for_each(|same| each(same[0].as_bytes(), same.len() as u32));
         Ok(())
     }
     fn walk_values(&self, _path: PathId, walker: &mut dyn ValueWalker) -> Result<()> {
@@ -216,7 +220,13 @@ impl Inverted for Fixture {
         }
         Ok(())
     }
-    fn range_rows(&self, _path: PathId, _from: &RawBound, _to: &RawBound) -> Result<RoaringBitmap> {
+    fn range_rows(
+        &self,
+        _path: PathId,
+        _from: &RawBound,
+        _to: &RawBound,
+        _stop: &Stop,
+    ) -> Result<RoaringBitmap> {
         Ok(RoaringBitmap::new())
     }
     fn for_each_rows(
@@ -306,20 +316,20 @@ impl TextReader for Fixture {
     fn count(&self, term: &str) -> Result<u32> {
         Ok(self.texts.iter().filter(|tokens| tokens.iter().any(|token| token == term)).count() as u32)
     }
-    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap> {
-        let found = |tokens: &Vec<String>| tokens.iter().any(|token| pattern.matches(token));
+    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap> {
+        let found = |tokens: &Vec<String>| tokens.iter().any(|token| pattern.pattern.matches(token));
         let rows = self.texts.iter().enumerate().filter(|(_, tokens)| found(tokens));
         Ok(rows.map(|(row, _)| row as u32).collect())
     }
     fn for_each_match(
         &self,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
-        for_each_word(self.texts.iter().flatten(), pattern, each);
+        for_each_word(self.texts.iter().flatten(), pattern.pattern, each);
         Ok(())
     }
-    fn range_rows(&self, _from: &TextBound, _to: &TextBound) -> Result<RoaringBitmap> {
+    fn range_rows(&self, _from: &TextBound, _to: &TextBound, _stop: &Stop) -> Result<RoaringBitmap> {
         Ok(RoaringBitmap::new())
     }
     fn has_norms(&self) -> bool {

@@ -99,7 +99,7 @@ fn matching(
 ) -> Result<Vec<String>> {
     let mut terms = Vec::new();
     let Some(text) = segment.inverted.text(path) else { return Ok(terms) };
-    text.for_each_match(pattern, &mut |term, _| {
+    text.for_each_match(pattern.until(segment.work.stop()), &mut |term, _| {
         terms.push(term.to_owned());
         if terms.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

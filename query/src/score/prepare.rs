@@ -25,6 +25,7 @@ use crate::dsl::query::Combination;
 use crate::error::{Error, Result};
 use crate::table::keys::for_each_number;
 use crate::table::node::{ExactValue, Node, Weight};
+use crate::work::Work;
 
 /// Values of a `terms` clause that are opened as posting lists side by side; more are united first.
 const OPEN_LISTS: usize = 16;
@@ -198,6 +199,8 @@ pub(crate) struct Source {
     pub inverted: Arc<dyn Inverted>,
     /// Scoring functions and expanded terms of the shard.
     pub functions: Arc<ShardFunctions>,
+    /// The work that it is prepared for.
+    pub work: Work,
 }
 
 impl fmt::Debug for Source {
@@ -206,8 +209,12 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Prepares a predicate. `among` are the only rows that matter, where known.
+/// Prepares a predicate. `among` are the only rows that matter, where known. Row sets are held by the work of the source.
+///
+/// # Errors
+/// Files that cannot be read, more rows than queries may hold, [`Error::TimedOut`] once the work should end.
 pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> Result<Prepared> {
+    source.work.check()?;
     Ok(match node {
         Node::All(weight) => Prepared::All(flat(*weight)),
         Node::None => Prepared::None,
@@ -231,8 +238,8 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         Node::RawRange { path, column, from, to, range, weight } => {
             let is_string = matches!(range, ValueRange::Str(..));
             if is_string || source.inverted.has_exact(*path) {
-                let rows = source.inverted.range_rows(*path, from, to)?;
-                Prepared::Rows(Arc::new(rows), flat(*weight))
+                let rows = source.inverted.range_rows(*path, from, to, source.work.stop())?;
+                found(source, rows, flat(*weight))?
             } else {
                 column_rows(source, (*column, None), Some(range), among, flat(*weight))?
             }
@@ -242,20 +249,20 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         }
         Node::TextRange { path, from, to, weight } => {
             let rows = match source.inverted.text(*path) {
-                Some(text) => text.range_rows(from, to)?,
+                Some(text) => text.range_rows(from, to, source.work.stop())?,
                 None => RoaringBitmap::new(),
             };
-            Prepared::Rows(Arc::new(rows), flat(*weight))
+            found(source, rows, flat(*weight))?
         }
         Node::Matching { path, text, pattern, weight } => {
             let rows = match text {
-                false => source.inverted.matching_rows(*path, pattern)?,
+                false => source.inverted.matching_rows(*path, pattern.until(source.work.stop()))?,
                 true => match source.inverted.text(*path) {
-                    Some(text) => text.matching_rows(pattern)?,
+                    Some(text) => text.matching_rows(pattern.until(source.work.stop()))?,
                     None => RoaringBitmap::new(),
                 },
             };
-            Prepared::Rows(Arc::new(rows), flat(*weight))
+            found(source, rows, flat(*weight))?
         }
         Node::Expanded(slot) => expanded(source, *slot),
         Node::Synonyms { path, terms, weight } => {
@@ -269,7 +276,7 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             },
             Some(values) => {
                 let rows = phrase_values::rows(source, *path, &concrete(source, phrase), values, among)?;
-                Prepared::Rows(Arc::new(rows), flat(*weight))
+                found(source, rows, flat(*weight))?
             }
         },
         Node::Exists { paths, weight } => {
@@ -287,15 +294,15 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         }
         Node::Ids { values, weight } => {
             let rows = source.reader.id_rows(values)?;
-            Prepared::Rows(Arc::new(rows), flat(*weight))
+            found(source, rows, flat(*weight))?
         }
         Node::Intervals { intervals, weight, .. } => intervals::prepare(intervals, flat(*weight), source)?,
         Node::Metadata { metadata, weight } => {
             let rows = metadata::rows(source, metadata, among)?;
-            Prepared::Rows(Arc::new(rows), flat(*weight))
+            found(source, rows, flat(*weight))?
         }
         Node::Listed(lists) => match lists.get(&source.number) {
-            Some(rows) => Prepared::Rows(Arc::new(rows.clone()), 0.0),
+            Some(rows) => found(source, rows.clone(), 0.0)?,
             None => Prepared::None,
         },
         Node::And(parts) => and(parts, source, among)?,
@@ -328,12 +335,19 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
         Node::Nested(node) => prepare_nested(node, source, among)?,
         Node::Within { column, area, weight } => {
             let rows = geo::rows_in(source, *column, area, among)?;
-            Prepared::Rows(Arc::new(rows), flat(*weight))
+            found(source, rows, flat(*weight))?
         }
         Node::DisMax(tie_breaker, parts) => {
             Prepared::DisMax(*tie_breaker, prepare_all(parts, source, among)?)
         }
     })
+}
+
+/// Prepares a set of rows that was found; what a walk that was told to end has found is none.
+fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<Prepared> {
+    source.work.check()?;
+    source.work.hold_rows(&rows)?;
+    Ok(Prepared::Rows(Arc::new(rows), score))
 }
 
 fn prepare_all(nodes: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Vec<Prepared>> {
@@ -469,8 +483,7 @@ fn column_rows(
     if let Some(unread) = unread(source, column, range, score)? {
         return Ok(unread);
     }
-    let rows = source.reader.range_rows(column.0, range, among)?;
-    Ok(Prepared::Rows(Arc::new(rows), score))
+    found(source, source.reader.range_rows(column.0, range, among)?, score)
 }
 
 /// Prepares a range as far as the column need not be read for that.
@@ -501,7 +514,7 @@ fn listed(
     };
     let most_rows = source.reader.rows() / LISTED_SHARE;
     let rows = source.inverted.few_rows(path, (&from, &to), LISTED_TERMS, most_rows)?;
-    Ok(rows.map(|rows| Prepared::Rows(Arc::new(rows), score)))
+    rows.map(|rows| found(source, rows, score)).transpose()
 }
 
 /// Prepares a range that is evaluated where its rows are asked for, where there is such a form.
@@ -536,18 +549,20 @@ fn any_exact(
     if terms {
         let mut rows = RoaringBitmap::new();
         for value in values.iter() {
+            source.work.check()?;
             if let Some(mut postings) = source.inverted.exact(path, &value.value)? {
                 rows |= build::drain(postings.as_mut());
             }
         }
-        return Ok(Prepared::Rows(Arc::new(rows), score));
+        return found(source, rows, score);
     }
     let mut rows = RoaringBitmap::new();
     if values.len() <= OPEN_RANGES {
         for range in values.iter().filter_map(|value| value.range.as_ref()) {
+            source.work.check()?;
             rows |= source.reader.range_rows(column, range, among)?;
         }
-        return Ok(Prepared::Rows(Arc::new(rows), score));
+        return found(source, rows, score);
     }
     let wanted: HashSet<u64> = values.iter().filter_map(|value| bits(&value.value)).collect();
     visit(source, column, among.cloned(), &mut |batch, array| {
@@ -557,7 +572,7 @@ fn any_exact(
             }
         })
     })?;
-    Ok(Prepared::Rows(Arc::new(rows), score))
+    found(source, rows, score)
 }
 
 /// A number's bits, as [`crate::table::keys::for_each_number`] gives them.
@@ -579,7 +594,8 @@ pub(super) fn visit(
 ) -> Result<()> {
     let mut done = Ok(());
     source.reader.read(&[column], rows, &mut |batch| {
-        if let Some(array) = batch.columns.first() {
+        done = source.work.check();
+        if let (Ok(()), Some(array)) = (&done, batch.columns.first()) {
             done = each(&batch, array);
         }
         done.is_ok()

@@ -21,7 +21,8 @@ use tantivy::postings::Postings;
 use super::positions::RowPositions;
 use super::union::PostingsUnion;
 use super::windows::RowsOf;
-use crate::automaton::Pattern;
+use crate::automaton::Until;
+use crate::compute::Stop;
 use crate::table::node::{RawBound, TextBound};
 
 /// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote
@@ -106,22 +107,24 @@ pub(crate) trait Inverted: fmt::Debug + Send + Sync {
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
-    /// Finds the rows with an exact value of a pattern.
-    fn matching_rows(&self, path: PathId, pattern: &Pattern) -> Result<RoaringBitmap>;
-    /// Calls `each` with the exact values of a pattern and their row counts, ascending, until it breaks.
+    /// Finds the rows with an exact value of a pattern; some of them once it is told to stop.
+    fn matching_rows(&self, path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap>;
+    /// Calls `each` with the exact values of a pattern and their row counts, ascending, until it breaks or the walk is told
+    /// to stop.
     fn for_each_match(
         &self,
         path: PathId,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
     /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row counts (deleted rows
-    /// included), where [`Inverted::has_exact`].
-    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()>;
+    /// included), until it breaks, where [`Inverted::has_exact`].
+    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>)
+    -> Result<()>;
     /// Walks over the exact values of a path, ascending, and the rows of those that are wanted, where [`Inverted::has_exact`].
     fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()>;
-    /// Finds the rows with an exact value between byte strings.
-    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap>;
+    /// Finds the rows with an exact value between byte strings; some of them once it is told to stop.
+    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound, stop: &Stop) -> Result<RoaringBitmap>;
     /// Finds the rows with an exact value between two integers, both included; `None` where they are not terms, and where more
     /// than so many terms or rows would have to be joined.
     fn few_rows(
@@ -186,16 +189,16 @@ pub(crate) trait TextReader: Send + Sync {
     fn impact_average(&self) -> f32;
     /// Counts the rows with a term.
     fn count(&self, term: &str) -> Result<u32>;
-    /// Finds the rows with a term of a pattern.
-    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap>;
-    /// Calls `each` with the terms of a pattern and their row counts, ascending, until it breaks.
+    /// Finds the rows with a term of a pattern; some of them once it is told to stop.
+    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap>;
+    /// Calls `each` with the terms of a pattern and their row counts, ascending, until it breaks or the walk is told to stop.
     fn for_each_match(
         &self,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
-    /// Finds the rows with a term between two.
-    fn range_rows(&self, from: &TextBound, to: &TextBound) -> Result<RoaringBitmap>;
+    /// Finds the rows with a term between two; some of them once it is told to stop.
+    fn range_rows(&self, from: &TextBound, to: &TextBound, stop: &Stop) -> Result<RoaringBitmap>;
     /// Whether norms are kept.
     fn has_norms(&self) -> bool;
     /// Returns the field's length in a row.
@@ -347,41 +350,44 @@ impl Inverted for Bundle {
         Bundle::has_exact(self, path)
     }
 
-    fn matching_rows(&self, path: PathId, pattern: &Pattern) -> Result<RoaringBitmap> {
-        match pattern.only_prefix() {
-            Some(prefix) => Bundle::prefix_rows(self, path, prefix.as_bytes()),
-            None => Bundle::matching_rows(self, path, pattern.start().as_bytes(), pattern),
+    fn matching_rows(&self, path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap> {
+        match pattern.pattern.only_prefix() {
+            Some(prefix) => Bundle::prefix_rows(self, path, prefix.as_bytes(), &|| pattern.goes_on()),
+            None => Bundle::matching_rows(self, path, pattern.pattern.start().as_bytes(), pattern),
         }
     }
 
     fn for_each_match(
         &self,
         path: PathId,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
-        Bundle::for_each_match(self, path, pattern.start().as_bytes(), pattern, &mut |term, count| {
+        let start = pattern.pattern.start().as_bytes();
+        Bundle::for_each_match(self, path, start, pattern, &mut |term, count| {
             std::str::from_utf8(term).map_or(ControlFlow::Continue(()), |term| each(term, count))
         })
     }
 
-    fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
-        Bundle::for_each_value(self, path, &mut |term, count| {
-            each(term, count);
-            ControlFlow::Continue(())
-        })
+    fn for_each_value(
+        &self,
+        path: PathId,
+        each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>,
+    ) -> Result<()> {
+        Bundle::for_each_value(self, path, each)
     }
 
     fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()> {
         Bundle::walk_values(self, path, walker)
     }
 
-    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound) -> Result<RoaringBitmap> {
+    fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound, stop: &Stop) -> Result<RoaringBitmap> {
         Bundle::range_rows(
             self,
             path,
             from.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
             to.as_ref().map(|(bytes, included)| (bytes.as_slice(), *included)),
+            &|| !stop.requested(),
         )
     }
 
@@ -468,28 +474,29 @@ impl TextReader for TextIndex {
         self.doc_freq(term)
     }
 
-    fn matching_rows(&self, pattern: &Pattern) -> Result<RoaringBitmap> {
-        match pattern.only_prefix() {
-            Some(prefix) => TextIndex::prefix_rows(self, prefix),
-            None => TextIndex::matching_rows(self, pattern.start(), pattern),
+    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap> {
+        match pattern.pattern.only_prefix() {
+            Some(prefix) => TextIndex::prefix_rows(self, prefix, &|| pattern.goes_on()),
+            None => TextIndex::matching_rows(self, pattern.pattern.start(), pattern),
         }
     }
 
     fn for_each_match(
         &self,
-        pattern: &Pattern,
+        pattern: Until<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
-        TextIndex::for_each_match(self, pattern.start(), pattern, &mut |term, count| {
+        TextIndex::for_each_match(self, pattern.pattern.start(), pattern, &mut |term, count| {
             std::str::from_utf8(term).map_or(ControlFlow::Continue(()), |term| each(term, count))
         })
     }
 
-    fn range_rows(&self, from: &TextBound, to: &TextBound) -> Result<RoaringBitmap> {
+    fn range_rows(&self, from: &TextBound, to: &TextBound, stop: &Stop) -> Result<RoaringBitmap> {
         TextIndex::range_rows(
             self,
             from.as_ref().map(|(term, included)| (term.as_str(), *included)),
             to.as_ref().map(|(term, included)| (term.as_str(), *included)),
+            &|| !stop.requested(),
         )
     }
 

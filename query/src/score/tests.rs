@@ -16,6 +16,7 @@ use super::reader::{SegmentReader, TextReader};
 use super::{END, build};
 use crate::compute::Stop;
 use crate::table::node::{ExactValue, Node, Weight};
+use crate::work::Work;
 
 fn fixture() -> Arc<Fixture> {
     Fixture::new(&[
@@ -54,6 +55,7 @@ fn prepared(node: &Node) -> (Source, Prepared) {
         inverted: reader.inverted().unwrap(),
         reader,
         functions: Arc::new(functions()),
+        work: Work::default(),
     };
     let prepared = prepare(node, &source, None).unwrap();
     (source, prepared)
@@ -227,6 +229,7 @@ fn the_best_are_found_without_visiting_all() {
                 inverted: reader.inverted().unwrap(),
                 reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
                 functions: Arc::clone(&functions),
+                work: Work::default(),
             };
             let prepared = prepare(node, &source, None).unwrap();
             let run = |limit: usize, track: Option<u64>| {

@@ -120,7 +120,10 @@ async fn a_search_that_nobody_waits_for_stops() {
     let searcher = Searcher { planner, compute: compute.clone() };
     let search = tokio::spawn(async move {
         let query = Query::match_all();
-        searcher.find(Search { size: 3, ..Search::new(snapshot, &query, 0) }).await.map(|_| ())
+        searcher
+            .find(Search { size: 3, ..Search::new(snapshot, &query, 0, &Work::default()) })
+            .await
+            .map(|_| ())
     });
     tokio::task::spawn_blocking(move || enters.recv().unwrap()).await.unwrap();
     search.abort();
@@ -131,4 +134,21 @@ async fn a_search_that_nobody_waits_for_stops() {
     // The one thread comes to this when it has left the search.
     compute.run(|| Ok(())).await.unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn slices_of_a_snapshot_part_the_rows_of_each_segment() {
+    for rows in [0_u32, 1, 7, 300, 100_000] {
+        for max in [2_u64, 3, 1_024] {
+            let mut all = RoaringBitmap::new();
+            for id in 0..max {
+                let own = rows_of_slice(Slice { id, max }, 5, rows);
+                assert!(own.is_disjoint(&all));
+                let share = u64::from(rows) / max;
+                assert!(own.len() <= share + share / 8 + 512, "{rows} rows, {max} slices: {}", own.len());
+                all |= own;
+            }
+            assert_eq!(all.len(), u64::from(rows));
+        }
+    }
 }

@@ -42,13 +42,15 @@ impl SearchService {
         opened.params.finish()?;
         lookup::read(&self.engine, principal, &mut query).await?;
         let snapshot = self.pin(principal, expression, &scope).await?;
+        let searcher = self.searcher()?;
+        let (work, _ends) = searcher.begin();
         let search = Search {
             track: Some(u64::MAX),
             terminate_after,
             min_score,
-            ..Search::new(Arc::clone(&snapshot), &query, opened.now_ms)
+            ..Search::new(Arc::clone(&snapshot), &query, opened.now_ms, &work)
         };
-        let found = self.searcher()?.find(search).await?;
+        let found = searcher.find(search).await?;
         let mut body = Map::new();
         body.insert("count".into(), json!(found.total.map_or(0, |(total, _)| total)));
         if let Some(early) = found.terminated_early {

@@ -67,16 +67,17 @@ impl SearchService {
             answer.insert("matched".into(), json!(false));
             return Ok(Outcome::json(404, Value::Object(answer)));
         };
-        let compute = &self.searcher()?.compute;
+        let searcher = self.searcher()?;
+        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
         let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
-        let explained = explainer.explain(&[address], compute).await?;
+        let explained = explainer.explain(&[address], compute, &work).await?;
         let explained =
             explained.first().ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
         answer.insert("matched".into(), json!(explained.matched));
         answer.insert("explanation".into(), explained.to_json());
         if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {
             let parts = RowParts { source: source.is_some(), versions: true };
-            let rows = fetch::rows(&snapshot, &[address], parts, compute).await?;
+            let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
             if let Some(row) = rows.first() {
                 answer.insert("get".into(), shown(row, source.as_ref())?);
             }

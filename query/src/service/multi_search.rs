@@ -1,5 +1,6 @@
 //! `_msearch`: several searches in one request, each with an answer or an error of its own.
 
+use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use millrace_storage::Principal;
 use serde_json::{Map, Value};
@@ -16,6 +17,8 @@ const MAX_SEARCHES: usize = 10_000;
 const CONCURRENT: usize = 8;
 /// Most that a request may let run at a time.
 const MAX_CONCURRENT: usize = 64;
+/// Bytes that the head of the answer has at most.
+const MAX_HEAD: usize = 64;
 /// Bytes of all answers together, above which further searches are refused.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
@@ -85,7 +88,10 @@ impl SearchService {
             self.answer(principal, &item.expression, item.request, self.now_ms()).await
         };
         let mut answers = stream::iter(items).map(run).buffered(concurrent);
-        let mut out = Vec::new();
+        // What the answer begins with is known last.
+        let mut out = vec![b' '; MAX_HEAD];
+        let (work, _ends) = self.searcher()?.begin();
+        let (joining, mut held) = (work.part(), 0);
         let mut first = true;
         while let Some(answer) = answers.next().await {
             if !std::mem::take(&mut first) {
@@ -103,12 +109,16 @@ impl SearchService {
                 }
                 Err(error) => out.extend_from_slice(error.to_item().to_string().as_bytes()),
             }
+            joining.hold(out.capacity().saturating_sub(held))?;
+            held = held.max(out.capacity());
         }
+        out.extend_from_slice(b"]}");
         let took_ms = (self.now_ms() - opened.now_ms).max(0);
-        let mut whole = format!("{{\"took\":{took_ms},\"responses\":[").into_bytes();
-        whole.extend_from_slice(&out);
-        whole.extend_from_slice(b"]}");
-        Ok(Outcome::raw(whole.into()))
+        let head = format!("{{\"took\":{took_ms},\"responses\":[");
+        let at = MAX_HEAD.saturating_sub(head.len());
+        out[at..MAX_HEAD].copy_from_slice(head.as_bytes());
+        drop(joining);
+        Ok(Outcome::raw(work.keep(Bytes::from(out).slice(at..))?))
     }
 
     fn item(

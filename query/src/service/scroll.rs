@@ -6,6 +6,7 @@ use millrace_storage::Principal;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use super::search::rendered;
 use super::{Outcome, SearchService};
 use crate::contexts::Kind;
 use crate::dsl::json;
@@ -116,6 +117,8 @@ impl SearchService {
         let longest = self.longest_life(Kind::Scroll);
         let keep_alive_ms = scroll.as_deref().map(|text| keep_alive("scroll", text, &longest)).transpose()?;
         let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
+        let searcher = self.searcher()?;
+        let (work, _ends) = searcher.begin();
         let mut progress = context.progress.lock().await;
         let mut answer = Answer {
             list: HitList { total: progress.total, ..HitList::default() },
@@ -124,7 +127,6 @@ impl SearchService {
             ..Answer::of(context.snapshot.shards)
         };
         if !progress.exhausted {
-            let searcher = self.searcher()?;
             let search = Search {
                 post_filter: context.post_filter.as_ref(),
                 min_score: context.min_score,
@@ -133,12 +135,12 @@ impl SearchService {
                 after: progress.after.clone(),
                 track_scores: context.track_scores,
                 global_statistics: context.global_statistics,
-                ..Search::new(Arc::clone(&context.snapshot), &context.query, context.now_ms)
+                ..Search::new(Arc::clone(&context.snapshot), &context.query, context.now_ms, &work)
             };
             let found = searcher.find(search).await?;
-            answer.list.hits = searcher
-                .hits(&context.snapshot, &context.query, &found, &context.shown, context.now_ms)
-                .await?;
+            let (snapshot, shown) = (&context.snapshot, &context.shown);
+            let hits = searcher.hits(snapshot, &context.query, &found, shown, context.now_ms, &work);
+            answer.list.hits = hits.await?;
             progress.exhausted = answer.list.hits.len() < context.size;
             if let Some(last) = last_point(&found)? {
                 progress.after = Some(last);
@@ -147,7 +149,7 @@ impl SearchService {
             answer.failures = found.failures;
         }
         answer.took_ms = self.now_ms() - opened.now_ms;
-        Ok(Outcome::raw(answer.render(&context.shown)?))
+        Ok(Outcome::raw(rendered(&answer, &context.shown, &work)?))
     }
 
     /// Answers the closing of scrolls; `expression` are the ids of the path, if there are any.

@@ -22,13 +22,16 @@ use crate::lookup;
 use crate::order::{Order, Point};
 use crate::profile;
 use crate::request::{Lives, SearchRequest};
-use crate::response::{Answer, HitList};
-use crate::search::{Search, refused_by_all, shown, window};
+use crate::response::{Answer, Hit, HitList, Shown};
+use crate::search::{Found, Search, fetching_limit, refused_by_all, shown, window};
 use crate::skip::skipped;
 use crate::suggest;
 use crate::table::{ScanOptions, TableSnapshot};
 use crate::target;
+use crate::work::Work;
 
+/// Hits that are explained at a time where time is limited.
+const EXPLAINED_HITS: usize = 100;
 /// Most buckets of an answer where the cluster's settings do not say.
 const MAX_BUCKETS: u64 = 65_535;
 
@@ -63,6 +66,8 @@ impl SearchService {
         started_ms: i64,
     ) -> Result<Bytes> {
         let searcher = self.searcher()?;
+        // Who does not wait for the answer any more drops this, and with it all that is done for it.
+        let (work, _ends) = searcher.begin();
         for query in request.body.queries_mut() {
             lookup::read(&self.engine, principal, query).await?;
         }
@@ -81,12 +86,16 @@ impl SearchService {
             snapshot = Arc::new(self.boosted(&snapshot, &body.indices_boost, &request.scope.options)?);
         }
         if let Some(slice) = body.slice {
-            snapshot = Arc::new(searcher.cut(&snapshot, slice, query, started_ms).await?);
+            let shared = body.point_in_time.is_some();
+            let cut = searcher.cut(&snapshot, slice, shared, query, started_ms, &work).await?;
+            snapshot = Arc::new(cut);
         }
         let (from, size) = window(body, &snapshot, request.scroll_ms.is_some())?;
         let shown = shown(body, &snapshot)?;
         let grouping = request.grouping(&snapshot)?;
+        // A scroll goes on behind the last hit of a page, which has to be a whole one: as in OpenSearch, time does not cut it.
         let timeout_ms = body.timeout_ms.or_else(|| self.default_timeout());
+        let timeout_ms = timeout_ms.filter(|_| request.scroll_ms.is_none());
         let cancelled_first =
             request.cancel_after_ms.filter(|ms| timeout_ms.is_none_or(|timeout| *ms < timeout));
         let aggregation = match body.aggregations.as_ref().filter(|aggregations| !aggregations.is_empty()) {
@@ -109,7 +118,7 @@ impl SearchService {
             timeout_ms: cancelled_first.or(timeout_ms),
             collapse: grouping.as_ref(),
             profile: body.profile,
-            ..Search::new(Arc::clone(&snapshot), query, started_ms)
+            ..Search::new(Arc::clone(&snapshot), query, started_ms, &work)
         };
         let options = ScanOptions {
             now_ms: started_ms,
@@ -129,68 +138,68 @@ impl SearchService {
         let (shards, mut measured) = (snapshot.shards, Vec::new());
         if let Some(aggregation) = aggregation {
             let (snapshot, max_buckets) = (Arc::clone(&snapshot), self.max_buckets());
-            let wanted = aggregate::Request { snapshot, query, options, timeout_ms, max_buckets };
+            let work = work.clone();
+            let wanted = aggregate::Request { snapshot, query, options, timeout_ms, max_buckets, work };
             let done = aggregation.run(searcher, wanted).await?;
-            aggregations = Some(Value::Object(done.results.render(request.typed_keys)));
             found.timed_out |= done.timed_out;
             measured = aggregation.profile(shards);
             found.failures.extend(aggregation.failures);
-            _rendered = Some(done.memory);
-        }
-        if found.timed_out
-            && let Some(limit_ms) = cancelled_first
-        {
-            return Err(Error::Exception {
-                kind: "task_cancelled_exception",
-                status: 500,
-                reason: format!("Cancellation timeout of {limit_ms}ms is expired"),
-            });
+            let typed_keys = request.typed_keys;
+            let render = move || Ok((Value::Object(done.results.render(typed_keys)), done.work));
+            let (rendered, held) = searcher.compute.run(render).await?;
+            (aggregations, _rendered) = (Some(rendered), Some(held));
         }
         let mut suggestions = None;
         if let Some(asked) = &body.suggestions {
-            let suggested = suggest::run(searcher, &snapshot, asked, &shown, request.typed_keys).await?;
+            let phase = work.phase();
+            let run = suggest::run(searcher, &snapshot, asked, &shown, request.typed_keys, &phase);
+            let suggested = phase.within(timeout_ms, run).await?;
+            found.timed_out |= phase.timed_out();
             found.failures.extend(suggested.failures);
             suggestions = Some(suggested.answer);
         }
         let queried_ms = self.now_ms();
-        if !request.allow_partial {
-            if found.timed_out {
-                return Err(Error::TimedOut);
-            }
-            if !found.failures.is_empty() {
-                return Err(Error::SearchPhase { failures: found.failures });
-            }
+        // Fails where time was over and what was found by then is not wanted.
+        let in_time = |timed_out: bool| match (timed_out, cancelled_first, request.allow_partial) {
+            (false, ..) | (true, None, true) => Ok(()),
+            (true, None, false) => Err(Error::TimedOut),
+            (true, Some(limit_ms), _) => Err(Error::Exception {
+                kind: "task_cancelled_exception",
+                status: 500,
+                reason: format!("Cancellation timeout of {limit_ms}ms is expired"),
+            }),
+        };
+        in_time(found.timed_out)?;
+        if !request.allow_partial && !found.failures.is_empty() {
+            return Err(Error::SearchPhase { failures: found.failures });
         }
-        let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms).await?;
-        let fetched_ms = self.now_ms();
-        if let Some(collapse) = &body.collapse {
-            let expansion = Expansion {
-                snapshot: &snapshot,
-                query: body.query.as_ref(),
-                global_statistics: request.global_statistics,
-                now_ms: started_ms,
-            };
-            expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
-        }
-        if body.explain {
-            let explainer = |query: &Query| {
-                Explainer::new(query, &snapshot, request.global_statistics, started_ms).map(Arc::new)
-            };
-            let seconds = body.rescore.iter().map(|rescore| explainer(&rescore.query));
-            let seconds = seconds.collect::<Result<Vec<_>>>()?;
-            let explained = explainer(query)?.explain(&found.rows.addresses, &searcher.compute).await?;
-            for ((hit, mut explanation), address) in hits.iter_mut().zip(explained).zip(&found.rows.addresses)
-            {
-                if !body.rescore.is_empty() {
-                    explanation =
-                        searcher.explain_rescored(explanation, *address, &body.rescore, &seconds).await?;
-                }
-                let shard = snapshot.shard_of(*address);
-                let shard = shard
-                    .map_or_else(String::new, |(index, shard)| format!("[{}][{shard}]", index.meta.name));
-                hit.explanation = Some((explanation.to_json(), shard));
+        let phase = work.phase();
+        let mut fetched_ms = queried_ms;
+        let fetch = async {
+            let mut hits = searcher.hits(&snapshot, query, &found, &shown, started_ms, &phase).await?;
+            fetched_ms = self.now_ms();
+            if let Some(collapse) = &body.collapse {
+                let expansion = Expansion {
+                    snapshot: &snapshot,
+                    query: body.query.as_ref(),
+                    global_statistics: request.global_statistics,
+                    now_ms: started_ms,
+                    work: &phase,
+                };
+                let expanded = expansion.run(searcher, collapse, &found.rows.groups, &mut hits).await?;
+                hits.truncate(expanded);
             }
-        }
+            if body.explain {
+                let explained =
+                    self.explain_hits(&snapshot, query, request, &found, &mut hits, started_ms, &phase);
+                let explained = explained.await?;
+                hits.truncate(explained);
+            }
+            Ok::<_, Error>(hits)
+        };
+        let hits = phase.within(fetching_limit(timeout_ms), fetch).await?;
+        found.timed_out |= phase.timed_out();
+        in_time(found.timed_out)?;
         let profile = match &found.profile {
             None => None,
             Some(found_in) => {
@@ -243,7 +252,48 @@ impl SearchService {
             point_in_time: body.point_in_time.as_ref().map(|pit| pit.id.clone()),
             ..Answer::of(snapshot.shards)
         };
-        answer.render(&shown)
+        rendered(&answer, &shown, &work)
+    }
+
+    /// Explains hits; returns how many have their explanations, all but the last ones of work whose time is over.
+    #[allow(clippy::too_many_arguments)]
+    async fn explain_hits(
+        &self,
+        snapshot: &Arc<TableSnapshot>,
+        query: &Query,
+        request: &SearchRequest,
+        found: &Found,
+        hits: &mut [Hit],
+        now_ms: i64,
+        work: &Work,
+    ) -> Result<usize> {
+        let (searcher, body) = (self.searcher()?, &request.body);
+        let explainer =
+            |query: &Query| Explainer::new(query, snapshot, request.global_statistics, now_ms).map(Arc::new);
+        let seconds = body.rescore.iter().map(|rescore| explainer(&rescore.query));
+        let seconds = seconds.collect::<Result<Vec<_>>>()?;
+        let first = explainer(query)?;
+        let step = if work.is_limited() { EXPLAINED_HITS } else { hits.len().max(1) };
+        let mut done = 0;
+        for (hits, addresses) in hits.chunks_mut(step).zip(found.rows.addresses.chunks(step)) {
+            let explained = match first.explain(addresses, &searcher.compute, work).await {
+                Err(Error::TimedOut) if work.timed_out() => return Ok(done),
+                explained => explained?,
+            };
+            for ((hit, mut explanation), address) in hits.iter_mut().zip(explained).zip(addresses) {
+                if !body.rescore.is_empty() {
+                    let rescores = &body.rescore;
+                    explanation =
+                        searcher.explain_rescored(explanation, *address, rescores, &seconds, work).await?;
+                }
+                let shard = snapshot.shard_of(*address);
+                let shard = shard
+                    .map_or_else(String::new, |(index, shard)| format!("[{}][{shard}]", index.meta.name));
+                hit.explanation = Some((explanation.to_json(), shard));
+            }
+            done += hits.len();
+        }
+        Ok(done)
     }
 
     /// Gives the indices of a snapshot the factors of the first expressions that stand for them.
@@ -286,6 +336,12 @@ impl SearchService {
         let setting = self.engine.metadata().cluster_setting(SETTING)?;
         json::parse_time(SETTING, &json::text(&setting)?).ok().flatten()
     }
+}
+
+/// Renders an answer, for some work, which holds it while it is rendered; the text holds its own memory then.
+pub(super) fn rendered(answer: &Answer, shown: &Shown, work: &Work) -> Result<Bytes> {
+    let _rendering = work.part_of(answer.list.bytes())?;
+    work.keep(answer.render(shown)?)
 }
 
 fn parse_after(body: &SearchBody, snapshot: &TableSnapshot, now_ms: i64) -> Result<Option<Point>> {

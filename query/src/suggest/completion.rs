@@ -109,10 +109,7 @@ impl Wanted {
         let in_contexts = !self.contexts.list().is_empty();
         for way in &self.ways {
             let mut failed = None;
-            inverted.for_each_match(self.path, &way.pattern, &mut |term, _| {
-                if self.stop.requested() {
-                    return ControlFlow::Break(());
-                }
+            inverted.for_each_match(self.path, way.pattern.until(&self.stop), &mut |term, _| {
                 let Some((completion, score)) = way.weigh(term, in_contexts, self) else {
                     return ControlFlow::Continue(());
                 };

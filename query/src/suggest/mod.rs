@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use self::completion::{Completed, Wanted};
 use self::phrase::{Corrected, Phrase, Source};
 use self::spelling::{Dictionary, Suggested};
-use crate::compute::{Stop, StopOnDrop};
+use crate::compute::Stop;
 use crate::dsl::source_filter::SourceFilter;
 use crate::dsl::suggest::{
     CompletionSuggester, Generator, PhraseSuggester, Suggester, Suggestion, TermSuggester,
@@ -31,6 +31,7 @@ use crate::order::number;
 use crate::response::{Hit, HitList, Shown};
 use crate::search::{Searcher, index_failures};
 use crate::table::{TableIndex, TableSnapshot};
+use crate::work::{Work, bytes_of};
 
 /// Most tokens of a text that terms are looked for.
 const MAX_TOKENS: usize = 1_000;
@@ -53,7 +54,7 @@ enum Said {
     Completions(Vec<Completed>),
 }
 
-/// Answers the suggestions of a request.
+/// Answers the suggestions of a request; of work whose time is over with what was found by then.
 ///
 /// # Errors
 /// Where every shard refuses a suggestion.
@@ -63,14 +64,13 @@ pub(crate) async fn run(
     suggestions: &[Suggestion],
     shown: &Shown,
     typed: bool,
+    work: &Work,
 ) -> Result<Answered> {
     let mut answer = Map::new();
     let mut failures: Vec<ShardFailure> = Vec::new();
-    let stop = Arc::<Stop>::default();
-    let _cancels = StopOnDrop(Arc::clone(&stop));
     for suggestion in suggestions {
         let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
-        let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(&stop));
+        let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));
         let (said, failed) = searcher.compute.run(move || Ok(ask(&shared, &asked, &stop))).await?;
         for (place, error) in failed {
             for failure in index_failures(&snapshot, place, error) {
@@ -91,7 +91,7 @@ pub(crate) async fn run(
                 vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())]
             }
             Said::Completions(found) => {
-                let options = completion_options(searcher, &snapshot, found, shown).await?;
+                let options = completion_options(searcher, &snapshot, found, shown, work).await?;
                 vec![entry(text, 0, units(text), options)]
             }
         };
@@ -365,11 +365,15 @@ async fn completion_options(
     snapshot: &Arc<TableSnapshot>,
     found: Vec<Completed>,
     shown: &Shown,
+    work: &Work,
 ) -> Result<Vec<Value>> {
     let addresses: Vec<_> = found.iter().map(|completed| completed.address).collect();
     let parts =
         RowParts { source: shown.source != SourceFilter::None, versions: shown.version || shown.seq_no };
-    let rows = fetch::rows(snapshot, &addresses, parts, &searcher.compute).await?;
+    let rows = match fetch::rows(snapshot, &addresses, parts, &searcher.compute, work).await {
+        Err(Error::TimedOut) if work.timed_out() => return Ok(Vec::new()),
+        rows => rows?,
+    };
     let mut hits = Vec::with_capacity(rows.len());
     for (completed, row) in found.iter().zip(rows) {
         let index = fetch::segment(snapshot, completed.address.segment)?.index;
@@ -389,6 +393,7 @@ async fn completion_options(
     fetch::conceal(snapshot, &addresses, &mut hits)?;
     let list = HitList { total: None, max_score: None, hits };
     let mut rendered = list.to_value(shown)?;
+    work.hold(bytes_of(&rendered))?;
     let rendered = rendered.get_mut("hits").and_then(Value::as_array_mut).map(std::mem::take);
     let options = found.into_iter().zip(rendered.unwrap_or_default()).map(|(completed, hit)| {
         let mut option = Map::new();

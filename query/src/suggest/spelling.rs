@@ -78,10 +78,8 @@ impl Dictionary {
     pub(super) fn for_each(&self, pattern: &Pattern, each: &mut dyn FnMut(&str, u64)) -> Result<()> {
         for segment in &self.segments {
             let inverted = segment.inverted()?;
+            let pattern = pattern.until(&self.stop);
             let mut visit = |term: &str, rows: u32| {
-                if self.stop.requested() {
-                    return ControlFlow::Break(());
-                }
                 each(term, rows.into());
                 ControlFlow::Continue(())
             };

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::score::nested::{Elements, NestedNode, matching_elements};
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
+use crate::work::Work;
 
 /// What a key is made of.
 #[derive(Clone, Debug)]
@@ -62,6 +63,7 @@ impl Derived {
         snapshot: &TableSnapshot,
         number: u32,
         rows: &[u32],
+        work: &Work,
     ) -> Result<Option<ArrayRef>> {
         let segment = snapshot
             .segments
@@ -86,7 +88,7 @@ impl Derived {
                 Arc::new(UInt64Array::from_iter(rows.iter().map(|row| numbers.get(row).copied())))
             }
             Self::Elements(nested) => {
-                let source = snapshot.source(number, segment)?;
+                let source = snapshot.source(number, segment, work)?;
                 return nested.values(column, snapshot, (segment.index, segment.shard), source, rows);
             }
         }))
@@ -109,7 +111,8 @@ impl NestedKey {
             let Some(Some(resolved)) = level.resolved.get(place.0) else { return Ok(None) };
             let Some(node) = nested_node(&resolved.node, depth) else { return Ok(None) };
             let Some(path) = node.chain.first() else { return Ok(None) };
-            let functions = level.functions.of(snapshot, &level.resolved, place.0, place.1, false)?;
+            let functions =
+                level.functions.of(snapshot, &level.resolved, place.0, place.1, false, &source.work)?;
             let own = Source { functions, ..source.clone() };
             let flat: Vec<u32> = within.iter().flatten().copied().collect();
             let mut found = matching_elements(node, &own, &flat)?.into_iter();

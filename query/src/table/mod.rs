@@ -45,6 +45,7 @@ use crate::error::ShardFailure;
 use crate::score::collect::{Address, Budget, Cursor, Totals};
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
+use crate::work::Work;
 
 /// Score of a row; 0 where the query does not score.
 pub(crate) const SCORE: &str = "_score";
@@ -97,14 +98,21 @@ pub(crate) struct TableSnapshot {
 }
 
 impl TableSnapshot {
-    /// Opens one of the segments, without functions to score by.
-    pub(crate) fn source(&self, number: u32, segment: &TableSegment) -> crate::error::Result<Source> {
+    /// Opens one of the segments for a part of some work, without functions to score by: what is prepared for it is held
+    /// for as long as it, or a clone of it, is.
+    pub(crate) fn source(
+        &self,
+        number: u32,
+        segment: &TableSegment,
+        work: &Work,
+    ) -> crate::error::Result<Source> {
         Ok(Source {
             number,
             shard: self.shard_number(segment),
             reader: Arc::clone(&segment.reader),
             inverted: segment.reader.inverted()?,
             functions: Arc::default(),
+            work: work.part(),
         })
     }
 
@@ -137,6 +145,8 @@ pub(crate) struct ScanOptions {
     pub min_score: Option<f32>,
     /// Whether the time that each shard takes is measured.
     pub profile: bool,
+    /// The work that it is done for.
+    pub work: Work,
 }
 
 /// What a search learns from its scan beside the rows.
@@ -242,7 +252,7 @@ impl IndexTable {
         };
         let handle = Arc::new(ScanHandle {
             totals: Totals::new(options.track),
-            stop: Arc::default(),
+            stop: Arc::clone(options.work.stop()),
             failures: Mutex::default(),
             budgets,
             timings: match options.profile {

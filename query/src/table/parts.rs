@@ -14,6 +14,7 @@ use super::{TableSegment, TableSnapshot, TableState};
 use crate::error::{Error, Result};
 use crate::score::collect::Pass;
 use crate::score::prepare::{Prepared, Source, prepare};
+use crate::work::Work;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 /// Debug builds cut as soon as they can, so that tests meet it.
@@ -145,20 +146,22 @@ pub(crate) struct Openings {
     resolved: Vec<Option<Resolved>>,
     functions: Functions,
     min_score: Option<f32>,
+    work: Work,
     /// Those that several partitions share, by number.
     shared: Vec<Mutex<Option<Arc<Opened>>>>,
 }
 
 impl Openings {
-    /// Takes what matches in each index, with the least score of rows.
+    /// Takes what matches in each index, with the least score of rows, for some work.
     pub(crate) fn new(
         snapshot: &TableSnapshot,
         resolved: Vec<Option<Resolved>>,
         functions: Functions,
         min_score: Option<f32>,
+        work: &Work,
     ) -> Self {
         let shared = snapshot.segments.iter().map(|_| Mutex::default()).collect();
-        Self { resolved, functions, min_score, shared }
+        Self { resolved, functions, min_score, work: work.clone(), shared }
     }
 
     /// Returns what matches, by index.
@@ -167,7 +170,7 @@ impl Openings {
     }
 
     /// Makes the predicate ready for the segment of a part, with scores where these are wanted, which is the same for all calls.
-    /// `None` where the segment is not searched. Blocks.
+    /// `None` where the segment is not searched, or the work ends. Blocks.
     pub(crate) fn open(
         &self,
         snapshot: &TableSnapshot,
@@ -178,15 +181,14 @@ impl Openings {
         let Some(Some(own)) = self.resolved.get(segment.index) else { return Ok(None) };
         let shared = self.shared.get(part.segment as usize).filter(|_| !part.is_whole(segment));
         let Some(cell) = shared else {
-            return self.prepare(snapshot, part.segment, segment, own, scores).map(|own| Some(Arc::new(own)));
+            return self.prepare(snapshot, part.segment, segment, own, scores);
         };
         let mut cell = cell.lock();
         if let Some(opened) = &*cell {
             return Ok(Some(Arc::clone(opened)));
         }
-        let opened = Arc::new(self.prepare(snapshot, part.segment, segment, own, scores)?);
-        *cell = Some(Arc::clone(&opened));
-        Ok(Some(opened))
+        cell.clone_from(&self.prepare(snapshot, part.segment, segment, own, scores)?);
+        Ok(cell.clone())
     }
 
     fn prepare(
@@ -196,17 +198,24 @@ impl Openings {
         segment: &TableSegment,
         own: &Resolved,
         scores: bool,
-    ) -> Result<Opened> {
+    ) -> Result<Option<Arc<Opened>>> {
         let scored = scores || self.min_score.is_some() || own.node.scores_decide();
-        let functions = self.functions.of(snapshot, &self.resolved, segment.index, segment.shard, scored)?;
-        let source = Source { functions, ..snapshot.source(number, segment)? };
-        let prepared = prepare(&own.node, &source, None)?;
+        let (index, shard) = (segment.index, segment.shard);
+        let functions = self.functions.of(snapshot, &self.resolved, index, shard, scored, &self.work);
+        let prepared = functions.and_then(|functions| {
+            let source = Source { functions, ..snapshot.source(number, segment, &self.work)? };
+            Ok((prepare(&own.node, &source, None)?, source))
+        });
+        let (prepared, source) = match prepared {
+            Err(Error::TimedOut) => return Ok(None),
+            prepared => prepared?,
+        };
         let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
         let prepared = match (boost, self.min_score) {
             (1.0, None) => prepared,
             (factor, least) => Prepared::Scaled { factor, least, part: Box::new(prepared) },
         };
-        Ok(Opened { source, prepared })
+        Ok(Some(Arc::new(Opened { source, prepared })))
     }
 }
 

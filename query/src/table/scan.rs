@@ -101,8 +101,10 @@ impl IndexScanExec {
         // A shard that may stop early counts its matches in order.
         let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
         let groups = share_out(&table.snapshot.segments, &resolved, partitions, Cut::Rows);
+        let work = &table.options.work;
         let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
-        let openings = Arc::new(Openings::new(&table.snapshot, resolved, functions, table.options.min_score));
+        let min_score = table.options.min_score;
+        let openings = Arc::new(Openings::new(&table.snapshot, resolved, functions, min_score, work));
         Ok(Self::of(Shared { table, predicate, openings, columns, schema, groups }))
     }
 

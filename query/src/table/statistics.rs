@@ -18,6 +18,7 @@ use crate::score::bm25::{Bm25, Statistics, idf};
 use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
 use crate::score::prepare::LeafScore;
 use crate::score::reader::{Inverted, SegmentReader};
+use crate::work::Work;
 
 /// Most terms that an expansion keeps, whatever is asked for.
 const MAX_KEPT: usize = 10_000;
@@ -36,7 +37,7 @@ impl Functions {
     }
 
     /// Returns the functions of a shard of an index; terms alone unless `scored`, which is the same
-    /// for all calls.
+    /// for all calls. They are looked up for some work, which may end on the way.
     pub(crate) fn of(
         &self,
         snapshot: &TableSnapshot,
@@ -44,6 +45,7 @@ impl Functions {
         index: usize,
         shard: u32,
         scored: bool,
+        work: &Work,
     ) -> Result<Arc<ShardFunctions>> {
         let Some(Some(own)) = resolved.get(index) else { return Ok(Arc::default()) };
         if own.expansions.is_empty() && (own.statistics.is_empty() || !scored) {
@@ -53,7 +55,7 @@ impl Functions {
         if let Some(functions) = cell.get() {
             return Ok(Arc::clone(functions));
         }
-        let lookup = Lookup { snapshot, resolved, index, shard, global: self.global };
+        let lookup = Lookup { snapshot, resolved, index, shard, global: self.global, work };
         let functions = lookup.functions(own, scored).map_err(|error| refused(error, snapshot, index))?;
         let functions = Arc::new(functions);
         // Partitions that came here together computed the same.
@@ -81,11 +83,12 @@ fn refused(error: Error, snapshot: &TableSnapshot, index: usize) -> Error {
 pub(crate) fn expanded(
     expansions: &[Expansion],
     segments: &[Arc<dyn SegmentReader>],
+    work: &Work,
 ) -> Result<Arc<ShardFunctions>> {
     let mut found = Vec::with_capacity(expansions.len());
     for expansion in expansions {
         let unscored = |(term, _)| ExpandedTerm { term, score: LeafScore::Flat(0.0) };
-        let terms = expand(expansion, segments.iter())?.into_iter().map(unscored).collect();
+        let terms = expand(expansion, segments.iter(), work)?.into_iter().map(unscored).collect();
         found.push(ExpandedTerms { path: expansion.path, text: expansion.text, terms });
     }
     Ok(Arc::new(ShardFunctions { functions: Vec::new(), expansions: found }))
@@ -95,20 +98,23 @@ pub(crate) fn expanded(
 fn expand<'a>(
     expansion: &Expansion,
     segments: impl Iterator<Item = &'a Arc<dyn SegmentReader>>,
+    work: &Work,
 ) -> Result<Vec<(String, f32)>> {
     let mut kept = Kept::new(expansion.keep);
     for segment in segments {
         let Some(inverted) = searched(segment, expansion.nested)? else { continue };
+        let pattern = expansion.pattern.until(work.stop());
         let mut each =
             |term: &str, _: u32| kept.offer(term, || expansion.pattern.boost(&expansion.lead, term));
         match expansion.text {
-            false => inverted.for_each_match(expansion.path, &expansion.pattern, &mut each)?,
+            false => inverted.for_each_match(expansion.path, pattern, &mut each)?,
             true => {
                 if let Some(text) = inverted.text(expansion.path) {
-                    text.for_each_match(&expansion.pattern, &mut each)?;
+                    text.for_each_match(pattern, &mut each)?;
                 }
             }
         }
+        work.check()?;
         if kept.full() {
             break;
         }
@@ -154,6 +160,7 @@ struct Lookup<'a> {
     index: usize,
     shard: u32,
     global: bool,
+    work: &'a Work,
 }
 
 /// A term as it is counted.
@@ -167,7 +174,7 @@ impl Lookup<'_> {
         let mut found = Vec::with_capacity(own.expansions.len());
         for expansion in &own.expansions {
             let shard = self.snapshot.segments.iter().filter(|segment| segment.shard == self.shard);
-            found.push(expand(expansion, shard.map(|segment| &segment.reader))?);
+            found.push(expand(expansion, shard.map(|segment| &segment.reader), self.work)?);
         }
         let mut functions = Vec::new();
         if scored {
@@ -324,6 +331,7 @@ impl Lookup<'_> {
 
     /// Counts a term over the segments whose statistics are joined.
     fn count(&self, field: CountedField<'_>, term: &Counted<'_>) -> Result<Statistics> {
+        self.work.check()?;
         let mut sum = Statistics::default();
         for segment in &self.snapshot.segments {
             if !self.global && segment.shard != self.shard {

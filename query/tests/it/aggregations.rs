@@ -608,3 +608,25 @@ async fn strings_beyond_ignore_above_are_no_values() {
     );
     assert_eq!(counts("pages", "key"), r#"{"short":"two","number":0} 75, {"short":"two","number":1} 75"#);
 }
+
+#[tokio::test]
+async fn empty_buckets_are_counted_as_they_are_made() {
+    let store = Store::open().await;
+    let hosts = (0..200).flat_map(|host| {
+        [0_i64, 45 * 86_400_000].map(|at| json!({"host": format!("h{host}"), "at": 1_700_000_000_000 + at}))
+    });
+    let mapping = json!({"mappings": {"properties": {"host": {"type": "keyword"}, "at": {"type": "date"}}}});
+    store.create("hosts", &mapping).await;
+    store.index("hosts", &hosts.collect::<Vec<_>>()).await;
+    let ask = async |order: Value| {
+        let minutes = json!({"date_histogram": {"field": "at", "fixed_interval": "1m"}});
+        let hosts = json!({"terms": {"field": "host", "size": 200, "order": order},
+            "aggs": {"minutes": minutes, "last": {"max": {"field": "at"}}}});
+        store.search("hosts", &[], json!({"size": 0, "aggs": {"hosts": hosts}})).await.unwrap_err()
+    };
+    // 200 hosts, 64,800 minutes of the first, and 535 of the second: not those of all.
+    for order in [json!({"_key": "asc"}), json!({"last": "desc"})] {
+        let reason = ask(order).await.to_body().unwrap()["error"]["caused_by"]["reason"].to_string();
+        assert!(reason.contains("[65535] but was [65536]"), "{reason}");
+    }
+}

@@ -1,10 +1,11 @@
 //! Bodies that nobody should send: every one is answered or refused as the sender's mistake.
 
+use millrace_query::Config;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
 
-use crate::fixture::Store;
+use crate::fixture::{Store, ids};
 
 const KEYS: &[&str] = &[
     "query",
@@ -154,4 +155,44 @@ async fn no_body_breaks_a_search() {
             error.to_body().unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn hits_stay_within_the_memory_of_queries() {
+    let store = Store::open_with(Config { memory_bytes: 4 << 20, ..Config::default() }).await;
+    let text = "word ".repeat(20_000);
+    let documents: Vec<_> = (0..100).map(|n| json!({"n": n, "text": text})).collect();
+    store.index("large", &documents).await;
+    let few = store.search("large", &[], json!({"size": 3})).await.unwrap();
+    assert_eq!(few["hits"]["hits"].as_array().unwrap().len(), 3);
+    let ids = store.search("large", &[], json!({"size": 100, "_source": false})).await.unwrap();
+    assert_eq!(ids["hits"]["hits"].as_array().unwrap().len(), 100);
+    let top = json!({"top_hits": {"size": 100}});
+    for body in [json!({"size": 100}), json!({"size": 0, "aggs": {"top": top}})] {
+        let error = store.search("large", &[], body.clone()).await.unwrap_err();
+        let kind = error.error_type();
+        assert_eq!((error.status(), kind.as_str()), (429, "circuit_breaking_exception"), "{body}");
+    }
+    // What was held is given back: also that of the answers that were made.
+    let again = store.search("large", &[], json!({"size": 3})).await.unwrap();
+    assert_eq!(again["hits"]["hits"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_timeout_does_not_end_a_scroll() {
+    let store = Store::open().await;
+    let documents: Vec<_> = (0..50).map(|n| json!({"n": n})).collect();
+    store.index("numbers", &documents).await;
+    let body = json!({"size": 20, "timeout": "1nanos", "sort": [{"n": "asc"}]});
+    let mut page = store.search("numbers", &[("scroll", "1m")], body).await.unwrap();
+    let mut found = 0;
+    while !ids(&page).is_empty() {
+        assert_eq!(page["timed_out"], false);
+        found += ids(&page).len();
+        let body = json!({"scroll_id": page["_scroll_id"], "scroll": "1m"});
+        page = crate::fixture::value(
+            store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap(),
+        );
+    }
+    assert_eq!(found, 50);
 }

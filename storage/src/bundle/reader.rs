@@ -207,22 +207,28 @@ impl Bundle {
         self.contents.is_inexact(path)
     }
 
-    /// Finds the rows whose exact string value starts with `prefix`.
+    /// Finds the rows whose exact string value starts with `prefix`, until `go_on`, which is asked after each term, says not to.
     ///
     /// # Errors
     /// As [`Bundle::postings`].
-    pub fn prefix_rows(&self, path: PathId, prefix: &[u8]) -> Result<RoaringBitmap> {
+    pub fn prefix_rows(
+        &self,
+        path: PathId,
+        prefix: &[u8],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<RoaringBitmap> {
         if !self.has_exact(path) {
             return Ok(RoaringBitmap::new());
         }
         let mut key = Vec::new();
         term::write(path, prefix, &mut key);
         let after = rows::after_prefix(&key);
-        self.union(Bound::Included(&key), after.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
+        let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.union(Bound::Included(&key), to, go_on)
     }
 
     /// Finds the rows whose exact string value lies in a range of byte strings
-    /// (bound, included); `None` is open.
+    /// (bound, included); `None` is open. `go_on` is asked after each term.
     ///
     /// # Errors
     /// As [`Bundle::postings`].
@@ -231,6 +237,7 @@ impl Bundle {
         path: PathId,
         from: Option<(&[u8], bool)>,
         to: Option<(&[u8], bool)>,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<RoaringBitmap> {
         if !self.has_exact(path) {
             return Ok(RoaringBitmap::new());
@@ -251,7 +258,7 @@ impl Bundle {
                 Bound::Excluded(high.as_slice())
             }
         };
-        self.union(from, to)
+        self.union(from, to, go_on)
     }
 
     /// Finds the rows with an exact value from the first to the last of `range`; `None` where the values are not terms, and
@@ -280,7 +287,7 @@ impl Bundle {
                 Ok(few)
             })
             .map_err(|error| unreadable(&self.name, &error))?;
-        if few { self.union(from, to).map(Some) } else { Ok(None) }
+        if few { self.union(from, to, &|| true).map(Some) } else { Ok(None) }
     }
 
     /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row
@@ -487,8 +494,8 @@ impl Bundle {
             .map_err(|error| unreadable(&self.name, &error))
     }
 
-    fn union(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<RoaringBitmap> {
-        rows::union(self.dictionary(), self.reader(), from, to, self.contents.rows)
+    fn union(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, go_on: &dyn Fn() -> bool) -> Result<RoaringBitmap> {
+        rows::union(self.dictionary(), self.reader(), from, to, self.contents.rows, go_on)
             .map_err(|error| unreadable(&self.name, &error))
     }
 }

@@ -182,16 +182,17 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// Returns the rows of all terms within bounds, of `rows` rows in all.
+/// Returns the rows of all terms within bounds, of `rows` rows in all; of some of them where `go_on` says not to.
 pub(super) fn union(
     dictionary: &Dictionary,
     reader: &InvertedIndexReader,
     from: Bound<&[u8]>,
     to: Bound<&[u8]>,
     rows: u32,
+    go_on: &dyn Fn() -> bool,
 ) -> io::Result<RoaringBitmap> {
     let mut joined = Joined::new(reader, rows);
-    dictionary.visit(from, to, |_, info| joined.add(info))?;
+    dictionary.visit(from, to, |_, info| Ok(joined.add(info)? && go_on()))?;
     Ok(joined.finish())
 }
 

@@ -222,12 +222,12 @@ fn check_strings(bundle: &Bundle, rows: &[Row], path: PathId, of: impl Fn(&Row) 
     }
     let prefix: String =
         values.iter().next().map(|value| value.chars().take(1).collect()).unwrap_or_default();
-    let found: Vec<u32> = bundle.prefix_rows(path, prefix.as_bytes()).unwrap().iter().collect();
+    let found: Vec<u32> = bundle.prefix_rows(path, prefix.as_bytes(), &|| true).unwrap().iter().collect();
     assert_eq!(found, expected(rows, |row| of(row).iter().any(|value| value.starts_with(&prefix))));
     if let (Some(low), Some(high)) = (values.first(), values.last()) {
         for (low_in, high_in) in [(true, true), (false, false), (true, false)] {
             let found: Vec<u32> = bundle
-                .range_rows(path, Some((low.as_bytes(), low_in)), Some((high.as_bytes(), high_in)))
+                .range_rows(path, Some((low.as_bytes(), low_in)), Some((high.as_bytes(), high_in)), &|| true)
                 .unwrap()
                 .iter()
                 .collect();
@@ -237,7 +237,7 @@ fn check_strings(bundle: &Bundle, rows: &[Row], path: PathId, of: impl Fn(&Row) 
             assert_eq!(found, expected(rows, |row| of(row).iter().any(within)));
         }
     }
-    let all: Vec<u32> = bundle.range_rows(path, None, None).unwrap().iter().collect();
+    let all: Vec<u32> = bundle.range_rows(path, None, None, &|| true).unwrap().iter().collect();
     assert_eq!(all, expected(rows, |row| !of(row).is_empty()));
     assert_eq!(all, drain(bundle.exists(path).unwrap()));
     assert_eq!(bundle.exists_count(path).unwrap(), all.len() as u32);
@@ -292,7 +292,7 @@ fn check_text(
         }
         assert_eq!(postings.doc(), TERMINATED);
         assert_eq!(text.doc_freq(term).unwrap(), count);
-        let found: Vec<u32> = text.prefix_rows(&term[..1]).unwrap().iter().collect();
+        let found: Vec<u32> = text.prefix_rows(&term[..1], &|| true).unwrap().iter().collect();
         let with_prefix =
             |row: &BTreeMap<String, Vec<u32>>| row.keys().any(|other| other.starts_with(&term[..1]));
         let expected: Vec<u32> =

@@ -144,15 +144,15 @@ impl TextIndex {
         Ok(self.term_info(term)?.map_or(0, |info| info.doc_freq))
     }
 
-    /// Finds the rows with a term that starts with `prefix`.
+    /// Finds the rows with a term that starts with `prefix`, until `go_on`, which is asked after each term, says not to.
     ///
     /// # Errors
     /// As [`TextIndex::postings`].
-    pub fn prefix_rows(&self, prefix: &str) -> Result<RoaringBitmap> {
+    pub fn prefix_rows(&self, prefix: &str, go_on: &dyn Fn() -> bool) -> Result<RoaringBitmap> {
         let key = self.key(prefix);
         let after = rows::after_prefix(&key);
         let to = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        rows::union(&self.dictionary, &self.reader, Bound::Included(&key), to, self.rows)
+        rows::union(&self.dictionary, &self.reader, Bound::Included(&key), to, self.rows, go_on)
             .map_err(|error| unreadable(&self.name, &error))
     }
 
@@ -174,11 +174,16 @@ impl TextIndex {
             .map_err(|error| unreadable(&self.name, &error))
     }
 
-    /// Finds the rows with a term within bounds (bound, included); `None` is open.
+    /// Finds the rows with a term within bounds (bound, included); `None` is open. `go_on` is asked after each term.
     ///
     /// # Errors
     /// As [`TextIndex::postings`].
-    pub fn range_rows(&self, from: Option<(&str, bool)>, to: Option<(&str, bool)>) -> Result<RoaringBitmap> {
+    pub fn range_rows(
+        &self,
+        from: Option<(&str, bool)>,
+        to: Option<(&str, bool)>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<RoaringBitmap> {
         let low = self.key(from.map_or("", |(bound, _)| bound));
         let from = match from {
             Some((_, false)) => Bound::Excluded(low.as_slice()),
@@ -192,7 +197,7 @@ impl TextIndex {
             Some((_, true)) => Bound::Included(high.as_slice()),
             _ => Bound::Excluded(high.as_slice()),
         };
-        rows::union(&self.dictionary, &self.reader, from, to, self.rows)
+        rows::union(&self.dictionary, &self.reader, from, to, self.rows, go_on)
             .map_err(|error| unreadable(&self.name, &error))
     }
 

@@ -215,7 +215,9 @@ impl Collector for AutoCollector {
             own.sort_unstable();
             let plan = Plan::choose(&self.shape, self.unit, own.first(), own.last());
             let mut candidates: Vec<Candidate> = Vec::new();
-            for (start, end) in &plan.spans {
+            for (start, end) in plan.spans() {
+                reduction.made(1, self.subs.0.len())?;
+                let (start, end) = (&start, &end);
                 let mut candidate = Candidate::empty(Key::Long(*start));
                 let from = own.partition_point(|(key, _)| key < start);
                 for (_, at) in own[from..].iter().take_while(|(key, _)| key < end) {
@@ -228,7 +230,6 @@ impl Collector for AutoCollector {
                 }
                 candidates.push(candidate);
             }
-            reduction.made(candidates.len(), &self.subs)?;
             chosen.push((candidates, plan.interval));
         }
         self.subs.remap(&map);
@@ -272,17 +273,39 @@ impl Collector for AutoCollector {
 
 /// The buckets of an answer.
 struct Plan {
-    /// Beginning of each, and of what is behind it.
-    spans: Vec<(i64, i64)>,
+    rounding: Rounding,
+    /// How many intervals a bucket has.
+    multiple: i64,
+    /// The first and the last instant; none without documents.
+    ends: Option<(i64, i64)>,
     /// The interval's name.
     interval: String,
 }
 
 impl Plan {
+    /// Walks over the beginning of each bucket, and of what is behind it.
+    fn spans(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        let mut next = self.ends.map(|(first, _)| self.rounding.round(first));
+        std::iter::from_fn(move || {
+            let (start, (_, last)) = (next?, self.ends?);
+            if start > last {
+                return None;
+            }
+            let end = (0..self.multiple).fold(start, |at, _| self.rounding.next(at));
+            next = (end > start).then_some(end);
+            Some((start, end))
+        })
+    }
+
     fn choose(shape: &Shape, unit: usize, first: Option<&(i64, u32)>, last: Option<&(i64, u32)>) -> Self {
         let wanted = shape.auto.buckets.max(1);
         let (Some((first, _)), Some((last, _))) = (first, last) else {
-            return Self { spans: Vec::new(), interval: format!("1{}", UNITS[shape.least].1) };
+            return Self {
+                rounding: rounding(unit, shape.zone),
+                multiple: 1,
+                ends: None,
+                interval: format!("1{}", UNITS[shape.least].1),
+            };
         };
         let mut unit = unit;
         // The least interval of which a permitted multiple gives no more buckets than wanted.
@@ -299,25 +322,14 @@ impl Plan {
         let rounding = rounding(unit, shape.zone);
         let (_, letter, _, multiples) = UNITS[unit];
         let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-        let all = count(&rounding, *first, *last, most.saturating_mul(1000));
+        let all = count(&rounding, *first, *last, most);
         let multiple = multiples
             .iter()
             .copied()
             .find(|multiple| (all as f64 / *multiple as f64).ceil() <= wanted as f64);
         let multiple = multiple.or(multiples.last().copied()).unwrap_or(1);
-        let mut spans = Vec::new();
-        let mut at = rounding.round(*first);
-        while at <= *last {
-            let start = at;
-            for _ in 0..multiple {
-                at = rounding.next(at);
-            }
-            spans.push((start, at));
-            if at <= start {
-                break;
-            }
-        }
-        Self { spans, interval: format!("{multiple}{letter}") }
+        let interval = format!("{multiple}{letter}");
+        Self { rounding, multiple, ends: Some((*first, *last)), interval }
     }
 }
 

@@ -192,6 +192,7 @@ pub(crate) fn reduce(
     for parent in parents {
         let mut page = shape.page(level.candidates(children, *parent, reduction)?);
         page.sort_unstable_by(|a, b| by_sources(&shape.composite.sources, &a.key, &b.key));
+        level.made(page.len(), reduction)?;
         chosen.push(page);
     }
     let lists = level.finish(chosen, reduction)?;

@@ -138,8 +138,9 @@ pub(crate) fn reduce(
             })
             .collect();
         candidates.sort_unstable_by_key(|(key, _)| *key);
+        level.made(candidates.len(), reduction)?;
         let list = match histogram.min_doc_count {
-            0 => filled(shape, candidates, reduction)?,
+            0 => filled(shape, candidates, &mut || level.made(1, reduction))?,
             _ => candidates.into_iter().map(|(_, candidate)| candidate).collect(),
         };
         chosen.push(sorted::first(level, &histogram.order, list, usize::MAX, reduction)?);
@@ -155,11 +156,11 @@ pub(crate) fn reduce(
     Ok(lists.into_iter().map(outcome).collect())
 }
 
-/// Puts empty buckets into gaps.
+/// Puts empty buckets into gaps, each of which `made` counts.
 fn filled(
     shape: &Shape,
     candidates: Vec<(i64, Candidate)>,
-    reduction: &Reduction<'_>,
+    made: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Candidate>> {
     let (min, max) = shape.extended;
     let first = candidates.first().map(|(key, _)| *key);
@@ -177,16 +178,15 @@ fn filled(
     let mut candidates = candidates.into_iter().peekable();
     let mut at = start;
     while at <= end {
-        if list.len() as u64 > reduction.max_buckets {
-            let made = reduction.made + list.len() as u64;
-            return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
-        }
         while let Some((_, candidate)) = candidates.next_if(|(key, _)| *key < at) {
             list.push(candidate);
         }
         list.push(match candidates.next_if(|(key, _)| *key == at) {
             Some((_, candidate)) => candidate,
-            None => Candidate::empty(Key::Long(at)),
+            None => {
+                made()?;
+                Candidate::empty(Key::Long(at))
+            }
         });
         let next = shape.rounding.next(at);
         if next <= at {

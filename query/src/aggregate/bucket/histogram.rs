@@ -57,8 +57,9 @@ pub(crate) fn reduce(
             })
             .collect();
         candidates.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        level.made(candidates.len(), reduction)?;
         let list = match histogram.min_doc_count {
-            0 => filled(histogram, candidates, reduction)?,
+            0 => filled(histogram, candidates, reduction.max_buckets, &mut || level.made(1, reduction))?,
             _ => candidates.into_iter().map(|(_, candidate)| candidate).collect(),
         };
         chosen.push(sorted::first(level, &histogram.order, list, usize::MAX, reduction)?);
@@ -74,11 +75,12 @@ pub(crate) fn reduce(
     Ok(lists.into_iter().map(outcome).collect())
 }
 
-/// Puts empty buckets into gaps.
+/// Puts empty buckets into gaps, each of which `made` counts.
 fn filled(
     histogram: &Histogram,
     candidates: Vec<(f64, Candidate)>,
-    reduction: &Reduction<'_>,
+    max_buckets: u64,
+    made: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Candidate>> {
     let (interval, offset) = (histogram.interval, histogram.offset);
     let number = |key: f64| ((key - offset) / interval).floor();
@@ -97,11 +99,10 @@ fn filled(
     };
     let buckets = end - start + 1.0;
     // What is no number comes of an interval that its keys cannot tell apart.
-    if buckets.is_nan() || buckets > reduction.max_buckets as f64 {
-        let made = reduction.made.saturating_add(buckets as u64);
-        return Err(Error::TooManyBuckets { limit: reduction.max_buckets, made });
+    if buckets.is_nan() || buckets > max_buckets as f64 {
+        return Err(Error::TooManyBuckets { limit: max_buckets, made: buckets as u64 });
     }
-    let mut list = Vec::with_capacity(buckets.max(0.0) as usize);
+    let mut list = Vec::with_capacity(candidates.len());
     let mut candidates = candidates.into_iter().peekable();
     let mut before = f64::NEG_INFINITY;
     for step in 0..buckets.max(0.0) as u64 {
@@ -116,6 +117,7 @@ fn filled(
             list.push(candidate);
         }
         if list.len() == known {
+            made()?;
             list.push(Candidate::empty(Key::Double(at * interval + offset)));
         }
     }

@@ -226,24 +226,30 @@ impl KeyedCollector {
         self.subs.merge(old.subs, Some(&map));
     }
 
-    /// Makes the results of the sub-aggregations of buckets.
+    /// Makes the results of those sub-aggregations of buckets whose names are wanted.
     pub(crate) fn results(
         &mut self,
         ordinals: &[u32],
+        wanted: &dyn Fn(&str) -> bool,
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Results>> {
-        self.subs.reduce(ordinals, reduction)
+        self.subs.reduce_some(ordinals, wanted, reduction)
     }
 
-    /// Gives buckets the results of their sub-aggregations: a list for each bucket of the level above.
+    /// Counts buckets of the answer and accounts for them: [`KeyedCollector::finish`] is given counted ones.
+    ///
+    /// # Errors
+    /// As [`Reduction::made`].
+    pub(crate) fn made(&self, buckets: usize, reduction: &mut Reduction<'_>) -> Result<()> {
+        reduction.made(buckets, self.subs.0.len())
+    }
+
+    /// Gives buckets, which were counted, the results of their sub-aggregations: a list for each bucket of the level above.
     pub(crate) fn finish(
         &mut self,
         chosen: Vec<Vec<Candidate>>,
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Vec<Bucket>>> {
-        for list in &chosen {
-            reduction.made(list.len(), &self.subs)?;
-        }
         let ordinals: Vec<u32> = chosen.iter().flatten().map(|candidate| candidate.ordinal).collect();
         let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
         let bucket = |candidate: Candidate, subs: Results| Bucket {

@@ -52,6 +52,7 @@ pub(crate) fn reduce(
         let (first, other) =
             sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
         others.push(other);
+        level.made(first.len(), reduction)?;
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;

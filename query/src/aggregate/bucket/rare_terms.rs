@@ -52,6 +52,7 @@ pub(crate) fn reduce(
         candidates.retain(|candidate| candidate.doc_count <= shape.most);
         candidates
             .sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));
+        level.made(candidates.len(), reduction)?;
         chosen.push(candidates);
     }
     let lists = level.finish(chosen, reduction)?;

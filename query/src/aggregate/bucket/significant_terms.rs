@@ -14,6 +14,9 @@ use crate::aggregate::result::{self, Buckets, Detail, Outcome, TermKeys};
 use crate::dsl::aggs::{Heuristic, SignificantTerms};
 use crate::error::{Error, Result};
 
+/// Bytes of a term of the background while an answer is made.
+const BACKGROUND_TERM_BYTES: usize = 64;
+
 /// What the answer is made with.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -53,6 +56,7 @@ pub(crate) fn reduce(
     let mut total = 0;
     if let Some(background) = reduction.backgrounds.get(shape.background) {
         total = background.total;
+        reduction.room_for(background.len() * BACKGROUND_TERM_BYTES)?;
         let (keys, counts): (Vec<u64>, Vec<u64>) = background.counted().unzip();
         everywhere.extend(level.keys.adopt(background.reader(), keys.into_iter()).into_iter().zip(counts));
     }
@@ -71,6 +75,7 @@ pub(crate) fn reduce(
         }
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| level.keys.compare(a.2.key, b.2.key)));
         scored.truncate(thresholds.size);
+        level.made(scored.len(), reduction)?;
         let candidate = |(score, background, counted)| Candidate {
             detail: Detail::Significant { score, background },
             ..level.candidate(counted)

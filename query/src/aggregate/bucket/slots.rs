@@ -210,7 +210,7 @@ impl Collector for SlotCollector {
                 for parent in parents {
                     let all = (0..slots.slots).map(|slot| (slot, self.child(*parent, slot)));
                     chosen.push(all.filter(|(_, child)| *empty || self.count(*child) > 0).collect());
-                    reduction.made(chosen.last().map_or(0, Vec::len), &self.subs)?;
+                    reduction.made(chosen.last().map_or(0, Vec::len), self.subs.0.len())?;
                 }
                 let ordinals: Vec<u32> = chosen.iter().flatten().map(|(_, child)| *child).collect();
                 let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();

@@ -62,11 +62,20 @@ pub(crate) fn first<T: Ordered>(
         return Ok(first);
     }
     let ordinals: Vec<u32> = candidates.iter().map(T::ordinal).collect();
-    let (made, hits, held) = (reduction.made, reduction.hits.len(), reduction.memory.size());
-    let results = level.results(&ordinals, reduction)?;
-    // What is computed for the order alone makes no buckets of the answer.
+    let (made, hits) = (reduction.made, reduction.hits.len());
+    let first_name = |criterion: &PathOrder| match &criterion.by {
+        OrderBy::Path { names, .. } => names.first().cloned(),
+        _ => None,
+    };
+    let named: Vec<String> = order.0.iter().filter_map(first_name).collect();
+    // What is computed for the order alone makes no buckets of the answer, and is held until they are in order.
+    let ordering = reduction.work.part();
+    let answer = std::mem::replace(&mut reduction.work, ordering);
+    let results = level.results(&ordinals, &|name| named.iter().any(|named| named == name), reduction);
+    let _ordering = std::mem::replace(&mut reduction.work, answer);
     reduction.made = made;
     reduction.hits.truncate(hits);
+    let results = results?;
     let mut valued = Vec::with_capacity(candidates.len());
     for (candidate, results) in candidates.into_iter().zip(results) {
         let mut values = Vec::new();
@@ -78,7 +87,6 @@ pub(crate) fn first<T: Ordered>(
         }
         valued.push((candidate, values));
     }
-    reduction.memory.resize(held);
     valued.sort_by(|a, b| by_order(order, &level.keys, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())

@@ -24,6 +24,9 @@ use crate::error::{Error, Result};
 /// Most work that the automaton of an expression may be.
 const MAX_STATES: i64 = 10_000;
 
+/// Bytes of a key in a set of keys, about.
+const KNOWN_KEY_BYTES: usize = 16;
+
 /// What the answer is made with.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -159,6 +162,7 @@ pub(crate) fn reduce(
     for parent in parents {
         let mut candidates = level.counted(children, *parent, reduction)?;
         if !all.is_empty() {
+            reduction.room_for(all.len() * (size_of::<Counted>() + KNOWN_KEY_BYTES))?;
             let mut known: HashSet<u64> = candidates.iter().map(|candidate| candidate.key).collect();
             let empty = all.iter().copied().filter(|key| known.insert(*key));
             candidates.extend(empty.map(|key| Counted { key, doc_count: 0, ordinal: NONE }));
@@ -166,6 +170,7 @@ pub(crate) fn reduce(
         let (first, other) =
             sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
         others.push(other);
+        level.made(first.len(), reduction)?;
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;

@@ -14,9 +14,11 @@ use std::sync::Arc;
 
 pub(crate) use expression::Expression;
 
+use crate::aggregate::collector::ADDED_RESULT_BYTES;
 use crate::aggregate::result::{Entry, Format, Header, Outcome, Results};
 use crate::dsl::aggs::{Aggregation, Aggregations, Path, Pipeline};
 use crate::error::Result;
+use crate::work::Work;
 
 /// Checks the pipelines of a request before it runs: that paths name aggregations which have what they ask for, and that
 /// parents stand where they can.
@@ -28,15 +30,16 @@ pub(crate) fn validate(aggregations: &Aggregations) -> Result<()> {
 }
 
 /// Runs the pipelines of a request over its results, which are complete otherwise: buckets ordered and cut, gaps filled. Entries of
-/// `results` must have the names of `aggregations`.
+/// `results` must have the names of `aggregations`. What is added to them is held by `work`.
 ///
 /// # Errors
-/// A path that leads nowhere, an expression that is not boolean, and the like, as OpenSearch words it.
-pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results) -> Result<()> {
+/// A path that leads nowhere, an expression that is not boolean, and the like, as OpenSearch words it; more than queries may
+/// hold.
+pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Result<()> {
     if !has_pipelines(aggregations) {
         return Ok(());
     }
-    level(aggregations, results)?;
+    level(aggregations, results, work)?;
     for aggregation in ordered(aggregations) {
         if let Run { header, kind: Pipeline::BucketMetric(metric) } = Run::of(aggregation)? {
             let outcome = sibling::compute(metric, results)?;
@@ -81,28 +84,32 @@ fn has_pipelines(aggregations: &Aggregations) -> bool {
 }
 
 /// Runs what is inside the aggregations of a level.
-fn level(aggregations: &Aggregations, results: &mut Results) -> Result<()> {
+fn level(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Result<()> {
     for aggregation in aggregations.collected().filter(|aggregation| has_pipelines(&aggregation.subs)) {
         let entry = results.0.iter_mut().find(|entry| entry.header.name == aggregation.name);
         let Some(entry) = entry else { continue };
         match &mut entry.outcome {
-            Outcome::Single(single) => level(&aggregation.subs, &mut single.subs)?,
+            Outcome::Single(single) => level(&aggregation.subs, &mut single.subs, work)?,
             Outcome::Buckets(buckets) => {
                 for bucket in &mut buckets.buckets {
-                    level(&aggregation.subs, &mut bucket.subs)?;
+                    level(&aggregation.subs, &mut bucket.subs, work)?;
                 }
             }
             Outcome::Metric(_) | Outcome::TopHits(_) => continue,
         }
         for pipeline in ordered(&aggregation.subs) {
-            inside(&Run::of(pipeline)?, &aggregation.name, &mut entry.outcome)?;
+            inside(&Run::of(pipeline)?, &aggregation.name, &mut entry.outcome, work)?;
         }
     }
     Ok(())
 }
 
 /// Runs one pipeline of an aggregation's own.
-fn inside(run: &Run<'_>, parent: &str, outcome: &mut Outcome) -> Result<()> {
+fn inside(run: &Run<'_>, parent: &str, outcome: &mut Outcome, work: &Work) -> Result<()> {
+    work.check()?;
+    if let Outcome::Buckets(buckets) = &*outcome {
+        work.hold(buckets.buckets.len() * ADDED_RESULT_BYTES)?;
+    }
     match (outcome, run.kind) {
         (Outcome::Buckets(buckets), Pipeline::BucketMetric(metric)) => {
             for bucket in &mut buckets.buckets {

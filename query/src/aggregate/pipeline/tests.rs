@@ -42,7 +42,7 @@ fn inside_of(values: &[f64], pipeline: Value) -> Value {
         "s": {"sum": {"field": "v"}}, "p": pipeline,
     }}});
     let mut results = histogram(values);
-    let ran = parse(&request).and_then(|parsed| apply(&parsed, &mut results));
+    let ran = parse(&request).and_then(|parsed| apply(&parsed, &mut results, &Work::default()));
     if let Err(error) = ran {
         return json!(error.to_string());
     }
@@ -56,7 +56,7 @@ fn beside(values: &[f64], pipeline: Value) -> Value {
         "s": {"sum": {"field": "v"}},
     }}, "p": pipeline});
     let mut results = histogram(values);
-    match parse(&request).and_then(|parsed| apply(&parsed, &mut results)) {
+    match parse(&request).and_then(|parsed| apply(&parsed, &mut results, &Work::default())) {
         Ok(()) => {
             results.render(true).into_iter().next_back().map(|(name, value)| json!({name: value})).unwrap()
         }
@@ -276,7 +276,7 @@ fn pipelines_read_each_other_in_their_order() {
         "s": {"sum": {"field": "v"}},
     }}, "best": {"max_bucket": {"buckets_path": "h>second"}}});
     let mut results = histogram(&[1.0, 2.0, 5.0]);
-    apply(&parse(&request).unwrap(), &mut results).unwrap();
+    apply(&parse(&request).unwrap(), &mut results, &Work::default()).unwrap();
     let rendered = Value::Object(results.render(false));
     assert_eq!(rendered["h"]["buckets"][2]["second"]["value"], json!(2.0));
     assert_eq!(rendered["best"], json!({"value": 2.0, "keys": ["2.0"]}));

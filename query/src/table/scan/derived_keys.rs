@@ -35,7 +35,9 @@ impl Shared {
             let values = match key.sources.get(segment.index).and_then(Option::as_ref) {
                 None => None,
                 Some(source) => match &source.derived {
-                    Some(derived) => derived.values(source.column, snapshot, number, rows)?,
+                    Some(derived) => {
+                        derived.values(source.column, snapshot, number, rows, &self.table.options.work)?
+                    }
                     None => {
                         let wanted = rows.iter().copied().collect();
                         read_column(segment.reader.as_ref(), source.column, wanted)?

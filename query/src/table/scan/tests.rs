@@ -22,6 +22,7 @@ use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
 use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
+use crate::work::Work;
 
 fn snapshot() -> TableSnapshot {
     let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
@@ -42,7 +43,14 @@ fn snapshot() -> TableSnapshot {
 
 /// The segment as it is searched by itself.
 fn source(reader: Arc<Fixture>) -> Source {
-    Source { number: 0, shard: 0, inverted: reader.inverted().unwrap(), reader, functions: Arc::default() }
+    Source {
+        number: 0,
+        shard: 0,
+        inverted: reader.inverted().unwrap(),
+        reader,
+        functions: Arc::default(),
+        work: Work::default(),
+    }
 }
 
 fn number_key() -> Key {
