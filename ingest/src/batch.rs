@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::Event;
+use crate::budget::Reservation;
 
 /// Events of one source that are stored together.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Batch {
     pub position: Option<Move>,
     /// Who is told when all events are durable.
     pub ack: Ack,
+    /// Room in memory that the events take, until what became of them was told.
+    pub held: Reservation,
 }
 
 /// A move of the position of a part of a source; the pipeline adds its own id.

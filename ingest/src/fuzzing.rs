@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::Datelike as _;
 use serde_json::Value;
 
-use crate::codec::{self, Codec};
+use crate::codec::{self, Codec, Events};
 use crate::event::Scratch;
 use crate::event::time_format::{TimeFormat, Zone};
 use crate::options::{Location, Setting};
@@ -30,7 +30,7 @@ pub fn codec(data: &[u8]) {
         }
         (_, options) => built(name, options),
     };
-    let mut events = Vec::new();
+    let mut events = Events::default();
     for mut decoder in [codec.decoder(), codec.line_decoder()] {
         for chunk in stream.chunks(usize::from(*length).max(1)) {
             decoder.decode(chunk, &mut events);
@@ -48,7 +48,7 @@ pub fn codec(data: &[u8]) {
         codec.encode(event, &mut Vec::new());
         let mut written = Vec::new();
         json.encode(event, &mut written);
-        let mut again = Vec::new();
+        let mut again = Events::default();
         json.line_decoder().decode(&written, &mut again);
         assert_eq!(
             again.first().map(Event::timestamp),

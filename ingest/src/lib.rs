@@ -2,10 +2,11 @@
 //!
 //! [`input`] reads webhooks, databases, Kafka and files; a [`codec`] makes [`Event`]s of the bytes;
 //! a [`Batch`] carries them with the position that they move and the acknowledgement that their source
-//! waits for. [`output`] is the other end. What happens between, and in which order, is decided by
+//! waits for; a [`budget`] bounds what all of them have in memory. [`output`] is the other end. What happens between, and in which order, is decided by
 //! `millrace-pipelines`, which hands each plugin its [`Options`].
 
 pub mod batch;
+pub mod budget;
 pub mod codec;
 pub mod dead_letter;
 pub mod event;

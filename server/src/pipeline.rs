@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use millrace_ingest::budget::Budget;
 use millrace_ingest::{Fault, dead_letter};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::runtime::Pipeline;
@@ -128,7 +129,8 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
             None => (Arc::new(Volatile::default()), Compute::start(0).map_err(Failure::other)?),
         };
         store.open().await.map_err(Failure::other)?;
-        let pipeline = Pipeline::start(name.as_ref(), graph, settings, store, compute);
+        let pipeline =
+            Pipeline::start(name.as_ref(), graph, settings, store, compute, Budget::default().share());
         tokio::select! {
             () = pipeline.ended() => {}
             () = stop => {}

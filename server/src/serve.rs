@@ -109,6 +109,7 @@ impl Running {
         let config = manager::Config {
             directory: pipelines.dir,
             reload_interval: pipelines.reload_interval,
+            memory_bytes: pipelines.memory_bytes,
             settings_file: Some(engine.data_dir().join(PIPELINE_SETTINGS)),
             queues: Some(engine.data_dir().join(PIPELINE_QUEUES)),
             environment: crate::environment().into_iter().collect::<Environment>(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::plain::message;
-use super::{Codec, Decoder, ecs_disabled};
+use super::{Codec, Decoder, Events, ecs_disabled};
 use crate::event::Scratch;
 use crate::{Event, Fault, FieldReference, Options};
 
@@ -17,6 +17,23 @@ const FAILURE: &str = "_jsonparsefailure";
 const MAX_VALUE_BYTES: usize = 128 << 20;
 /// Up to here, what is kept is read anew with all bytes that come; above, each time it has doubled.
 const SMALL_BYTES: usize = 64 << 10;
+
+/// Bytes of a value in memory, about.
+const VALUE: u64 = 80;
+/// Space between values.
+const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
+
+/// What a text begins with.
+enum Next {
+    /// Nothing but space.
+    Nothing,
+    /// A value that ends at this place.
+    Read(usize),
+    /// The beginning of a value.
+    Incomplete,
+    /// No JSON.
+    Wrong,
+}
 
 #[derive(Clone, Debug)]
 struct Json {
@@ -45,31 +62,25 @@ impl Reader {
 
     /// Appends the events of one value, or of the several that follow one another. What is no JSON becomes an event
     /// with the text as message and the tag `_jsonparsefailure`.
-    pub(super) fn read(&self, bytes: &[u8], scratch: &mut Scratch, events: &mut Vec<Event>) {
+    pub(super) fn read(&self, bytes: &[u8], scratch: &mut Scratch, events: &mut Events) {
         self.read_whole(bytes, true, scratch, events);
     }
 
     /// As [`Self::read`]; without `last`, the beginning of a value at the end is left alone. Answers how many bytes were read.
-    fn read_whole(&self, bytes: &[u8], last: bool, scratch: &mut Scratch, events: &mut Vec<Event>) -> usize {
+    fn read_whole(&self, bytes: &[u8], last: bool, scratch: &mut Scratch, events: &mut Events) -> usize {
         let text = self.charset.decode(bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut begin = 0;
         loop {
             let rest = text.get(begin..).unwrap_or_default();
-            if let Some(length) = self.scan(rest, scratch, events) {
-                begin += length;
-                continue;
-            }
-            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-            match values.next() {
-                None => return bytes.len(),
-                Some(Ok(value)) => {
-                    begin += values.byte_offset();
-                    self.value(value, events);
-                }
+            match self.next(rest, scratch, events) {
+                // What is dropped for want of room need not be read.
+                Next::Nothing | Next::Read(_) if events.is_full() => return bytes.len(),
+                Next::Nothing => return bytes.len(),
+                Next::Read(length) => begin += length,
                 // Where a value is not complete, the text is that of UTF-8, byte for byte.
-                Some(Err(error)) if error.is_eof() && !last && self.charset == Charset::Utf8 => return begin,
-                Some(Err(_)) => {
+                Next::Incomplete if !last && self.charset == Charset::Utf8 => return begin,
+                Next::Incomplete | Next::Wrong => {
                     events.push(failed(rest.trim_end_matches(['\r', '\n'])));
                     return bytes.len();
                 }
@@ -77,54 +88,77 @@ impl Reader {
         }
     }
 
-    /// Appends the events of the value that a text begins with, without making values of it; how long it is. `None`,
-    /// and no event, where that cannot be done.
-    fn scan(&self, text: &str, scratch: &mut Scratch, events: &mut Vec<Event>) -> Option<usize> {
-        if self.target.is_some() {
-            return None;
-        }
-        let behind_space = |at: usize| {
-            let rest = text.get(at..)?.trim_start_matches([' ', '\n', '\r', '\t']);
-            Some((text.len() - rest.len(), rest))
-        };
-        let (mut at, rest) = behind_space(0)?;
-        if rest.starts_with('{') {
-            let (event, length) = Event::scan(rest, scratch, Utc::now)?;
-            events.push(event);
-            return Some(at + length);
-        }
-        if !rest.starts_with('[') {
-            return None;
-        }
-        let before = events.len();
-        let all = loop {
-            at += 1;
-            let Some((begin, rest)) = behind_space(at) else { break None };
-            let Some((event, length)) = Event::scan(rest, scratch, Utc::now) else { break None };
-            events.push(event);
-            let Some((end, rest)) = behind_space(begin + length) else { break None };
-            at = end;
-            match rest.as_bytes().first() {
-                Some(b',') => {}
-                Some(b']') => break Some(at + 1),
-                _ => break None,
+    /// Appends the events of the value that a text begins with, or none of them.
+    fn next(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> Next {
+        let begin = text.len() - text.trim_start_matches(SPACE).len();
+        match text.as_bytes().get(begin) {
+            None => Next::Nothing,
+            Some(b'[') => {
+                let before = events.len();
+                let read = self.array(text, begin, scratch, events);
+                if !matches!(read, Next::Read(_)) {
+                    events.truncate(before);
+                }
+                read
             }
+            Some(_) => self.element(text, scratch, events),
+        }
+    }
+
+    /// Reads the array that begins at a place, an element after the other: all of them as values would take more than
+    /// anybody has room for.
+    fn array(&self, text: &str, begin: usize, scratch: &mut Scratch, events: &mut Events) -> Next {
+        let behind_space = |at: usize| {
+            let rest = text.get(at..).unwrap_or_default();
+            let at = text.len() - rest.trim_start_matches(SPACE).len();
+            (at, text.as_bytes().get(at))
         };
-        if all.is_none() {
-            // An array is read as a whole or not at all.
-            events.truncate(before);
+        let (mut at, first) = behind_space(begin + 1);
+        if first == Some(&b']') {
+            return Next::Read(at + 1);
         }
-        all
+        loop {
+            match self.element(text.get(at..).unwrap_or_default(), scratch, events) {
+                Next::Nothing => return Next::Incomplete,
+                Next::Read(_) if events.is_full() => return Next::Read(text.len()),
+                Next::Read(length) => at += length,
+                other => return other,
+            }
+            match behind_space(at) {
+                (end, Some(b']')) => return Next::Read(end + 1),
+                (end, Some(b',')) => at = end + 1,
+                (_, Some(_)) => return Next::Wrong,
+                (_, None) => return Next::Incomplete,
+            }
+        }
     }
 
-    fn value(&self, value: Value, events: &mut Vec<Event>) {
-        match value {
-            Value::Array(elements) => elements.into_iter().for_each(|element| self.object(element, events)),
-            other => self.object(other, events),
+    /// Appends the event of a value that is no array, or is one within an array. An object becomes one without
+    /// values being made of it, if it can.
+    fn element(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> Next {
+        if self.target.is_none() {
+            let rest = text.trim_start_matches(SPACE);
+            if let Some((event, length)) = Event::scan(rest, scratch, Utc::now) {
+                events.push(event);
+                return Next::Read(text.len() - rest.len() + length);
+            }
+        }
+        if !events.has_room(value_bytes_of(text)) {
+            return Next::Read(text.len());
+        }
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        match values.next() {
+            None => Next::Nothing,
+            Some(Ok(value)) => {
+                self.object(value, events);
+                Next::Read(values.byte_offset())
+            }
+            Some(Err(error)) if error.is_eof() => Next::Incomplete,
+            Some(Err(_)) => Next::Wrong,
         }
     }
 
-    fn object(&self, value: Value, events: &mut Vec<Event>) {
+    fn object(&self, value: Value, events: &mut Events) {
         let now = Utc::now();
         let event = match (&self.target, value) {
             (None, Value::Object(fields)) => Event::from_fields(fields, now),
@@ -140,6 +174,28 @@ impl Reader {
         };
         events.push(event);
     }
+}
+
+/// Bytes that the values take at most that a text begins with: what is between its first bracket and the one that closes it.
+fn value_bytes_of(text: &str) -> u64 {
+    let (mut depth, mut values, mut length) = (0_usize, 1_u64, 0_u64);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        length += 1;
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' if depth <= 1 => break,
+            b']' | b'}' => depth -= 1,
+            b',' if depth == 0 => break,
+            b',' | b':' => values += 1,
+            _ => {}
+        }
+    }
+    values * VALUE + length
 }
 
 fn failed(text: &str) -> Event {
@@ -177,7 +233,7 @@ struct Values {
 }
 
 impl Decoder for Values {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         if self.kept.is_empty() {
             let read = self.reader.read_whole(bytes, false, &mut self.scratch, events);
             self.kept.extend_from_slice(bytes.get(read..).unwrap_or_default());
@@ -193,7 +249,7 @@ impl Decoder for Values {
         self.tried = self.kept.len();
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
+    fn finish(&mut self, events: &mut Events) {
         self.tried = 0;
         if !self.kept.is_empty() {
             let kept = std::mem::take(&mut self.kept);
@@ -219,9 +275,9 @@ impl Whole {
 }
 
 impl Decoder for Whole {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         self.reader.read(bytes, &mut self.scratch, events);
     }
 
-    fn finish(&mut self, _events: &mut Vec<Event>) {}
+    fn finish(&mut self, _events: &mut Events) {}
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::json::{Reader, Whole};
 use super::line::delimiter;
 use super::lines::{Lines, MAX_LINE_BYTES};
-use super::{Codec, Decoder};
+use super::{Codec, Decoder, Events};
 use crate::event::Scratch;
 use crate::{Event, Fault, Options};
 
@@ -54,13 +54,13 @@ struct Lined {
 }
 
 impl Decoder for Lined {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let Self { reader, scratch, lines } = self;
         // The pieces of a line that is too long are no JSON, and tagged so.
         lines.push(bytes, |line, _| reader.read(line, scratch, events));
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
+    fn finish(&mut self, events: &mut Events) {
         let Self { reader, scratch, lines } = self;
         lines.finish(|line| reader.read(line, scratch, events));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES, TOO_LONG};
 use super::plain::{formatted, message};
-use super::{Codec, Decoder, ecs_disabled};
+use super::{Codec, Decoder, Events, ecs_disabled};
 use crate::{Event, Fault, Options, Template};
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Lined {
 }
 
 impl Decoder for Lined {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let charset = self.charset;
         self.lines.push(bytes, |line, too_long| {
             let mut event = message(charset, line);
@@ -66,7 +66,7 @@ impl Decoder for Lined {
         });
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
+    fn finish(&mut self, events: &mut Events) {
         let charset = self.charset;
         self.lines.finish(|line| events.push(message(charset, line)));
     }
@@ -81,9 +81,9 @@ struct Whole {
 }
 
 impl Decoder for Whole {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         events.push(message(self.charset, bytes));
     }
 
-    fn finish(&mut self, _events: &mut Vec<Event>) {}
+    fn finish(&mut self, _events: &mut Events) {}
 }

@@ -1,6 +1,7 @@
 //! Codecs: bytes to events and back. One file a codec.
 
 mod charset;
+mod events;
 mod json;
 mod json_lines;
 mod line;
@@ -13,11 +14,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use events::Events;
+
 use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the codecs.
 pub const NAMES: &[&str] = &["json", "json_lines", "line", "multiline", "plain", "rubydebug"];
+
+/// Tag of pieces that would have become too many events.
+const TOO_MANY: &str = "_toomanyevents";
 
 /// A configured codec.
 pub trait Codec: fmt::Debug + Send + Sync {
@@ -41,15 +47,30 @@ pub trait Codec: fmt::Debug + Send + Sync {
 /// Decodes one stream; what is no event by itself yet is kept.
 pub trait Decoder: Send {
     /// Takes further bytes of the stream and appends the events that they complete.
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>);
+    fn decode(&mut self, bytes: &[u8], events: &mut Events);
 
     /// Ends the stream, or a pause of it: appends what was kept.
-    fn finish(&mut self, events: &mut Vec<Event>);
+    fn finish(&mut self, events: &mut Events);
 
     /// Whether something is kept that is in no event yet. What made events in the call before this one
     /// is not: after events, only bytes of the last call are kept.
     fn holds(&self) -> bool {
         false
+    }
+}
+
+/// Decodes a piece of a source that must take it as it is: a line, a record. Where its events would take more than `most`
+/// bytes, it is one event with all of it as its message, tagged `_toomanyevents`. A `whole` one ends its stream.
+pub fn decode_piece(decoder: &mut dyn Decoder, bytes: &[u8], whole: bool, most: u64, events: &mut Events) {
+    events.begin_piece(most);
+    decoder.decode(bytes, events);
+    if whole {
+        decoder.finish(events);
+    }
+    if !events.end_piece() {
+        let mut event = plain::message(charset::Charset::Utf8, bytes);
+        event.tag(TOO_MANY);
+        events.push(event);
     }
 }
 

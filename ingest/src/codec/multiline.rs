@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES};
-use super::{Codec, Decoder, ecs_disabled};
+use super::{Codec, Decoder, Events, ecs_disabled};
 use crate::pattern::{Bounds, Library, Pattern};
 use crate::{Event, Fault, Options};
 
@@ -133,7 +133,7 @@ impl Open {
         Self { joining: Arc::clone(joining), text: String::new(), lines: 0, begun: DateTime::UNIX_EPOCH }
     }
 
-    fn line(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn line(&mut self, bytes: &[u8], events: &mut Events) {
         let joining = Arc::clone(&self.joining);
         let line = joining.charset.decode(bytes);
         // A line on which the pattern takes too long does not match.
@@ -165,7 +165,7 @@ impl Open {
         self.lines >= self.joining.max_lines || self.text.len() >= self.joining.max_bytes
     }
 
-    fn close(&mut self, events: &mut Vec<Event>) {
+    fn close(&mut self, events: &mut Events) {
         if self.lines == 0 {
             return;
         }
@@ -195,12 +195,12 @@ struct Joined {
 }
 
 impl Decoder for Joined {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let open = &mut self.open;
         self.lines.push(bytes, |line, _| open.line(line.strip_suffix(b"\r").unwrap_or(line), events));
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
+    fn finish(&mut self, events: &mut Events) {
         let open = &mut self.open;
         self.lines.finish(|line| open.line(line, events));
         self.open.close(events);
@@ -217,13 +217,13 @@ struct Whole {
 }
 
 impl Decoder for Whole {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         for line in bytes.split(|byte| *byte == b'\n') {
             self.open.line(line, events);
         }
     }
 
-    fn finish(&mut self, events: &mut Vec<Event>) {
+    fn finish(&mut self, events: &mut Events) {
         self.open.close(events);
     }
 

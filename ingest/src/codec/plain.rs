@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::Utc;
 
 use super::charset::Charset;
-use super::{Codec, Decoder, ecs_disabled};
+use super::{Codec, Decoder, Events, ecs_disabled};
 use crate::{Event, Fault, Options, Template};
 
 #[derive(Clone, Debug)]
@@ -32,11 +32,11 @@ impl Codec for Plain {
 }
 
 impl Decoder for Plain {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         events.push(message(self.charset, bytes));
     }
 
-    fn finish(&mut self, _events: &mut Vec<Event>) {}
+    fn finish(&mut self, _events: &mut Events) {}
 }
 
 /// An event whose message is a text.

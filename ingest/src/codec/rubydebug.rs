@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::plain::message;
-use super::{Codec, Decoder};
+use super::{Codec, Decoder, Events};
 use crate::event::{METADATA, TIMESTAMP, write_text};
 use crate::{Event, Fault, Options};
 
@@ -47,11 +47,11 @@ impl Codec for RubyDebug {
 struct Text;
 
 impl Decoder for Text {
-    fn decode(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         events.push(message(Charset::Utf8, bytes));
     }
 
-    fn finish(&mut self, _events: &mut Vec<Event>) {}
+    fn finish(&mut self, _events: &mut Events) {}
 }
 
 enum Shown<'a> {

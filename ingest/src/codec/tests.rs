@@ -5,7 +5,7 @@ use chrono::{TimeZone, Utc};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Codec, NAMES, build};
+use super::{Codec, Events, NAMES, build, decode_piece};
 use crate::options::{Location, Setting};
 use crate::{Event, Fault, Options};
 
@@ -35,11 +35,11 @@ fn event(fields: Value) -> Event {
 /// Events of chunks of a stream.
 fn decoded(codec: &Arc<dyn Codec>, chunks: &[&[u8]]) -> Vec<Value> {
     let mut decoder = codec.decoder();
-    let mut events = Vec::new();
+    let mut events = Events::default();
     chunks.iter().for_each(|chunk| decoder.decode(chunk, &mut events));
     decoder.finish(&mut events);
     assert!(!decoder.holds());
-    events.into_iter().map(|event| Value::Object(event.fields().clone())).collect()
+    events.iter().map(|event| Value::Object(event.fields().clone())).collect()
 }
 
 fn messages(codec: &Arc<dyn Codec>, chunks: &[&[u8]]) -> Vec<String> {
@@ -78,7 +78,7 @@ fn lines_are_events() {
         "2013-01-02T03:04:05.000Z h m\r\n"
     );
     let mut whole = line.line_decoder();
-    let mut events = Vec::new();
+    let mut events = Events::default();
     whole.decode(b"a", &mut events);
     assert_eq!((events.len(), whole.holds()), (1, false));
 }
@@ -160,10 +160,31 @@ fn joined_lines_are_bounded() {
 }
 
 #[test]
+fn a_piece_that_becomes_too_many_events_stays_text() {
+    let json = codec("json", json!({}));
+    let mut events = Events::default();
+    let piece = |text: &str, most: u64, events: &mut Events| {
+        decode_piece(&mut *json.line_decoder(), text.as_bytes(), true, most, events);
+    };
+    piece(r#"[{"a":1},{"a":2}]"#, 10_000, &mut events);
+    assert_eq!(events.len(), 2);
+    let bytes = events.bytes();
+    let many = format!("[{}{{}}]", "{},".repeat(100));
+    piece(&many, 10_000, &mut events);
+    let last = events.last().unwrap().fields();
+    assert_eq!((events.len(), &last["message"]), (3, &json!(many)));
+    assert_eq!(last["tags"], json!(["_toomanyevents"]));
+    // One event may be as large as it is.
+    piece(&format!(r#"{{"a":"{}"}}"#, "x".repeat(20_000)), 10_000, &mut events);
+    assert_eq!(events.len(), 4);
+    assert!(events.bytes() > bytes + 60_000);
+}
+
+#[test]
 fn whole_lines_are_joined() {
     let previous = codec("multiline", json!({"pattern": "^ ", "what": "previous"}));
     let mut decoder = previous.line_decoder();
-    let mut events = Vec::new();
+    let mut events = Events::default();
     for line in ["a", " b", "c"] {
         decoder.decode(line.as_bytes(), &mut events);
     }

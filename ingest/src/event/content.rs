@@ -34,7 +34,45 @@ impl PartialEq for Content {
     }
 }
 
+/// Bytes of a value in memory, about, besides its text.
+const VALUE: u64 = 80;
+/// Bytes of a member of a map, besides name and value.
+const MEMBER: u64 = 48;
+/// Copies of a field's text on its way: the event, its document, the log.
+const COPIES: u64 = 3;
+/// Bytes of text for each value that fields usually have; more values are counted, for a map of them takes far more.
+const BYTES_A_VALUE: usize = 16;
+
+/// Bytes that the values of a map take on their way, about.
+pub(super) fn map_bytes(map: &Map<String, Value>) -> u64 {
+    map.iter().map(|(name, value)| MEMBER + COPIES * name.len() as u64 + value_bytes(value)).sum()
+}
+
+/// Bytes that a value takes on its way, about.
+pub(crate) fn value_bytes(value: &Value) -> u64 {
+    VALUE
+        + match value {
+            Value::String(text) => COPIES * text.len() as u64,
+            Value::Array(elements) => elements.iter().map(value_bytes).sum(),
+            Value::Object(members) => map_bytes(members),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
 impl Content {
+    /// Bytes that the fields take on their way, about.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Text(members, _) => {
+                let text = members.text();
+                let values = memchr::memchr_iter(b',', text).count();
+                let many = values.saturating_sub(text.len() / BYTES_A_VALUE);
+                COPIES * text.len() as u64 + VALUE * many as u64
+            }
+            Self::Map(map) => map_bytes(map),
+        }
+    }
+
     /// All fields.
     pub(super) fn map(&self) -> &Map<String, Value> {
         match self {

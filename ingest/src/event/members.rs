@@ -106,6 +106,11 @@ impl Members {
         map
     }
 
+    /// The members, each behind a comma.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// Appends the members, each behind a comma.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.text);

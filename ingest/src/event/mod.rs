@@ -14,6 +14,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value};
 
 use content::Content;
+pub(crate) use content::value_bytes;
 pub use reference::FieldReference;
 pub(crate) use scan::Scratch;
 pub use template::Template;
@@ -25,6 +26,8 @@ pub const TIMESTAMP: &str = "@timestamp";
 /// Name under which metadata is addressed.
 pub const METADATA: &str = "@metadata";
 const TAGS: &str = "tags";
+/// What an event takes besides its fields, from the input to the store: itself, its places in lists, its operation.
+const OVERHEAD: u64 = 1024;
 
 /// One event.
 ///
@@ -268,6 +271,11 @@ impl Event {
         line
     }
 
+    /// Bytes that the event takes on its way, about: its fields, the document made of them, and that in the log.
+    pub fn bytes(&self) -> u64 {
+        OVERHEAD + self.fields.bytes() + content::map_bytes(&self.metadata)
+    }
+
     /// Appends the event as one JSON object, `@timestamp` included and metadata left out.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"@timestamp\":\"");
@@ -284,6 +292,13 @@ pub struct Written {
     value: Value,
     /// `None` where it could not be read back: it is too deep.
     json: Option<Vec<u8>>,
+}
+
+impl Written {
+    /// Bytes of its JSON.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.json.as_ref().map_or(0, |json| json.len() as u64)
+    }
 }
 
 impl From<Value> for Written {

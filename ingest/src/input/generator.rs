@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Context, Input, InputError, host_name, mark, stopped};
-use crate::codec::{self, Codec};
-use crate::{Ack, Batch, Event, Fault, Options};
+use super::{Context, Input, InputError, host_name, mark, room, stopped};
+use crate::codec::{self, Codec, Events};
+use crate::{Ack, Batch, Fault, Options};
 
 /// Message where none is given.
 const MESSAGE: &str = "Hello world!";
@@ -48,14 +48,14 @@ impl Generator {
         Ok(Self { lines, count, threads, codec: codec?, host })
     }
 
-    /// Makes the events of rounds from `first` on, every `threads`th of them, until there are `size`; returns
-    /// the round that comes next.
-    fn events(&self, first: u64, size: usize, events: &mut Vec<Event>) -> u64 {
+    /// Makes the events of rounds from `first` on, every `threads`th of them, until there are `size`, or so many `bytes`;
+    /// returns the round that comes next.
+    fn events(&self, first: u64, size: usize, bytes: u64, events: &mut Events) -> u64 {
         let mut decoder = self.codec.decoder();
         let mut round = first;
         // As many rounds at most as there are to be events: a codec may make none of a line.
         for _ in 0..size {
-            if events.len() >= size || (self.count > 0 && round >= self.count) {
+            if events.len() >= size || events.bytes() >= bytes || (self.count > 0 && round >= self.count) {
                 break;
             }
             for line in &self.lines {
@@ -77,8 +77,9 @@ impl Generator {
         let mut round = thread;
         loop {
             let size = context.batch_size.get();
-            let mut events = Vec::with_capacity(size);
-            round = self.events(round, size, &mut events);
+            let Some(mut held) = room(context).await else { return };
+            let mut events = Events::default();
+            round = self.events(round, size, held.bytes(), &mut events);
             if events.is_empty() && (self.count > 0 && round >= self.count) {
                 return;
             }
@@ -86,7 +87,8 @@ impl Generator {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let batch = Batch { events, position: None, ack: Ack::none() };
+            held.set(events.bytes());
+            let batch = Batch { events: events.into_vec(), position: None, ack: Ack::none(), held };
             tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return,

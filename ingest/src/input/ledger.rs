@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::testing::Stored;
 use super::{BatchSize, Context, Input, InputError, Positions};
 use crate::batch::NotStored;
+use crate::budget::Budget;
 use crate::options::Location;
 use crate::{Batch, Event, Fault, Options, Setting};
 
@@ -123,9 +124,12 @@ impl Running {
         let (stop, stopping) = watch::channel(false);
         let context = Context {
             batches,
+            source: Arc::from("test"),
+            siblings: Vec::new(),
             positions: Arc::clone(ledger) as _,
             stopping: stopping.clone(),
             batch_size: BatchSize::new(batch_size),
+            budget: Budget::default().share(),
         };
         let input = tokio::spawn(async move {
             let mut last = None;

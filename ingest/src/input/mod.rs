@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
+use xxhash_rust::xxh3::xxh3_64;
 
+use crate::budget::{Reservation, Share};
 use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
@@ -31,6 +33,11 @@ pub trait Input: fmt::Debug + Send + Sync {
     /// What the source is by nature (topics and group, address, file), so that a reload knows it again.
     fn identity(&self) -> String;
 
+    /// Whether its positions are told from those of other inputs by [`Context::source`] alone.
+    fn needs_name(&self) -> bool {
+        false
+    }
+
     /// Reads until `context.stopping`, or until the source ends for good. What was not acknowledged when
     /// it returns is read again from the stored position.
     ///
@@ -39,17 +46,31 @@ pub trait Input: fmt::Debug + Send + Sync {
     async fn run(&self, context: Context) -> Result<(), InputError>;
 }
 
+/// The name of an input among those of its pipeline: the id that it was given, or what it is by nature.
+pub fn source_name(identity: &str, id: Option<&str>) -> String {
+    match id {
+        Some(id) => format!("id {id}"),
+        None => format!("{:016x}", xxh3_64(identity.as_bytes())),
+    }
+}
+
 /// What a running input has.
 #[derive(Clone)]
 pub struct Context {
     /// Where batches go. Sending waits while the pipeline is behind; `try_send` tells that it is.
     pub batches: mpsc::Sender<Batch>,
+    /// Name of the input ([`source_name`]), the same over reloads and restarts.
+    pub source: Arc<str>,
+    /// Names of the other inputs of this kind in the pipeline.
+    pub siblings: Vec<Arc<str>>,
     /// Stored positions of the pipeline's sources.
     pub positions: Arc<dyn Positions>,
     /// Becomes `true` when the input is to stop.
     pub stopping: watch::Receiver<bool>,
     /// Greatest number of events of a batch.
     pub batch_size: BatchSize,
+    /// Room in memory: what is read is reserved before, and its reservation goes with its batch.
+    pub budget: Share,
 }
 
 /// The greatest number of events of a batch, which may change while inputs run. Clones share it.
@@ -125,6 +146,16 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
 pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // A pipeline that is gone stops its inputs.
     let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Waits for room for what is read at once; `None` when the input is to stop.
+pub(crate) async fn room(context: &Context) -> Option<Reservation> {
+    let mut stopping = context.stopping.clone();
+    tokio::select! {
+        biased;
+        () = stopped(&mut stopping) => None,
+        room = context.budget.wait_for_piece() => Some(room),
+    }
 }
 
 /// Gives an event what every input gives it, unless its codec did: the version of the event's form and a field

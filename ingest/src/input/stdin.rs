@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
 
-use super::{Context, Input, InputError, host_name, mark, stopped};
-use crate::codec::{self, Codec};
+use super::{Context, Input, InputError, host_name, mark, room, stopped};
+use crate::budget::Reservation;
+use crate::codec::{self, Codec, Events};
 use crate::{Ack, Batch, Event, Fault, Options};
 
 /// Bytes that are read at once.
@@ -77,7 +78,8 @@ impl Stdin {
     ) -> Result<(), InputError> {
         let mut stopping = context.stopping.clone();
         let mut decoder = self.codec.decoder();
-        let mut events = Vec::new();
+        let mut events = Events::default();
+        let mut held = Reservation::default();
         loop {
             let pause = if events.is_empty() { self.codec.flush_after() } else { Some(LINGER) };
             let paused = async {
@@ -90,7 +92,7 @@ impl Stdin {
                 biased;
                 () = stopped(&mut stopping) => {
                     decoder.finish(&mut events);
-                    self.send(&mut events, context).await;
+                    self.send(&mut events, &mut held, context).await;
                     return Ok(());
                 }
                 chunk = chunks.recv() => chunk,
@@ -98,35 +100,51 @@ impl Stdin {
                     if events.is_empty() {
                         decoder.finish(&mut events);
                     }
-                    self.send(&mut events, context).await;
+                    self.send(&mut events, &mut held, context).await;
                     continue;
                 }
             };
             match chunk {
-                Some(Ok(bytes)) => decoder.decode(&bytes, &mut events),
+                Some(Ok(bytes)) => {
+                    if events.is_empty() {
+                        match room(context).await {
+                            Some(room) => held = room,
+                            // To the end of the pipeline, what was read goes on.
+                            None => held = context.budget.empty(),
+                        }
+                    }
+                    decoder.decode(&bytes, &mut events);
+                }
                 Some(Err(error)) => {
                     return Err(InputError(format!("cannot read the standard input: {error}")));
                 }
                 None => {
                     decoder.finish(&mut events);
-                    self.send(&mut events, context).await;
+                    self.send(&mut events, &mut held, context).await;
                     return Ok(());
                 }
             }
-            if events.len() >= context.batch_size.get() {
-                self.send(&mut events, context).await;
+            if events.len() >= context.batch_size.get() || events.bytes() >= context.budget.piece() {
+                self.send(&mut events, &mut held, context).await;
             }
         }
     }
 
-    async fn send(&self, events: &mut Vec<Event>, context: &Context) {
-        let mut events = std::mem::take(events);
+    async fn send(&self, events: &mut Events, held: &mut Reservation, context: &Context) {
+        let events = std::mem::take(events);
+        let mut held = std::mem::take(held);
+        held.set(events.bytes());
+        let mut events = events.into_vec();
         for event in &mut events {
             mark(event, "host", &self.host);
         }
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(context.batch_size.get()));
-            let batch = Batch { events, position: None, ack: Ack::none() };
+            let part = match rest.is_empty() {
+                true => std::mem::take(&mut held),
+                false => held.split(events.iter().map(Event::bytes).sum()),
+            };
+            let batch = Batch { events, position: None, ack: Ack::none(), held: part };
             // Not before the end of the pipeline itself.
             let _ = context.batches.send(batch).await;
             events = rest;

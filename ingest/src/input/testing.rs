@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{BatchSize, Context, InputError, Positions};
 use crate::batch::NotStored;
+use crate::budget::Budget;
 use crate::{Ack, Batch, Event, Location, Move, Options, Setting};
 
 /// Options by name and value.
@@ -95,6 +96,9 @@ pub(crate) struct Pipeline {
     receiver: mpsc::Receiver<Batch>,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) stored: Arc<Stored>,
+    pub(crate) budget: Budget,
+    /// Name of the input, and those of its siblings.
+    pub(crate) names: Vec<&'static str>,
     /// Events stored.
     pub(crate) events: Vec<Event>,
 }
@@ -107,16 +111,27 @@ impl Pipeline {
     /// A pipeline that begins with what another one has stored.
     pub(crate) fn with(queue: usize, stored: Arc<Stored>) -> Self {
         let (sender, receiver) = mpsc::channel(queue);
-        Self { sender: Some(sender), receiver, stop: watch::Sender::new(false), stored, events: Vec::new() }
+        Self {
+            sender: Some(sender),
+            receiver,
+            stop: watch::Sender::new(false),
+            stored,
+            budget: Budget::default(),
+            names: vec!["test"],
+            events: Vec::new(),
+        }
     }
 
     /// The context of an input; once.
     pub(crate) fn context(&mut self) -> Context {
         Context {
             batches: self.sender.take().unwrap(),
+            source: Arc::from(self.names[0]),
+            siblings: self.names[1..].iter().map(|name| Arc::from(*name)).collect(),
             positions: Arc::clone(&self.stored) as Arc<dyn Positions>,
             stopping: self.stop.subscribe(),
             batch_size: BatchSize::new(125),
+            budget: self.budget.share(),
         }
     }
 
@@ -127,7 +142,7 @@ impl Pipeline {
 
     /// Stores a batch: events and position, or neither.
     pub(crate) fn store(&mut self, batch: Batch) -> Result<(), NotStored> {
-        let Batch { events, position, ack } = batch;
+        let Batch { events, position, ack, held: _held } = batch;
         let moved = position.map_or(Ok(()), |moved| self.stored.apply(&moved));
         if moved.is_ok() {
             self.events.extend(events);

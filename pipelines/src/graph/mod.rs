@@ -8,7 +8,7 @@ pub(crate) mod decoration;
 mod naming;
 pub(crate) mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_ingest::input::Input;
@@ -69,6 +69,8 @@ pub(crate) struct InputNode {
     pub(crate) input: Box<dyn Input>,
     /// What it is by nature and how it was written: an input that has both from an earlier graph goes on.
     pub(crate) identity: String,
+    /// Its name in positions.
+    pub(crate) source: Arc<str>,
     pub(crate) decoration: Decoration,
 }
 
@@ -99,7 +101,8 @@ impl Graph {
     /// Builds a graph that takes the place of another; the figures of plugins that stay go on.
     pub(crate) fn build_after(definition: Definition, before: Option<&Self>) -> Result<Self, Vec<Fault>> {
         let meters = before.map(Self::meters).unwrap_or_default();
-        let mut builder = Builder { faults: Vec::new(), names: Names::default(), meters };
+        let mut builder =
+            Builder { faults: Vec::new(), names: Names::default(), meters, sources: HashSet::new() };
         let inputs = definition.inputs.into_iter().filter_map(|plugin| builder.input(plugin)).collect();
         let filters = builder.block(definition.filters, Builder::filter);
         let outputs = builder.block(definition.outputs, Builder::output);
@@ -162,6 +165,8 @@ struct Builder {
     faults: Vec<Fault>,
     names: Names,
     meters: HashMap<Arc<str>, Arc<Meter>>,
+    /// Names of inputs in positions.
+    sources: HashSet<Arc<str>>,
 }
 
 impl Builder {
@@ -220,8 +225,15 @@ impl Builder {
         let decoration = Decoration::of_input(&mut options);
         let label = self.label("input", &naming, &name, at, &canonical);
         let input = self.keep(input::build(options))?;
+        let source = Arc::from(input::source_name(&input.identity(), naming.id.as_deref()));
+        if input.needs_name() && !self.sources.insert(Arc::clone(&source)) {
+            let message = format!(
+                "two inputs [{name}] read the same: give each an [id], by which their positions are told apart"
+            );
+            self.faults.push(Fault { at, message });
+        }
         let identity = format!("{}\n{canonical}", input.identity());
-        Some(Arc::new(InputNode { label, input, identity, decoration }))
+        Some(Arc::new(InputNode { label, input, identity, source, decoration }))
     }
 
     fn filter(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<FilterNode> {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
+use millrace_ingest::budget::Budget;
 use millrace_storage::Compute;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -52,6 +53,8 @@ pub struct Config {
     pub queues: Option<PathBuf>,
     /// Variables that definitions may refer to.
     pub environment: Environment,
+    /// Bytes that events of all pipelines may take in memory.
+    pub memory_bytes: u64,
 }
 
 /// What a pipeline is doing.
@@ -152,6 +155,7 @@ pub struct Manager {
     config: Config,
     store: Arc<dyn Store>,
     compute: Compute,
+    budget: Budget,
     pipelines: Mutex<BTreeMap<String, Arc<Managed>>>,
     kept: Mutex<Kept>,
     /// One look at the directory at a time, and none beside the end.
@@ -182,6 +186,7 @@ impl Manager {
     pub fn new(config: Config, store: Arc<dyn Store>, compute: Compute) -> Arc<Self> {
         Arc::new(Self {
             kept: Mutex::new(Kept::open(config.settings_file.clone())),
+            budget: Budget::new(config.memory_bytes),
             config,
             store,
             compute,
@@ -333,11 +338,13 @@ impl Manager {
                             tracing::error!(%error, "the store is not prepared for pipelines");
                         }
                         let (store, compute) = (Arc::clone(&self.store), self.compute.clone());
+                        let budget = self.budget.share();
                         let pipeline = match self.persisted(&found) {
-                            None => Ok(Pipeline::start(id.as_str(), graph, settings, store, compute)),
+                            None => Ok(Pipeline::start(id.as_str(), graph, settings, store, compute, budget)),
                             Some(place) => {
                                 let id = id.as_str();
-                                Pipeline::start_persisted(id, graph, settings, store, compute, place).await
+                                Pipeline::start_persisted(id, graph, settings, store, compute, budget, place)
+                                    .await
                             }
                         };
                         let mut known = managed.state.lock();

@@ -40,7 +40,8 @@ struct Written(Option<(Durable, Instant)>);
 
 /// Brings a portion to its end. `strict` lets the next one send only when this one has been sent.
 pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bool) {
-    let Work { batches, mut ops, mut sends, rejected, .. } = work;
+    // Given back at the end, whatever that is.
+    let Work { batches, held: _held, mut ops, mut sends, rejected, .. } = work;
     let Turn { mut sending, mut writing, mut telling } = turn;
     sends.retain(|send| !send.events.is_empty());
     let (mut refused, mut unsent) = (Vec::new(), None);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
+use millrace_ingest::budget::Share;
 use millrace_ingest::input::{Context, InputError, Positions};
 use millrace_ingest::{Batch, Event};
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::queue::QueueSender;
+use crate::Graph;
 use crate::graph::InputNode;
 use crate::store::Store;
 
@@ -49,7 +51,13 @@ impl RunningInput {
         if kind == Kind::Written {
             shared.running.send_modify(|running| *running += 1);
         }
-        let source = tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), batches, stopping));
+        let budget = match kind {
+            Kind::Written => shared.budget.clone(),
+            // What waits for room on the disk holds the pipeline's own.
+            Kind::Queue => shared.budget.beside(),
+        };
+        let source =
+            tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), budget, batches, stopping));
         let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue, kind));
         Self { node, stop, source, forward }
     }
@@ -83,6 +91,7 @@ impl Drop for RunningInput {
 async fn supervise(
     node: Arc<InputNode>,
     shared: Arc<Shared>,
+    budget: Share,
     batches: mpsc::Sender<Batch>,
     mut stopping: watch::Receiver<bool>,
 ) {
@@ -92,9 +101,12 @@ async fn supervise(
     loop {
         let context = Context {
             batches: batches.clone(),
+            source: Arc::clone(&node.source),
+            siblings: siblings(&shared.graph.read(), &node),
             positions: Arc::clone(&positions) as Arc<dyn Positions>,
             stopping: stopping.clone(),
             batch_size: shared.batch_size.clone(),
+            budget: budget.clone(),
         };
         let began = Instant::now();
         let error = match AssertUnwindSafe(node.input.run(context)).catch_unwind().await {
@@ -119,6 +131,12 @@ async fn supervise(
     }
 }
 
+/// Names of the other inputs of a kind.
+fn siblings(graph: &Graph, node: &InputNode) -> Vec<Arc<str>> {
+    let alike = graph.inputs.iter().filter(|other| other.label.name == node.label.name);
+    alike.filter(|other| other.source != node.source).map(|other| Arc::clone(&other.source)).collect()
+}
+
 async fn forward(
     node: Arc<InputNode>,
     shared: Arc<Shared>,
@@ -133,15 +151,17 @@ async fn forward(
         let began = Instant::now();
         let (from, batch) = match &shared.queue_on_disk {
             Some(disk) if disk.takes && batch.position.is_none() && events > 0 => {
-                let Batch { events, ack, .. } = batch;
+                let Batch { events, ack, held, .. } = batch;
                 let input = Arc::clone(&node);
                 let decorate = move |events: &mut [Event]| {
                     events.iter_mut().for_each(|event| input.decoration.apply(event));
                 };
-                match disk.spool.append(events, ack, decorate).await {
+                match disk.spool.append(events, ack, held, decorate).await {
                     Ok(()) => (None, None),
                     // It goes on as the queue's: it is decorated.
-                    Err((events, ack)) => (Some(&disk.node), Some(Batch { events, position: None, ack })),
+                    Err((events, ack, held)) => {
+                        (Some(&disk.node), Some(Batch { events, position: None, ack, held }))
+                    }
                 }
             }
             _ => (Some(&node), Some(batch)),

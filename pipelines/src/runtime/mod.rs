@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use millrace_ingest::budget::Share;
 use millrace_ingest::input::BatchSize;
 use millrace_storage::{Compute, Lane};
 use parking_lot::{Mutex, RwLock};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     settings: watch::Sender<Settings>,
     /// What inputs know of the settings.
     batch_size: BatchSize,
+    /// What events of this pipeline may take in memory.
+    budget: Share,
     meter: Arc<Meter>,
     /// Inputs that run.
     running: watch::Sender<usize>,
@@ -126,8 +129,9 @@ impl Pipeline {
         settings: Settings,
         store: Arc<dyn Store>,
         compute: Compute,
+        budget: Share,
     ) -> Self {
-        Self::start_with(id.into(), graph, settings, store, compute, Arc::default(), None)
+        Self::start_with(id.into(), graph, settings, (store, compute, budget), Arc::default(), None)
     }
 
     /// Starts a pipeline with a queue on disk.
@@ -140,6 +144,7 @@ impl Pipeline {
         settings: Settings,
         store: Arc<dyn Store>,
         compute: Compute,
+        budget: Share,
         persisted: Persisted,
     ) -> io::Result<Self> {
         let trouble: Arc<Mutex<Trouble>> = Arc::default();
@@ -158,19 +163,19 @@ impl Pipeline {
                 meter: Arc::default(),
             },
             identity: String::new(),
+            source: Arc::from("queue"),
             decoration: Decoration::default(),
             input: Box::new(Source { spool: Arc::clone(&spool) }),
         };
         let disk = QueueOnDisk { spool, node: Arc::new(node), takes };
-        Ok(Self::start_with(id.into(), graph, settings, store, compute, trouble, Some(disk)))
+        Ok(Self::start_with(id.into(), graph, settings, (store, compute, budget), trouble, Some(disk)))
     }
 
     fn start_with(
         id: Arc<str>,
         graph: Graph,
         settings: Settings,
-        store: Arc<dyn Store>,
-        compute: Compute,
+        (store, compute, budget): (Arc<dyn Store>, Compute, Share),
         trouble: Arc<Mutex<Trouble>>,
         queue_on_disk: Option<QueueOnDisk>,
     ) -> Self {
@@ -182,6 +187,7 @@ impl Pipeline {
             graph: RwLock::new(Arc::clone(&graph)),
             batch_size: BatchSize::new(settings.batch_size),
             settings: watch::Sender::new(settings),
+            budget,
             meter: Arc::default(),
             running: watch::Sender::new(0),
             cutting: watch::Sender::new(false),

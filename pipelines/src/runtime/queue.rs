@@ -1,6 +1,7 @@
-//! The queue between inputs and workers: bounded by the number of events, taken from in portions.
+//! The queue between inputs and workers: bounded by the bytes of events, taken from in portions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_ingest::Batch;
@@ -10,8 +11,12 @@ use tokio::time::Instant;
 use crate::Graph;
 use crate::graph::InputNode;
 
-/// Most events that wait. A batch without events counts as one.
-pub(super) const MAX_EVENTS: usize = 16_384;
+/// Most bytes of events that wait, by what inputs have reserved for them. What a single batch has beyond does not count.
+pub(super) const MAX_BYTES: u64 = 32 << 20;
+/// Bytes that an event counts for at least.
+const EVENT: u64 = 1024;
+/// Bytes of a permit of the room: permits are counted in 32 bits.
+const PERMIT: u64 = 1024;
 
 /// Events that are worth a write of their own: more are taken if they are there, but not waited for.
 const WORTHWHILE: usize = 1_000;
@@ -23,6 +28,17 @@ pub(super) struct Entry {
     pub(super) graph: Arc<Graph>,
     pub(super) batch: Batch,
     _room: OwnedSemaphorePermit,
+    _counted: Counted,
+}
+
+/// Events that wait, counted off when dropped.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>, usize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 /// The inputs' end.
@@ -30,6 +46,7 @@ pub(super) struct Entry {
 pub(super) struct QueueSender {
     entries: mpsc::UnboundedSender<Entry>,
     room: Arc<Semaphore>,
+    events: Arc<AtomicUsize>,
     closed: Arc<watch::Sender<bool>>,
 }
 
@@ -44,9 +61,10 @@ pub(super) struct Queue {
 
 pub(super) fn queue() -> (QueueSender, Queue) {
     let (sender, entries) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(MAX_EVENTS));
+    let room = Arc::new(Semaphore::new(usize::try_from(MAX_BYTES / PERMIT).unwrap_or(usize::MAX)));
     let (close, closed) = watch::channel(false);
-    (QueueSender { entries: sender, room, closed: Arc::new(close) }, Queue { entries, closed, held: None })
+    let sender = QueueSender { entries: sender, room, events: Arc::default(), closed: Arc::new(close) };
+    (sender, Queue { entries, closed, held: None })
 }
 
 impl QueueSender {
@@ -58,10 +76,13 @@ impl QueueSender {
         batch: Batch,
         graph: impl Fn() -> Arc<Graph>,
     ) -> bool {
-        let events = batch.events.len().clamp(1, MAX_EVENTS);
-        let events = u32::try_from(events).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(events).await else { return false };
-        let entry = Entry { input: Arc::clone(input), graph: graph(), batch, _room: room };
+        let events = batch.events.len();
+        let bytes = batch.held.bytes().max(EVENT * events as u64).clamp(PERMIT, MAX_BYTES);
+        let permits = u32::try_from(bytes / PERMIT).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else { return false };
+        self.events.fetch_add(events, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&self.events), events);
+        let entry = Entry { input: Arc::clone(input), graph: graph(), batch, _room: room, _counted: counted };
         self.entries.send(entry).is_ok()
     }
 
@@ -73,7 +94,7 @@ impl QueueSender {
 
     /// Events that wait.
     pub(super) fn events(&self) -> usize {
-        MAX_EVENTS.saturating_sub(self.room.available_permits())
+        self.events.load(Ordering::Relaxed)
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::batch::NotStored;
+use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::output::{Interrupted, Local, Output, Place, Refused, Sink};
 use millrace_ingest::{Ack, Batch, Event, Move};
@@ -197,7 +198,7 @@ impl Numbers {
             };
             let events = (next..end).map(|n| event(json!({"partition": partition, "n": n}))).collect();
             let (ack, stored) = Ack::channel();
-            let batch = Batch { events, position: Some(position), ack };
+            let batch = Batch { events, position: Some(position), ack, held: Reservation::default() };
             context.batches.send(batch).await.map_err(|_| InputError("ended".to_owned()))?;
             waiting.push_back(stored);
             if waiting.len() > 3 {
@@ -268,6 +269,7 @@ fn input(input: impl Input + 'static) -> Arc<InputNode> {
     Arc::new(InputNode {
         label: label(&identity),
         input: Box::new(input),
+        source: identity.as_str().into(),
         identity,
         decoration: Default::default(),
     })
@@ -299,7 +301,14 @@ fn settings(workers: usize) -> Settings {
 
 fn start(graph: Graph, settings: Settings, store: &Arc<Memory>) -> Pipeline {
     let compute = Compute::start(2).unwrap();
-    Pipeline::start("test", graph, settings, Arc::clone(store) as Arc<dyn Store>, compute)
+    Pipeline::start(
+        "test",
+        graph,
+        settings,
+        Arc::clone(store) as Arc<dyn Store>,
+        compute,
+        Budget::default().share(),
+    )
 }
 
 /// One batch by hand: no position.
@@ -329,7 +338,15 @@ impl Input for Hand {
 
 fn batch(events: Vec<Value>) -> (Batch, tokio::sync::oneshot::Receiver<Result<(), NotStored>>) {
     let (ack, told) = Ack::channel();
-    (Batch { events: events.into_iter().map(event).collect(), position: None, ack }, told)
+    (
+        Batch {
+            events: events.into_iter().map(event).collect(),
+            position: None,
+            ack,
+            held: Reservation::default(),
+        },
+        told,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

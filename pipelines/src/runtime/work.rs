@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move};
 use millrace_storage::WriteOp;
@@ -19,6 +20,8 @@ use crate::meter::Meter;
 pub(super) struct Work {
     /// Positions to be moved and who waits, by batch.
     pub(super) batches: Vec<(Option<Move>, Ack)>,
+    /// Room that the events of the batches take.
+    pub(super) held: Vec<Reservation>,
     /// Operations on this server's indices.
     pub(super) ops: Vec<Planned>,
     /// What goes elsewhere.
@@ -53,7 +56,7 @@ pub(super) struct Send {
 pub(super) fn run(portion: Vec<Entry>, meter: &Meter) -> Work {
     let began = Instant::now();
     let mut flow = Flow::default();
-    let mut batches = Vec::with_capacity(portion.len());
+    let (mut batches, mut held) = (Vec::with_capacity(portion.len()), Vec::with_capacity(portion.len()));
     let mut graph = None;
     for (number, entry) in portion.into_iter().enumerate() {
         for (ordinal, mut event) in entry.batch.events.into_iter().enumerate() {
@@ -61,9 +64,11 @@ pub(super) fn run(portion: Vec<Entry>, meter: &Meter) -> Work {
             flow.add(event, Origin { batch: number, ordinal, made: 0 });
         }
         batches.push((entry.batch.position, entry.batch.ack));
+        held.push(entry.batch.held);
         graph = Some(entry.graph);
     }
-    let mut work = Work { batches, ops: Vec::new(), sends: Vec::new(), rejected: Vec::new(), filtered: 0 };
+    let mut work =
+        Work { batches, held, ops: Vec::new(), sends: Vec::new(), rejected: Vec::new(), filtered: 0 };
     let Some(graph) = graph else { return work };
     let all = (0..flow.slots.len()).collect();
     let left = flow.filter(&graph.filters, all);

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
+use millrace_ingest::budget::Reservation;
 use millrace_ingest::{Ack, Event};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -71,6 +72,8 @@ struct State {
 struct Append {
     record: Vec<u8>,
     ack: Ack,
+    /// Room of the record.
+    held: Reservation,
 }
 
 /// Tells of trouble that passes.
@@ -118,17 +121,19 @@ impl Spool {
         &self,
         mut events: Vec<Event>,
         ack: Ack,
+        mut held: Reservation,
         prepare: impl FnOnce(&mut [Event]) + Send + 'static,
-    ) -> Result<(), (Vec<Event>, Ack)> {
+    ) -> Result<(), (Vec<Event>, Ack, Reservation)> {
         let job = move || {
             prepare(&mut events);
             (segment::encode(&events), events)
         };
         // If that panics, or the writer is gone, the drop of the acknowledgement tells it.
         let Ok((record, events)) = tokio::task::spawn_blocking(job).await else { return Ok(()) };
-        let Some(record) = record else { return Err((events, ack)) };
+        let Some(record) = record else { return Err((events, ack, held)) };
         drop(events);
-        let _ = self.appends.send(Append { record, ack }).await;
+        held.set(record.capacity() as u64);
+        let _ = self.appends.send(Append { record, ack, held }).await;
         Ok(())
     }
 
@@ -188,11 +193,11 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
     let mut tail = Tail::default();
     while let Some(first) = incoming.recv().await {
         let mut records = first.record;
-        let mut acks = vec![first.ack];
+        let mut waiting = vec![(first.ack, first.held)];
         while records.len() < GROUP_BYTES {
             let Ok(next) = incoming.try_recv() else { break };
             records.extend_from_slice(&next.record);
-            acks.push(next.ack);
+            waiting.push((next.ack, next.held));
         }
         let mut pause = FIRST_PAUSE;
         loop {
@@ -228,7 +233,7 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
                 }
             }
         }
-        acks.into_iter().for_each(|ack| ack.tell(Ok(())));
+        waiting.into_iter().for_each(|(ack, _)| ack.tell(Ok(())));
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use millrace_ingest::batch::NotStored;
+use millrace_ingest::budget::Reservation;
 use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::{Ack, Batch, Event, Move};
 use tokio::sync::oneshot;
@@ -82,10 +83,16 @@ impl Source {
         loop {
             end.borrow_and_update();
             let mut found = None;
-            if sent.len() < IN_FLIGHT {
-                found = self.look(place, context.batch_size.get()).await?;
+            let mut held = Reservation::default();
+            if sent.len() < IN_FLIGHT && self.is_behind(place) {
+                held = tokio::select! {
+                    held = context.budget.wait_for_piece() => held,
+                    _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(None),
+                };
+                found = self.look(place, context.batch_size.get(), held.bytes()).await?;
             }
             if let Some(Found { events, after }) = found {
+                held.set(events.iter().map(Event::bytes).sum());
                 let (ack, stored) = Ack::channel();
                 let position = Move {
                     source: SOURCE.to_owned(),
@@ -94,7 +101,7 @@ impl Source {
                     new: after.to_position(),
                     owner_epoch,
                 };
-                let batch = Batch { events, position: Some(position), ack };
+                let batch = Batch { events, position: Some(position), ack, held };
                 tokio::select! {
                     room = context.batches.send(batch) => if room.is_err() {
                         return Ok(None);
@@ -134,10 +141,15 @@ impl Source {
         Ok(())
     }
 
+    /// Whether something may lie behind a place.
+    fn is_behind(&self, place: Place) -> bool {
+        place < *self.spool.end.borrow()
+    }
+
     /// Reads what lies behind a place, if anything does.
-    async fn look(&self, place: Place, most: usize) -> Result<Option<Found>, InputError> {
+    async fn look(&self, place: Place, most: usize, bytes: u64) -> Result<Option<Found>, InputError> {
         let spool = Arc::clone(&self.spool);
-        let looked = tokio::task::spawn_blocking(move || look(&spool, place, most)).await;
+        let looked = tokio::task::spawn_blocking(move || look(&spool, place, most, bytes)).await;
         let looked = looked.map_err(|error| InputError(format!("the queue was not read: {error}")))?;
         looked.map_err(|error| {
             InputError(format!("the queue in {} cannot be read: {error}", self.spool.directory.display()))
@@ -153,8 +165,9 @@ async fn first(sent: &mut VecDeque<Sent>) -> Result<Result<(), NotStored>, RecvE
     }
 }
 
-fn look(spool: &Spool, place: Place, most: usize) -> io::Result<Option<Found>> {
+fn look(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Option<Found>> {
     let mut place = place;
+    let mut taken = 0;
     loop {
         let Some((number, bytes)) = spool.segment_from(place.segment) else { return Ok(None) };
         if number > place.segment {
@@ -173,7 +186,9 @@ fn look(spool: &Spool, place: Place, most: usize) -> io::Result<Option<Found>> {
         let file = File::open(&path)?;
         let mut events = Vec::new();
         let begin = place.offset;
-        while place.offset < bytes && (events.is_empty() || place.offset - begin < BATCH_BYTES) {
+        while place.offset < bytes
+            && (events.is_empty() || (place.offset - begin < BATCH_BYTES && taken < room))
+        {
             let damaged = || {
                 let place = format!("{} is damaged at offset {}", path.display(), place.offset);
                 io::Error::new(io::ErrorKind::InvalidData, place)
@@ -183,6 +198,7 @@ fn look(spool: &Spool, place: Place, most: usize) -> io::Result<Option<Found>> {
             if !events.is_empty() && events.len() + more.len() > most {
                 break;
             }
+            taken += more.iter().map(Event::bytes).sum::<u64>();
             events.extend(more);
             place.offset += length;
         }

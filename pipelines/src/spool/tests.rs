@@ -4,6 +4,7 @@ use std::io::Write;
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_ingest::batch::NotStored;
+use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{BatchSize, Context, Input, InputError, Positions};
 use millrace_ingest::{Batch, FieldReference};
 use proptest::prelude::*;
@@ -63,7 +64,7 @@ fn open(directory: &TempDir, max_bytes: u64) -> Arc<Spool> {
 
 async fn append(spool: &Spool, numbers: std::ops::Range<u64>) {
     let (ack, durable) = Ack::channel();
-    assert!(spool.append(numbers.map(event).collect(), ack, |_| {}).await.is_ok());
+    assert!(spool.append(numbers.map(event).collect(), ack, Reservation::default(), |_| {}).await.is_ok());
     durable.await.expect("an answer").expect("it is on disk");
 }
 
@@ -78,9 +79,12 @@ fn read(spool: &Arc<Spool>, stored: &Arc<Stored>) -> Reading {
     let (stop, stopping) = watch::channel(false);
     let context = Context {
         batches: sender,
+        source: Arc::from("queue"),
+        siblings: Vec::new(),
         positions: Arc::clone(stored) as _,
         stopping,
         batch_size: BatchSize::new(10),
+        budget: Budget::default().share(),
     };
     let source = Source { spool: Arc::clone(spool) };
     Reading { batches, stop, task: tokio::spawn(async move { source.run(context).await }) }
@@ -133,7 +137,7 @@ async fn a_full_queue_makes_its_sources_wait() {
     let spool = open(&directory, 1_500);
     append(&spool, 0..30).await;
     let (ack, mut durable) = Ack::channel();
-    assert!(spool.append((30..60).map(event).collect(), ack, |_| {}).await.is_ok());
+    assert!(spool.append((30..60).map(event).collect(), ack, Reservation::default(), |_| {}).await.is_ok());
     assert!(
         tokio::time::timeout(Duration::from_millis(100), &mut durable).await.is_err(),
         "there is no room"
@@ -156,7 +160,7 @@ async fn what_cannot_be_read_back_is_handed_back() {
     (0..150).for_each(|_| deep = json!([deep]));
     let mut event = event(1);
     event.fields_mut().insert("deep".to_owned(), deep);
-    assert!(spool.append(vec![event], Ack::none(), |_| {}).await.is_err());
+    assert!(spool.append(vec![event], Ack::none(), Reservation::default(), |_| {}).await.is_err());
 }
 
 #[tokio::test]

@@ -68,6 +68,12 @@ pub(crate) static KEYS: &[Key] = &[
         "addresses on which pipelines are managed, by the users of the data API",
     ),
     key(
+        "pipelines.memory_bytes",
+        Kind::Bytes(MB),
+        "512MB",
+        "memory of events in all pipelines together; one pipeline has half of it at most. Beyond, inputs wait and http answers 429",
+    ),
+    key(
         "pipelines.reload_interval",
         Kind::Span(0),
         "3s",

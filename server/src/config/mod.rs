@@ -98,6 +98,8 @@ pub(crate) struct PipelinesConfig {
     pub(crate) listen: Vec<SocketAddr>,
     /// Whether nobody named those: then a port behind them will do as well.
     pub(crate) listen_anywhere: bool,
+    /// Bytes of events in memory.
+    pub(crate) memory_bytes: u64,
     /// Time between looks at the directory.
     pub(crate) reload_interval: Duration,
 }
@@ -277,6 +279,7 @@ impl Settings {
                 dir,
                 listen: manage,
                 listen_anywhere: self.is_default("pipelines.listen"),
+                memory_bytes: self.number("pipelines.memory_bytes"),
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
             },
             query_memory_bytes: usize::try_from(self.number("query.memory_bytes"))?,

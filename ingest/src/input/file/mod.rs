@@ -206,6 +206,10 @@ impl Input for Tail {
         format!("file {}", paths.join(" "))
     }
 
+    fn needs_name(&self) -> bool {
+        true
+    }
+
     async fn run(&self, context: Context) -> Result<(), InputError> {
         watch::Watch::begin(Arc::clone(&self.settings), context).await?.run().await
     }

@@ -1,5 +1,8 @@
 //! What a file is, and how far it was read.
 //!
+//! The part of a source that a position belongs to is a file, and the input that reads it (`<file>@<input>`): two inputs of
+//! a pipeline never know of each other's files. Positions of earlier versions have no input.
+//!
 //! A file is known by device, inode and a hash of its first line, so that it is known again under another
 //! name, and its successor of the same name is not taken for it. A position is the offset behind the last line
 //! that was stored whole, with a hash of the bytes before it: a file that was truncated and written again meanwhile
@@ -33,15 +36,28 @@ impl Inode {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// The part of a source that a file with these first bytes is.
-    pub(super) fn partition(self, first: &[u8]) -> String {
+    /// The name of a file with these first bytes.
+    pub(super) fn file(self, first: &[u8]) -> String {
         format!("{:x}-{:x}-{:016x}", self.device, self.inode, xxh3_64(first))
     }
 
-    /// The inode in the name of a part.
-    pub(super) fn of_partition(partition: &str) -> Option<Self> {
-        let mut parts = partition.split('-').map(|part| u64::from_str_radix(part, 16).ok());
+    /// The inode in the name of a file.
+    pub(super) fn of_file(file: &str) -> Option<Self> {
+        let mut parts = file.split('-').map(|part| u64::from_str_radix(part, 16).ok());
         Some(Self { device: parts.next()??, inode: parts.next()?? })
+    }
+}
+
+/// The part of a source that a file is for an input.
+pub(super) fn partition(file: &str, input: &str) -> String {
+    format!("{file}@{input}")
+}
+
+/// The file of a part, and the input, where it has one.
+pub(super) fn parts(partition: &str) -> (&str, Option<&str>) {
+    match partition.split_once('@') {
+        Some((file, input)) => (file, Some(input)),
+        None => (partition, None),
     }
 }
 
@@ -141,7 +157,10 @@ mod tests {
             assert_eq!(Position::decode(wrong), None);
         }
         let inode = Inode { device: 0xfd00, inode: u64::MAX };
-        assert_eq!(Inode::of_partition(&inode.partition(b"first")), Some(inode));
-        assert_eq!(Inode::of_partition("x"), None);
+        let file = inode.file(b"first");
+        assert_eq!(Inode::of_file(&file), Some(inode));
+        assert_eq!(Inode::of_file("x"), None);
+        assert_eq!(parts(&partition(&file, "id a@b")), (&*file, Some("id a@b")));
+        assert_eq!(parts(&file), (&*file, None));
     }
 }

@@ -9,8 +9,7 @@ use chrono::Utc;
 use flate2::read::MultiGzDecoder;
 
 use super::position::{BEFORE, Position, find, hash_before};
-use crate::Event;
-use crate::codec::Decoder;
+use crate::codec::{Decoder, Events, decode_piece};
 
 /// Bytes read at once.
 const READ: usize = 128 << 10;
@@ -35,6 +34,8 @@ pub(super) struct Reader {
     /// Bytes before the end of what was read.
     recent: Vec<u8>,
     at_end: bool,
+    /// Bytes that the events of one line may take.
+    most_of_line: u64,
 }
 
 enum Source {
@@ -46,7 +47,7 @@ enum Source {
 /// What a look at a file gave.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    pub(super) events: Vec<Event>,
+    pub(super) events: Events,
     /// Whether there is nothing more for now.
     pub(super) at_end: bool,
 }
@@ -65,6 +66,7 @@ impl Reader {
         offset: u64,
         decoder: Box<dyn Decoder>,
         delimiter: &[u8],
+        most_of_line: u64,
     ) -> io::Result<Self> {
         let mut recent = Vec::new();
         let source = if gzip {
@@ -91,15 +93,16 @@ impl Reader {
             safe: offset,
             recent,
             at_end: false,
+            most_of_line,
         })
     }
 
-    /// Reads up to so many events, or to the end for now.
-    pub(super) fn read(&mut self, most: usize) -> io::Result<Chunk> {
-        let mut events = Vec::with_capacity(most);
+    /// Reads up to so many events, until they take so many bytes, or to the end for now.
+    pub(super) fn read(&mut self, most: usize, bytes: u64) -> io::Result<Chunk> {
+        let mut events = Events::default();
         let mut taken = 0;
         let mut searched = 0;
-        while events.len() < most && taken < MAX_BATCH {
+        while events.len() < most && events.bytes() < bytes && taken < MAX_BATCH {
             let rest = self.buffer.get(taken..).unwrap_or_default();
             // The delimiter may have begun in what was searched already.
             let from = searched.min(rest.len());
@@ -123,6 +126,8 @@ impl Reader {
                     taken = 0;
                     if !self.fill()? {
                         self.at_end = true;
+                        // There may be thousands of files that wait for a line.
+                        self.buffer.shrink_to_fit();
                         return Ok(Chunk { events, at_end: true });
                     }
                 }
@@ -133,13 +138,13 @@ impl Reader {
     }
 
     /// Decodes a line of the buffer.
-    fn decode(&mut self, from: usize, length: usize, whole: usize, events: &mut Vec<Event>) {
+    fn decode(&mut self, from: usize, length: usize, whole: usize, events: &mut Events) {
         let before = events.len();
         let mut line = self.buffer.get(from..from + length).unwrap_or_default();
         if matches!(self.source, Source::Gzip(_)) {
             line = line.strip_suffix(b"\r").unwrap_or(line);
         }
-        self.decoder.decode(line, events);
+        decode_piece(&mut *self.decoder, line, false, self.most_of_line, events);
         let begin = self.line;
         self.line += whole as u64;
         if !self.decoder.holds() {
@@ -178,16 +183,14 @@ impl Reader {
     }
 
     /// Makes events of what the decoder holds; with `last` also of a last line without a delimiter.
-    pub(super) fn finish(&mut self, last: bool) -> Vec<Event> {
-        let mut events = Vec::new();
+    pub(super) fn finish(&mut self, last: bool, events: &mut Events) {
         if last && !self.buffer.is_empty() {
             let length = self.buffer.len();
-            self.decode(0, length, length, &mut events);
+            self.decode(0, length, length, events);
             self.buffer.clear();
         }
-        self.decoder.finish(&mut events);
+        self.decoder.finish(events);
         self.safe = self.line;
-        events
     }
 
     /// Whether the decoder holds something.

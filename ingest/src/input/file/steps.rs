@@ -14,6 +14,7 @@ use flate2::read::MultiGzDecoder;
 use super::Settings;
 use super::position::{Inode, Position, first_bytes};
 use super::reader::{Chunk, Reader, last_line};
+use crate::codec::Events;
 use crate::input::InputError;
 
 /// Where reading begins that has no stored position.
@@ -30,7 +31,7 @@ pub(super) enum Identified {
     NotYet(File),
     Known {
         file: File,
-        partition: String,
+        name: String,
     },
     /// An archive that is damaged, and is to be checked before.
     Refused(io::Error),
@@ -103,7 +104,7 @@ pub(super) fn identify(
     let first =
         first_bytes(&file, &settings.delimiter, settings.once).map_err(|error| named(path, &error))?;
     Ok(match first {
-        Some(first) => Identified::Known { partition: inode.partition(&first), file },
+        Some(first) => Identified::Known { name: inode.file(&first), file },
         None => Identified::NotYet(file),
     })
 }
@@ -116,6 +117,7 @@ pub(super) fn resume(
     file: File,
     position: Option<Position>,
     start: Start,
+    most_of_line: u64,
 ) -> io::Result<(Reader, bool)> {
     let gzip = is_gzip(settings, path);
     let mut skipped = false;
@@ -136,7 +138,8 @@ pub(super) fn resume(
             offset
         }
     };
-    let reader = Reader::open(file, gzip, offset, settings.codec.line_decoder(), &settings.delimiter)?;
+    let decoder = settings.codec.line_decoder();
+    let reader = Reader::open(file, gzip, offset, decoder, &settings.delimiter, most_of_line)?;
     Ok((reader, skipped))
 }
 
@@ -150,11 +153,12 @@ pub(super) struct Looked {
     pub(super) gone: bool,
 }
 
-/// Reads what is there, at most a batch.
+/// Reads what is there, at most a batch of `size` events or so many `bytes`.
 pub(super) fn look_at(
     settings: &Settings,
     reader: &mut Reader,
     size: usize,
+    bytes: u64,
     idle: Duration,
 ) -> io::Result<Looked> {
     let replaced = !settings.once && reader.at_end() && reader.was_replaced()?;
@@ -163,16 +167,20 @@ pub(super) fn look_at(
         return Ok(Looked { chunk, position: None, grew: false, replaced, complete: false, gone: false });
     }
     let before = reader.end();
-    let mut chunk = if replaced { Chunk { events: Vec::new(), at_end: true } } else { reader.read(size)? };
+    let mut chunk = if replaced {
+        Chunk { events: Events::default(), at_end: true }
+    } else {
+        reader.read(size, bytes)?
+    };
     let complete = settings.once && chunk.at_end;
     let paused = settings.codec.flush_after().is_some_and(|pause| idle >= pause);
     if complete || (reader.holds() && (replaced || (chunk.at_end && chunk.events.is_empty() && paused))) {
-        chunk.events.extend(reader.finish(complete));
+        reader.finish(complete, &mut chunk.events);
     }
     let grew = reader.end() > before;
     let gone = chunk.at_end && is_gone(reader.file());
     if gone && chunk.events.is_empty() {
-        chunk.events.extend(reader.finish(true));
+        reader.finish(true, &mut chunk.events);
     }
     Ok(Looked { chunk, position: Some(reader.position(complete)?), grew, replaced: false, complete, gone })
 }
@@ -182,13 +190,49 @@ pub(super) fn is_gone(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
 
+/// A file that was read to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Complete {
+    pub(super) path: PathBuf,
+    pub(super) inode: Inode,
+    /// Name of the file.
+    pub(super) name: String,
+    pub(super) position: Position,
+    /// Whether it was so before this start.
+    pub(super) before: bool,
+}
+
+/// What a name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Now {
+    /// The file, with nothing in it that was not read.
+    Same,
+    /// The file, with more in it.
+    Grown,
+    /// Another file, or none.
+    Other,
+}
+
+/// What became of a file that was read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completed {
+    Done,
+    /// There is more to read.
+    Grown,
+    Stays,
+}
+
 /// Does with a file that was read to its end, and is stored, what is to be done. Where it was so before this
 /// start, it may be listed already.
-pub(super) async fn complete(settings: Arc<Settings>, path: PathBuf, was_complete: bool) -> bool {
+pub(super) async fn complete(settings: Arc<Settings>, of: Complete) -> Completed {
     let done = blocking(move || {
+        let now = now(&settings, &of).map_err(|error| named(&of.path, &error))?;
+        if now == Now::Grown {
+            return Ok(Completed::Grown);
+        }
         if let Some(log) = &settings.completed.log {
-            let line = path.display().to_string();
-            let listed = was_complete
+            let line = of.path.display().to_string();
+            let listed = of.before
                 && std::fs::read_to_string(log).is_ok_and(|log| log.lines().any(|listed| listed == line));
             if !listed {
                 let opened = std::fs::OpenOptions::new().create(true).append(true).open(log);
@@ -196,18 +240,47 @@ pub(super) async fn complete(settings: Arc<Settings>, path: PathBuf, was_complet
                 written.map_err(|error| named(log, &error))?;
             }
         }
+        if settings.completed.delete && now == Now::Other {
+            return Err(InputError(format!("[{}] is another file by now", of.path.display())));
+        }
         if settings.completed.delete {
-            std::fs::remove_file(&path).map_err(|error| named(&path, &error))?;
+            std::fs::remove_file(&of.path).map_err(|error| named(&of.path, &error))?;
         }
-        Ok(())
+        Ok(Completed::Done)
     });
-    match done.await {
-        Err(InputError(reason)) => {
-            tracing::error!(reason, "file is read to its end and stays");
-            false
-        }
-        Ok(()) => true,
+    done.await.unwrap_or_else(|InputError(reason)| {
+        tracing::error!(reason, "file is read to its end and stays");
+        Completed::Stays
+    })
+}
+
+/// Looks what the name of a file that was read leads to.
+fn now(settings: &Settings, of: &Complete) -> io::Result<Now> {
+    let file = match File::open(&of.path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Now::Other),
+        Err(error) => return Err(error),
+    };
+    if Inode::of(&file.metadata()?) != of.inode {
+        return Ok(Now::Other);
     }
+    if has_grown(settings, &of.path, &file, of.position)? {
+        return Ok(Now::Grown);
+    }
+    let first = first_bytes(&file, &settings.delimiter, settings.once)?;
+    let same = first.is_some_and(|first| of.inode.file(&first) == of.name)
+        && (is_gzip(settings, &of.path) || of.position.fits(&file)?);
+    Ok(if same { Now::Same } else { Now::Other })
+}
+
+/// Whether there is more in a file than what was read of it. Nobody knows of archives.
+pub(super) fn has_grown(
+    settings: &Settings,
+    path: &Path,
+    file: &File,
+    position: Position,
+) -> io::Result<bool> {
+    Ok(!is_gzip(settings, path) && file.metadata()?.len() > position.offset && position.fits(file)?)
 }
 
 pub(super) fn seconds(duration: Duration) -> i64 {

@@ -311,6 +311,114 @@ async fn files_that_are_read_once_are_done_with_as_asked() {
     assert!(!dir.path().join("a.log").exists() && !dir.path().join("c.gz").exists());
 }
 
+/// Starts an input among others.
+fn start_among(tail: Tail, stored: &Arc<Stored>, names: &[&'static str]) -> Running {
+    let mut pipeline = Pipeline::with(2, Arc::clone(stored));
+    pipeline.names = names.to_vec();
+    let context = pipeline.context();
+    let ended = tokio::spawn(async move { tail.run(context).await });
+    Running { pipeline, ended }
+}
+
+#[tokio::test]
+async fn inputs_of_one_pipeline_leave_each_others_files_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let stored = Arc::default();
+    let pattern = |name: &str| format!("{}/{name}*.log", dir.path().display());
+    let files = ["a", "b"].map(|name| dir.path().join(format!("{name}.log")));
+    append(&files[0], 0..10);
+    append(&files[1], 100..110);
+    let mut a = start_among(input(&pattern("a"), &beginning()), &stored, &["a", "b"]);
+    let mut b = start_among(input(&pattern("b"), &beginning()), &stored, &["b", "a"]);
+    a.until(10).await;
+    b.until(10).await;
+    a.stop().await;
+    b.stop().await;
+    // Both have positions now, and there is more in both files; the first comes to look first, twice.
+    append(&files[1], 110..120);
+    for more in [10..15, 15..20] {
+        append(&files[0], more.clone());
+        let mut a = start_among(input(&pattern("a"), &beginning()), &stored, &["a", "b"]);
+        a.until(5).await;
+        assert_eq!(a.stop().await, lines(more));
+    }
+    let mut b = start_among(input(&pattern("b"), &beginning()), &stored, &["b", "a"]);
+    b.until(10).await;
+    assert_eq!(b.stop().await, lines(110..120));
+}
+
+#[tokio::test]
+async fn positions_of_an_earlier_version_and_of_other_paths_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::<Stored>::default());
+    append(&path, 0..10);
+    let name = path.display().to_string();
+    // As they were stored before: without an input.
+    let file = File::open(&path).unwrap();
+    let inode = position::Inode::of(&file.metadata().unwrap());
+    let first = position::first_bytes(&file, b"\n", false).unwrap().unwrap();
+    let position = position::Position {
+        offset: 28,
+        before: position::hash_before(&file, 28).unwrap(),
+        complete: false,
+        seconds: 1,
+    };
+    let moved = crate::Move {
+        source: "file".to_owned(),
+        partition: inode.file(&first),
+        previous: None,
+        new: position.encode(),
+        owner_epoch: 0,
+    };
+    stored.apply(&moved).unwrap();
+    let mut running = start_among(input(&name, &beginning()), &stored, &["one"]);
+    running.until(6).await;
+    assert_eq!(running.stop().await, lines(4..10));
+    // The path of the input was changed meanwhile.
+    append(&path, 10..12);
+    let mut running = start_among(input(&name, &beginning()), &stored, &["two", "other"]);
+    running.until(2).await;
+    assert_eq!(running.stop().await, lines(10..12));
+    append(&path, 12..13);
+    let mut running = start_among(input(&name, &beginning()), &stored, &["two", "other"]);
+    running.until(1).await;
+    assert_eq!(running.stop().await, lines(12..13));
+}
+
+#[tokio::test]
+async fn only_what_was_read_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let stored = Arc::default();
+    let (path, other) = (dir.path().join("a.log"), dir.path().join("a.moved"));
+    append(&path, 0..3);
+    let given = [("mode", "read".into())];
+    let mut running = start(input(&format!("{}/*.log", dir.path().display()), &given), &stored);
+    let batch = running.pipeline.next().await.unwrap();
+    // Before its events are stored, the name goes to another file.
+    std::fs::rename(&path, &other).unwrap();
+    append(&path, 3..5);
+    running.pipeline.store(batch).unwrap();
+    running.until(5).await;
+    // That one is read and deleted; the one that was renamed is there.
+    while path.exists() {
+        tokio::task::yield_now().await;
+    }
+    assert!(other.exists());
+    running.stop().await;
+    // More was written to the file than was read.
+    append(&path, 0..3);
+    let mut running = start(input(&path.display().to_string(), &given), &Arc::default());
+    let batch = running.pipeline.next().await.unwrap();
+    append(&path, 3..5);
+    running.pipeline.store(batch).unwrap();
+    running.until(5).await;
+    assert_eq!(running.pipeline.messages(), lines(0..5));
+    while path.exists() {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn lines_that_belong_together_are_read_again_together() {
     let dir = tempfile::tempdir().unwrap();

@@ -19,17 +19,18 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Settings;
-use super::position::{Inode, Position};
+use super::position::{Inode, Position, partition, parts};
 use super::reader::Reader;
 use super::steps::{
-    Found, Identified, Looked, Start, blocking, complete, identify, is_gone, look, look_at, named, resume,
-    seconds,
+    Complete, Completed, Found, Identified, Looked, Start, blocking, complete, has_grown, identify, is_gone,
+    look, look_at, named, resume, seconds,
 };
 use crate::batch::NotStored;
-use crate::input::{Context, InputError, mark, stopped};
+use crate::budget::Reservation;
+use crate::input::{Context, InputError, mark, room, stopped};
 use crate::{Ack, Batch, Event, FieldReference, Move};
 
-/// The source of all positions of files: a file is what it is whichever pattern finds it.
+/// The source of all positions of files.
 const SOURCE: &str = "file";
 /// Batches of a file that the pipeline has and has not stored yet.
 const WINDOW: usize = 16;
@@ -49,6 +50,9 @@ pub(super) struct Watch {
     acks: FuturesUnordered<BoxFuture<'static, Acked>>,
     /// Parts with a stored position that no file was found for yet.
     unclaimed: HashMap<Inode, Vec<(String, Bytes)>>,
+    /// Parts by the name of their file that belong to no input of the pipeline: positions of an earlier version, or of an
+    /// input that was written otherwise. Who finds the file goes on from there.
+    left_behind: HashMap<String, (String, Position)>,
     discovered: Option<Instant>,
     generations: u64,
     /// Where events have the path of their file and the name of this machine besides.
@@ -59,8 +63,10 @@ pub(super) struct Watch {
 struct Tracked {
     path: PathBuf,
     state: State,
-    /// Empty until the file is known.
-    partition: String,
+    /// What the file is called in parts; empty until it is known.
+    name: String,
+    /// Part that another input left behind, which this one went on from.
+    left_behind: Option<String>,
     epoch: u64,
     /// Position of the last batch that was sent.
     sent: Option<Bytes>,
@@ -71,7 +77,7 @@ struct Tracked {
     generation: u64,
     again: bool,
     changed: Instant,
-    /// The parts that a renamed file must be one of: another one is none of this input's.
+    /// The names of which a renamed file must have one: another one is none of this input's.
     only: Option<Vec<String>>,
     /// Whether it was read to its end before this start.
     was_complete: bool,
@@ -82,7 +88,7 @@ enum State {
     Unknown(File, Start),
     Known(Box<Reader>),
     /// Read to its end; waits for its batches.
-    Complete(File),
+    Complete(File, Position),
     /// In use by a thread, or failed.
     Gone,
 }
@@ -90,11 +96,24 @@ enum State {
 impl Watch {
     pub(super) async fn begin(settings: Arc<Settings>, context: Context) -> Result<Self, InputError> {
         let mut unclaimed: HashMap<Inode, Vec<(String, Bytes)>> = HashMap::new();
-        if settings.stored {
-            for (partition, position) in context.positions.list(SOURCE).await? {
-                if let Some(inode) = Inode::of_partition(&partition) {
-                    unclaimed.entry(inode).or_default().push((partition, position));
+        let mut left_behind: HashMap<String, (String, Position)> = HashMap::new();
+        let listed = if settings.stored { context.positions.list(SOURCE).await? } else { Vec::new() };
+        for (partition, position) in listed {
+            let (file, input) = parts(&partition);
+            let Some(inode) = Inode::of_file(file) else { continue };
+            let own = input == Some(&*context.source);
+            if !own && input.is_some_and(|input| context.siblings.iter().any(|sibling| &**sibling == input)) {
+                continue;
+            }
+            if !own && let Some(decoded) = Position::decode(&position) {
+                let newer = left_behind.get(file).is_none_or(|(_, other)| other.seconds < decoded.seconds);
+                if newer {
+                    left_behind.insert(file.to_owned(), (partition.clone(), decoded));
                 }
+            }
+            // Where there are others, they may be theirs.
+            if own || context.siblings.is_empty() {
+                unclaimed.entry(inode).or_default().push((partition, position));
             }
         }
         let stopping = context.stopping.clone();
@@ -106,6 +125,7 @@ impl Watch {
             closed: HashMap::new(),
             acks: FuturesUnordered::new(),
             unclaimed,
+            left_behind,
             discovered: None,
             generations: 0,
             metadata: ["[@metadata][path]", "[@metadata][host]"]
@@ -249,8 +269,9 @@ impl Watch {
             // Rotated while nobody looked: the rest of it is read.
             if !self.files.contains_key(&inode) && !known.iter().any(|(of, _)| *of == inode) {
                 known.push((inode, path.clone()));
-                let parts = self.unclaimed.get(&inode);
-                let only = parts.map(|parts| parts.iter().map(|(part, _)| part.clone()).collect());
+                let known = self.unclaimed.get(&inode);
+                let only =
+                    known.map(|known| known.iter().map(|(part, _)| parts(part).0.to_owned()).collect());
                 self.open(inode, path, Start::End, only).await;
             }
         }
@@ -270,7 +291,8 @@ impl Watch {
                 let tracked = Tracked {
                     path,
                     state: State::Unknown(file, start),
-                    partition: String::new(),
+                    name: String::new(),
+                    left_behind: None,
                     epoch: 0,
                     sent: None,
                     stored: 0,
@@ -310,21 +332,27 @@ impl Watch {
         match std::mem::replace(&mut tracked.state, State::Gone) {
             State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
             State::Known(reader) => self.read(inode, tracked, *reader).await,
-            State::Complete(file) if tracked.in_flight == 0 => {
-                drop(file);
-                let done =
-                    complete(Arc::clone(&self.settings), tracked.path.clone(), tracked.was_complete).await;
-                if done
-                    && self.settings.completed.delete
-                    && let Some(previous) = tracked.sent.take()
-                {
-                    let partition = std::mem::take(&mut tracked.partition);
-                    forget(&self.context, partition, previous, tracked.epoch).await;
+            State::Complete(file, position) if tracked.in_flight == 0 => {
+                let of = Complete {
+                    path: tracked.path.clone(),
+                    inode,
+                    name: tracked.name.clone(),
+                    position,
+                    before: tracked.was_complete,
+                };
+                match complete(Arc::clone(&self.settings), of).await {
+                    Completed::Done if self.settings.completed.delete => self.forget(tracked).await,
+                    Completed::Done | Completed::Stays => {}
+                    Completed::Grown => {
+                        tracked.was_complete = false;
+                        tracked.state = State::Unknown(file, Start::At(position.offset));
+                        return Ok(Turn::More);
+                    }
                 }
                 Ok(Turn::Close)
             }
-            State::Complete(file) => {
-                tracked.state = State::Complete(file);
+            State::Complete(file, position) => {
+                tracked.state = State::Complete(file, position);
                 Ok(Turn::Wait)
             }
             State::Gone => Ok(Turn::Close),
@@ -342,45 +370,83 @@ impl Watch {
         let settings = Arc::clone(&self.settings);
         let path = tracked.path.clone();
         let identified = blocking(move || identify(&settings, &path, inode, file)).await?;
-        let (file, partition) = match identified {
+        let (file, name) = match identified {
             Identified::NotYet(file) => {
                 let gone = is_gone(&file);
                 tracked.state = State::Unknown(file, start);
                 let idle = tracked.changed.elapsed() >= self.settings.close_older;
                 return Ok(if gone || idle { Turn::Close } else { Turn::Wait });
             }
-            Identified::Known { file, partition } => (file, partition),
+            Identified::Known { file, name } => (file, name),
             Identified::Refused(error) => {
                 tracing::error!(path = %tracked.path.display(), %error, "file is left as it is");
                 return Ok(Turn::Close);
             }
         };
-        if tracked.only.as_ref().is_some_and(|only| !only.contains(&partition)) {
+        if tracked.only.as_ref().is_some_and(|only| !only.contains(&name)) {
             return Ok(Turn::Close);
         }
-        let mut position = None;
+        let (mut position, mut inherited) = (None, false);
         if self.settings.stored {
+            let partition = partition(&name, &self.context.source);
             (tracked.sent, tracked.epoch) = self.context.positions.claim(SOURCE, &partition).await?;
             position = tracked.sent.as_deref().and_then(Position::decode);
+            if let Some((part, left_behind)) = self.left_behind.remove(&name) {
+                match position {
+                    // It stays until this input's own position is there for sure: at the next start.
+                    None => (position, inherited) = (Some(left_behind), true),
+                    Some(_) => forget_part(&self.context, &part).await,
+                }
+                tracked.left_behind = inherited.then_some(part);
+            }
         }
-        tracked.partition = partition;
-        if position.is_some_and(|position| position.complete) && self.settings.once {
-            tracked.state = State::Complete(file);
-            tracked.was_complete = true;
-            return Ok(Turn::More);
+        tracked.name = name;
+        if let Some(position) = position.filter(|position| position.complete && self.settings.once) {
+            let (settings, path) = (Arc::clone(&self.settings), tracked.path.clone());
+            let (file, grown) = blocking(move || {
+                let grown = has_grown(&settings, &path, &file, position);
+                Ok((file, grown.map_err(|error| named(&path, &error))?))
+            })
+            .await?;
+            if !grown {
+                tracked.stored = position.offset;
+                tracked.was_complete = true;
+                if inherited
+                    && !self.send(inode, tracked, Vec::new(), Some(position), Reservation::default()).await
+                {
+                    return Ok(Turn::Stop);
+                }
+                tracked.state = State::Complete(file, position);
+                return Ok(Turn::More);
+            }
+            return self.resume(inode, tracked, file, Some(position), start, inherited).await;
         }
+        self.resume(inode, tracked, file, position, start, inherited).await
+    }
+
+    /// Goes on with a file from its position, where it has one.
+    async fn resume(
+        &mut self,
+        inode: Inode,
+        tracked: &mut Tracked,
+        file: File,
+        position: Option<Position>,
+        start: Start,
+        inherited: bool,
+    ) -> Result<Turn, InputError> {
         let (settings, path) = (Arc::clone(&self.settings), tracked.path.clone());
+        let most = self.context.budget.most();
         let opened = blocking(move || {
-            let reader = resume(&settings, &path, file, position, start);
+            let reader = resume(&settings, &path, file, position, start, most);
             reader.map_err(|error| named(&path, &error))
         });
         let (reader, skipped) = opened.await?;
         tracked.stored = reader.safe();
         tracked.changed = Instant::now();
-        if skipped && self.settings.stored {
-            // The end that reading begins at is kept: what follows is not lost if this ends before.
+        if (skipped || inherited) && self.settings.stored {
+            // Where reading begins is kept: what follows is not lost if this ends before.
             let at = reader.position(false).map_err(|error| named(&tracked.path, &error))?;
-            if !self.send(inode, tracked, Vec::new(), Some(at)).await {
+            if !self.send(inode, tracked, Vec::new(), Some(at), Reservation::default()).await {
                 return Ok(Turn::Stop);
             }
         }
@@ -399,10 +465,12 @@ impl Watch {
             tracked.state = State::Known(Box::new(reader));
             return Ok(Turn::Wait);
         }
+        let Some(mut held) = room(&self.context).await else { return Ok(Turn::Stop) };
         let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.get());
+        let bytes = held.bytes();
         let idle = tracked.changed.elapsed();
         let looked = blocking(move || {
-            let looked = look_at(&settings, &mut reader, size, idle);
+            let looked = look_at(&settings, &mut reader, size, bytes, idle);
             Ok((reader, looked))
         });
         let (reader, looked) = looked.await?;
@@ -430,12 +498,14 @@ impl Watch {
         if grew {
             tracked.changed = Instant::now();
         }
-        if (some || complete) && !self.send(inode, tracked, chunk.events, position).await {
+        held.set(chunk.events.bytes());
+        if (some || complete) && !self.send(inode, tracked, chunk.events.into_vec(), position, held).await {
             return Ok(Turn::Stop);
         }
         if complete {
             let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
-            tracked.state = State::Complete(file);
+            let end = reader.position(true).map_err(|error| named(&tracked.path, &error))?;
+            tracked.state = State::Complete(file, end);
             return Ok(Turn::More);
         }
         tracked.state = State::Known(Box::new(reader));
@@ -451,14 +521,22 @@ impl Watch {
     /// Goes on with a file that was truncated.
     async fn begin_anew(&mut self, tracked: &mut Tracked, file: File) -> Result<Turn, InputError> {
         tracing::info!(path = %tracked.path.display(), "file was truncated, it is read from its beginning");
-        if let Some(previous) = tracked.sent.take() {
-            let partition = std::mem::take(&mut tracked.partition);
-            forget(&self.context, partition, previous, tracked.epoch).await;
-        }
+        self.forget(tracked).await;
         tracked.changed = Instant::now();
         tracked.state = State::Unknown(file, Start::Beginning);
         // Its next line may be the same first one: the position must be forgotten by then.
         Ok(Turn::Wait)
+    }
+
+    /// Forgets how far a file was read.
+    async fn forget(&mut self, tracked: &mut Tracked) {
+        if let Some(previous) = tracked.sent.take() {
+            let partition = partition(&tracked.name, &self.context.source);
+            forget(&self.context, partition, previous, tracked.epoch).await;
+        }
+        if let Some(part) = tracked.left_behind.take() {
+            forget_part(&self.context, &part).await;
+        }
     }
 
     /// Hands a batch to the pipeline; `false` when the input is to stop.
@@ -468,6 +546,7 @@ impl Watch {
         tracked: &mut Tracked,
         mut events: Vec<Event>,
         position: Option<Position>,
+        held: Reservation,
     ) -> bool {
         let path = tracked.path.to_string_lossy();
         for event in &mut events {
@@ -481,7 +560,7 @@ impl Watch {
         let new = position.map(Position::encode);
         let moved = new.clone().filter(|_| self.settings.stored).map(|new| Move {
             source: SOURCE.to_owned(),
-            partition: tracked.partition.clone(),
+            partition: partition(&tracked.name, &self.context.source),
             previous: tracked.sent.clone(),
             new,
             owner_epoch: tracked.epoch,
@@ -496,7 +575,7 @@ impl Watch {
             let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
             (inode, generation, new, outcome)
         }));
-        let batch = Batch { events, position: moved, ack };
+        let batch = Batch { events, position: moved, ack, held };
         tokio::select! {
             biased;
             () = stopped(&mut self.stopping) => false,
@@ -507,7 +586,7 @@ impl Watch {
     /// Goes back to the stored position; `false` where the file cannot be read any more.
     async fn read_again(&mut self, tracked: &mut Tracked) -> Result<bool, InputError> {
         let file = match std::mem::replace(&mut tracked.state, State::Gone) {
-            State::Unknown(file, _) | State::Complete(file) => Ok(file),
+            State::Unknown(file, _) | State::Complete(file, _) => Ok(file),
             State::Known(reader) => reader.file().try_clone(),
             State::Gone => return Ok(false),
         };
@@ -520,9 +599,9 @@ impl Watch {
     }
 
     /// Lets go of a file.
-    async fn close(&mut self, inode: Inode, tracked: Tracked) {
+    async fn close(&mut self, inode: Inode, mut tracked: Tracked) {
         let file = match &tracked.state {
-            State::Unknown(file, _) | State::Complete(file) => Some(file),
+            State::Unknown(file, _) | State::Complete(file, _) => Some(file),
             State::Known(reader) => Some(reader.file()),
             State::Gone => None,
         };
@@ -534,10 +613,8 @@ impl Watch {
             let failed = matches!(tracked.state, State::Gone) && !self.settings.once;
             let size = if failed { u64::MAX } else { found.len() };
             self.remember(inode, size, Start::At(tracked.stored));
-        } else if !self.settings.once
-            && let Some(previous) = tracked.sent
-        {
-            forget(&self.context, tracked.partition, previous, tracked.epoch).await;
+        } else if !self.settings.once {
+            self.forget(&mut tracked).await;
         }
     }
 }
@@ -549,9 +626,13 @@ async fn forget_old(settings: &Settings, context: &Context, parts: Vec<(String, 
         if Position::decode(&position).is_none_or(|position| position.seconds >= oldest) {
             continue;
         }
-        if let Ok((Some(previous), owner_epoch)) = context.positions.claim(SOURCE, &partition).await {
-            forget(context, partition, previous, owner_epoch).await;
-        }
+        forget_part(context, &partition).await;
+    }
+}
+
+async fn forget_part(context: &Context, partition: &str) {
+    if let Ok((Some(previous), owner_epoch)) = context.positions.claim(SOURCE, partition).await {
+        forget(context, partition.to_owned(), previous, owner_epoch).await;
     }
 }
 
@@ -563,7 +644,7 @@ async fn forget(context: &Context, partition: String, previous: Bytes, owner_epo
         new: Bytes::new(),
         owner_epoch,
     });
-    let batch = Batch { events: Vec::new(), position, ack: Ack::none() };
+    let batch = Batch { events: Vec::new(), position, ack: Ack::none(), held: Reservation::default() };
     let mut stopping = context.stopping.clone();
     tokio::select! {
         biased;

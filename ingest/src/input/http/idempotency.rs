@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::super::{Context, InputError, Positions};
 use crate::batch::NotStored;
+use crate::budget::Reservation;
 use crate::{Ack, Batch, Move};
 
 /// Greatest length of a key.
@@ -144,7 +145,12 @@ impl Keys {
                 owner_epoch: 0,
             });
             // What is not forgotten now is forgotten after the next start.
-            permit.send(Batch { events: Vec::new(), position, ack: Ack::none() });
+            permit.send(Batch {
+                events: Vec::new(),
+                position,
+                ack: Ack::none(),
+                held: Reservation::default(),
+            });
         }
     }
 

@@ -3,10 +3,9 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -21,6 +20,8 @@ use tokio::sync::{Semaphore, watch};
 use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
 use crate::batch::NotStored;
+use crate::budget::{Exceeded, Reservation};
+use crate::codec::Events;
 use crate::event::Written;
 use crate::input::{Context, mark_version};
 use crate::{Ack, Batch, Event};
@@ -29,8 +30,10 @@ use crate::{Ack, Batch, Event};
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for room in the pipeline.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of all bodies that are read or wait for their events to be stored.
-const MAX_IN_FLIGHT_BYTES: usize = 512 << 20;
+/// Bytes of a body that are made room for at once, at least.
+const STEP: usize = 16 << 10;
+/// Copies of a field that the input adds to an event: there, in its document, in the log.
+const COPIES: u64 = 3;
 /// Header that tells requests that are sent again.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -43,7 +46,6 @@ pub(super) struct Service {
     keys: Keys,
     /// Places of requests whose events are not stored yet.
     pending: Semaphore,
-    in_flight_bytes: AtomicUsize,
     #[cfg(test)]
     address: watch::Sender<Option<SocketAddr>>,
 }
@@ -78,26 +80,51 @@ impl Refusal {
     }
 }
 
-/// Bytes of a body, given back when dropped.
-struct Held<'a> {
-    all: &'a AtomicUsize,
-    bytes: usize,
-}
-
-impl Held<'_> {
-    fn add(&mut self, bytes: usize) -> Result<(), Refusal> {
-        self.bytes += bytes;
-        let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if all > MAX_IN_FLIGHT_BYTES {
-            return Err(Refusal::busy("too many bytes of requests are under way, send it again later"));
+impl From<Exceeded> for Refusal {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Never(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, exceeded.to_string()),
+            Exceeded::ForNow(_) => Self::busy(format!("{exceeded}, send it again later")),
         }
-        Ok(())
     }
 }
 
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+/// A body in memory, all of which is reserved before it is there.
+struct Held {
+    bytes: Vec<u8>,
+    room: Reservation,
+}
+
+impl Held {
+    /// Makes room for further bytes.
+    fn make_room(&mut self, more: usize) -> Result<(), Refusal> {
+        let wanted = self.bytes.len() + more;
+        if wanted > self.bytes.capacity() {
+            let capacity = wanted.max(self.bytes.capacity() * 2).max(STEP);
+            self.room.grow((capacity - self.bytes.capacity()) as u64)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        Ok(())
+    }
+
+    /// Reads to the end, or past `most` bytes.
+    fn read_from(&mut self, mut from: impl Read, encoding: &str, most: usize) -> Result<(), Refusal> {
+        let mut piece = vec![0; STEP];
+        while self.bytes.len() <= most {
+            match from.read(&mut piece) {
+                Ok(0) => break,
+                Ok(length) => {
+                    self.make_room(length)?;
+                    self.bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let reason = format!("the body is not {encoding}: {error}");
+                    return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -109,7 +136,6 @@ impl Service {
             context,
             keys,
             pending,
-            in_flight_bytes: AtomicUsize::new(0),
             #[cfg(test)]
             address: watch::Sender::new(None),
         }
@@ -160,10 +186,9 @@ impl Service {
         if self.pending.available_permits() == 0 {
             return Err(behind());
         }
-        let mut held = Held { all: &self.in_flight_bytes, bytes: 0 };
         let (head, body) = request.into_parts();
-        let body = self.read(&head.headers, body, &mut held).await?;
-        let body = self.inflate(&head.headers, body, &mut held).await?;
+        let body = self.read(&head.headers, body).await?;
+        let body = self.inflate(&head.headers, body).await?;
         let key = match head.headers.get(IDEMPOTENCY_KEY) {
             Some(key) if self.keys.are_kept() => {
                 let wrong = || Refusal::new(StatusCode::BAD_REQUEST, "header Idempotency-Key is not usable");
@@ -177,15 +202,16 @@ impl Service {
         };
         let service = Arc::clone(self);
         // Parsing is not for the threads that answer.
-        let parsed = tokio::task::spawn_blocking(move || service.events(&head, &body, peer));
-        let events =
-            parsed.await.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))?;
+        let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
+        let parsed = parsed.await;
+        let (events, room) =
+            parsed.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
         if events.is_empty() {
             return Ok(());
         }
         // Only now: clients that send slowly take nobody's place.
         let _place = self.pending.try_acquire().map_err(|_| behind())?;
-        self.hand_on(events, key).await
+        self.hand_on(events, room, key).await
     }
 
     /// Compares the credentials, in the same time whatever they are.
@@ -201,12 +227,7 @@ impl Service {
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "credentials are missing or wrong"))
     }
 
-    async fn read(
-        &self,
-        headers: &HeaderMap,
-        mut body: Incoming,
-        held: &mut Held<'_>,
-    ) -> Result<Bytes, Refusal> {
+    async fn read(&self, headers: &HeaderMap, mut body: Incoming) -> Result<Held, Refusal> {
         let most = self.settings.max_content_length;
         let too_large = || {
             let reason = format!("the body exceeds max_content_length [{most}]");
@@ -217,12 +238,12 @@ impl Service {
         if announced.or(body.size_hint().exact()).is_some_and(|length| length > most as u64) {
             return Err(too_large());
         }
-        let mut bytes = BytesMut::new();
+        let mut held = Held { bytes: Vec::new(), room: self.context.budget.empty() };
         loop {
             let frame = tokio::time::timeout(BODY_TIMEOUT, body.frame()).await;
             let frame = match frame {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(None) => return Ok(bytes.freeze()),
+                Ok(None) => return Ok(held),
                 Ok(Some(Err(error))) => {
                     return Err(Refusal::new(
                         StatusCode::BAD_REQUEST,
@@ -232,62 +253,71 @@ impl Service {
                 Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive")),
             };
             if let Ok(data) = frame.into_data() {
-                if bytes.len() + data.len() > most {
+                if held.bytes.len() + data.len() > most {
                     return Err(too_large());
                 }
-                held.add(data.len())?;
-                bytes.extend_from_slice(&data);
+                held.make_room(data.len())?;
+                held.bytes.extend_from_slice(&data);
             }
         }
     }
 
-    async fn inflate(&self, headers: &HeaderMap, body: Bytes, held: &mut Held<'_>) -> Result<Bytes, Refusal> {
+    async fn inflate(&self, headers: &HeaderMap, body: Held) -> Result<Held, Refusal> {
         let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(body) };
         let encoding = encoding.to_str().unwrap_or_default().trim().to_ascii_lowercase();
         let most = self.settings.max_content_length;
         let inflate = move || {
-            let limit = most as u64 + 1;
-            let mut bytes = Vec::new();
-            let read = match encoding.as_str() {
-                "" | "identity" => return Ok(body),
-                "gzip" | "x-gzip" => MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut bytes),
-                "deflate" => ZlibDecoder::new(&body[..]).take(limit).read_to_end(&mut bytes),
+            let mut body = body;
+            let mut inflated = Held { bytes: Vec::new(), room: std::mem::take(&mut body.room) };
+            match encoding.as_str() {
+                "" | "identity" => return Ok(Held { bytes: body.bytes, room: inflated.room }),
+                "gzip" | "x-gzip" => {
+                    inflated.read_from(MultiGzDecoder::new(&body.bytes[..]), &encoding, most)?;
+                }
+                "deflate" => inflated.read_from(ZlibDecoder::new(&body.bytes[..]), &encoding, most)?,
                 other => {
                     let reason = format!("content encoding [{other}] is not one of [gzip, deflate]");
                     return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
                 }
-            };
-            match read {
-                Err(error) => {
-                    Err(Refusal::new(StatusCode::BAD_REQUEST, format!("the body is not {encoding}: {error}")))
-                }
-                Ok(length) if length > most => {
-                    let reason = format!("the decompressed body exceeds max_content_length [{most}]");
-                    Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason))
-                }
-                Ok(_) => Ok(Bytes::from(bytes)),
             }
+            if inflated.bytes.len() > most {
+                let reason = format!("the decompressed body exceeds max_content_length [{most}]");
+                return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason));
+            }
+            inflated.room.set(inflated.bytes.capacity() as u64);
+            Ok(inflated)
         };
         let inflated = tokio::task::spawn_blocking(inflate).await;
-        let body =
-            inflated.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
-        held.add(body.len())?;
-        Ok(body)
+        inflated.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))?
     }
 
-    fn events(&self, head: &http::request::Parts, body: &[u8], peer: SocketAddr) -> Vec<Event> {
+    /// Makes the events of a body, each reserved before it is kept.
+    fn events(
+        &self,
+        head: &http::request::Parts,
+        body: Held,
+        peer: SocketAddr,
+    ) -> Result<(Vec<Event>, Reservation), Refusal> {
         let media_type =
             head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let codec = self.settings.codecs.iter().find(|(of, _)| *of == media_type);
         let codec = codec.map_or(&self.settings.codec, |(_, codec)| codec);
-        let mut events = Vec::new();
-        let mut decoder = codec.decoder();
-        decoder.decode(body, &mut events);
-        decoder.finish(&mut events);
         let headers = Value::Object(described(head, self.settings.authorization.is_some()));
         let host = Value::from(peer.ip().to_canonical().to_string());
         let (headers, host) = (Written::from(headers), Written::from(host));
+        let each = COPIES * (headers.bytes() + host.bytes());
+        let Held { bytes: body, mut room } = body;
+        // One event may have all of it as text.
+        let held = room.bytes();
+        room.grow(text_bytes(&body))?;
+        room.set(held);
+        let mut events = Events::within(room, each);
+        let mut decoder = codec.decoder();
+        decoder.decode(&body, &mut events);
+        decoder.finish(&mut events);
+        drop(body);
+        let (mut events, room) = events.into_parts()?;
         for event in &mut events {
             mark_version(event);
             let fields = [(&self.settings.headers_field, &headers), (&self.settings.host_field, &host)];
@@ -298,11 +328,16 @@ impl Service {
                 }
             }
         }
-        events
+        Ok((events, room))
     }
 
     /// Hands events to the pipeline and waits until they are stored. That goes on if the client goes away.
-    async fn hand_on(self: &Arc<Self>, events: Vec<Event>, key: Option<String>) -> Result<(), Refusal> {
+    async fn hand_on(
+        self: &Arc<Self>,
+        events: Vec<Event>,
+        held: Reservation,
+        key: Option<String>,
+    ) -> Result<(), Refusal> {
         // Requests come in bursts: those that were answered together are followed by as many.
         let room = match tokio::time::timeout(PATIENCE, self.context.batches.reserve()).await {
             Ok(Ok(room)) => room,
@@ -319,7 +354,7 @@ impl Service {
             }
         };
         let (ack, stored) = Ack::channel();
-        room.send(Batch { events, position: moved.clone(), ack });
+        room.send(Batch { events, position: moved.clone(), ack, held });
         let service = Arc::clone(self);
         let waits = tokio::spawn(async move {
             let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
@@ -334,6 +369,17 @@ impl Service {
         });
         waits.await.unwrap_or(Err(NotStored::Ended)).map_err(refusal)
     }
+}
+
+/// Bytes that a text of these bytes has at most as JSON.
+fn text_bytes(body: &[u8]) -> u64 {
+    let bytes = body.iter().map(|byte| match byte {
+        0..0x20 => 6,
+        b'"' | b'\\' => 2,
+        0x80.. => 3,
+        _ => 1,
+    });
+    bytes.sum()
 }
 
 /// What is answered to events that are not stored.

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::Batch;
 use crate::batch::NotStored;
+use crate::budget::Budget;
 use crate::input::testing::{Given, Pipeline, Stored, options, refuse};
 
 /// A running input and its pipeline.
@@ -226,6 +227,48 @@ async fn bodies_are_bounded_and_may_be_compressed() {
     let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
     assert_eq!(running.stored(running.post(body)).await.0, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(running.pipeline.events.len(), 1);
+}
+
+#[tokio::test]
+async fn events_are_reserved_before_they_are_made() {
+    let budget = Budget::new(16 << 20);
+    let mut pipeline = Pipeline::new(4);
+    pipeline.budget = budget.clone();
+    let mut running = start(&[], pipeline).await;
+    let json = |events: usize| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        let body = vec!["{}"; events].join(",");
+        write!(encoder, "[{body}]").unwrap();
+        encoder.finish().unwrap()
+    };
+    let post = |running: &Running, body: Vec<u8>| {
+        running.post(body).header("Content-Encoding", "gzip").header("Content-Type", "application/json")
+    };
+    // A few kilobytes that would become hundreds of megabytes, as one array, and with an element that is kept otherwise.
+    let bomb = post(&running, json(200_000));
+    let (status, reason) = answer(tokio::spawn(bomb.send())).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{reason}");
+    for body in [
+        format!(r#"{{"@metadata":{{}},"a":[{}1]}}"#, "1,".repeat(1_000_000)),
+        format!(r#"[{{"a":1,"a":2}},{}{{}}]"#, r#"{"b":1,"b":2},"#.repeat(100_000)),
+        "\u{1}".repeat(2 << 20),
+    ] {
+        let request = running.post(body).header("Content-Type", "application/json");
+        assert_eq!(answer(tokio::spawn(request.send())).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    assert_eq!(budget.used(), 0);
+    // What fits is held until it is stored.
+    let (sent, batch) = running.batch(post(&running, json(1000))).await;
+    assert!(budget.used() > 1000 * 1024 && batch.held.bytes() == budget.used());
+    running.pipeline.store(batch).unwrap();
+    assert_eq!(answer(sent).await.0, StatusCode::OK);
+    assert_eq!(budget.used(), 0);
+    // While others have the room, it is a matter of waiting.
+    let other = budget.share().overdraw(15 << 20);
+    let refused = answer(tokio::spawn(post(&running, json(1000)).send())).await;
+    assert_eq!(refused.0, StatusCode::TOO_MANY_REQUESTS, "{}", refused.1);
+    drop(other);
+    assert_eq!(running.stored(post(&running, json(1000))).await.0, StatusCode::OK);
 }
 
 #[tokio::test]

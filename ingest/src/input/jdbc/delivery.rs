@@ -6,7 +6,8 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 use crate::batch::NotStored;
-use crate::input::{Context, InputError};
+use crate::budget::Reservation;
+use crate::input::{Context, InputError, room};
 use crate::{Ack, Batch, Event, Move};
 
 /// The one part that a statement has.
@@ -31,6 +32,35 @@ impl Ended {
 pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // A pipeline that is gone wants no more either.
     let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// Rows that become a batch.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    events: Vec<Event>,
+    bytes: u64,
+    held: Reservation,
+}
+
+impl Rows {
+    /// Rows for which there is room.
+    pub(super) fn within(held: Reservation) -> Self {
+        Self { held, ..Self::default() }
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push(event);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Whether they are a batch of so many events, or take what was reserved.
+    pub(super) fn is_full(&self, size: usize) -> bool {
+        self.events.len() >= size || self.bytes >= self.held.bytes()
+    }
 }
 
 /// Batches of one statement on their way.
@@ -61,12 +91,22 @@ impl Delivery {
         self.context.batch_size.get()
     }
 
+    /// Waits for room for the rows of a batch.
+    ///
+    /// # Errors
+    /// The input is to stop.
+    pub(super) async fn room(&self) -> Result<Reservation, Ended> {
+        room(&self.context).await.ok_or(Ended::Stopped)
+    }
+
     /// Hands events on, with the position behind them where they move it. Waits while the pipeline is
     /// behind.
     ///
     /// # Errors
     /// The pipeline ends, or an earlier batch was not stored.
-    pub(super) async fn send(&mut self, events: Vec<Event>, position: Option<Bytes>) -> Result<(), Ended> {
+    pub(super) async fn send(&mut self, rows: Rows, position: Option<Bytes>) -> Result<(), Ended> {
+        let Rows { events, bytes, mut held } = rows;
+        held.set(bytes);
         self.check()?;
         let position = position.map(|new| Move {
             source: self.source.clone(),
@@ -79,7 +119,7 @@ impl Delivery {
         tokio::select! {
             biased;
             () = stopped(&mut self.context.stopping) => Err(Ended::Stopped),
-            sent = self.context.batches.send(Batch { events, position, ack }) => {
+            sent = self.context.batches.send(Batch { events, position, ack, held }) => {
                 sent.map_err(|_| Ended::Stopped)?;
                 self.pending.push_back(stored);
                 Ok(())

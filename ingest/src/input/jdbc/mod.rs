@@ -31,13 +31,13 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use self::address::Kind;
 use self::connection::Connection;
-use self::delivery::{Delivery, Ended, stopped};
+use self::delivery::{Delivery, Ended, Rows, stopped};
 use self::row::Row;
 use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
 use self::statement::{LAST_VALUE, Literal, Ordered};
@@ -45,8 +45,6 @@ use self::tracking::{Seen, TrackingType, Window, restore_run, store_run};
 use crate::input::{Context, Input, InputError, mark_version};
 use crate::{Event, Fault, Options};
 
-/// A batch is handed on when its rows have so many bytes, however few they are.
-const BATCH_BYTES: usize = 4 << 20;
 /// How long a database may take to say goodbye.
 const CLOSE: Duration = Duration::from_secs(5);
 /// How often the clock is looked at while waiting: it may be set.
@@ -348,7 +346,7 @@ impl Jdbc {
         let from = window.from();
         let ordered = Ordered { kind: settings.address.kind, sql, column, from: from.as_ref(), limit };
         let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(column));
-        let (mut count, mut bytes, mut events) = (0usize, 0, Vec::new());
+        let (mut count, mut events) = (0usize, Rows::default());
         let mut failed = None;
         loop {
             let row = match timeout(settings.statement_timeout, rows.next()).await {
@@ -372,12 +370,13 @@ impl Jdbc {
             if seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))? == Seen::Before {
                 continue;
             }
-            bytes += encoded.len();
+            if events.is_empty() {
+                events = Rows::within(delivery.room().await?);
+            }
             events.push(self.event(row));
-            if events.len() >= delivery.batch_size() || bytes >= BATCH_BYTES {
+            if events.is_full(delivery.batch_size()) {
                 let position = settings.record.then(|| window.store(began));
                 delivery.send(std::mem::take(&mut events), position).await?;
-                bytes = 0;
             }
         }
         if !events.is_empty() {
@@ -403,9 +402,9 @@ impl Jdbc {
         let settings = &self.settings;
         let last = self.last_time(last.unwrap_or(DateTime::UNIX_EPOCH));
         // The last batch waits until all before it are stored: it moves the position.
-        let mut held: Vec<Event> = Vec::new();
+        let mut held = Rows::default();
         let mut offset = 0;
-        let (mut attempt, mut bytes, mut sent) = (1, 0, false);
+        let (mut attempt, mut sent) = (1, false);
         loop {
             let page = settings.explicit.then_some((settings.page, offset));
             let sql = self.fill(&last, page);
@@ -428,11 +427,13 @@ impl Jdbc {
                     }
                 };
                 count += 1;
-                if held.len() >= delivery.batch_size() || bytes >= BATCH_BYTES {
+                if !held.is_empty() && held.is_full(delivery.batch_size()) {
                     delivery.send(std::mem::take(&mut held), None).await?;
-                    (bytes, sent) = (0, true);
+                    sent = true;
                 }
-                bytes += size(&row.fields);
+                if held.is_empty() {
+                    held = Rows::within(delivery.room().await?);
+                }
                 held.push(self.event(row));
             };
             drop(rows);
@@ -475,16 +476,6 @@ impl Jdbc {
         mark_version(&mut event);
         event
     }
-}
-
-/// Bytes that a row takes, about.
-fn size(fields: &Map<String, Value>) -> usize {
-    let of = |value: &Value| match value {
-        Value::String(text) => text.len(),
-        Value::Array(elements) => elements.len() * 16,
-        _ => 8,
-    };
-    fields.iter().map(|(name, value)| name.len() + of(value)).sum()
 }
 
 /// Why a page was not read to its end.

@@ -405,9 +405,12 @@ async fn what_the_database_refuses_is_told() {
             let (_stop, stopping) = tokio::sync::watch::channel(false);
             let context = crate::input::Context {
                 batches,
+                source: Arc::from("test"),
+                siblings: Vec::new(),
                 positions: Arc::clone(&ledger) as _,
                 stopping,
                 batch_size: BatchSize::new(10),
+                budget: crate::budget::Budget::default().share(),
             };
             let error = input.run(context).await.expect_err(statement);
             assert!(error.0.contains(part), "{}: {error}", database.kind);

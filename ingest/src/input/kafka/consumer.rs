@@ -19,9 +19,11 @@ use super::assignment::{ANSWER, Assignment, Key, export};
 use super::position::Position;
 use super::settings::{Decorate, Settings};
 use super::topics;
-use crate::codec::Decoder;
+use crate::budget::Reservation;
+use crate::codec::{Decoder, Events, decode_piece};
+use crate::event::value_bytes;
 use crate::input::{Context, InputError, mark_version};
-use crate::{Ack, Batch, Event, FieldReference, Move};
+use crate::{Ack, Batch, FieldReference, Move};
 
 /// How long the brokers may take to answer for the first time.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -60,6 +62,7 @@ pub(super) fn consume(
         consumer: &consumer,
         kafka,
         open: Vec::new(),
+        gathered: 0,
         waiting: VecDeque::new(),
         paused: false,
         exported: Instant::now(),
@@ -76,7 +79,11 @@ pub(super) fn consume(
 struct Open {
     key: Key,
     epoch: u64,
-    events: Vec<Event>,
+    events: Events,
+    /// Bytes that they take.
+    bytes: u64,
+    /// Room for them, once they wait.
+    held: Reservation,
     /// Offset behind their records.
     next: i64,
 }
@@ -91,6 +98,8 @@ struct Reader<'a> {
     /// Where an event tells of its record.
     kafka: FieldReference,
     open: Vec<Open>,
+    /// Bytes of what this round took.
+    gathered: u64,
     /// Batches that the pipeline has no room for.
     waiting: VecDeque<Open>,
     paused: bool,
@@ -108,9 +117,10 @@ impl Reader<'_> {
         self.consumer.subscribe(&topics).map_err(|error| {
             InputError(format!("[{}] cannot be subscribed to: {error}", topics.join(", ")))
         })?;
-        while !self.stopping() {
-            self.gather()?;
-            self.waiting.extend(self.open.drain(..));
+        while let Some(room) = self.room()? {
+            self.gather(room.bytes())?;
+            drop(room);
+            self.close();
             self.hand_on()?;
             self.look()?;
         }
@@ -142,10 +152,39 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Takes what there is, up to a round's worth.
-    fn gather(&mut self) -> Result<(), InputError> {
+    /// Waits for room for a round's records, and serves the group meanwhile. `None` when it is to stop.
+    fn room(&mut self) -> Result<Option<Reservation>, InputError> {
+        let mut full_since = None;
+        while !self.stopping() {
+            let wait = async { timeout(ROOM, self.context.budget.wait_for_piece()).await };
+            if let Ok(room) = self.runtime.block_on(wait) {
+                self.resume()?;
+                return Ok(Some(room));
+            }
+            if full_since.get_or_insert_with(Instant::now).elapsed() >= STALL {
+                self.pause()?;
+            }
+            self.look()?;
+        }
+        Ok(None)
+    }
+
+    /// Lets what was gathered wait for room in the pipeline.
+    fn close(&mut self) {
+        for mut open in self.open.drain(..) {
+            open.held = self.context.budget.overdraw(open.bytes);
+            self.waiting.push_back(open);
+        }
+    }
+
+    /// Takes what there is, up to a round's worth, or to so many bytes.
+    fn gather(&mut self, bytes: u64) -> Result<(), InputError> {
         let mut wait = self.settings.poll;
+        self.gathered = 0;
         for _ in 0..self.settings.max_records {
+            if self.gathered >= bytes {
+                break;
+            }
             match self.consumer.poll(wait) {
                 None => break,
                 Some(Ok(message)) => self.take(&message)?,
@@ -169,7 +208,14 @@ impl Reader<'_> {
                 // A partition that was revoked meanwhile is read by its next owner.
                 let Some((epoch, next)) = ours else { return Ok(()) };
                 let next = behind.filter(|behind| behind.0 == epoch).map_or(next, |behind| behind.1);
-                self.open.push(Open { key, epoch, events: Vec::new(), next });
+                self.open.push(Open {
+                    key,
+                    epoch,
+                    events: Events::default(),
+                    bytes: 0,
+                    held: Reservation::default(),
+                    next,
+                });
                 self.open.len() - 1
             }
         };
@@ -178,20 +224,24 @@ impl Reader<'_> {
             return Ok(());
         }
         let Some(open) = self.open.get_mut(at) else { return Ok(()) };
-        let before = open.events.len();
-        self.decoder.decode(message.payload().unwrap_or_default(), &mut open.events);
-        self.decoder.finish(&mut open.events);
+        let (before, bytes_before) = (open.events.len(), open.events.bytes());
+        let payload = message.payload().unwrap_or_default();
+        decode_piece(&mut *self.decoder, payload, true, self.context.budget.most(), &mut open.events);
         open.next = offset + 1;
         for event in open.events.iter_mut().skip(before) {
             mark_version(event);
         }
+        let mut added = open.events.bytes() - bytes_before;
         if self.settings.decorate != Decorate::Nothing {
             let about = Value::Object(about(message, self.settings));
+            added += (open.events.len() - before) as u64 * value_bytes(&about);
             for event in open.events.iter_mut().skip(before) {
                 // Metadata that a record brings along gives way where it is no object.
                 let _ = event.set(&self.kafka, about.clone());
             }
         }
+        open.bytes += added;
+        self.gathered += added;
         Ok(())
     }
 
@@ -269,7 +319,12 @@ impl Reader<'_> {
                 let (ack, stored) = Ack::channel();
                 part.next = first.next;
                 part.pending.push_back((first.next, stored));
-                Some(Batch { events: first.events, position: Some(position), ack })
+                Some(Batch {
+                    events: first.events.into_vec(),
+                    position: Some(position),
+                    ack,
+                    held: first.held,
+                })
             });
             if let Some(batch) = batch.flatten() {
                 permit.send(batch);
@@ -290,7 +345,7 @@ impl Reader<'_> {
             None => {}
             Some(Ok(message)) => {
                 self.take(&message)?;
-                self.waiting.extend(self.open.drain(..));
+                self.close();
             }
             Some(Err(error)) => self.error(error)?,
         }

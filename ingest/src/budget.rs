@@ -1,0 +1,274 @@
+//! Bytes of events in memory, counted over all pipelines of the process.
+//!
+//! One [`Budget`] bounds what inputs have read, what waits in queues, and what is on its way to outputs. A pipeline has a
+//! [`Share`] of it, an input reserves before it reads, and a batch carries its [`Reservation`] until its source has been
+//! told what became of it.
+//!
+//! A share may take up to as much as it leaves free: half of the budget where nobody else has any, a third where another
+//! pipeline is stuck, and so on. So a pipeline whose output is down never takes the last byte from the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Bytes of a budget where nothing else is said.
+pub const DEFAULT_BYTES: u64 = 512 << 20;
+/// Most bytes that an input reserves for what it reads at once.
+const MAX_PIECE: u64 = 16 << 20;
+/// Pieces that a budget has room for at least, so that many stuck pipelines leave one for another.
+const PIECES: u64 = 32;
+
+/// A bound in bytes; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limit: u64,
+    used: Mutex<u64>,
+    /// Told when bytes are given back.
+    released: Notify,
+}
+
+/// What one pipeline has of a budget; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Share(Arc<Of>);
+
+#[derive(Debug)]
+struct Of {
+    budget: Budget,
+    /// Changes under the budget's lock only.
+    used: AtomicU64,
+}
+
+/// Why bytes cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Exceeded {
+    /// They are more than a pipeline may ever have.
+    #[error("the events take more than the [{0}] bytes that a pipeline may have in memory")]
+    Never(u64),
+    /// They are in use by others for now.
+    #[error("events in memory take up all of their [{0}] bytes")]
+    ForNow(u64),
+}
+
+/// Bytes of a share, given back on drop. The default one counts nothing, whatever it is set to.
+#[derive(Debug, Default)]
+#[must_use = "dropping it gives the bytes back"]
+pub struct Reservation {
+    share: Option<Share>,
+    bytes: u64,
+}
+
+impl Budget {
+    /// Makes a budget of `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Self(Arc::new(Inner { limit, used: Mutex::new(0), released: Notify::new() }))
+    }
+
+    /// Makes the share of another pipeline.
+    pub fn share(&self) -> Share {
+        Share(Arc::new(Of { budget: self.clone(), used: AtomicU64::new(0) }))
+    }
+
+    /// Returns the bytes in use.
+    pub fn used(&self) -> u64 {
+        *self.0.used.lock()
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(DEFAULT_BYTES)
+    }
+}
+
+impl Share {
+    /// Makes another share of the same budget, for what empties this one and so must not wait for it.
+    pub fn beside(&self) -> Self {
+        self.0.budget.share()
+    }
+
+    /// Returns the bytes that a pipeline may have where no other one has any.
+    pub fn most(&self) -> u64 {
+        self.limit() / 2
+    }
+
+    /// Returns the bytes that an input reserves for what it reads at once.
+    pub fn piece(&self) -> u64 {
+        (self.limit() / PIECES).min(MAX_PIECE)
+    }
+
+    /// Returns the bytes in use.
+    pub fn used(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Makes a reservation of nothing, which can grow.
+    pub fn empty(&self) -> Reservation {
+        Reservation { share: Some(self.clone()), bytes: 0 }
+    }
+
+    /// Makes a reservation whether there is room or not, for what is in memory already: the end of a piece that took more
+    /// than was reserved for it.
+    pub fn overdraw(&self, bytes: u64) -> Reservation {
+        let mut reservation = self.empty();
+        reservation.set(bytes);
+        reservation
+    }
+
+    /// Waits for room for a piece. Who waits must hold no other reservation that only it can give back.
+    ///
+    /// Cancel safe: dropping the future reserves nothing.
+    pub async fn wait_for_piece(&self) -> Reservation {
+        let bytes = self.piece();
+        loop {
+            let released = self.0.budget.0.released.notified();
+            tokio::pin!(released);
+            // Enlisted before looking, so that no release in between is missed.
+            released.as_mut().enable();
+            if self.take(bytes) {
+                return Reservation { share: Some(self.clone()), bytes };
+            }
+            released.await;
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.0.budget.0.limit
+    }
+
+    /// Takes bytes if no more are in use by this share then than are free. A share that has none may take what is free.
+    fn take(&self, bytes: u64) -> bool {
+        let mut used = self.0.budget.0.used.lock();
+        let own = self.0.used.load(Ordering::Relaxed);
+        let free = self.limit().saturating_sub(*used);
+        let fits =
+            if own == 0 { bytes <= free } else { own.saturating_add(bytes) <= free.saturating_sub(bytes) };
+        if fits {
+            *used += bytes;
+            self.0.used.store(own + bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    fn add(&self, bytes: u64) {
+        let mut used = self.0.budget.0.used.lock();
+        *used += bytes;
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut used = self.0.budget.0.used.lock();
+        *used -= bytes;
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        drop(used);
+        self.0.budget.0.released.notify_waiters();
+    }
+}
+
+impl Reservation {
+    /// Returns the bytes reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reserves further bytes.
+    ///
+    /// # Errors
+    /// [`Exceeded::Never`] where the whole would not fit if nothing else were reserved, [`Exceeded::ForNow`] where it
+    /// may fit later. The reservation stays as it was.
+    pub fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+        if let Some(share) = &self.share {
+            if self.bytes.saturating_add(by) > share.most() {
+                return Err(Exceeded::Never(share.most()));
+            }
+            if !share.take(by) {
+                return Err(Exceeded::ForNow(share.limit()));
+            }
+        }
+        self.bytes += by;
+        Ok(())
+    }
+
+    /// Makes it as large as what is in memory by now, whether there is room for that or not.
+    pub fn set(&mut self, bytes: u64) {
+        if let Some(share) = &self.share {
+            share.add(bytes.saturating_sub(self.bytes));
+            share.give_back(self.bytes.saturating_sub(bytes));
+        }
+        self.bytes = bytes;
+    }
+
+    /// Parts with up to `bytes` bytes, for what goes its own way.
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { share: self.share.clone(), bytes }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_share_takes_no_more_than_it_leaves() {
+        let budget = Budget::new(1200);
+        let shares = [budget.share(), budget.share(), budget.share()];
+        let mut taken: Vec<Reservation> = shares.iter().map(Share::empty).collect();
+        let mut fill = |at: usize| {
+            while taken[at].grow(1).is_ok() {}
+            taken[at].bytes()
+        };
+        assert_eq!(fill(0), 600);
+        assert_eq!(fill(1), 300);
+        assert_eq!(fill(2), 150);
+        // What others give back may be had again.
+        taken[0].set(0);
+        assert_eq!(taken[2].grow(200), Ok(()));
+        assert_eq!(taken[2].grow(600), Err(Exceeded::Never(600)));
+        assert_eq!(taken[2].grow(200), Err(Exceeded::ForNow(1200)));
+        taken.clear();
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_piece_is_waited_for() {
+        let budget = Budget::new(64);
+        let share = budget.share();
+        let held = share.overdraw(90);
+        let other = budget.share();
+        let mut waits = Box::pin(other.wait_for_piece());
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(held);
+        let mut piece = waits.await;
+        assert_eq!((piece.bytes(), budget.used()), (2, 2));
+        piece.set(10);
+        let part = piece.split(4);
+        drop(piece);
+        assert_eq!((part.bytes(), other.used(), budget.used()), (4, 4, 4));
+        drop(part);
+        let mut full = share.empty();
+        while full.grow(1).is_ok() {}
+        assert!(share.wait_for_piece().now_or_never().is_none());
+        assert!(share.beside().wait_for_piece().now_or_never().is_some());
+        drop(full);
+        let mut nothing = Reservation::default();
+        nothing.set(1000);
+        assert_eq!(budget.used(), 0);
+    }
+}
