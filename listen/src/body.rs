@@ -1,0 +1,271 @@
+//! Bodies of requests: read within bounds of length, time and memory, and inflated.
+//!
+//! A body is charged as it arrives, never for what it declares. Silence ends it, and where more than half of
+//! the budget is in use, so does slowness: few slow senders cannot keep the budget from all others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::budget::{Budget, Exceeded, Reservation};
+use crate::inflate::{Coding, InflateError, inflate};
+
+/// Buffer that a body of a declared length gets at once; a longer one once this much has arrived.
+const TRUSTED_BYTES: usize = 16 << 20;
+/// Time over which the rate of a body is taken.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Bytes that must arrive in that time while memory is scarce: 64 KiB a second.
+const RATE_BYTES: u64 = 640 << 10;
+/// Compressed bodies up to this length are inflated where they are: they become a thousand times it at most,
+/// which takes a millisecond.
+const SMALL_BYTES: usize = 1 << 10;
+/// Time given to the rest of a body whose request is refused already.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads bodies; its clones share budget and threads.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    budget: Budget,
+    max_bytes: u64,
+    silence: Duration,
+    /// Bodies inflated at a time: one a core.
+    inflating: Arc<Semaphore>,
+}
+
+/// A body and its share of the budget, given back on drop.
+#[derive(Debug)]
+pub struct Held {
+    /// The body, inflated.
+    pub bytes: Bytes,
+    reservation: Reservation,
+}
+
+/// Why a body is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than allowed, as sent or inflated.
+    #[error("the {}body exceeds [{limit}] bytes", if *.inflated { "decompressed " } else { "" })]
+    TooLong {
+        /// Greatest length in bytes.
+        limit: u64,
+        /// Whether it is so after decompression.
+        inflated: bool,
+    },
+    /// It does not fit beside the others.
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
+    /// Nothing came for too long.
+    #[error("the request body stopped arriving before its end")]
+    Silent,
+    /// It came too slowly while memory is scarce.
+    #[error("the request body arrived too slowly while memory is scarce")]
+    Slow,
+    /// The connection failed.
+    #[error("cannot read the request body: {0}")]
+    Broken(String),
+    /// Its coding is not known.
+    #[error("Content-Encoding [{0}] is not supported, use one of [gzip, deflate]")]
+    Coding(String),
+    /// It is not what its coding says.
+    #[error("cannot decompress the request body: {reason}")]
+    Invalid {
+        /// The coding, as the header names it.
+        coding: String,
+        /// What is wrong.
+        reason: std::io::Error,
+    },
+    /// Inflating it ended without a result, by a defect.
+    #[error("decompressing the request body failed: {0}")]
+    Failed(String),
+}
+
+impl Held {
+    /// Returns what the body holds of the budget, to charge what is made of it, too.
+    pub fn reservation(&mut self) -> &mut Reservation {
+        &mut self.reservation
+    }
+
+    /// Takes body and reservation apart.
+    pub fn into_parts(self) -> (Bytes, Reservation) {
+        (self.bytes, self.reservation)
+    }
+}
+
+impl Bodies {
+    /// Makes a reader of bodies of up to `max_bytes`, compressed and not, in which silences are no longer
+    /// than `silence`.
+    pub fn new(budget: Budget, max_bytes: u64, silence: Duration) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { budget, max_bytes, silence, inflating: Arc::new(Semaphore::new(cores)) }
+    }
+
+    /// Returns the budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Reads and inflates a body.
+    ///
+    /// # Errors
+    /// See [`BodyError`]. Dropping the future is safe; what is being inflated is held until that ends.
+    pub async fn read<B>(&self, headers: &HeaderMap, body: &mut B) -> Result<Held, BodyError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let name = headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let name = name.as_deref().unwrap_or_default();
+        let coding = Coding::parse(name);
+        let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let declared = declared.or(body.size_hint().exact());
+        let held = self.collect(declared, body).await?;
+        if held.bytes.is_empty() || coding == Some(Coding::Identity) {
+            return Ok(held);
+        }
+        let name = name.trim().to_ascii_lowercase();
+        match coding {
+            Some(coding) => self.inflate(coding, name, held).await,
+            None => Err(BodyError::Coding(name)),
+        }
+    }
+
+    /// Reads a body for nothing, within twice the bound on one and five seconds.
+    pub async fn discard<B>(&self, mut body: B)
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let mut left = self.max_bytes.saturating_mul(2);
+        let drained = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let Ok(data) = frame.into_data() else { continue };
+                match left.checked_sub(data.len() as u64) {
+                    Some(rest) => left = rest,
+                    None => break,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, drained).await;
+    }
+
+    async fn collect<B>(&self, declared: Option<u64>, body: &mut B) -> Result<Held, BodyError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let too_long = || BodyError::TooLong { limit: self.max_bytes, inflated: false };
+        if declared.is_some_and(|length| length > self.max_bytes) {
+            return Err(too_long());
+        }
+        let declared = declared.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+        let mut reservation = self.budget.empty();
+        let mut pace = Pace::from(Instant::now());
+        // A body of one frame is used as it is.
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        loop {
+            let frame = self.frame(body, &mut pace).await?;
+            let Some(frame) = frame else { break };
+            let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            let total = (first.len() + rest.len() + data.len()) as u64;
+            if total > self.max_bytes {
+                return Err(too_long());
+            }
+            reservation.grow_to(total)?;
+            pace.arrived += data.len() as u64;
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+                continue;
+            }
+            if !first.is_empty() {
+                rest.reserve(declared.min(TRUSTED_BYTES).max(first.len() + data.len()));
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            } else if rest.len() >= TRUSTED_BYTES && rest.capacity() < declared {
+                rest.reserve(declared - rest.len());
+            }
+            rest.extend_from_slice(&data);
+        }
+        let bytes = if rest.is_empty() { first } else { rest.freeze() };
+        Ok(Held { bytes, reservation })
+    }
+
+    /// Waits for the next frame; the end is `None`.
+    async fn frame<B>(&self, body: &mut B, pace: &mut Pace) -> Result<Option<FrameOf<B>>, BodyError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let silent_at = Instant::now() + self.silence;
+        loop {
+            // A window that is over already ends only the wait for what is not there yet.
+            let due = silent_at.min(pace.window_ends);
+            if let Ok(frame) = tokio::time::timeout_at(due, body.frame()).await {
+                return Ok(frame);
+            }
+            let now = Instant::now();
+            if now >= silent_at {
+                return Err(BodyError::Silent);
+            }
+            if now >= pace.window_ends {
+                let scarce = self.budget.used() > self.budget.limit() / 2;
+                if scarce && pace.arrived < RATE_BYTES {
+                    return Err(BodyError::Slow);
+                }
+                *pace = Pace::from(now);
+            }
+        }
+    }
+
+    /// Inflates on a blocking thread, as many at a time as there are cores.
+    async fn inflate(&self, coding: Coding, name: String, held: Held) -> Result<Held, BodyError> {
+        let limit = self.max_bytes;
+        let small = held.bytes.len() <= SMALL_BYTES;
+        let work = move || {
+            let (compressed, mut reservation) = held.into_parts();
+            match inflate(coding, &compressed, limit, &mut reservation) {
+                Ok(bytes) => {
+                    drop(compressed);
+                    reservation.shrink_to(bytes.len() as u64);
+                    Ok(Held { bytes, reservation })
+                }
+                Err(InflateError::TooLong(limit)) => Err(BodyError::TooLong { limit, inflated: true }),
+                Err(InflateError::Exceeded(exceeded)) => Err(BodyError::Exceeded(exceeded)),
+                Err(InflateError::Invalid(reason)) => Err(BodyError::Invalid { coding: name, reason }),
+            }
+        };
+        if small {
+            return work();
+        }
+        let failed = |error: &dyn std::fmt::Display| BodyError::Failed(error.to_string());
+        let place = Arc::clone(&self.inflating).acquire_owned().await.map_err(|error| failed(&error))?;
+        // The place is the work's: it goes on where the request is gone.
+        let inflated = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        inflated.await.map_err(|error| failed(&error))?
+    }
+}
+
+type FrameOf<B> = Result<http_body::Frame<Bytes>, <B as Body>::Error>;
+
+/// How much of a body came since when.
+struct Pace {
+    window_ends: Instant,
+    arrived: u64,
+}
+
+impl Pace {
+    fn from(now: Instant) -> Self {
+        Self { window_ends: now + RATE_WINDOW, arrived: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

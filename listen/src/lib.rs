@@ -1,0 +1,30 @@
+//! The one way in which the server listens: accepting connections, TLS, HTTP/1.1 and HTTP/2, and the bounds on
+//! what clients may hold.
+//!
+//! [`Server`] serves a list of [`Listener`]s, each with a [`Service`]; [`Acceptor`] is the part of it for one that
+//! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use.
+//! [`Budget`] bounds the bytes that requests keep in memory, over the whole process; [`Bodies`] reads and inflates
+//! bodies against it. [`check_host`] and [`check_origin`] tell requests of foreign web pages.
+
+mod activity;
+mod admission;
+mod body;
+mod budget;
+mod connection;
+mod inflate;
+mod origin;
+mod serve;
+mod socket;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use admission::client;
+pub use body::{Bodies, BodyError, Held};
+pub use budget::{Budget, Exceeded, Reservation};
+pub use inflate::{Coding, InflateError, inflate};
+pub use origin::{Foreign, check_host, check_origin};
+pub use serve::{Acceptor, Config, Draining, Listener, Peer, Server, Service};
+pub use socket::Parked;
+pub use tls::{ClientCertificates, Tls, TlsFiles};

@@ -1,0 +1,123 @@
+//! Whether a request to this machine comes from a web page of somewhere else.
+//!
+//! A listener on loopback without credentials trusts everybody on the machine, and a browser there lets any page
+//! send requests to it. The browser says whose they are: in `Origin`, and by the name in `Host` that the page
+//! made resolve to this machine.
+
+use std::net::IpAddr;
+
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
+
+/// A header that names another machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("header [{header}] with [{value}] is not of this machine, and no credentials are asked for")]
+pub struct Foreign {
+    /// Name of the header.
+    pub header: &'static str,
+    /// Its value, shortened.
+    pub value: String,
+}
+
+impl Foreign {
+    fn new(header: &'static str, value: &str) -> Self {
+        Self { header, value: value.chars().take(100).collect() }
+    }
+}
+
+/// Refuses a request that is not sent to this machine by one of its names: `localhost`, names below it, and
+/// addresses of loopback. No name at all passes: a browser always gives one.
+///
+/// # Errors
+/// [`Foreign`] with the name.
+pub fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+    let named = uri.authority().map(Authority::as_str).into_iter().map(str::as_bytes);
+    for name in named.chain(headers.get_all(HOST).iter().map(http::HeaderValue::as_bytes)) {
+        let name = String::from_utf8_lossy(name);
+        if !name.is_empty() && !is_local(&name) {
+            return Err(Foreign::new("Host", &name));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a request that a browser sends for a page of another machine.
+///
+/// # Errors
+/// [`Foreign`] with the page's origin.
+pub fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
+    for origin in headers.get_all(ORIGIN) {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        if !origin.split_once("://").is_some_and(|(_, authority)| is_local(authority)) {
+            return Err(Foreign::new("Origin", &origin));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(authority: &str) -> bool {
+    let Ok(authority) = authority.trim().parse::<Authority>() else { return false };
+    if authority.as_str().contains('@') {
+        return false;
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_pass() {
+        for local in [
+            "localhost",
+            "LOCALHOST:9200",
+            "localhost.",
+            "a.localhost:1",
+            "127.0.0.1:9200",
+            "127.9.9.9",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]",
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, local.parse().unwrap())]);
+            assert_eq!(check_host(&Uri::from_static("/"), &headers), Ok(()), "{local}");
+            let origin = format!("http://{local}");
+            let headers = HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]);
+            assert_eq!(check_origin(&headers), Ok(()), "{local}");
+        }
+        for foreign in [
+            "evil.example",
+            "evil.example:9200",
+            "localhost.evil.example",
+            "notlocalhost",
+            "192.168.1.1",
+            "0.0.0.0:9200",
+            "127.0.0.1@evil.example",
+            "127.0.0.1.evil.example",
+            "[2001:db8::1]:80",
+            "a b",
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, foreign.parse().unwrap())]);
+            assert!(check_host(&Uri::from_static("/"), &headers).is_err(), "{foreign}");
+            let origin = format!("https://{foreign}");
+            let headers = HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]);
+            assert!(check_origin(&headers).is_err(), "{foreign}");
+        }
+        let none = HeaderMap::new();
+        assert_eq!((check_host(&Uri::from_static("/"), &none), check_origin(&none)), (Ok(()), Ok(())));
+        // As HTTP/2 has it, and beside a good one.
+        assert!(check_host(&Uri::from_static("http://evil.example/"), &none).is_err());
+        let mut two = HeaderMap::new();
+        two.append(HOST, "localhost".parse().unwrap());
+        two.append(HOST, "evil.example".parse().unwrap());
+        assert_eq!(check_host(&Uri::from_static("/"), &two).unwrap_err().value, "evil.example");
+        let null = HeaderMap::from_iter([(ORIGIN, "null".parse().unwrap())]);
+        assert_eq!(check_origin(&null).unwrap_err(), Foreign { header: "Origin", value: "null".to_owned() });
+    }
+}

@@ -1,0 +1,92 @@
+//! Sockets that outlive the listener that bound them by a moment.
+//!
+//! Where a listener is replaced, the next one takes over its socket, and connections that arrive in between wait
+//! in the system's queue.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+/// Time for which a socket waits for the next listener.
+const PARKED: Duration = Duration::from_secs(10);
+
+/// Sockets that wait, by the host and port asked for; its clones are the same. There are at most as many as
+/// listeners have ended within ten seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Parked(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    sockets: HashMap<(String, u16), (u64, TcpListener)>,
+}
+
+impl Parked {
+    /// Takes the socket that waits for this address, or binds it.
+    ///
+    /// # Errors
+    /// An address in use or not this machine's. The text names it.
+    pub async fn bind(&self, host: &str, port: u16) -> io::Result<TcpListener> {
+        if let Some((_, socket)) = self.0.lock().sockets.remove(&(host.to_owned(), port)) {
+            return Ok(socket);
+        }
+        TcpListener::bind((host, port)).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on [{host}:{port}]: {error}"))
+        })
+    }
+
+    /// Lets a socket wait for the next listener, for ten seconds.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn park(&self, host: &str, port: u16, socket: TcpListener) {
+        let key = (host.to_owned(), port);
+        let id = {
+            let mut state = self.0.lock();
+            state.next += 1;
+            let id = state.next;
+            state.sockets.insert(key.clone(), (id, socket));
+            id
+        };
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(PARKED).await;
+            let mut state = this.0.lock();
+            // Perhaps it was taken, and another one waits by now.
+            if state.sockets.get(&key).is_some_and(|(parked, _)| *parked == id) {
+                state.sockets.remove(&key);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_waits_its_own_time() {
+        let parked = Parked::default();
+        let socket = parked.bind("127.0.0.1", 0).await.unwrap();
+        let port = socket.local_addr().unwrap().port();
+        tokio::time::pause();
+        parked.park("127.0.0.1", port, socket);
+        tokio::time::sleep(PARKED / 2).await;
+        let socket = parked.bind("127.0.0.1", port).await.unwrap();
+        parked.park("127.0.0.1", port, socket);
+        tokio::time::sleep(PARKED / 2 + Duration::from_secs(1)).await;
+        // The first time is over, that of the second is not.
+        assert_eq!(parked.0.lock().sockets.len(), 1);
+        let error = TcpListener::bind(("127.0.0.1", port)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        tokio::time::sleep(PARKED / 2).await;
+        assert!(parked.0.lock().sockets.is_empty());
+        let _free = parked.bind("127.0.0.1", port).await.unwrap();
+        let error = parked.bind("127.0.0.1", port).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("[127.0.0.1:{port}]")), "{error}");
+    }
+}
