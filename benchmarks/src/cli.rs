@@ -17,7 +17,7 @@ use crate::server::{Launch, default_binary};
 use crate::shape::Shape;
 use crate::suite;
 use crate::target::Target;
-use crate::{crash, report};
+use crate::{calls, crash, hostile, report};
 
 /// Measures Millrace, alone or beside a peer with the same API.
 #[derive(Debug, Parser)]
@@ -199,6 +199,25 @@ Every acknowledged operation must be there exactly once, with version, sequence 
 id and by search; of an operation without an answer, both is right. Exits with 1 and a report on the
 first violation, and keeps the data directory. Flushes are made small and frequent; --env sets more.")]
     Crash(CrashArgs),
+    /// Play requests that mean harm while a client writes and searches, and check that it does not notice
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks hostile --server target/release/millrace
+  millrace-benchmarks hostile --only SQL --calm-seconds 5
+
+The process must live, stay within query.memory_bytes + storage.memtable_max_bytes + 400 MB, answer nothing
+with 5xx, keep every acknowledged document, and serve the client at most three times as slowly as alone (p99).
+Exits with 1 and a list of what it did not, and keeps the data directory.")]
+    Hostile(HostileArgs),
+    /// Ask everything of the API by several clients side by side
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks calls --seconds 60
+  millrace-benchmarks calls --seconds 3600 --clients 10 --server target/release/millrace
+
+Nothing may be answered with 5xx or wait longer than --longest-ms, and every acknowledged document must be
+there at the end. Exits with 1 and a list of what was not so, and keeps the data directory.")]
+    Calls(CallsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -334,6 +353,47 @@ struct CrashArgs {
     environment: Vec<(String, String)>,
 }
 
+#[derive(Debug, Args)]
+struct HostileArgs {
+    /// The server's binary; beside this program when not given
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// How long the client is watched alone, in seconds
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
+    calm_seconds: u64,
+    /// Only requests with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// How many times as long as alone the client's slowest hundredth may take
+    #[arg(long, default_value_t = 3.0)]
+    slower: f64,
+    /// Directory for data and log; a temporary one when not given
+    #[arg(long)]
+    directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct CallsArgs {
+    /// The server's binary; beside this program when not given
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// How long
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Clients
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    clients: u16,
+    /// Longest time that a call may take, in milliseconds
+    #[arg(long, default_value_t = 1_000)]
+    longest_ms: u64,
+    /// Seed; drawn and printed when not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Directory for data and log; a temporary one when not given
+    #[arg(long)]
+    directory: Option<PathBuf>,
+}
+
 fn parse_variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -417,6 +477,8 @@ impl Cli {
             Command::Report(args) => args.run().await,
             Command::Pipelines(args) => args.run().await,
             Command::Crash(args) => args.run().await,
+            Command::Hostile(args) => args.run().await,
+            Command::Calls(args) => args.run().await,
         }
     }
 }
@@ -474,7 +536,7 @@ impl CrashArgs {
         environment.extend(self.environment);
         let plan = crash::Plan {
             server: self.server.unwrap_or_else(default_binary),
-            directory: self.directory.unwrap_or_else(|| crash::default_directory(seed)),
+            directory: self.directory.unwrap_or_else(|| temporary("crash")),
             cycles: self.cycles,
             writers: self.writers.max(1),
             shards: self.shards.max(1),
@@ -484,6 +546,38 @@ impl CrashArgs {
         };
         plan.run().await
     }
+}
+
+impl HostileArgs {
+    async fn run(self) -> Result<()> {
+        let plan = hostile::Plan {
+            server: self.server.unwrap_or_else(default_binary),
+            directory: self.directory.unwrap_or_else(|| temporary("hostile")),
+            calm: Duration::from_secs(self.calm_seconds),
+            only: self.only,
+            slower: self.slower,
+        };
+        plan.run().await
+    }
+}
+
+impl CallsArgs {
+    async fn run(self) -> Result<()> {
+        let plan = calls::Plan {
+            server: self.server.unwrap_or_else(default_binary),
+            directory: self.directory.unwrap_or_else(|| temporary("calls")),
+            time: Duration::from_secs(self.seconds),
+            clients: self.clients.into(),
+            longest: Duration::from_millis(self.longest_ms),
+            seed: self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        };
+        plan.run().await
+    }
+}
+
+/// Returns a directory for a run that was not given one.
+fn temporary(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("millrace-{what}-{}", std::process::id()))
 }
 
 fn index_of(shape: Shape) -> String {

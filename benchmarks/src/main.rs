@@ -2,13 +2,16 @@
 //!
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
-//! writes it down. [`pipelines`] does the same for pipelines. [`crash`] kills the server and checks what it kept.
+//! writes it down. [`pipelines`] does the same for pipelines. [`crash`] kills the server and checks what it kept;
+//! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
+mod calls;
 mod cli;
 mod corpus;
 mod crash;
 mod duckdb;
 mod hardware;
+mod hostile;
 mod latency;
 mod load;
 mod measure;

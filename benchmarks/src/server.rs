@@ -25,6 +25,8 @@ pub(crate) struct Launch {
     pub(crate) log: PathBuf,
     /// Environment variables beside ours.
     pub(crate) environment: Vec<(String, String)>,
+    /// Password of its administrator; without one, requests need no credentials.
+    pub(crate) password: Option<String>,
     /// How long it may take to answer.
     pub(crate) timeout: Duration,
 }
@@ -63,6 +65,7 @@ impl Launch {
             port: free_port()?,
             log: directory.join("server.log"),
             environment: Vec::new(),
+            password: None,
             timeout: Duration::from_secs(120),
         })
     }
@@ -71,10 +74,11 @@ impl Launch {
     pub(crate) fn command_line(&self) -> String {
         let environment: String = self.environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
         format!(
-            "{environment}{} serve --data {} --listen 127.0.0.1:{} --insecure",
+            "{environment}{} serve --data {} --listen 127.0.0.1:{}{}",
             self.binary.display(),
             self.data.display(),
-            self.port
+            self.port,
+            if self.password.is_none() { " --insecure" } else { "" }
         )
     }
 
@@ -86,18 +90,24 @@ impl Launch {
             .open(&self.log)
             .with_context(|| format!("cannot write {}", self.log.display()))?;
         let started = Instant::now();
+        let access: &[&str] = if self.password.is_none() { &["--insecure"] } else { &[] };
         let child = Command::new(&self.binary)
-            .args(["serve", "--insecure", "--data"])
+            .arg("serve")
+            .args(access)
+            .arg("--data")
             .arg(&self.data)
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
             .env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0")
+            .envs(self.password.iter().map(|password| ("MILLRACE_ADMIN_PASSWORD", password)))
             .envs(self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.binary.display()))?;
-        let mut target = Target::new("millrace", &format!("http://127.0.0.1:{}", self.port), None)?;
+        let credentials = self.password.as_ref().map(|password| format!("admin:{password}"));
+        let url = format!("http://127.0.0.1:{}", self.port);
+        let mut target = Target::new("millrace", &url, credentials.as_deref())?;
         target.pid = Some(child.id());
         let mut server = Server { child, target, started_in: Duration::ZERO, log: self.log.clone() };
         loop {

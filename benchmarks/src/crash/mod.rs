@@ -8,7 +8,7 @@ mod oracle;
 mod verify;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -171,10 +171,4 @@ async fn write_until_killed(
         bail!("{}", violations.join("\n"));
     }
     Ok(writers)
-}
-
-/// Returns a directory for a run that was not given one.
-pub(crate) fn default_directory(seed: u64) -> PathBuf {
-    let name = format!("millrace-crash-{}-{seed}", std::process::id());
-    std::env::temp_dir().join(Path::new(&name))
 }
