@@ -41,4 +41,4 @@ mod table;
 mod target;
 
 pub use error::{Error, Result, ShardFailure};
-pub use service::{Config, Outcome, OutcomeBody, SearchService};
+pub use service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService};
