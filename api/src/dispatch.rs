@@ -1,4 +1,4 @@
-//! The life of a request: liveness probe, authentication, parameters, body, handler, answer.
+//! The life of a request: probes, authentication, parameters, body, handler, answer.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -9,19 +9,22 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
-use millrace_storage::Principal;
+use millrace_storage::{Lane, Principal};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
 use crate::http::decode::{self, Held, Limits};
 use crate::http::render::Style;
-use crate::http::{Params, Request, Response, content, path};
+use crate::http::{Params, Request, Response, Room, content, path};
 use crate::pipelines::Management;
 use crate::server::HttpConfig;
 use crate::{Api, routes};
 
-/// Where a load balancer or a supervisor asks whether the process answers; needs no credentials.
+/// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
+/// Where a load balancer asks whether requests are taken; needs no credentials. Listeners open when all that was
+/// acknowledged before has been replayed, so that whoever is answered is answered by a server that has it.
+const READINESS: &str = "/_health/ready";
 
 /// Answers requests; cheap to clone.
 #[derive(Clone, Debug)]
@@ -62,13 +65,23 @@ impl Service {
     {
         let (parts, body) = request.into_parts();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
-        if parts.uri.path() == LIVENESS {
-            return style.render(Response::json(200, serde_json::json!({ "status": "live" })));
+        if let Some(probed) = self.probed(parts.uri.path()) {
+            return style.render(probed);
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
         let response =
             answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))).unwrap_or_else(Error::into_response);
-        style.render(response)
+        self.render(style, response).await
+    }
+
+    /// Renders an answer, a large one on a compute thread.
+    async fn render(&self, style: Style, response: Response) -> http::Response<Full<Bytes>> {
+        if !style.works_on(&response.body) {
+            return style.render(response);
+        }
+        let plain = style.clone();
+        let rendered = self.api.engine.compute().run(Lane::Foreground, move || Ok(style.render(response)));
+        rendered.await.unwrap_or_else(|error| plain.render(Error::from(error).into_response()))
     }
 
     async fn answer<B>(
@@ -99,9 +112,9 @@ impl Service {
                 return Err(error);
             }
         };
-        let Held { bytes, .. } = &held;
-        let bytes = body_or_source(&parts.headers, bytes, &mut params)?;
-        let request = Request { principal, method: parts.method, path, params, body: bytes };
+        let (room, filter) = (self.limits.room(), style.filter());
+        let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
+        let request = Request { principal, method: parts.method, path, params, body: bytes, room, filter };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
             || request.path.last().is_some_and(|segment| {
                 matches!(
@@ -119,6 +132,17 @@ impl Service {
 }
 
 impl Service {
+    /// Answers the probes, which tell nothing but a word.
+    fn probed(&self, path: &str) -> Option<Response> {
+        let (status, word) = match path {
+            LIVENESS => (200, "live"),
+            READINESS if self.api.engine.is_stopping() => (503, "stopping"),
+            READINESS => (200, "ready"),
+            _ => return None,
+        };
+        Some(Response::json(status, serde_json::json!({ "status": word })))
+    }
+
     /// Finds out who asks for what, and how the answer is wanted, before the body is read.
     async fn prepare(
         &self,
@@ -169,9 +193,14 @@ async fn handle(
 }
 
 /// Takes the body from the request, or from the parameter `source` where there is none.
-fn body_or_source(headers: &HeaderMap, bytes: &Bytes, params: &mut Params) -> Result<Bytes, Error> {
+fn body_or_source(
+    headers: &HeaderMap,
+    bytes: &Bytes,
+    params: &mut Params,
+    room: &Room,
+) -> Result<Bytes, Error> {
     if !bytes.is_empty() {
-        return decode::to_json(bytes.clone(), content::of_request(headers)?.format);
+        return decode::to_json(bytes.clone(), content::of_request(headers)?.format, room);
     }
     let Some(source) = params.take("source") else { return Ok(Bytes::new()) };
     let kind = params.take("source_content_type").ok_or_else(|| {
@@ -179,7 +208,7 @@ fn body_or_source(headers: &HeaderMap, bytes: &Bytes, params: &mut Params) -> Re
     })?;
     let media = content::MediaType::parse(&kind)
         .ok_or_else(|| Error::illegal_argument(format!("Unknown value for source_content_type [{kind}]")))?;
-    decode::to_json(Bytes::from(source), media.format)
+    decode::to_json(Bytes::from(source), media.format, room)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

@@ -137,6 +137,30 @@ impl Error {
         )
     }
 
+    /// Makes the refusal of a body whose values take more memory than all requests may have.
+    pub(crate) fn content_too_large(bytes: u64, limit: u64) -> Self {
+        Self::new(
+            413,
+            "content_too_long_exception",
+            format!(
+                "the values of the request take [{bytes}] bytes and more, above the limit of [{limit}]; send it in parts"
+            ),
+        )
+    }
+
+    /// Makes the refusal of a request that does not fit beside those that are under way.
+    pub(crate) fn in_flight_full(bytes: u64) -> Self {
+        Self::new(
+            429,
+            "circuit_breaking_exception",
+            format!(
+                "[in_flight_requests] Data too large, [{bytes}] bytes of this request do not fit beside the others"
+            ),
+        )
+        .with("bytes_wanted", bytes)
+        .with("durability", "TRANSIENT")
+    }
+
     pub(crate) fn unauthorized(reason: impl Into<String>) -> Self {
         const CHALLENGE: &str = "Basic realm=\"millrace\" charset=\"UTF-8\"";
         Self::new(401, "security_exception", reason)

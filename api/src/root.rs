@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::auth::SecretStore;
 use crate::error::Error;
 use crate::http::{Request, Response};
+use crate::server::HttpConfig;
 
 /// Where the cluster's identity is kept.
 const UUID_KEY: &str = "cluster/uuid";
@@ -27,6 +28,8 @@ pub struct Identity {
     pub data_dir: PathBuf,
     /// `host:port` of the data API.
     pub address: String,
+    /// Longest request body in bytes.
+    pub max_content_length: u64,
 }
 
 impl Identity {
@@ -52,7 +55,9 @@ impl Identity {
                 uuid
             }
         };
-        Ok(Self { node: node.into(), cluster: cluster.into(), cluster_uuid, data_dir, address })
+        let max_content_length = HttpConfig::default().max_content_length;
+        let (node, cluster) = (node.into(), cluster.into());
+        Ok(Self { node, cluster, cluster_uuid, data_dir, address, max_content_length })
     }
 }
 

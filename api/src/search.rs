@@ -2,12 +2,12 @@
 //! knows and refuses their members itself.
 
 use http::Method;
-use millrace_query::{Outcome, OutcomeBody};
+use millrace_query::{MAX_SEARCHES, Outcome, OutcomeBody};
 use serde_json::Value;
 
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Body, Request, Response, json};
+use crate::http::{Body, Request, Response, Room, json, offload};
 
 /// The endpoints of the query service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,17 +101,27 @@ async fn multi_search(api: &Api, request: &mut Request, expression: &str) -> Res
     if !body.ends_with(b"\n") {
         return Err(Error::illegal_argument("The msearch request must be terminated by a newline [\n]"));
     }
-    let mut searches = Vec::new();
-    let mut lines = body[..body.len() - 1].split(|byte| *byte == b'\n');
-    while let Some(header) = lines.next() {
-        let blank = header.iter().all(u8::is_ascii_whitespace);
-        let header = if blank { Value::Null } else { json::parse(header)? };
-        // A header without a body at the end asks nothing.
-        let Some(search) = lines.next() else { break };
-        searches.push((header, json::parse(search)?));
-    }
+    let searches = offload(body.len(), || searches(&body[..body.len() - 1], &request.room))?;
     let outcome = api.search.multi_search(&request.principal, expression, params, searches).await?;
     Ok(response(outcome))
+}
+
+/// Reads headers and bodies, one a line, and no more of them than there may be.
+fn searches(body: &[u8], room: &Room) -> Result<Vec<(Value, Value)>, Error> {
+    let mut searches = Vec::new();
+    let mut lines = body.split(|byte| *byte == b'\n');
+    while let Some(header) = lines.next() {
+        let blank = header.iter().all(u8::is_ascii_whitespace);
+        let header = if blank { Value::Null } else { json::parse(header, room)? };
+        // A header without a body at the end asks nothing.
+        let Some(search) = lines.next() else { break };
+        searches.push((header, json::parse(search, room)?));
+        // One too many is refused for it: the rest need not be read.
+        if searches.len() > MAX_SEARCHES {
+            break;
+        }
+    }
+    Ok(searches)
 }
 
 /// Answers the validation of a body that cannot be read.

@@ -253,8 +253,9 @@ impl Server {
         let address = listeners.first().and_then(|listener| listener.local_addr().ok());
         let address = address.map_or_else(String::new, |address| address.to_string());
         let data_dir = engine.data_dir().to_owned();
-        let identity =
+        let mut identity =
             Identity::open(&*engine, NAME, NAME, data_dir, address).await.map_err(StartError::Accounts)?;
+        identity.max_content_length = config.max_content_length;
         let api = Arc::new(Api::new(engine, search, authenticator, identity));
         // Whoever runs the server bounds the drain, by dropping it.
         let http = HttpConfig {

@@ -42,4 +42,4 @@ mod target;
 mod work;
 
 pub use error::{Error, Result, ShardFailure};
-pub use service::{Config, Outcome, OutcomeBody, SearchService};
+pub use service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService};

@@ -13,6 +13,8 @@ mod search;
 mod sql;
 mod validate;
 
+pub use self::multi_search::MAX_SEARCHES;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

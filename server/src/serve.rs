@@ -27,6 +27,12 @@ use crate::logging;
 /// Runs the server until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     logging::install(&config.log_level, config.log_json);
+    for variable in &config.strangers {
+        tracing::warn!(
+            variable,
+            "environment variable sets nothing; `millrace config --keys` lists those that do"
+        );
+    }
     runtime(config.threads)?.block_on(async {
         let stop = on_signal()?;
         let https = config.api.tls.is_some();

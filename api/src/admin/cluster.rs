@@ -1,5 +1,6 @@
 //! `_cluster`: settings, state, statistics, pending tasks.
 
+use millrace_storage::ShardFault;
 use millrace_storage::metadata::{
     ClusterSettingsUpdate, IndexMeta, IndicesOptions, blocks_of, cluster_defaults, render_settings,
 };
@@ -177,18 +178,26 @@ fn state(
             }),
         );
     }
-    let shard = |meta: &IndexMeta, number: u32| {
+    let shard = |meta: &IndexMeta, number: u32, lost: bool| {
         json!({
-            "state": "STARTED", "primary": true, "node": node::id(api), "relocating_node": null,
-            "shard": number, "index": &*meta.name,
+            "state": if lost { "UNASSIGNED" } else { "STARTED" },
+            "primary": true,
+            "node": (!lost).then(|| node::id(api)),
+            "relocating_node": null,
+            "shard": number,
+            "index": &*meta.name,
         })
+    };
+    let lost = |meta: &IndexMeta| -> Vec<bool> {
+        health::faults(api, meta).iter().map(|fault| *fault == Some(ShardFault::Damaged)).collect()
     };
     if wants("routing_table") {
         let indices: Map<String, Value> = metas
             .iter()
             .map(|meta| {
-                let shards: Map<String, Value> = (0..meta.shards)
-                    .map(|number| (number.to_string(), json!([shard(meta, number)])))
+                let shards: Map<String, Value> = (0..)
+                    .zip(lost(meta))
+                    .map(|(number, lost)| (number.to_string(), json!([shard(meta, number, lost)])))
                     .collect();
                 (meta.name.to_string(), json!({ "shards": shards }))
             })
@@ -196,10 +205,15 @@ fn state(
         answer.insert("routing_table".into(), json!({ "indices": indices }));
     }
     if wants("routing_nodes") {
-        let shards: Vec<Value> =
-            metas.iter().flat_map(|meta| (0..meta.shards).map(|number| shard(meta, number))).collect();
-        answer
-            .insert("routing_nodes".into(), json!({ "unassigned": [], "nodes": { node::id(api): shards } }));
+        let (mut assigned, mut unassigned) = (Vec::new(), Vec::new());
+        for meta in &metas {
+            for (number, lost) in (0..).zip(lost(meta)) {
+                let list = if lost { &mut unassigned } else { &mut assigned };
+                list.push(shard(meta, number, lost));
+            }
+        }
+        let nodes = json!({ node::id(api): assigned });
+        answer.insert("routing_nodes".into(), json!({ "unassigned": unassigned, "nodes": nodes }));
     }
     Ok(Response::json(200, answer.into()))
 }
@@ -272,7 +286,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     let mut answer = node::header(api, matched);
     answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
     answer.insert("timestamp".into(), api.engine.clock().now_ms().into());
-    answer.insert("status".into(), health::of_all(&state).status().into());
+    answer.insert("status".into(), health::of_all(api, &state).status().name().into());
     answer.insert("indices".into(), indices);
     answer.insert(
         "nodes".into(),
@@ -283,6 +297,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
                 "available_processors": machine.processors,
                 "allocated_processors": machine.processors,
                 "names": [{ "name": "Linux", "count": 1 }],
+                "pretty_names": [{ "pretty_name": "Linux", "count": 1 }],
                 "mem": {
                     "total_in_bytes": machine.memory_total,
                     "free_in_bytes": machine.memory_free,

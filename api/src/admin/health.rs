@@ -1,10 +1,13 @@
-//! `_cluster/health`: green when every shard is served, red for indices that do not exist.
+//! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails, red when one is
+//! not, and for indices that do not exist.
 //!
 //! Copies of shards are the object store's business: an index is green when its one copy of each
-//! shard is served by this node, whatever `number_of_replicas` says.
+//! shard is served by this node, whatever `number_of_replicas` says. Of what fails only that it does is told: the
+//! server's log has the rest.
 
 use std::time::Duration;
 
+use millrace_storage::ShardFault;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use serde_json::{Map, Value, json};
 
@@ -19,29 +22,104 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a request waits for.
 #[derive(Debug, Default)]
 struct Wanted {
+    status: Option<Status>,
     nodes: Option<String>,
     active_shards: Option<u64>,
 }
 
-/// The state of the shards of some indices.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Health {
-    /// Served shards.
-    pub(super) shards: u64,
-    /// Whether what was asked for exists.
-    pub(super) found: bool,
+/// How well shards are served, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    Green,
+    Yellow,
+    Red,
 }
 
-impl Health {
+impl Status {
+    /// Reads a status in any case.
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let known = [Self::Green, Self::Yellow, Self::Red];
+        known
+            .into_iter()
+            .find(|status| text.eq_ignore_ascii_case(status.name()))
+            .ok_or_else(|| Error::illegal_argument(format!("unknown cluster health status [{text}]")))
+    }
+
     /// Returns the status as a word.
-    pub(super) fn status(&self) -> &'static str {
-        if self.found { "green" } else { "red" }
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Red => "red",
+        }
     }
 }
 
+/// Counts of the shards of some indices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Health {
+    /// All of them.
+    pub(super) shards: u64,
+    /// Those that answer nothing.
+    pub(super) lost: u64,
+    /// Those that serve and whose upkeep fails.
+    failing: u64,
+}
+
+impl Health {
+    /// Counts the shards with these faults.
+    fn of(faults: &[Option<ShardFault>]) -> Self {
+        let count = |fault| faults.iter().filter(|found| **found == Some(fault)).count() as u64;
+        Self {
+            shards: faults.len() as u64,
+            lost: count(ShardFault::Damaged),
+            failing: count(ShardFault::Failing),
+        }
+    }
+
+    /// Counts the shards that serve.
+    pub(super) fn active(self) -> u64 {
+        self.shards - self.lost
+    }
+
+    /// Returns how many of a hundred shards serve; all, where there are none.
+    pub(super) fn active_percent(self) -> f64 {
+        if self.shards == 0 { 100.0 } else { 100.0 * self.active() as f64 / self.shards as f64 }
+    }
+
+    /// Returns the status of the worst shard.
+    pub(super) fn status(self) -> Status {
+        match (self.lost, self.failing) {
+            (0, 0) => Status::Green,
+            (0, _) => Status::Yellow,
+            _ => Status::Red,
+        }
+    }
+}
+
+impl std::iter::Sum for Health {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            shards: sum.shards + one.shards,
+            lost: sum.lost + one.lost,
+            failing: sum.failing + one.failing,
+        })
+    }
+}
+
+/// Tells of each shard of an index what it cannot do, if anything.
+pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
+    api.engine.index(&meta.name).map_or_else(|_| vec![None; meta.shards as usize], |index| index.faults())
+}
+
+/// Counts the shards of an index.
+pub(super) fn of_index(api: &Api, meta: &IndexMeta) -> Health {
+    Health::of(&faults(api, meta))
+}
+
 /// Counts the shards of all indices.
-pub(super) fn of_all(state: &Metadata) -> Health {
-    Health { shards: state.indices.values().map(|meta| u64::from(meta.shards)).sum(), found: true }
+pub(super) fn of_all(api: &Api, state: &Metadata) -> Health {
+    state.indices.values().map(|meta| of_index(api, meta)).sum()
 }
 
 /// `GET /_cluster/health[/<index>]`
@@ -57,11 +135,7 @@ pub(super) async fn get(
     }
     let timeout = params.take_time("timeout")?.unwrap_or(Duration::from_secs(30));
     options::manager(params)?;
-    if let Some(status) = params.take("wait_for_status")
-        && !["green", "yellow", "red"].iter().any(|known| status.eq_ignore_ascii_case(known))
-    {
-        return Err(Error::illegal_argument(format!("unknown cluster health status [{status}]")));
-    }
+    let status = params.take("wait_for_status").map(|status| Status::parse(&status)).transpose()?;
     params.take_bool("wait_for_no_relocating_shards")?;
     params.take_bool("wait_for_no_initializing_shards")?;
     if let Some(priority) = params.take("wait_for_events")
@@ -72,7 +146,7 @@ pub(super) async fn get(
             priority.to_uppercase()
         )));
     }
-    let mut wanted = Wanted { nodes: params.take("wait_for_nodes"), active_shards: None };
+    let mut wanted = Wanted { status, nodes: params.take("wait_for_nodes"), active_shards: None };
     if let Some(count) = params.take("wait_for_active_shards").filter(|count| count != "all") {
         let count = count
             .parse()
@@ -90,25 +164,29 @@ pub(super) async fn get(
     let deadline = tokio::time::Instant::now().checked_add(timeout.min(Duration::from_secs(86_400)));
     loop {
         let state = api.engine.metadata();
-        let (health, metas) = look(api, &state, expression, &options)?;
-        let reached = health.found
-            && wanted.active_shards.is_none_or(|count| health.shards >= count)
+        let (found, metas) = look(api, &state, expression, &options)?;
+        let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
+        let reached = found
+            && wanted.status.is_none_or(|status| health.status() <= status)
+            && wanted.active_shards.is_none_or(|count| health.active() >= count)
             && wanted.nodes.as_deref().is_none_or(|nodes| satisfies(nodes, 1).unwrap_or(false));
         let expired = deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline);
         if reached || expired {
             let status = if reached { 200 } else { 408 };
-            return Ok(Response::json(status, render(api, &health, &metas, &level, !reached)));
+            let worst = if found { health.status() } else { Status::Red };
+            return Ok(Response::json(status, render(api, (worst, health), &metas, &level, !reached)));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
+/// Finds the indices that an expression means, and whether all that it names exist.
 fn look(
     api: &Api,
     state: &Metadata,
     expression: Option<&str>,
     options: &IndicesOptions,
-) -> Result<(Health, Vec<std::sync::Arc<IndexMeta>>), Error> {
+) -> Result<(bool, Vec<std::sync::Arc<IndexMeta>>), Error> {
     let metas = state.resolve(expression.unwrap_or("_all"), options, api.engine.clock().now_ms())?;
     let missing = expression.is_some_and(|expression| {
         expression.split(',').any(|name| {
@@ -118,8 +196,7 @@ fn look(
                 && state.alias_indices(name).is_none()
         })
     });
-    let shards = metas.iter().map(|meta| u64::from(meta.shards)).sum();
-    Ok((Health { shards, found: !missing }, metas))
+    Ok((!missing, metas))
 }
 
 /// Whether a count of nodes satisfies `3`, `>=2`, `ge(2)` and the like.
@@ -144,54 +221,59 @@ fn satisfies(condition: &str, nodes: u64) -> Result<bool, Error> {
 
 fn render(
     api: &Api,
-    health: &Health,
+    (status, health): (Status, Health),
     metas: &[std::sync::Arc<IndexMeta>],
     level: &str,
     timed_out: bool,
 ) -> Value {
     let mut answer = json!({
         "cluster_name": api.identity.cluster,
-        "status": health.status(),
+        "status": status.name(),
         "timed_out": timed_out,
         "number_of_nodes": 1,
         "number_of_data_nodes": 1,
         "discovered_master": true,
         "discovered_cluster_manager": true,
-        "active_primary_shards": health.shards,
-        "active_shards": health.shards,
+        "active_primary_shards": health.active(),
+        "active_shards": health.active(),
         "relocating_shards": 0,
         "initializing_shards": 0,
-        "unassigned_shards": 0,
+        "unassigned_shards": health.lost,
         "delayed_unassigned_shards": 0,
         "number_of_pending_tasks": 0,
         "number_of_in_flight_fetch": 0,
         "task_max_waiting_in_queue_millis": 0,
-        "active_shards_percent_as_number": 100.0,
+        "active_shards_percent_as_number": health.active_percent(),
     });
     if level == "indices" || level == "shards" {
         let indices: Map<String, Value> = metas
             .iter()
             .map(|meta| {
+                let faults = faults(api, meta);
+                let health = Health::of(&faults);
                 let mut index = json!({
-                    "status": "green",
+                    "status": health.status().name(),
                     "number_of_shards": meta.shards,
                     "number_of_replicas": meta.replicas,
-                    "active_primary_shards": meta.shards,
-                    "active_shards": meta.shards,
+                    "active_primary_shards": health.active(),
+                    "active_shards": health.active(),
                     "relocating_shards": 0,
                     "initializing_shards": 0,
-                    "unassigned_shards": 0,
+                    "unassigned_shards": health.lost,
                 });
                 if level == "shards" {
-                    let shards: Map<String, Value> = (0..meta.shards)
-                        .map(|shard| {
+                    let shards: Map<String, Value> = faults
+                        .iter()
+                        .enumerate()
+                        .map(|(shard, fault)| {
+                            let health = Health::of(std::slice::from_ref(fault));
                             let health = json!({
-                                "status": "green",
-                                "primary_active": true,
-                                "active_shards": 1,
+                                "status": health.status().name(),
+                                "primary_active": health.lost == 0,
+                                "active_shards": health.active(),
                                 "relocating_shards": 0,
                                 "initializing_shards": 0,
-                                "unassigned_shards": 0,
+                                "unassigned_shards": health.lost,
                             });
                             (shard.to_string(), health)
                         })
@@ -209,6 +291,22 @@ fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_worst_shard_decides() {
+        let (lost, failing) = (Some(ShardFault::Damaged), Some(ShardFault::Failing));
+        for (faults, status, active, percent) in [
+            (vec![], "green", 0, 100.0),
+            (vec![None, None], "green", 2, 100.0),
+            (vec![None, failing], "yellow", 2, 100.0),
+            (vec![None, failing, lost, None], "red", 3, 75.0),
+        ] {
+            let health = Health::of(&faults);
+            let found = (health.status().name(), health.active(), health.active_percent());
+            assert_eq!(found, (status, active, percent), "{faults:?}");
+        }
+        assert!(Status::parse("Yellow").unwrap() < Status::Red && Status::parse("blue").is_err());
+    }
 
     #[test]
     fn node_conditions() {

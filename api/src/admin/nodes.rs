@@ -2,7 +2,8 @@
 //!
 //! The sections are named as in OpenSearch because monitoring reads them by those names. There is no
 //! JVM: `jvm.mem.heap_*` report the memory that this process itself has allocated (resident pages
-//! that no file backs) against the machine's, and pools other than `old` hold nothing.
+//! that no file backs) against the machine's, and pools other than `old` hold nothing. Members that typed clients
+//! ask for are there, also where they have nothing to tell: 0, or empty.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ const INFO_METRICS: [&str; 11] = [
     "aggregations",
 ];
 
-const STATS_METRICS: [&str; 14] = [
+const STATS_METRICS: [&str; 30] = [
     "indices",
     "os",
     "process",
@@ -42,6 +43,23 @@ const STATS_METRICS: [&str; 14] = [
     "ingest",
     "adaptive_selection",
     "indexing_pressure",
+    // What these are about does not exist here: they are taken and have no section.
+    "admission_control",
+    "caches",
+    "cluster_manager_throttling",
+    "file_cache",
+    "remote_store",
+    "repositories",
+    "resource_usage_stats",
+    "script_cache",
+    "search_backpressure",
+    "search_pipeline",
+    "segment_replication_backpressure",
+    "shard_indexing_pressure",
+    "task_cancellation",
+    "weighted_routing",
+    "wlm",
+    "ingestion",
 ];
 
 pub(super) async fn route(
@@ -85,7 +103,17 @@ fn described(parts: &[(&str, &str)]) -> Value {
     parts
         .iter()
         .map(|(name, description)| {
-            json!({ "name": name, "version": format!("{}.0", node::VERSION), "description": description })
+            json!({
+                "name": name,
+                "version": format!("{}.0", node::VERSION),
+                "opensearch_version": node::VERSION,
+                "java_version": "",
+                "description": description,
+                "classname": "",
+                "custom_foldername": "",
+                "extended_plugins": [],
+                "has_native_controller": false,
+            })
         })
         .collect()
 }
@@ -106,12 +134,16 @@ fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) ->
     let mut list = Map::new();
     if matched {
         let (process, machine) = (Process::read(), Machine::read());
+        let now_ms = api.engine.clock().now_ms();
         let mut shown = node::face(api);
         if let Value::Object(members) = &mut shown {
             members.insert("build_type".into(), "tar".into());
             members.insert("build_hash".into(), concat!("millrace-", env!("CARGO_PKG_VERSION")).into());
+            members.insert("build_flavor".into(), "default".into());
+            members.insert("total_indexing_buffer_in_bytes".into(), 0.into());
+            members.insert("attributes".into(), json!({}));
             for metric in INFO_METRICS.into_iter().filter(|metric| wants(metric)) {
-                if let Some(section) = info_section(api, metric, flat, &process, &machine) {
+                if let Some(section) = info_section(api, metric, flat, now_ms, &process, &machine) {
                     members.insert(metric.into(), section);
                 }
             }
@@ -125,7 +157,14 @@ fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) ->
     Ok(Response::json(200, answer.into()))
 }
 
-fn info_section(api: &Api, metric: &str, flat: bool, process: &Process, machine: &Machine) -> Option<Value> {
+fn info_section(
+    api: &Api,
+    metric: &str,
+    flat: bool,
+    now_ms: i64,
+    process: &Process,
+    machine: &Machine,
+) -> Option<Value> {
     Some(match metric {
         "settings" => {
             let settings = Map::from_iter([
@@ -133,7 +172,11 @@ fn info_section(api: &Api, metric: &str, flat: bool, process: &Process, machine:
                 ("cluster.name".to_owned(), api.identity.cluster.as_str().into()),
                 ("node.name".to_owned(), api.identity.node.as_str().into()),
                 ("path.data".to_owned(), json!([api.identity.data_dir.display().to_string()])),
+                ("path.home".to_owned(), api.identity.data_dir.display().to_string().into()),
+                // The log goes to the standard error output.
+                ("path.logs".to_owned(), "".into()),
                 ("http.type".to_owned(), "millrace".into()),
+                ("transport.type".to_owned(), "millrace".into()),
             ]);
             millrace_storage::metadata::render_settings(&settings, flat)
         }
@@ -149,13 +192,38 @@ fn info_section(api: &Api, metric: &str, flat: bool, process: &Process, machine:
         "process" => json!({ "refresh_interval_in_millis": 0, "id": process.id, "mlockall": false }),
         "jvm" => json!({
             "pid": process.id,
-            "mem": { "heap_init_in_bytes": 0, "heap_max_in_bytes": machine.memory_total },
+            "version": "",
+            "vm_name": "",
+            "vm_version": "",
+            "vm_vendor": "",
+            "bundled_jdk": false,
+            "using_bundled_jdk": false,
+            "start_time_in_millis": now_ms - i64::try_from(process.uptime_ms).unwrap_or(0),
+            "mem": {
+                "heap_init_in_bytes": 0,
+                "heap_max_in_bytes": machine.memory_total,
+                "non_heap_init_in_bytes": 0,
+                "non_heap_max_in_bytes": 0,
+                "direct_max_in_bytes": 0,
+            },
+            "gc_collectors": ["young", "old"],
+            "memory_pools": ["young", "survivor", "old"],
+            "using_compressed_ordinary_object_pointers": "false",
+            "input_arguments": [],
         }),
         "http" => json!({
             "bound_address": [node::address(api)],
             "publish_address": node::address(api),
+            "max_content_length_in_bytes": api.identity.max_content_length,
         }),
-        "transport" => json!({ "bound_address": [], "profiles": {} }),
+        // No node talks to another: the address is that of the data API.
+        "transport" => json!({
+            "bound_address": [],
+            "publish_address": node::address(api),
+            "profiles": {},
+        }),
+        "ingest" => json!({ "processors": [] }),
+        "aggregations" => json!({}),
         "plugins" => plugins(),
         "thread_pool" => json!({}),
         _ => return None,
@@ -310,8 +378,19 @@ fn stats_section(
             data["path"] = api.identity.data_dir.display().to_string().into();
             data["mount"] = api.identity.data_dir.display().to_string().into();
             data["type"] = "local".into();
-            json!({ "timestamp": now_ms, "total": figures, "data": [data] })
+            json!({ "timestamp": now_ms, "total": figures, "data": [data], "io_stats": {} })
         }
+        "http" => json!({ "current_open": 0, "total_opened": 0 }),
+        "script" => json!({ "compilations": 0, "cache_evictions": 0, "compilation_limit_triggered": 0 }),
+        "discovery" => json!({
+            "cluster_state_queue": { "total": 0, "pending": 0, "committed": 0 },
+            "published_cluster_states": { "full_states": 0, "incompatible_diffs": 0, "compatible_diffs": 0 },
+        }),
+        "ingest" => json!({
+            "total": { "count": 0, "time_in_millis": 0, "current": 0, "failed": 0 },
+            "pipelines": {},
+        }),
+        "indexing_pressure" => indexing_pressure(),
         // No node talks to another: there is no transport, and nothing went over it.
         "transport" => json!({
             "server_open": 0, "total_outbound_connections": 0,
@@ -322,15 +401,40 @@ fn stats_section(
     })
 }
 
+/// The section `indexing_pressure`: writes wait for room in the memtable, which is counted as theirs nowhere.
+fn indexing_pressure() -> Value {
+    const STAGES: [&str; 5] = [
+        "combined_coordinating_and_primary_in_bytes",
+        "coordinating_in_bytes",
+        "primary_in_bytes",
+        "replica_in_bytes",
+        "all_in_bytes",
+    ];
+    const REJECTIONS: [&str; 3] = ["coordinating_rejections", "primary_rejections", "replica_rejections"];
+    let zeros = |names: &mut dyn Iterator<Item = &&str>| -> Value {
+        names.map(|name| ((*name).to_owned(), Value::from(0))).collect::<Map<_, _>>().into()
+    };
+    json!({
+        "memory": {
+            "current": zeros(&mut STAGES.iter()),
+            "total": zeros(&mut STAGES.iter().chain(&REJECTIONS)),
+            "limit_in_bytes": 0,
+        },
+    })
+}
+
 fn jvm(now_ms: i64, process: &Process, machine: &Machine) -> Value {
+    let last = json!({ "used_in_bytes": 0, "max_in_bytes": 0, "usage_percent": -1 });
     let nothing = json!({
         "used_in_bytes": 0, "max_in_bytes": 0, "peak_used_in_bytes": 0, "peak_max_in_bytes": 0,
+        "last_gc_stats": last,
     });
     let pool = json!({
         "used_in_bytes": process.anonymous,
         "max_in_bytes": machine.memory_total,
         "peak_used_in_bytes": process.peak_resident,
         "peak_max_in_bytes": machine.memory_total,
+        "last_gc_stats": last,
     });
     let idle = json!({ "collection_count": 0, "collection_time_in_millis": 0 });
     let file_backed = process.resident.saturating_sub(process.anonymous);
@@ -346,11 +450,12 @@ fn jvm(now_ms: i64, process: &Process, machine: &Machine) -> Value {
             "non_heap_committed_in_bytes": file_backed,
             "pools": { "young": nothing, "survivor": nothing, "old": pool },
         },
-        "threads": { "count": process.threads },
+        "threads": { "count": process.threads, "peak_count": process.threads },
         "gc": { "collectors": { "young": idle, "old": idle } },
         "buffer_pools": {
             "mapped": { "count": 0, "used_in_bytes": file_backed, "total_capacity_in_bytes": file_backed },
             "direct": { "count": 0, "used_in_bytes": 0, "total_capacity_in_bytes": 0 },
         },
+        "classes": { "current_loaded_count": 0, "total_loaded_count": 0, "total_unloaded_count": 0 },
     })
 }

@@ -74,6 +74,7 @@ fn shard(api: &Api, segments: &[SegmentFigures]) -> Value {
                 "search": true,
                 "version": VERSION,
                 "compound": false,
+                "attributes": {},
             });
             (name(segment), sizes)
         })

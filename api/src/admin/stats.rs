@@ -1,7 +1,7 @@
 //! `_stats`: counters of indices, and the same sections for nodes and cluster.
 //!
-//! Only what is counted is shown; times that nobody measures are left out. Caches that do not exist
-//! show zeros, which is what they hold.
+//! Sections have every member that OpenSearch's have, because typed clients refuse an answer without one: what
+//! nobody measures is 0, and so is what does not exist here, such as caches.
 
 use std::sync::Arc;
 
@@ -129,14 +129,75 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -
             "store" => json!({ "size_in_bytes": figures.store_bytes, "reserved_in_bytes": 0 }),
             "indexing" => json!({
                 "index_total": figures.index_total,
+                "index_time_in_millis": 0,
+                "index_current": 0,
+                "index_failed": 0,
                 "delete_total": figures.delete_total,
+                "delete_time_in_millis": 0,
+                "delete_current": 0,
+                "noop_update_total": 0,
                 "is_throttled": false,
+                "throttle_time_in_millis": 0,
+                "doc_status": {},
             }),
-            "get" => json!({ "total": figures.get_total }),
-            "search" => json!({ "query_total": figures.query_total }),
-            "merges" => json!({ "total": figures.merge_total }),
-            "refresh" => json!({ "total": figures.refresh_total }),
-            "flush" => json!({ "total": figures.flush_total, "periodic": figures.periodic_flushes }),
+            "get" => json!({
+                "total": figures.get_total,
+                "time_in_millis": 0,
+                "exists_total": 0,
+                "exists_time_in_millis": 0,
+                "missing_total": 0,
+                "missing_time_in_millis": 0,
+                "current": 0,
+            }),
+            "search" => json!({
+                "open_contexts": 0,
+                "query_total": figures.query_total,
+                "query_time_in_millis": 0,
+                "query_current": 0,
+                "concurrent_query_total": 0,
+                "concurrent_query_time_in_millis": 0,
+                "concurrent_query_current": 0,
+                "concurrent_avg_slice_count": 0.0,
+                "fetch_total": 0,
+                "fetch_time_in_millis": 0,
+                "fetch_current": 0,
+                "scroll_total": 0,
+                "scroll_time_in_millis": 0,
+                "scroll_current": 0,
+                "point_in_time_total": 0,
+                "point_in_time_time_in_millis": 0,
+                "point_in_time_current": 0,
+                "suggest_total": 0,
+                "suggest_time_in_millis": 0,
+                "suggest_current": 0,
+                "search_idle_reactivate_count_total": 0,
+            }),
+            "merges" => json!({
+                "current": 0,
+                "current_docs": 0,
+                "current_size_in_bytes": 0,
+                "total": figures.merge_total,
+                "total_time_in_millis": 0,
+                "total_docs": 0,
+                "total_size_in_bytes": 0,
+                "total_stopped_time_in_millis": 0,
+                "total_throttled_time_in_millis": 0,
+                "total_auto_throttle_in_bytes": 0,
+                "unreferenced_file_cleanups_performed": 0,
+            }),
+            // A refresh is seen by searches at once: there are no others.
+            "refresh" => json!({
+                "total": figures.refresh_total,
+                "total_time_in_millis": 0,
+                "external_total": figures.refresh_total,
+                "external_total_time_in_millis": 0,
+                "listeners": 0,
+            }),
+            "flush" => json!({
+                "total": figures.flush_total,
+                "periodic": figures.periodic_flushes,
+                "total_time_in_millis": 0,
+            }),
             "warmer" => json!({ "current": 0, "total": 0, "total_time_in_millis": 0 }),
             "query_cache" => json!({
                 "memory_size_in_bytes": 0, "total_count": 0, "hit_count": 0, "miss_count": 0, "cache_size": 0,
@@ -144,14 +205,7 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -
             }),
             "fielddata" => json!({ "memory_size_in_bytes": 0, "evictions": 0 }),
             "completion" => json!({ "size_in_bytes": 0 }),
-            "segments" => {
-                let mut segments =
-                    json!({ "count": figures.segments, "memory_in_bytes": figures.memory_bytes });
-                if sections.file_sizes {
-                    segments["file_sizes"] = json!({ "store": { "size_in_bytes": figures.store_bytes } });
-                }
-                segments
-            }
+            "segments" => segments(figures, sections.file_sizes),
             // What is flushed is not kept: all of the log is uncommitted.
             "translog" => json!({
                 "operations": figures.log_operations,
@@ -168,6 +222,35 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -
         rendered.insert((*name).to_owned(), section);
     }
     rendered
+}
+
+/// The section `segments`: its parts are not told apart, so that only the sum has a figure.
+fn segments(figures: &ShardFigures, file_sizes: bool) -> Value {
+    let sizes = match file_sizes {
+        false => json!({}),
+        true => json!({
+            "store": {
+                "size_in_bytes": figures.store_bytes,
+                "description": "files of segments",
+            },
+        }),
+    };
+    json!({
+        "count": figures.segments,
+        "memory_in_bytes": figures.memory_bytes,
+        "terms_memory_in_bytes": 0,
+        "stored_fields_memory_in_bytes": 0,
+        "term_vectors_memory_in_bytes": 0,
+        "norms_memory_in_bytes": 0,
+        "points_memory_in_bytes": 0,
+        "doc_values_memory_in_bytes": 0,
+        "index_writer_memory_in_bytes": 0,
+        "version_map_memory_in_bytes": 0,
+        "fixed_bit_set_memory_in_bytes": 0,
+        // No id was generated that another could repeat.
+        "max_unsafe_auto_id_timestamp": -1,
+        "file_sizes": sizes,
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

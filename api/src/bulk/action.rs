@@ -9,6 +9,7 @@ use millrace_storage::ActionKind;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::http::Room;
 use crate::http::json::{self, token};
 
 /// Metadata of an item. Ids and routing values come as numbers too, and are read as text.
@@ -37,10 +38,10 @@ pub(super) struct Action<'a> {
 }
 
 /// Parses the action line with this number (from 1).
-pub(super) fn parse(line: &[u8], number: usize) -> Result<Action<'_>, Error> {
+pub(super) fn parse<'a>(line: &'a [u8], number: usize, room: &Room) -> Result<Action<'a>, Error> {
     match Usual::parse(line) {
         Some(action) => Ok(action),
-        None => parse_slowly(line, number),
+        None => parse_slowly(line, number, room),
     }
 }
 
@@ -156,11 +157,12 @@ impl<'a> Usual<'a> {
     }
 }
 
-fn parse_slowly(line: &[u8], number: usize) -> Result<Action<'static>, Error> {
+fn parse_slowly(line: &[u8], number: usize, room: &Room) -> Result<Action<'static>, Error> {
     let malformed =
         |rest: String| Error::illegal_argument(format!("Malformed action/metadata line [{number}], {rest}"));
-    let value = match json::parse(line) {
+    let value = match json::parse(line, room) {
         Ok(value) => value,
+        Err(error) if error.status() != 400 => return Err(error),
         Err(error) => return Err(malformed(format!("it is not JSON: {}", error.reason()))),
     };
     let Value::Object(members) = value else {
@@ -274,7 +276,7 @@ mod tests {
             "{\"index\":{\"_id\":\"中\"}}\r",
         ] {
             let usual = Usual::parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(usual, parse_slowly(line.as_bytes(), 1).unwrap(), "{line}");
+            assert_eq!(usual, parse_slowly(line.as_bytes(), 1, &Room::of(0)).unwrap(), "{line}");
         }
     }
 
@@ -288,7 +290,7 @@ mod tests {
             (r#"{"in\u0064ex":{"_id":"1"}}"#, Some("1")),
         ] {
             assert_eq!(Usual::parse(line.as_bytes()), None, "{line}");
-            assert_eq!(parse(line.as_bytes(), 1).unwrap().meta.id.as_deref(), id, "{line}");
+            assert_eq!(parse(line.as_bytes(), 1, &Room::of(0)).unwrap().meta.id.as_deref(), id, "{line}");
         }
         for line in [
             r#"{"index":{"_id":"1","_id":"2"}}"#,
@@ -298,7 +300,7 @@ mod tests {
             r#"{"index":{"#,
             "",
         ] {
-            assert!(parse(line.as_bytes(), 1).is_err(), "{line}");
+            assert!(parse(line.as_bytes(), 1, &Room::of(0)).is_err(), "{line}");
         }
     }
 }

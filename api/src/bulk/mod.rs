@@ -18,14 +18,14 @@ use crate::documents::options::WriteOptions;
 use crate::documents::source::SourceFilter;
 use crate::documents::target;
 use crate::error::Error;
-use crate::http::{LARGE, Request, Response};
+use crate::http::{LARGE, Request, Response, Room};
 use parse::{Defaults, Item, Outcome};
 
 /// Parses a body as of a request to an index and of one to none; for fuzzing.
 pub(crate) fn parse_only(body: &bytes::Bytes) {
     for index in [None, Some("index")] {
         // A refusal is an answer.
-        let _ = parse::parse(body, &Defaults { index, ..Defaults::default() });
+        let _ = parse::parse(body, &Defaults { index, ..Defaults::default() }, &Room::unbounded());
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     let (body, index, doc_type) =
         (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
     let (refresh, timeout) = (options.refresh, options.timeout);
-    let engine = Arc::clone(&api.engine);
+    let (engine, room) = (Arc::clone(&api.engine), request.room.clone());
     let cut = move || {
         let defaults = Defaults {
             index: index.as_deref(),
@@ -56,8 +56,8 @@ pub(crate) async fn run(
             require_alias: options.require_alias,
             source: source.as_ref(),
         };
-        let mut bulk = parse::parse(&body, &defaults)?;
-        refuse_by_metadata(&engine, &mut bulk)?;
+        let mut bulk = parse::parse(&body, &defaults, &room)?;
+        refuse_by_metadata(&engine, &mut bulk, &room)?;
         Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
@@ -79,7 +79,11 @@ pub(crate) async fn run(
     let took_ms = u64::try_from(api.engine.clock().now_ms() - started_ms).unwrap_or(0);
     let forced_refresh = refresh == RefreshPolicy::Immediate;
     let body = request.body.clone();
-    let answer = move || render::render(&body, &bulk.items, results, took_ms, forced_refresh);
+    let filter = Arc::clone(&request.filter);
+    let answer = move || {
+        let how = render::How { took_ms, forced_refresh, filter: &filter };
+        render::render(&body, &bulk.items, results, &how)
+    };
     let answer = computed(api, request.body.len(), answer).await?;
     Ok(Response::raw_json(200, answer))
 }
@@ -99,7 +103,7 @@ async fn computed<T: Send + 'static>(
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
 /// routing value that is required and missing.
-fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk) -> Result<(), Error> {
+fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk, room: &Room) -> Result<(), Error> {
     #[derive(Clone, Copy, Default)]
     struct Known {
         alias: Option<bool>,
@@ -114,6 +118,7 @@ fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk) -> Result<(), Err
             _ => known.get(&op.index).copied().unwrap_or_default(),
         };
         if let Err(error) = check(engine, op, &mut facts.alias, &mut facts.routing_required) {
+            room.take(parse::REFUSAL_BYTES)?;
             refused.push((number, error));
         }
         if last.as_ref().is_none_or(|(name, _)| !Arc::ptr_eq(name, &op.index)) {

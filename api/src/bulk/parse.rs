@@ -15,11 +15,15 @@ use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
 use crate::error::Error;
-use crate::http::json;
+use crate::http::{Room, json};
 use crate::routes::DEFAULT_TYPE;
 
 /// Most problems that one refusal lists.
 const MAX_PROBLEMS: usize = 100;
+/// Bytes that an item takes: itself, its operation, and then the operation's result and the item's answer.
+const ITEM_BYTES: usize = 640;
+/// Bytes that the refusal of an item takes, and its text in the answer.
+pub(super) const REFUSAL_BYTES: usize = 768;
 /// Most attempts after a conflict.
 const MAX_RETRIES: i64 = 1_000_000;
 
@@ -122,12 +126,14 @@ impl Names {
     }
 }
 
-/// Parses a body. An error refuses the whole request; nothing of it was done.
-pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>) -> Result<Bulk, Error> {
+/// Parses a body, whose items may take as much as `room` has. An error refuses the whole request; nothing of it
+/// was done.
+pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &Room) -> Result<Bulk, Error> {
     let mut lines = Lines { body, at: 0, number: 0 };
     let mut parser = Parser {
         body,
         defaults,
+        room,
         bulk: Bulk::default(),
         problems: Vec::new(),
         names: Names::default(),
@@ -139,7 +145,8 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>) -> Result<Bulk, Error
             continue;
         }
         let number = lines.number;
-        let action = action::parse(&body[line.clone()], number)?;
+        room.take(ITEM_BYTES)?;
+        let action = action::parse(&body[line.clone()], number, room)?;
         let source = if action.kind == ActionKind::Delete {
             None
         } else {
@@ -163,6 +170,7 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>) -> Result<Bulk, Error
 struct Parser<'a> {
     body: &'a Bytes,
     defaults: &'a Defaults<'a>,
+    room: &'a Room,
     bulk: Bulk,
     problems: Vec<String>,
     names: Names,
@@ -244,7 +252,9 @@ impl Parser<'_> {
         } else {
             Outcome::Sent
         };
-        if matches!(outcome, Outcome::Sent) {
+        if matches!(outcome, Outcome::Refused(_)) {
+            self.room.take(REFUSAL_BYTES)?;
+        } else {
             let routing = meta.routing.as_deref().or(self.defaults.routing);
             self.bulk.ops.push(WriteOp {
                 index: index.clone(),
@@ -281,7 +291,7 @@ impl Parser<'_> {
                 "Update requests do not support versioning. Please use `if_seq_no` and `if_primary_term` instead",
             ));
         }
-        let mut parsed = update::parse(json::parse(document)?)?;
+        let mut parsed = update::parse(json::parse(document, self.room)?)?;
         if parsed.if_seq_no.is_some() || parsed.if_primary_term.is_some() {
             return Err(Error::illegal_argument(
                 "[if_seq_no] and [if_primary_term] of a bulk update belong into its action line",

@@ -1,41 +1,84 @@
-//! The answer of a bulk, written as text item by item.
+//! The answer of a bulk, written as text item by item, without the items of which `filter_path` keeps nothing.
 
-use millrace_storage::WriteOutcome;
+use millrace_storage::{ActionKind, WriteOutcome};
 
 use super::action;
 use super::parse::{Item, Outcome};
 use crate::documents::answer::{self, Dress, push_address};
 use crate::documents::update;
 use crate::error::Error;
+use crate::http::Room;
+use crate::http::filter_path::FilterPath;
 use crate::http::json::push_u64;
 
+/// What is before the items.
+const ITEMS: &[u8] = b",\"items\":[";
 /// Bytes of a usual item.
 const ITEM_BYTES: usize = 220;
 
-/// Writes the answer. `results` are those of the items that were sent, in order.
+/// Members of an item that was done, as far as the request and the outcome give it them.
+const DONE: [&str; 12] = [
+    "_id",
+    "_index",
+    "_primary_term",
+    "_seq_no",
+    "_shards",
+    "_type",
+    "_version",
+    "created",
+    "forced_refresh",
+    "get",
+    "result",
+    "status",
+];
+/// Members of an item that failed.
+const FAILED: [&str; 5] = ["_id", "_index", "_type", "error", "status"];
+
+/// What is answered of a bulk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How<'a> {
+    pub(super) took_ms: u64,
+    pub(super) forced_refresh: bool,
+    /// What of the answer is kept of it in the end.
+    pub(super) filter: &'a FilterPath,
+}
+
+/// Which items are written, by kind of action.
+struct Wanted([(bool, bool); 4]);
+
+impl Wanted {
+    fn new(filter: &FilterPath) -> Self {
+        let kinds = [ActionKind::Index, ActionKind::Create, ActionKind::Update, ActionKind::Delete];
+        let mut wanted = Self([(true, true); 4]);
+        for kind in kinds {
+            let keeps = |members: &[&str]| filter.keeps_some(&["items", kind.name()], members);
+            wanted.0[kind as usize] = (keeps(&DONE), keeps(&FAILED));
+        }
+        wanted
+    }
+}
+
+/// Writes the answer, still to be filtered. `results` are those of the items that were sent, in order.
 pub(super) fn render(
     body: &[u8],
     items: &[Item],
     results: Vec<Result<WriteOutcome, millrace_storage::Error>>,
-    took_ms: u64,
-    forced_refresh: bool,
+    how: &How<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::with_capacity(items.len() * ITEM_BYTES + 64);
+    let wanted = Wanted::new(how.filter);
+    let all = wanted.0.iter().any(|(done, _)| *done);
+    let mut out = Vec::with_capacity(if all { items.len() * ITEM_BYTES } else { 0 } + 64);
     out.extend_from_slice(b"{\"took\":");
-    push_u64(&mut out, took_ms);
+    push_u64(&mut out, how.took_ms);
     // Whether any item failed is known at the end: both words have the same length with a space.
     out.extend_from_slice(b",\"errors\":");
     let errors_at = out.len();
-    out.extend_from_slice(b"false,\"items\":[");
+    out.extend_from_slice(b"false");
+    out.extend_from_slice(ITEMS);
+    let items_at = out.len();
     let mut failed = false;
     let mut results = results.into_iter();
     for (number, item) in items.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"");
-        out.extend_from_slice(item.kind.name().as_bytes());
-        out.extend_from_slice(b"\":{");
         let result = match &item.outcome {
             Outcome::Refused(error) => Err(Failure::Refused(error)),
             Outcome::Sent => match results.next() {
@@ -47,11 +90,22 @@ pub(super) fn render(
                 ))),
             },
         };
+        failed |= result.is_err();
+        let (done, refused) = wanted.0[item.kind as usize];
+        if !(if result.is_ok() { done } else { refused }) {
+            continue;
+        }
+        if out.len() > items_at {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"");
+        out.extend_from_slice(item.kind.name().as_bytes());
+        out.extend_from_slice(b"\":{");
         match result {
             Ok(outcome) => {
                 let dress = Dress {
                     doc_type: item.doc_type.as_deref(),
-                    forced_refresh,
+                    forced_refresh: how.forced_refresh,
                     created: item.answers_created(),
                 };
                 answer::push_members(&mut out, &outcome, dress);
@@ -60,12 +114,12 @@ pub(super) fn render(
                 push_u64(&mut out, u64::from(answer::status(outcome.result)));
             }
             Err(failure) => {
-                failed = true;
                 let error = match &failure {
                     Failure::Refused(error) => error,
                     Failure::Failed(error) => error,
                 };
-                let line = action::parse(&body[item.line.clone()], number + 1).ok();
+                // What the line takes was charged when it was read first.
+                let line = action::parse(&body[item.line.clone()], number + 1, &Room::unbounded()).ok();
                 let id = line.as_ref().and_then(|action| action.meta.id.as_deref());
                 push_address(&mut out, &item.index, item.doc_type.as_deref(), id);
                 out.extend_from_slice(b",\"status\":");
@@ -76,7 +130,13 @@ pub(super) fn render(
         }
         out.extend_from_slice(b"}}");
     }
-    out.extend_from_slice(b"]}");
+    if out.len() > items_at {
+        out.extend_from_slice(b"]}");
+    } else {
+        // A list of which nothing is kept is dropped, not empty.
+        out.truncate(items_at - ITEMS.len());
+        out.push(b'}');
+    }
     if failed {
         out[errors_at..errors_at + 5].copy_from_slice(b"true ");
     }

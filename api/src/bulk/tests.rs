@@ -3,17 +3,23 @@ use millrace_storage::{Action, DocResult, VersionType};
 use serde_json::{Value, json};
 
 use super::parse::{Bulk, Defaults, Outcome, parse};
-use super::render::render;
+use super::render::{How, render};
 use crate::documents::answer::sample;
 use crate::documents::source::SourceFilter;
 use crate::error::Error;
+use crate::http::Room;
+use crate::http::filter_path::FilterPath;
 
 fn run(body: &str, defaults: Defaults<'_>) -> Result<Bulk, Error> {
-    parse(&Bytes::copy_from_slice(body.as_bytes()), &defaults)
+    parse(&Bytes::copy_from_slice(body.as_bytes()), &defaults, &Room::of(1 << 20))
 }
 
 fn logs() -> Defaults<'static> {
     Defaults { index: Some("logs"), ..Defaults::default() }
+}
+
+fn how(took_ms: u64, filter: &FilterPath) -> How<'_> {
+    How { took_ms, forced_refresh: true, filter }
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn actions_and_documents() {
 #[test]
 fn documents_are_slices_of_the_body() {
     let body = Bytes::from_static(b"{\"index\":{}}\n{\"f\":1}\n");
-    let bulk = parse(&body, &logs()).unwrap();
+    let bulk = parse(&body, &logs(), &Room::of(0)).unwrap();
     let Action::Index(doc) = &bulk.ops[0].action else { panic!("no index action") };
     assert_eq!(doc.as_ptr(), body[13..].as_ptr());
 }
@@ -112,7 +118,7 @@ fn items_fail_by_themselves() {
         reason: "document already exists (current version [1])".into(),
     };
     let results = vec![Ok(sample("a", DocResult::Created)), Err(conflict)];
-    let answer = render(body.as_bytes(), &bulk.items, results, 30, true).unwrap();
+    let answer = render(body.as_bytes(), &bulk.items, results, &how(30, &FilterPath::default())).unwrap();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((&answer["took"], &answer["errors"]), (&json!(30), &json!(true)));
     assert_eq!(
@@ -132,6 +138,71 @@ fn items_fail_by_themselves() {
     assert_eq!(answer["items"][3]["index"]["_id"], "b");
 }
 
+/// Items are left out exactly where the filter would drop them.
+#[test]
+fn what_nobody_wants_is_not_written() {
+    let mut body = String::new();
+    for (number, kind) in ["index", "create", "update", "delete"].iter().cycle().take(8).enumerate() {
+        body.push_str(&format!("{{\"{kind}\":{{\"_id\":\"{number}\"}}}}\n"));
+        if *kind != "delete" {
+            body.push_str("{\"doc\":{\"a\":1}}\n");
+        }
+    }
+    body.push_str("{\"index\":{\"_id\":\"\"}}\n{}\n");
+    let bulk = run(&body, logs()).unwrap();
+    let write = |failing: bool, filter: &FilterPath| {
+        let results = (0..8).map(|number| match failing && number < 4 {
+            true => Err(millrace_storage::Error::Rejected("full".into())),
+            false => {
+                let mut outcome = sample(&number.to_string(), DocResult::Updated);
+                outcome.source = (number % 4 == 2).then(|| Bytes::from_static(b"{\"a\":1}"));
+                Ok(outcome)
+            }
+        });
+        let items = if failing { &bulk.items[..] } else { &bulk.items[..8] };
+        render(body.as_bytes(), items, results.collect(), &how(3, filter)).unwrap()
+    };
+    for text in [
+        "errors,items.*.error",
+        "errors,items.*.error,items.*.status",
+        "took",
+        "items",
+        "items.index",
+        "items.create.error.type,took",
+        "items.*._id",
+        "**.type",
+        "items.*.get",
+        "-took",
+        "-items",
+        "-items.*",
+        "-items.*._*,-items.*.get,-items.*.result,-items.*.status,-items.*.forced_refresh",
+        "-items.index,-items.*.error",
+        "items.*,-items.*.error",
+        "items.x",
+    ] {
+        let filter = FilterPath::parse(text).unwrap();
+        for failing in [true, false] {
+            let (full, written) = (write(failing, &FilterPath::default()), write(failing, &filter));
+            let value = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+            assert_eq!(value(&filter.apply(&written)), value(&filter.apply(&full)), "{text}");
+            assert!(written.len() <= full.len());
+        }
+    }
+    let filter = FilterPath::parse("errors,items.*.error").unwrap();
+    assert_eq!(write(false, &filter), b"{\"took\":3,\"errors\":false}");
+}
+
+#[test]
+fn many_items_are_cut_while_they_are_read() {
+    let body = "{\"index\":{}}\n{}\n".repeat(10_000);
+    let parse = |bytes| parse(&Bytes::copy_from_slice(body.as_bytes()), &logs(), &Room::of(bytes));
+    assert_eq!(parse(1 << 20).unwrap_err().status(), 413);
+    assert_eq!(parse(8 << 20).unwrap().ops.len(), 10_000);
+    let refused = "{\"create\":{\"pipeline\":\"p\"}}\n{}\n".repeat(1_000);
+    let error = super::parse::parse(&Bytes::from(refused), &logs(), &Room::of(1 << 20)).unwrap_err();
+    assert_eq!(error.status(), 413);
+}
+
 #[test]
 fn updates_answer_their_source() {
     let body = "{\"update\":{\"_id\":\"1\",\"_source\":[\"a\"]}}\n{\"doc\":{\"a\":1}}\n";
@@ -142,7 +213,8 @@ fn updates_answer_their_source() {
     );
     let mut outcome = sample("1", DocResult::Updated);
     outcome.source = Some(Bytes::from_static(b"{\"a\":1,\"b\":2}"));
-    let answer = render(body.as_bytes(), &bulk.items, vec![Ok(outcome)], 1, false).unwrap();
+    let answer =
+        render(body.as_bytes(), &bulk.items, vec![Ok(outcome)], &how(1, &FilterPath::default())).unwrap();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer["errors"], false);
     assert_eq!(answer["items"][0]["update"]["get"]["_source"], json!({ "a": 1 }));

@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::http::json::{push_str, token};
 use crate::http::{Request, Response};
 
+/// Bytes that a document asked for takes, beside what it has of the request's options.
+const ITEM_BYTES: usize = 512;
 /// Reads under way at a time.
 const CONCURRENT: usize = 16;
 
@@ -34,24 +36,26 @@ pub(crate) async fn multi_get(
     index: Option<&str>,
     doc_type: Option<&str>,
 ) -> Result<Response, Error> {
+    // Each item has the options of the request as its own.
+    let item_bytes = ITEM_BYTES + 2 * request.params.bytes();
     let defaults = Wanted::take(request, true)?;
     request.finish()?;
     let body = request
         .json()?
         .ok_or_else(|| Error::new(400, "parse_exception", "request body or source parameter is required"))?;
-    let items = parse(&body, index, doc_type, &defaults)?;
+    let items = parse(&body, index, doc_type, &defaults, &|| request.room.take(item_bytes))?;
     let principal = &request.principal;
-    let answers = futures::stream::iter(items.into_iter().map(|item| answer(api, principal, item)))
-        .buffered(CONCURRENT)
-        .try_collect::<Vec<_>>()
-        .await?;
-    let mut out = Vec::with_capacity(answers.iter().map(|answer| answer.len() + 1).sum::<usize>() + 16);
-    out.extend_from_slice(b"{\"docs\":[");
-    for (number, answer) in answers.iter().enumerate() {
-        if number > 0 {
+    let mut answers = futures::stream::iter(items.into_iter().map(|item| answer(api, principal, item)))
+        .buffered(CONCURRENT);
+    let mut out = b"{\"docs\":[".to_vec();
+    let empty = out.len();
+    while let Some(answer) = answers.try_next().await? {
+        // Twice, for what has grown may have as much room again.
+        request.room.take(2 * answer.len())?;
+        if out.len() > empty {
             out.push(b',');
         }
-        out.extend_from_slice(answer);
+        out.extend_from_slice(&answer);
     }
     out.extend_from_slice(b"]}");
     Ok(Response::raw_json(200, out))
@@ -109,6 +113,7 @@ fn parse(
     index: Option<&str>,
     doc_type: Option<&str>,
     defaults: &Wanted,
+    charge: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Vec<Item>, Error> {
     let Value::Object(members) = body else {
         return Err(Error::parsing(format!("unexpected token [{}], expected [START_OBJECT]", token(body))));
@@ -128,6 +133,7 @@ fn parse(
                     let Value::Object(entry) = entry else {
                         return Err(Error::illegal_argument("docs array element should include an object"));
                     };
+                    charge()?;
                     items.push(parse_doc(entry, index, doc_type, defaults, items.len(), &mut problems)?);
                 }
             }
@@ -136,6 +142,7 @@ fn parse(
                     let id = scalar(entry).ok_or_else(|| {
                         Error::illegal_argument("ids array element should only contain ids")
                     })?;
+                    charge()?;
                     items.push(item(index, doc_type, Some(id), defaults.clone(), items.len(), &mut problems));
                 }
             }
@@ -246,7 +253,7 @@ mod tests {
     use serde_json::json;
 
     fn run(body: Value, index: Option<&str>) -> Result<Vec<Item>, Error> {
-        parse(&body, index, None, &Wanted::default())
+        parse(&body, index, None, &Wanted::default(), &|| Ok(()))
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
 use crate::http::content::Format;
-use crate::http::offload;
+use crate::http::{Room, json, offload};
 
 /// Permits are of this many bytes each.
 const UNIT: u64 = 1024;
@@ -27,6 +27,7 @@ pub(crate) struct Limits {
     max_content_length: u64,
     chunk_timeout: Duration,
     in_flight: Arc<Semaphore>,
+    max_in_flight: usize,
 }
 
 /// A body and its share of the bytes in flight, given back on drop.
@@ -42,8 +43,19 @@ impl Limits {
     pub(crate) fn new(max_content_length: u64, chunk_timeout: Duration, max_in_flight: u64) -> Self {
         let permits = usize::try_from(max_in_flight.max(max_content_length.saturating_mul(2)) / UNIT + 1)
             .unwrap_or(usize::MAX);
-        let in_flight = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
-        Self { max_content_length, chunk_timeout, in_flight }
+        let permits = permits.min(Semaphore::MAX_PERMITS);
+        let max_in_flight = permits.saturating_mul(UNIT as usize);
+        Self {
+            max_content_length,
+            chunk_timeout,
+            in_flight: Arc::new(Semaphore::new(permits)),
+            max_in_flight,
+        }
+    }
+
+    /// Makes the room of a request for what it takes beside its body.
+    pub(crate) fn room(&self) -> Room {
+        Room::new(Arc::clone(&self.in_flight), UNIT as usize, self.max_in_flight)
     }
 
     /// Reads and decompresses a body.
@@ -161,13 +173,7 @@ impl Limits {
         let permit =
             u32::try_from(more).ok().and_then(|n| self.in_flight.clone().try_acquire_many_owned(n).ok());
         let Some(permit) = permit else {
-            return Err(Error::new(
-                429,
-                "circuit_breaking_exception",
-                format!("[in_flight_requests] Data too large, [{bytes}] bytes of this request do not fit beside the others"),
-            )
-            .with("bytes_wanted", bytes)
-            .with("durability", "TRANSIENT"));
+            return Err(Error::in_flight_full(bytes));
         };
         match &mut held.permits {
             Some(permits) => permits.merge(permit),
@@ -177,13 +183,12 @@ impl Limits {
     }
 }
 
-/// Turns a YAML body into JSON; other formats pass.
-pub(crate) fn to_json(bytes: Bytes, format: Format) -> Result<Bytes, Error> {
+/// Turns a YAML body into JSON; other formats pass. What that takes is charged to `room`.
+pub(crate) fn to_json(bytes: Bytes, format: Format, room: &Room) -> Result<Bytes, Error> {
     if format != Format::Yaml {
         return Ok(bytes);
     }
-    let value: serde_json::Value = serde_norway::from_slice(&bytes)
-        .map_err(|error| Error::new(400, "yaml_parse_exception", error.to_string()))?;
+    let value = offload(bytes.len(), || json::parse_yaml(&bytes, room))?;
     serde_json::to_vec(&value)
         .map(Bytes::from)
         .map_err(|error| Error::new(400, "yaml_parse_exception", error.to_string()))
@@ -253,7 +258,7 @@ mod tests {
 
     #[test]
     fn yaml_becomes_json() {
-        let json = to_json(Bytes::from_static(b"a: 1\nb: [x, y]\n"), Format::Yaml).unwrap();
+        let json = to_json(Bytes::from_static(b"a: 1\nb: [x, y]\n"), Format::Yaml, &Room::of(0)).unwrap();
         assert_eq!(json, r#"{"a":1,"b":["x","y"]}"#);
     }
 }

@@ -2,9 +2,19 @@
 //!
 //! A pattern is a path of names; `*` within a name matches any characters, `**` any number of names;
 //! a leading `-` drops what matches. Arrays are transparent: their elements are matched at the
-//! array's own path. A backslash escapes a dot.
+//! array's own path. A backslash escapes a dot. Objects and arrays of which nothing is left are dropped.
+//!
+//! The filter works on the text of an answer ([`FilterPath::apply`], in [`text`]) in one pass, without a tree:
+//! what is kept is copied, what is not is skipped. A handler with many items asks
+//! [`FilterPath::keeps_some`] first and does not write those of which nothing would be kept.
 
-use serde_json::{Map, Value};
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::error::Error;
 
@@ -12,6 +22,8 @@ use crate::error::Error;
 const MAX_PATTERNS: usize = 256;
 /// Most names of one pattern.
 const MAX_NAMES: usize = 64;
+/// Most names that a place remembers; others are looked up each time.
+const MAX_REMEMBERED: usize = 64;
 
 /// A parsed `filter_path`.
 #[derive(Clone, Debug, Default)]
@@ -48,19 +60,37 @@ impl FilterPath {
         self.includes.is_empty() && self.excludes.is_empty()
     }
 
-    /// Applies the filter; an object of which nothing is left at the root stays as `{}`.
-    pub(crate) fn apply(&self, value: Value) -> Value {
-        let empty = if value.is_array() { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
-        let mut value = Some(value);
-        if !self.excludes.is_empty() {
-            let patterns = self.excludes.iter().map(Vec::as_slice).collect::<Vec<_>>();
-            value = value.and_then(|value| drop_matching(value, &patterns));
+    /// Filters the text of an answer; an object of which nothing is left at the root stays as `{}`. Text
+    /// that is not JSON, or nests deeper than answers do, comes back as it is.
+    pub(crate) fn apply(&self, answer: &[u8]) -> Vec<u8> {
+        text::filter(&self.root(), answer).unwrap_or_else(|| answer.to_vec())
+    }
+
+    /// Whether any of `members`, which are not empty, is kept in the objects at a path; arrays on the way
+    /// need no name.
+    pub(crate) fn keeps_some(&self, path: &[&str], members: &[&str]) -> bool {
+        let mut place = Rc::new(self.root());
+        for name in path {
+            match place.member(name) {
+                Reach::Nothing => return false,
+                Reach::Everything => return true,
+                Reach::Part(below) => place = below,
+            }
         }
-        if !self.includes.is_empty() {
-            let patterns = self.includes.iter().map(Vec::as_slice).collect::<Vec<_>>();
-            value = value.and_then(|value| keep_matching(value, &patterns));
+        // A scalar is kept where only exclusions go on below it.
+        members.iter().any(|name| match place.member(name) {
+            Reach::Nothing => false,
+            Reach::Everything | Reach::Part(_) => true,
+        })
+    }
+
+    fn root(&self) -> Place<'_> {
+        let includes = self.includes.iter().map(Vec::as_slice).collect::<Vec<_>>();
+        Place {
+            includes: Some(includes).filter(|includes| !includes.is_empty()),
+            excludes: self.excludes.iter().map(Vec::as_slice).collect(),
+            remembered: RefCell::default(),
         }
-        value.unwrap_or(empty)
     }
 }
 
@@ -76,6 +106,62 @@ fn split(pattern: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// What is kept of a member.
+#[derive(Clone, Debug)]
+enum Reach<'f> {
+    Nothing,
+    Everything,
+    /// What its own members decide.
+    Part(Rc<Place<'f>>),
+}
+
+/// A path in an answer, by what is left of the patterns below it.
+#[derive(Debug)]
+struct Place<'f> {
+    /// Patterns of which one must match; `None` where one has.
+    includes: Option<Vec<&'f [String]>>,
+    excludes: Vec<&'f [String]>,
+    /// Members by their names as written, which repeat from item to item. At most [`MAX_REMEMBERED`].
+    remembered: RefCell<HashMap<Box<[u8]>, Reach<'f>>>,
+}
+
+impl<'f> Place<'f> {
+    /// Decides about the member of a name as written, without quotes; `None` where that is not JSON.
+    fn written_member(&self, written: &[u8]) -> Option<Reach<'f>> {
+        if let Some(known) = self.remembered.borrow().get(written) {
+            return Some(known.clone());
+        }
+        let reach = match memchr::memchr(b'\\', written) {
+            None => self.member(std::str::from_utf8(written).ok()?),
+            Some(_) => {
+                let quoted = [b"\"", written, b"\""].concat();
+                self.member(&serde_json::from_slice::<String>(&quoted).ok()?)
+            }
+        };
+        let mut remembered = self.remembered.borrow_mut();
+        if remembered.len() < MAX_REMEMBERED {
+            remembered.insert(written.into(), reach.clone());
+        }
+        Some(reach)
+    }
+
+    fn member(&self, name: &str) -> Reach<'f> {
+        let (excluded, excludes) = descend(&self.excludes, name);
+        if excluded {
+            return Reach::Nothing;
+        }
+        let includes = match self.includes.as_ref().map(|patterns| descend(patterns, name)) {
+            None | Some((true, _)) => None,
+            Some((false, below)) if below.is_empty() => return Reach::Nothing,
+            Some((false, below)) => Some(below),
+        };
+        if includes.is_none() && excludes.is_empty() {
+            return Reach::Everything;
+        }
+        Reach::Part(Rc::new(Place { includes, excludes, remembered: RefCell::default() }))
+    }
 }
 
 /// What is left of the patterns below a member of this name, and whether one ends at it.
@@ -112,56 +198,6 @@ fn descend<'p>(patterns: &[&'p [String]], name: &str) -> (bool, Vec<&'p [String]
     (ends, below)
 }
 
-fn keep_matching(value: Value, patterns: &[&[String]]) -> Option<Value> {
-    match value {
-        Value::Object(members) => {
-            let mut kept = Map::new();
-            for (name, member) in members {
-                let (ends, below) = descend(patterns, &name);
-                if ends {
-                    kept.insert(name, member);
-                } else if !below.is_empty()
-                    && let Some(member) = keep_matching(member, &below)
-                {
-                    kept.insert(name, member);
-                }
-            }
-            (!kept.is_empty()).then_some(Value::Object(kept))
-        }
-        Value::Array(items) => {
-            let kept = items.into_iter().filter_map(|item| keep_matching(item, patterns)).collect::<Vec<_>>();
-            (!kept.is_empty()).then_some(Value::Array(kept))
-        }
-        _ => None,
-    }
-}
-
-fn drop_matching(value: Value, patterns: &[&[String]]) -> Option<Value> {
-    match value {
-        Value::Object(members) => {
-            let was_empty = members.is_empty();
-            let mut kept = Map::new();
-            for (name, member) in members {
-                let (ends, below) = descend(patterns, &name);
-                if ends {
-                    continue;
-                }
-                let member = if below.is_empty() { Some(member) } else { drop_matching(member, &below) };
-                if let Some(member) = member {
-                    kept.insert(name, member);
-                }
-            }
-            (was_empty || !kept.is_empty()).then_some(Value::Object(kept))
-        }
-        Value::Array(items) => {
-            let was_empty = items.is_empty();
-            let kept = items.into_iter().filter_map(|item| drop_matching(item, patterns)).collect::<Vec<_>>();
-            (was_empty || !kept.is_empty()).then_some(Value::Array(kept))
-        }
-        scalar => Some(scalar),
-    }
-}
-
 /// Matches a name against a pattern in which `*` stands for any characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
@@ -183,59 +219,4 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
         }
     }
     pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn run(filter: &str) -> Value {
-        let value = json!({
-            "took": 3, "errors": true,
-            "items": [
-                { "index": { "_id": "1", "status": 201 } },
-                { "index": { "_id": "2", "status": 400, "error": { "type": "t", "reason": "r" } } }
-            ],
-            "nodes": { "a.b": { "jvm": { "mem": { "heap": 1 } } } },
-            "empty": {}
-        });
-        FilterPath::parse(filter).unwrap().apply(value)
-    }
-
-    #[test]
-    fn includes() {
-        assert_eq!(run("took,errors"), json!({ "took": 3, "errors": true }));
-        assert_eq!(
-            run("items.*.error"),
-            json!({ "items": [{ "index": { "error": { "type": "t", "reason": "r" } } }] })
-        );
-        assert_eq!(run("items.*.error.t*"), json!({ "items": [{ "index": { "error": { "type": "t" } } }] }));
-        assert_eq!(run("**.heap"), json!({ "nodes": { "a.b": { "jvm": { "mem": { "heap": 1 } } } } }));
-        assert_eq!(
-            run("nodes.a\\.b.**.heap"),
-            json!({ "nodes": { "a.b": { "jvm": { "mem": { "heap": 1 } } } } })
-        );
-        assert_eq!(run("nothing"), json!({}));
-        assert_eq!(run("er*"), json!({ "errors": true }));
-    }
-
-    #[test]
-    fn excludes() {
-        assert_eq!(run("-items,-nodes.**.mem,-empty"), json!({ "took": 3, "errors": true }));
-        assert_eq!(
-            run("items,-items.index.error,-items.index._id"),
-            json!({
-                "items": [{ "index": { "status": 201 } }, { "index": { "status": 400 } }]
-            })
-        );
-    }
-
-    #[test]
-    fn wildcards() {
-        assert!(matches("a*c*", "abcd"));
-        assert!(matches("*", ""));
-        assert!(!matches("a*c", "abcd"));
-        assert!(matches("a**d", "abcd"));
-    }
 }

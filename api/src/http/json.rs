@@ -1,19 +1,45 @@
-//! JSON bodies, read strictly: a member named twice is refused, nesting is bounded (128 levels).
+//! JSON bodies, read strictly: a member named twice is refused, nesting is bounded (128 levels), and what the
+//! values take in memory is charged to the request's [`Room`] as they are made.
 
+use std::cell::RefCell;
 use std::fmt;
 
 pub(crate) use millrace_storage::document::token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::Room;
 use crate::error::Error;
 
-/// Parses one JSON value.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Error> {
+/// Bytes that a value takes: in the array that it is in, which has grown to up to twice its length, and in what a
+/// handler makes of it.
+const VALUE_BYTES: usize = 128;
+/// Bytes that a member takes beside its name and value.
+const MEMBER_BYTES: usize = 96;
+/// Bytes that YAML takes for every mark that may begin or end something, before the first value is seen: two events.
+const YAML_MARK_BYTES: usize = 512;
+
+/// Parses one JSON value, which may take as much as `room` has.
+pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
+    let strict = Strict { room, refused: &RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict.deserialize(&mut deserializer).map_err(refuse)?;
+    let parsed = strict.deserialize(&mut deserializer);
+    let value = parsed.map_err(|error| strict.refused.take().unwrap_or_else(|| refuse(error)))?;
     deserializer.end().map_err(refuse)?;
     Ok(value)
+}
+
+/// Parses one YAML value, which may take as much as `room` has.
+pub(crate) fn parse_yaml(bytes: &[u8], room: &Room) -> Result<Value, Error> {
+    // The parser makes events of the whole text before it shows the first.
+    let is_mark = |byte: &&u8| matches!(byte, b'\n' | b',' | b':' | b'-' | b'?' | b'[' | b'{' | b']' | b'}');
+    room.take(bytes.iter().filter(is_mark).count().saturating_mul(YAML_MARK_BYTES))?;
+    let strict = Strict { room, refused: &RefCell::new(None) };
+    let parsed = strict.deserialize(serde_norway::Deserializer::from_slice(bytes));
+    parsed.map_err(|error| {
+        let refused = strict.refused.take();
+        refused.unwrap_or_else(|| Error::new(400, "yaml_parse_exception", error.to_string()))
+    })
 }
 
 fn refuse(error: serde_json::Error) -> Error {
@@ -21,10 +47,28 @@ fn refuse(error: serde_json::Error) -> Error {
     Error::new(400, kind, error.to_string())
 }
 
-/// Builds a [`Value`], refusing duplicate members.
-struct Strict;
+/// Builds a [`Value`], refusing duplicate members and what finds no room.
+#[derive(Clone, Copy)]
+struct Strict<'r> {
+    room: &'r Room,
+    /// Why the room refused, which the parser's own errors cannot carry.
+    refused: &'r RefCell<Option<Error>>,
+}
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl Strict<'_> {
+    fn charge<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
+        self.room.take(bytes).map_err(|error| {
+            *self.refused.borrow_mut() = Some(error);
+            E::custom("no room")
+        })
+    }
+
+    fn scalar<E: serde::de::Error>(&self, value: Value) -> Result<Value, E> {
+        self.charge(VALUE_BYTES).map(|()| value)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -32,56 +76,61 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
+        self.scalar(Value::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
+        self.scalar(Value::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        self.charge(VALUE_BYTES + value.len())?;
         Ok(value.into())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+    fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Value, E> {
+        self.charge(VALUE_BYTES + value.len())?;
         Ok(value.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        self.charge(VALUE_BYTES)?;
         let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(Strict)? {
+        while let Some(item) = access.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Value::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        self.charge(VALUE_BYTES)?;
         let mut members = Map::new();
         while let Some(name) = access.next_key::<String>()? {
+            self.charge(MEMBER_BYTES + name.len())?;
             if members.contains_key(&name) {
                 return Err(serde::de::Error::custom(format_args!("Duplicate field '{name}'")));
             }
-            let value = access.next_value_seed(Strict)?;
+            let value = access.next_value_seed(self)?;
             members.insert(name, value);
         }
         Ok(Value::Object(members))
@@ -110,12 +159,53 @@ pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    fn parse(text: &[u8]) -> Result<Value, Error> {
+        super::parse(text, &Room::of(0))
+    }
 
     #[test]
     fn values_round_trip() {
         let text = r#"{"a":[1,-2,3.5,true,null,"x\n"],"b":{"c":18446744073709551615}}"#;
         assert_eq!(parse(text.as_bytes()).unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn values_are_charged_while_they_are_made() {
+        let numbers = format!("{{\"terms\":{{\"a\":[{}1]}}}}", "1,".repeat(1_000_000));
+        let objects = format!("[{}1]", "{\"a\":{}},".repeat(100_000));
+        let deep = "[".repeat(100);
+        for text in [&numbers, &objects] {
+            let all = Arc::new(Semaphore::new(16 << 10));
+            let room = || Room::new(all.clone(), 1024, 16 << 20);
+            assert_eq!(super::parse(text.as_bytes(), &room()).unwrap_err().status(), 413);
+            assert_eq!(all.available_permits(), 16 << 10);
+            let _other = all.clone().try_acquire_many_owned(10 << 10).unwrap();
+            let error = super::parse(text.as_bytes(), &room()).unwrap_err();
+            assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
+        }
+        super::parse(&objects.as_bytes()[..20_000], &Room::of(16 << 20)).unwrap_err();
+        assert_eq!(parse(deep.as_bytes()).unwrap_err().error_type(), "json_e_o_f_exception");
+        super::parse(numbers.as_bytes(), &Room::of(256 << 20)).unwrap();
+    }
+
+    #[test]
+    fn yaml_is_charged_before_it_is_cut_and_aliases_as_they_unfold() {
+        let room = || Room::of(4 << 20);
+        let list = "- 1\n".repeat(100_000);
+        assert_eq!(parse_yaml(list.as_bytes(), &room()).unwrap_err().status(), 413);
+        let mut laughs = String::from("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n");
+        for (name, below) in ["b", "c", "d", "e", "f"].iter().zip(["a", "b", "c", "d", "e"]) {
+            laughs.push_str(&format!("{name}: &{name} [{}*{below}]\n", format!("*{below}, ").repeat(9)));
+        }
+        assert_eq!(parse_yaml(laughs.as_bytes(), &room()).unwrap_err().status(), 413);
+        let error = parse_yaml(b"a: 1\na: 2\n", &room()).unwrap_err();
+        assert_eq!(error.error_type(), "yaml_parse_exception");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The dispatcher makes a [`Request`] (after authentication, body decoded) and renders the
 //! [`Response`] that a handler returned: [`content`] knows media types, [`decode`] reads bodies,
-//! [`render`] applies `pretty`, `filter_path`, `format` and compression. A handler takes what it
+//! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`room`] bounds what requests take. A handler takes what it
 //! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
 
 pub(crate) mod content;
@@ -13,15 +13,20 @@ mod offload;
 mod params;
 pub(crate) mod path;
 pub(crate) mod render;
+mod room;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
 use millrace_storage::Principal;
 use serde_json::Value;
 
+use filter_path::FilterPath;
 pub(crate) use offload::{LARGE, offload};
 pub use params::Params;
 pub(crate) use params::nearest;
+pub(crate) use room::Room;
 
 use crate::error::Error;
 
@@ -38,6 +43,10 @@ pub struct Request {
     pub params: Params,
     /// The body, decompressed; JSON (or newline-delimited JSON) whatever the client's format was.
     pub body: Bytes,
+    /// What the request may take in memory beside its body.
+    pub(crate) room: Room,
+    /// What of the answer is kept.
+    pub(crate) filter: Arc<FilterPath>,
 }
 
 impl Request {
@@ -45,12 +54,12 @@ impl Request {
     ///
     /// # Errors
     /// `json_parse_exception` for malformed JSON, nesting beyond 128 levels, or an object that names
-    /// a member twice.
+    /// a member twice; 429 and 413 where the values take more memory than there is.
     pub fn json(&self) -> Result<Option<Value>, Error> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        offload(self.body.len(), || json::parse(&self.body)).map(Some)
+        offload(self.body.len(), || json::parse(&self.body, &self.room)).map(Some)
     }
 
     /// Refuses parameters that no one has taken. Call it once every known parameter is taken and

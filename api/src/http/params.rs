@@ -51,6 +51,11 @@ impl Params {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns how many bytes names and values have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
     /// Takes a parameter.
     pub fn take(&mut self, name: &str) -> Option<String> {
         if self.values.is_empty() {

@@ -1,7 +1,10 @@
 //! From a handler's [`Response`] to bytes on the wire: `pretty`, `human`, `filter_path`, `format`,
 //! compression, and the headers that every answer carries.
+//!
+//! That of a large answer is work for the compute threads: [`Style::works_on`] tells.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -16,7 +19,7 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use crate::error::Error;
 use crate::http::content::{self, Format, MediaType};
 use crate::http::filter_path::FilterPath;
-use crate::http::{Body, Params, Response, offload};
+use crate::http::{Body, LARGE, Params, Response};
 
 /// Answers below this many bytes are not compressed.
 const GZIP_FROM: usize = 1024;
@@ -28,7 +31,7 @@ pub(crate) struct Style {
     pretty: bool,
     human: bool,
     error_trace: bool,
-    filter: FilterPath,
+    filter: Arc<FilterPath>,
     gzip: bool,
     head: bool,
     opaque_id: Option<HeaderValue>,
@@ -42,7 +45,7 @@ impl Style {
             pretty: false,
             human: false,
             error_trace: false,
-            filter: FilterPath::default(),
+            filter: Arc::default(),
             gzip: content::takes_gzip(headers),
             head,
             opaque_id: headers.get("x-opaque-id").cloned(),
@@ -69,9 +72,35 @@ impl Style {
         params.human = self.human;
         self.error_trace = params.take_bool("error_trace")?.unwrap_or(false);
         if let Some(text) = params.take("filter_path") {
-            self.filter = FilterPath::parse(&text)?;
+            self.filter = Arc::new(FilterPath::parse(&text)?);
         }
         Ok(())
+    }
+
+    /// Returns the filter that answers go through, for handlers that leave out what it would drop.
+    pub(crate) fn filter(&self) -> Arc<FilterPath> {
+        Arc::clone(&self.filter)
+    }
+
+    /// Whether rendering an answer takes long enough to keep it from the threads that serve connections.
+    pub(crate) fn works_on(&self, body: &Body) -> bool {
+        let compresses = self.gzip && !self.head;
+        match body {
+            Body::Json(value) => is_large(value),
+            Body::RawJson(bytes) => bytes.len() > LARGE && (compresses || !self.is_plain()),
+            Body::Bytes { bytes, .. } => bytes.len() > LARGE && compresses,
+            Body::Text(text) => text.len() > LARGE && compresses,
+            Body::Empty => false,
+        }
+    }
+
+    /// Whether serialized JSON is answered as it is.
+    fn is_plain(&self) -> bool {
+        !self.pretty
+            && !self.human
+            && !self.error_trace
+            && self.filter.is_empty()
+            && self.media.format != Format::Yaml
     }
 
     /// Renders an answer.
@@ -95,7 +124,7 @@ impl Style {
             }
         }
         if self.gzip && !self.head && bytes.len() > GZIP_FROM {
-            if let Ok(compressed) = offload(bytes.len(), || gzip(&bytes)) {
+            if let Ok(compressed) = gzip(&bytes) {
                 bytes = compressed;
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             }
@@ -112,22 +141,7 @@ impl Style {
         let media = || HeaderValue::try_from(self.media.content_type()).ok();
         match body {
             Body::Json(value) => (media(), self.write(value, status)),
-            Body::RawJson(bytes) => {
-                let as_is = !self.pretty
-                    && !self.human
-                    && !self.error_trace
-                    && self.filter.is_empty()
-                    && self.media.format != Format::Yaml;
-                let bytes = if as_is {
-                    bytes
-                } else {
-                    offload(bytes.len(), || match serde_json::from_slice(&bytes) {
-                        Ok(value) => self.write(value, status),
-                        Err(_) => bytes.clone(),
-                    })
-                };
-                (media(), bytes)
-            }
+            Body::RawJson(bytes) => (media(), self.rewrite(bytes, status)),
             Body::Bytes { content_type, bytes } => (Some(HeaderValue::from_static(content_type)), bytes),
             Body::Text(text) => {
                 (Some(HeaderValue::from_static("text/plain; charset=UTF-8")), Bytes::from(text))
@@ -143,23 +157,71 @@ impl Style {
         if self.human {
             humanise(&mut value);
         }
-        if !self.filter.is_empty() {
-            value = self.filter.apply(value);
+        if self.filter.is_empty() { self.form(&value) } else { self.filtered(&compact(&value)) }
+    }
+
+    /// Rewrites serialized JSON; what is none stays as it is.
+    fn rewrite(&self, bytes: Bytes, status: u16) -> Bytes {
+        if self.is_plain() {
+            return bytes;
         }
+        if !self.human && !self.error_trace && !self.filter.is_empty() {
+            return self.filtered(&bytes);
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => self.write(value, status),
+            Err(_) => bytes,
+        }
+    }
+
+    /// Filters serialized JSON and puts it into the form that was asked for.
+    fn filtered(&self, text: &[u8]) -> Bytes {
+        let filtered = self.filter.apply(text);
+        if !self.pretty && self.media.format != Format::Yaml {
+            return Bytes::from(filtered);
+        }
+        match serde_json::from_slice(&filtered) {
+            Ok(value) => self.form(&value),
+            Err(_) => Bytes::from(filtered),
+        }
+    }
+
+    fn form(&self, value: &Value) -> Bytes {
         if self.media.format == Format::Yaml {
-            let text = serde_norway::to_string(&value).unwrap_or_default();
+            let text = serde_norway::to_string(value).unwrap_or_default();
             return Bytes::from(format!("---\n{text}"));
         }
-        let mut out = Vec::with_capacity(512);
-        if self.pretty {
-            let mut serializer = Serializer::with_formatter(&mut out, Pretty::default());
-            value.serialize(&mut serializer).expect("a JSON value serializes into memory");
-            out.push(b'\n');
-        } else {
-            serde_json::to_writer(&mut out, &value).expect("a JSON value serializes into memory");
+        if !self.pretty {
+            return Bytes::from(compact(value));
         }
+        let mut out = Vec::with_capacity(512);
+        let mut serializer = Serializer::with_formatter(&mut out, Pretty::default());
+        value.serialize(&mut serializer).expect("a JSON value serializes into memory");
+        out.push(b'\n');
         Bytes::from(out)
     }
+}
+
+fn compact(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    serde_json::to_writer(&mut out, value).expect("a JSON value serializes into memory");
+    out
+}
+
+/// Whether the text of a value is likely to have more than [`LARGE`] bytes: counts no further than that.
+fn is_large(value: &Value) -> bool {
+    fn count(value: &Value, left: usize) -> Option<usize> {
+        let left = left.checked_sub(8)?;
+        match value {
+            Value::String(text) => left.checked_sub(text.len()),
+            Value::Array(items) => items.iter().try_fold(left, |rest, item| count(item, rest)),
+            Value::Object(members) => members
+                .iter()
+                .try_fold(left, |rest, (name, member)| count(member, rest.checked_sub(name.len())?)),
+            _ => Some(left),
+        }
+    }
+    count(value, LARGE).is_none()
 }
 
 fn gzip(bytes: &[u8]) -> io::Result<Bytes> {

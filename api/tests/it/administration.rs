@@ -387,7 +387,10 @@ async fn figures_are_counted() {
                             "uncommitted_size_in_bytes": 0, "earliest_last_modified_age": 0,
                         }),
                     ),
-                    ("/indices/a/primaries/flush", json!({"total": 1, "periodic": 0})),
+                    (
+                        "/indices/a/primaries/flush",
+                        json!({"total": 1, "periodic": 0, "total_time_in_millis": 0}),
+                    ),
                 ],
             ),
             step("GET /_segments", NONE, 200, &[("/indices/a/shards/0/0/num_committed_segments", json!(1))]),
@@ -398,4 +401,48 @@ async fn figures_are_counted() {
     .await;
     assert_eq!(node.send("GET /_cat/segments", &[], "").await.text(), "");
     assert_eq!(node.send("GET /_cat/segments/a", &[], "").await.status, 400);
+}
+
+/// Typed clients refuse an answer that lacks a member, even one that is always 0.
+#[tokio::test]
+async fn typed_clients_find_what_they_require() {
+    let node = Node::insecure().await;
+    node.ask("PUT /a/_doc/1?refresh=true", "{\"f\":1}", 201).await;
+    let require = |answer: &Value, place: &str, members: &[&str]| {
+        for member in members {
+            let found = answer.pointer(&format!("{place}/{member}"));
+            assert!(found.is_some_and(|found| !found.is_null()), "{place}/{member} of {answer}");
+        }
+    };
+    let sections: [(&str, &[&str]); 7] = [
+        ("indexing", &["index_current", "index_failed", "delete_current", "noop_update_total"]),
+        ("get", &["time_in_millis", "exists_total", "missing_total", "current"]),
+        ("search", &["query_current", "fetch_current", "scroll_current", "suggest_current", "open_contexts"]),
+        ("merges", &["current", "current_docs", "total_docs", "total_auto_throttle_in_bytes"]),
+        ("refresh", &["external_total", "listeners"]),
+        ("flush", &["total_time_in_millis"]),
+        ("segments", &["terms_memory_in_bytes", "max_unsafe_auto_id_timestamp", "file_sizes"]),
+    ];
+    let stats = node.ask("GET /a/_stats?include_segment_file_sizes=true", "", 200).await;
+    let nodes = node.ask("GET /_nodes/stats", "", 200).await;
+    let info = node.ask("GET /_nodes", "", 200).await;
+    let cluster = node.ask("GET /_cluster/stats", "", 200).await;
+    let id = nodes["nodes"].as_object().unwrap().keys().next().unwrap();
+    for (section, members) in sections {
+        for place in ["/_all/total", "/_all/primaries", "/indices/a/total"] {
+            require(&stats, &format!("{place}/{section}"), members);
+        }
+        require(&nodes, &format!("/nodes/{id}/indices/{section}"), members);
+    }
+    require(&stats, "/_all/total/segments/file_sizes/store", &["size_in_bytes", "description"]);
+    let info_of = |place: &str, members: &[&str]| require(&info, &format!("/nodes/{id}{place}"), members);
+    info_of("/jvm", &["bundled_jdk", "start_time_in_millis"]);
+    info_of("/jvm/mem", &["direct_max_in_bytes", "non_heap_init_in_bytes", "non_heap_max_in_bytes"]);
+    info_of("/http", &["max_content_length_in_bytes"]);
+    info_of("/transport", &["publish_address"]);
+    info_of("/settings", &["transport"]);
+    info_of("/settings/path", &["home", "logs"]);
+    info_of("/plugins/0", &["classname", "opensearch_version", "java_version", "has_native_controller"]);
+    require(&cluster, "/nodes/plugins/0", &["classname", "extended_plugins"]);
+    require(&cluster, "/nodes/os", &["pretty_names"]);
 }

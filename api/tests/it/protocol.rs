@@ -90,7 +90,11 @@ async fn everything_but_the_probe_needs_credentials() {
     let (auth, generated) = Authenticator::open(&Memory::default(), Some("secret"), clock).await.unwrap();
     assert_eq!(generated, None);
     let node = Node::start(auth).await;
-    assert_eq!(node.send("GET /_health/live", &[], "").await.status, 200);
+    for probe in ["live", "ready"] {
+        let answer = node.send(&format!("GET /_health/{probe}"), &[], "").await;
+        assert_eq!((answer.status, answer.text()), (200, &*format!("{{\"status\":\"{probe}\"}}")));
+    }
+    assert_eq!(node.send("GET /_health/other", &[], "").await.status, 401);
     let answer = node.send("POST /_bulk", &[], vec![b' '; 64 << 10]).await;
     assert_eq!(answer.status, 401);
     for line in ["GET /", "POST /_bulk", "GET /_nope", "HEAD /"] {

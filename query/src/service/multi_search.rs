@@ -12,7 +12,7 @@ use crate::params::Params;
 use crate::request::SearchRequest;
 
 /// Most searches of one request.
-const MAX_SEARCHES: usize = 10_000;
+pub const MAX_SEARCHES: usize = 10_000;
 /// Most searches of one request that run at a time where it does not say.
 const CONCURRENT: usize = 8;
 /// Most that a request may let run at a time.
@@ -75,10 +75,8 @@ impl SearchService {
             return Err(Error::Validation("no requests added".to_owned()));
         }
         if searches.len() > MAX_SEARCHES {
-            return Err(Error::IllegalArgument(format!(
-                "too many searches: {} given, at most {MAX_SEARCHES} allowed",
-                searches.len()
-            )));
+            let most = format!("too many searches: at most {MAX_SEARCHES} are allowed in one request");
+            return Err(Error::IllegalArgument(most));
         }
         let mut items = Vec::with_capacity(searches.len());
         for (header, body) in &searches {

@@ -174,7 +174,7 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
 
 /// Counts insertions, deletions, replacements and swaps of neighbours between two names (optimal
 /// string alignment). Both are cut at 128 bytes, which bounds the work on hostile input.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let a = &a.as_bytes()[..a.len().min(128)];
     let b = &b.as_bytes()[..b.len().min(128)];
     let mut older: Vec<usize> = Vec::new();

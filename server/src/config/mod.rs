@@ -4,6 +4,7 @@
 //! default. [`Settings::load`] merges them and knows where each value came from; [`Settings::print`]
 //! shows that; [`Config`] is the typed result that `serve` hands out, a section to each part.
 
+mod environment;
 mod keys;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,8 @@ pub(crate) struct Flags {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Source)>,
+    /// Environment variables that begin like ours and are close to no key.
+    strangers: Vec<String>,
 }
 
 /// The typed configuration.
@@ -87,6 +90,8 @@ pub(crate) struct Config {
     pub(crate) log_level: String,
     /// Whether log lines are JSON.
     pub(crate) log_json: bool,
+    /// Environment variables that begin like ours and set nothing.
+    pub(crate) strangers: Vec<String>,
 }
 
 /// Where pipelines are and how they are looked after.
@@ -110,12 +115,12 @@ impl Settings {
     /// # Errors
     ///
     /// One line that names the file, variable or flag, the key, what is wrong, and the nearest key
-    /// where a name is unknown.
+    /// where a name is unknown. A variable that is close to no key is no error: [`Config::strangers`] names it.
     pub(crate) fn load(
         flags: &Flags,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self> {
-        let mut settings = Self { values: BTreeMap::new() };
+        let mut settings = Self { values: BTreeMap::new(), strangers: Vec::new() };
         for key in KEYS {
             if let Some(default) = key.default {
                 let value = key.kind.parse(default).map_err(|problem| anyhow!("{}: {problem}", key.name))?;
@@ -176,12 +181,16 @@ impl Settings {
     fn add_environment(&mut self, environment: BTreeMap<String, String>) -> Result<()> {
         for (variable, text) in environment {
             let Some(key) = KEYS.iter().find(|key| key.variable() == variable) else {
-                if is_foreign(&variable) {
+                let name = &variable[PREFIX.len()..];
+                if environment::is_foreign(name) {
                     continue;
                 }
-                let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
-                let hint = suggestion(nearest(&variable, names.iter().map(String::as_str)));
-                bail!("unknown environment variable `{variable}`{hint}");
+                if let Some(key) = environment::close_to(name) {
+                    let meant = key.variable();
+                    bail!("unknown environment variable `{variable}`, did you mean `{meant}`?");
+                }
+                self.strangers.push(variable);
+                continue;
             };
             self.add_text(key.name, &text, Source::Environment(variable))?;
         }
@@ -295,6 +304,7 @@ impl Settings {
             drain_timeout: Duration::from_millis(self.number("drain_timeout")),
             log_level,
             log_json: self.text("log.format").as_deref() == Some("json"),
+            strangers: self.strangers.clone(),
         })
     }
 
@@ -362,13 +372,6 @@ fn suggestion(nearest: Option<&str>) -> String {
         || "; `millrace config` prints every key".to_owned(),
         |name| format!(", did you mean `{name}`?"),
     )
-}
-
-/// Whether the variable is not for the server: container platforms set `MILLRACE_SERVICE_HOST` and
-/// `MILLRACE_PORT_9200_TCP` for a service named `millrace`, and `MILLRACE_TEST_…` belongs to tests.
-fn is_foreign(variable: &str) -> bool {
-    let name = &variable[PREFIX.len()..];
-    name == "PORT" || name.starts_with("PORT_") || name.starts_with("SERVICE_") || name.starts_with("TEST_")
 }
 
 /// Prints every key with its meaning, variable and default: the reference that `--help` points to.

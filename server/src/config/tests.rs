@@ -93,7 +93,27 @@ fn wrong_values_name_key_and_value() {
 
 #[test]
 fn variables_of_container_platforms_are_not_ours() {
-    load("", &[("MILLRACE_SERVICE_HOST", "10.0.0.1"), ("MILLRACE_PORT_9200_TCP", "tcp://…")], &[]).unwrap();
+    let variables = [
+        ("MILLRACE_SERVICE_HOST", "10.0.0.1"),
+        ("MILLRACE_PORT_9200_TCP", "tcp://…"),
+        ("MILLRACE_CONSOLE_SERVICE_HOST", "10.0.0.2"),
+        ("MILLRACE_0_PORT_9200_TCP_ADDR", "10.0.0.3"),
+        ("MILLRACE_CONSOLE_URL", "http://console"),
+    ];
+    let config = load("", &variables, &[]).unwrap().config().unwrap();
+    assert_eq!(config.strangers, ["MILLRACE_CONSOLE_URL"]);
+}
+
+#[test]
+fn variables_close_to_a_key_are_refused() {
+    for (variable, key) in [
+        ("MILLRACE_ADMIN_PASSWRD", "MILLRACE_ADMIN_PASSWORD"),
+        ("MILLRACE_PASSWORD", "MILLRACE_ADMIN_PASSWORD"),
+        ("MILLRACE_STORAGE_FLUSH_BYTES", "MILLRACE_STORAGE__FLUSH_BYTES"),
+    ] {
+        let text = message(load("", &[(variable, "hunter2")], &[]));
+        assert_eq!(text, format!("unknown environment variable `{variable}`, did you mean `{key}`?"));
+    }
 }
 
 #[test]

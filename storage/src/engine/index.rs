@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::types::{IndexFigures, SegmentFigures, ShardSnapshot, Snapshot};
+use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, SortField, parse_index_sort};
@@ -179,6 +179,11 @@ impl Index {
     /// Lists the sizes of the segments that searches see, shard by shard.
     pub fn segments(&self) -> Vec<Vec<SegmentFigures>> {
         self.shards.iter().map(|shard| shard.segment_figures()).collect()
+    }
+
+    /// Tells of each shard what it cannot do, if anything.
+    pub fn faults(&self) -> Vec<Option<ShardFault>> {
+        self.shards.iter().map(|shard| shard.fault()).collect()
     }
 
     /// Counts live documents, deleted rows and bytes.

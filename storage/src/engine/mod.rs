@@ -134,6 +134,11 @@ impl Engine {
         Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)) }))
     }
 
+    /// Whether the engine is being shut down, or has been.
+    pub fn is_stopping(&self) -> bool {
+        self.inner.stopping.load(Ordering::Relaxed)
+    }
+
     /// Stops accepting writes, flushes every shard, and closes log and catalog.
     ///
     /// # Errors

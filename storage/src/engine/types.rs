@@ -214,6 +214,15 @@ pub struct IndexFigures {
     pub shards: Vec<ShardFigures>,
 }
 
+/// What a shard cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardFault {
+    /// Its files are damaged: it answers nothing and takes nothing.
+    Damaged,
+    /// It serves, but its last refresh, flush or compaction failed; the next is to mend it.
+    Failing,
+}
+
 /// Counters of a shard.
 #[derive(Clone, Debug, Default)]
 pub struct ShardFigures {

@@ -37,6 +37,13 @@ enum Work {
     Compact,
 }
 
+impl Work {
+    /// A bit of its own, for the kinds that failed last.
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
 /// Stands for the positions of sources where a shard stands for its work: no shard is there.
 const POSITIONS: (usize, Work) = (0, Work::Flush);
 
@@ -142,7 +149,9 @@ fn spawn_refresh(inner: &Arc<Inner>, index: &Arc<Index>, shard: &Arc<Shard>) {
     let (inner, index, shard) = (Arc::clone(inner), Arc::clone(index), Arc::clone(shard));
     tokio::spawn(async move {
         let _running = running;
-        if let Err(error) = shard.refresh(inner.env(), inner.clock.now_ms()).await {
+        let refreshed = shard.refresh(inner.env(), inner.clock.now_ms()).await;
+        shard.counters.attempted(Work::Refresh.bit(), refreshed.is_err());
+        if let Err(error) = refreshed {
             tracing::error!(index = %index.meta().name, shard = shard.number, %error, "refresh failed");
             tokio::time::sleep(BACK_OFF).await;
         }
@@ -157,6 +166,7 @@ fn spawn_flush(inner: &Arc<Inner>, shard: &Arc<Shard>) {
         let flushed = match inner.flushes.acquire().await {
             Ok(_slot) => {
                 let flushed = inner.flush_shard(&shard).await;
+                shard.counters.attempted(Work::Flush.bit(), flushed.is_err());
                 if flushed.is_ok() {
                     shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
                 }
@@ -188,7 +198,9 @@ fn spawn_compaction(inner: &Arc<Inner>, shard: &Arc<Shard>) {
                 return;
             }
             let Ok(_slot) = inner.compactions.acquire().await else { return };
-            match inner.compact_shard(&shard, None).await {
+            let compacted = inner.compact_shard(&shard, None).await;
+            shard.counters.attempted(Work::Compact.bit(), compacted.is_err());
+            match compacted {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {

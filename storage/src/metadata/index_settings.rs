@@ -41,6 +41,13 @@ const fn setting(key: &'static str, kind: Kind, scope: Scope, default: &'static 
     IndexSetting { key, kind, scope, default }
 }
 
+impl IndexSetting {
+    /// Whether there is a value to show where none is set: one that is empty must be a word of its own.
+    fn has_default(&self) -> bool {
+        !self.default.is_empty() || matches!(self.kind, OneOf(words) if words.contains(&""))
+    }
+}
+
 const INT_MAX: i64 = i32::MAX as i64;
 
 /// Most shards one index may have.
@@ -289,7 +296,7 @@ pub(super) fn default_of(key: &str) -> Option<&'static str> {
 pub fn defaults(set: &Map<String, Value>) -> Map<String, Value> {
     KNOWN
         .iter()
-        .filter(|setting| !setting.default.is_empty() && !set.contains_key(setting.key))
+        .filter(|setting| setting.has_default() && !set.contains_key(setting.key))
         .map(|setting| {
             let value = match setting.kind {
                 List => Value::Array(vec![Value::String(setting.default.into())]),

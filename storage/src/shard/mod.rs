@@ -20,7 +20,7 @@ mod tombstones;
 mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ use crate::mapping::Mapping;
 use crate::metadata::SortField;
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
-use crate::{Lane, Result, SegmentFigures, ShardFigures};
+use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
 const MAX_MEMORY_SEGMENTS: usize = 64;
@@ -65,6 +65,19 @@ pub(crate) struct Counters {
     pub(crate) periodic_flush: AtomicU64,
     pub(crate) merge: AtomicU64,
     pub(crate) query: AtomicU64,
+    /// Kinds of work, as bits, whose last attempt failed.
+    failing: AtomicU8,
+}
+
+impl Counters {
+    /// Notes how the last attempt at a kind of work ended; kinds are bits.
+    pub(crate) fn attempted(&self, work: u8, failed: bool) {
+        if failed {
+            self.failing.fetch_or(work, Ordering::Relaxed);
+        } else {
+            self.failing.fetch_and(!work, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A shard of an index.
@@ -339,6 +352,14 @@ impl Shard {
                 }
             })
             .collect()
+    }
+
+    /// What the shard cannot do, if anything.
+    pub(crate) fn fault(&self) -> Option<ShardFault> {
+        if self.state.read().damage.is_some() {
+            return Some(ShardFault::Damaged);
+        }
+        (self.counters.failing.load(Ordering::Relaxed) != 0).then_some(ShardFault::Failing)
     }
 
     /// Counters and sizes.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use millrace_storage::catalog::MemoryCatalog;
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::{
-    Action, Config, Engine, Error, Kind, ManualClock, Principal, RefreshPolicy, Result, SystemClock,
+    Action, Config, Engine, Error, Kind, ManualClock, Principal, RefreshPolicy, Result, ShardFault,
+    SystemClock,
 };
 
 use crate::documents::{config, index_op, op, open, reopen, write};
@@ -134,6 +135,8 @@ async fn a_damaged_file_of_deletions_puts_its_shard_out_of_use_until_it_is_resto
         }
         let engine = reopen(dir.path()).await;
         let a = engine.index("a").unwrap();
+        assert_eq!(a.faults(), [Some(ShardFault::Damaged)]);
+        assert_eq!(engine.index("b").unwrap().faults(), [None]);
         assert_corrupt(get(&engine, "a", "9").await, &deletes);
         assert_corrupt(get(&engine, "a", "10").await, &deletes);
         assert_corrupt(a.snapshot().await, &deletes);

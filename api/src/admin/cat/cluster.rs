@@ -35,23 +35,23 @@ pub(super) fn health(api: &Api, request: &mut Request) -> Result<Response, Error
     options::manager(&mut request.params)?;
     request.finish()?;
     let now = api.engine.clock().now_ms();
-    let health = cluster_health::of_all(&api.engine.metadata());
+    let health = cluster_health::of_all(api, &api.engine.metadata());
     let mut row: Vec<Cell> =
         if with_time { vec![now.div_euclid(1000).into(), time_of_day(now).into()] } else { Vec::new() };
     row.extend([
         api.identity.cluster.as_str().into(),
-        health.status().into(),
+        health.status().name().into(),
         Cell::Number(1),
         Cell::Number(1),
         "true".into(),
-        health.shards.into(),
-        health.shards.into(),
+        health.active().into(),
+        health.active().into(),
         Cell::Number(0),
         Cell::Number(0),
-        Cell::Number(0),
+        health.lost.into(),
         Cell::Number(0),
         "-".into(),
-        "100.0%".into(),
+        format!("{:.1}%", health.active_percent()).into(),
     ]);
     let mut table = Table::new(if with_time { HEALTH } else { HEALTH_WITHOUT_TIME });
     table.push(row);

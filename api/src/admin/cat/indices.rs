@@ -2,6 +2,7 @@
 
 use millrace_storage::metadata::IndicesOptions;
 
+use super::super::health::{self, Status};
 use super::super::{options, stats};
 use super::moment;
 use super::table::{Cell, Column, Format, Table, column};
@@ -38,12 +39,7 @@ const COLUMNS: &[Column] = &[
 
 pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
-    let health = request.params.take("health");
-    if let Some(health) = &health
-        && !["green", "yellow", "red"].iter().any(|known| health.eq_ignore_ascii_case(known))
-    {
-        return Err(Error::illegal_argument(format!("unknown cluster health status [{health}]")));
-    }
+    let wanted = request.params.take("health").map(|health| Status::parse(&health)).transpose()?;
     // Shards have one copy here: the figures of primaries are those of all.
     options::flag(&mut request.params, "pri")?;
     options::flag(&mut request.params, "include_unloaded_segments")?;
@@ -52,7 +48,8 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     request.finish()?;
     let mut table = Table::new(COLUMNS);
     for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
-        if health.as_ref().is_some_and(|health| !health.eq_ignore_ascii_case("green")) {
+        let status = health::of_index(api, &meta).status();
+        if wanted.is_some_and(|wanted| wanted != status) {
             continue;
         }
         let sums = meta.open.then(|| stats::sum(&stats::figures(api, &meta)));
@@ -63,7 +60,7 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
             sums.as_ref().map_or(Cell::Empty, |sums| Cell::Bytes(pick(sums)))
         };
         table.push(vec![
-            "green".into(),
+            status.name().into(),
             if meta.open { "open" } else { "close" }.into(),
             (&*meta.name).into(),
             meta.uuid_text().into(),

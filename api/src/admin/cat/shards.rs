@@ -1,8 +1,9 @@
 //! `_cat/shards`
 
+use millrace_storage::ShardFault;
 use millrace_storage::metadata::IndicesOptions;
 
-use super::super::{node, options, stats};
+use super::super::{health, node, options, stats};
 use super::table::{Cell, Column, Format, Table, column};
 use crate::Api;
 use crate::error::Error;
@@ -91,13 +92,18 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     request.finish()?;
     let mut table = Table::new(COLUMNS);
     for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+        let faults = health::faults(api, &meta);
         for (number, shard) in stats::figures(api, &meta).iter().enumerate() {
+            let lost = faults.get(number).copied().flatten() == Some(ShardFault::Damaged);
             let row = COLUMNS
                 .iter()
                 .map(|column| match column.name {
                     "index" => (&*meta.name).into(),
                     "shard" => Cell::from(number as u64),
                     "prirep" => "p".into(),
+                    "state" if lost => "UNASSIGNED".into(),
+                    "unassigned.reason" if lost => "ALLOCATION_FAILED".into(),
+                    _ if lost => Cell::Empty,
                     "state" => "STARTED".into(),
                     "ip" => node::ip(api).into(),
                     "id" => node::id(api).into(),
