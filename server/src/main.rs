@@ -2,13 +2,14 @@
 //!
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`demo`] feeds a server and asks it questions,
-//! [`pipeline`] checks pipelines and runs them in the foreground, [`sql`] is a shell. Logic of the product lives in the crates below.
+//! [`pipeline`] checks pipelines and runs them in the foreground, [`sql`] is a shell, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
 mod demo;
 mod exit;
 mod logging;
+mod memory;
 mod pipeline;
 mod serve;
 mod sql;
@@ -21,9 +22,6 @@ use clap::Parser;
 use cli::{Cli, Command};
 use config::Settings;
 use exit::Failure;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {

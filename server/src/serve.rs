@@ -23,10 +23,12 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::logging;
+use crate::memory;
 
 /// Runs the server until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     logging::install(&config.log_level, config.log_json);
+    memory::return_freed().map_err(Failure::other)?;
     for variable in &config.strangers {
         tracing::warn!(
             variable,
