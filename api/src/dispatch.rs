@@ -1,21 +1,22 @@
 //! The life of a request: probes, authentication, parameters, body, handler, answer.
 
 use std::any::Any;
+use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
+use millrace_listen::{Bodies, Budget, Held, Peer, check_host, check_origin};
 use millrace_storage::{Lane, Principal};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
-use crate::http::decode::{self, Held, Limits};
 use crate::http::render::Style;
-use crate::http::{Params, Request, Response, Room, content, path};
+use crate::http::{Params, Request, Response, Room, content, json, path};
 use crate::pipelines::Management;
 use crate::server::HttpConfig;
 use crate::{Api, routes};
@@ -26,11 +27,16 @@ const LIVENESS: &str = "/_health/live";
 /// acknowledged before has been replayed, so that whoever is answered is answered by a server that has it.
 const READINESS: &str = "/_health/ready";
 
+/// Bytes that inflating takes beyond those of the two forms of a body.
+const INFLATE_BYTES: u64 = 1 << 20;
+
 /// Answers requests; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Service {
     api: Arc<Api>,
-    limits: Limits,
+    bodies: Bodies,
+    /// Bytes in flight: bodies, and what handlers make of them.
+    in_flight: Budget,
     routes: Routes,
 }
 
@@ -46,9 +52,12 @@ enum Routes {
 impl Service {
     /// Makes a service with the bounds of a configuration.
     pub fn new(api: Arc<Api>, config: &HttpConfig) -> Self {
-        let chunk_timeout = Duration::from_secs(config.body_timeout_secs);
-        let limits = Limits::new(config.max_content_length, chunk_timeout, config.max_in_flight_bytes);
-        Self { api, limits, routes: Routes::Data }
+        let longest = config.max_content_length;
+        let bodies = Bodies::new(longest, config.body_timeout);
+        // There is room for the longest body, compressed and not.
+        let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
+        let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
+        Self { api, bodies, in_flight, routes: Routes::Data }
     }
 
     /// Serves the management of pipelines in place of the data API, to the same users.
@@ -99,20 +108,21 @@ impl Service {
             Ok(prepared) => prepared,
             Err(error) => {
                 // A client that is still sending would see a reset connection in place of the answer.
-                self.limits.discard(body).await;
+                self.bodies.discard(body).await;
                 return Err(error);
             }
         };
-        let held = match self.limits.read(&parts.headers, &mut body).await {
+        let held = match self.bodies.read(&parts.headers, &mut body, self.in_flight.empty()).await {
             Ok(held) => held,
             Err(error) => {
+                let error = Error::from(error);
                 if matches!(error.status(), 413 | 429) {
-                    self.limits.discard(body).await;
+                    self.bodies.discard(body).await;
                 }
                 return Err(error);
             }
         };
-        let (room, filter) = (self.limits.room(), style.filter());
+        let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
         let request = Request { principal, method: parts.method, path, params, body: bytes, room, filter };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
@@ -128,6 +138,14 @@ impl Service {
             Ok(panic) => Err(panicked(panic.as_ref())),
             Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
         })
+    }
+}
+
+impl millrace_listen::Service for Service {
+    type Body = Full<Bytes>;
+
+    async fn call(&self, request: http::Request<Incoming>) -> http::Response<Full<Bytes>> {
+        Self::call(self, request).await
     }
 }
 
@@ -150,7 +168,15 @@ impl Service {
         uri: &str,
         style: &mut Style,
     ) -> Result<(Principal, Vec<String>, Params), Error> {
-        let principal = self.api.authenticator.authenticate(&parts.headers, uri).await?;
+        if self.api.authenticator.is_insecure() {
+            // Whoever is on this machine is trusted, the pages that its browsers show are not.
+            check_host(&parts.uri, &parts.headers)
+                .and_then(|()| check_origin(&parts.headers))
+                .map_err(|foreign| Error::foreign(&foreign))?;
+        }
+        // In-process callers are one client.
+        let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
+        let principal = self.api.authenticator.authenticate(&parts.headers, uri, address).await?;
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
@@ -200,7 +226,7 @@ fn body_or_source(
     room: &Room,
 ) -> Result<Bytes, Error> {
     if !bytes.is_empty() {
-        return decode::to_json(bytes.clone(), content::of_request(headers)?.format, room);
+        return json::of_format(bytes.clone(), content::of_request(headers)?.format, room);
     }
     let Some(source) = params.take("source") else { return Ok(Bytes::new()) };
     let kind = params.take("source_content_type").ok_or_else(|| {
@@ -208,7 +234,7 @@ fn body_or_source(
     })?;
     let media = content::MediaType::parse(&kind)
         .ok_or_else(|| Error::illegal_argument(format!("Unknown value for source_content_type [{kind}]")))?;
-    decode::to_json(Bytes::from(source), media.format, room)
+    json::of_format(Bytes::from(source), media.format, room)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

@@ -9,7 +9,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use millrace_listen::{BodyError, Foreign};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
 
@@ -161,11 +163,26 @@ impl Error {
         .with("durability", "TRANSIENT")
     }
 
+    /// Makes the refusal of a request that a web page of somewhere else had a browser send.
+    pub(crate) fn foreign(foreign: &Foreign) -> Self {
+        let reason = format!(
+            "{foreign}; address the server as localhost or 127.0.0.1, or serve with credentials (without --insecure)"
+        );
+        Self::new(403, "security_exception", reason)
+    }
+
     pub(crate) fn unauthorized(reason: impl Into<String>) -> Self {
         const CHALLENGE: &str = "Basic realm=\"millrace\" charset=\"UTF-8\"";
         Self::new(401, "security_exception", reason)
             .with("header", json!({ "WWW-Authenticate": CHALLENGE }))
             .header("www-authenticate", CHALLENGE)
+    }
+
+    /// Makes the refusal of credentials that are not checked now.
+    pub(crate) fn too_many_attempts(reason: &str, after: Duration) -> Self {
+        let seconds = after.as_secs().max(1);
+        Self::new(429, "es_rejected_execution_exception", format!("{reason}, retry in [{seconds}] s"))
+            .header("retry-after", seconds.to_string())
     }
 
     /// Logs a defect or a failed dependency in full, and makes the answer that names only the log
@@ -321,7 +338,7 @@ impl Error {
                 )
             }
             S::Stopped(_) => Self::new(503, "node_closed_exception", reason),
-            S::Corrupt { .. } => Self::concealed(500, "corrupt_index_exception", error),
+            S::Corrupt { .. } | S::Mismatch { .. } => Self::concealed(500, "corrupt_index_exception", error),
             S::Locked(_) | S::Io { .. } | S::ObjectStore(_) | S::Catalog(_) | S::DeadLetterRefused(_) => {
                 Self::concealed(503, "unavailable_exception", error)
             }
@@ -337,6 +354,20 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<BodyError> for Error {
+    fn from(error: BodyError) -> Self {
+        let reason = error.to_string();
+        match error {
+            BodyError::TooLong { limit, .. } => Self::content_too_long(limit),
+            BodyError::Exceeded(exceeded) => Self::in_flight_full(exceeded.wanted),
+            BodyError::Silent | BodyError::Slow => Self::new(408, "timeout_exception", reason),
+            BodyError::Coding(_) => Self::new(415, "illegal_argument_exception", reason),
+            BodyError::Broken(_) | BodyError::Invalid { .. } => Self::illegal_argument(reason),
+            BodyError::Failed(_) => Self::concealed(500, "illegal_state_exception", &reason),
+        }
+    }
+}
 
 impl From<storage::Error> for Error {
     fn from(error: storage::Error) -> Self {

@@ -1,6 +1,6 @@
-//! The protocols of Millrace: the data API over HTTP, authentication, TLS.
+//! The protocols of Millrace: the data API over HTTP, authentication.
 //!
-//! [`serve`] runs listeners until told to stop and hands every request to a [`Service`], which
+//! A [`Server`] runs listeners until told to stop and hands every request to a [`Service`], which
 //! authenticates it, reads its body, finds its handler, and renders the answer. Handlers are grouped by
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
@@ -29,12 +29,13 @@ use std::sync::Arc;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 
+pub use admin::memory_limit;
 pub use auth::{Authenticator, SecretStore};
 pub use dispatch::Service;
 pub use error::Error;
 pub use http::{Body, Params, Request, Response};
 pub use root::Identity;
-pub use server::{HttpConfig, Listener, Server, ServerConfig, StartError, Tls, serve};
+pub use server::{HttpConfig, Server, ServerConfig, StartError};
 
 /// What handlers share.
 #[derive(Debug)]

@@ -1,15 +1,15 @@
 //! Management of pipelines, on a listener of its own, in the form of Logstash's node API.
 //!
 //! `GET /_node/pipelines[/<id>]` tells how pipelines run, `GET /_node/stats/pipelines[/<id>]` what went through them, `PUT
-//! /_node/pipelines/<id>` changes workers, batch size and batch delay of a running one. Everything else is not
-//! found here.
+//! /_node/pipelines/<id>` changes workers, batch size and batch delay of a running one. `GET /_node/dead_letters` lists dead
+//! letters, `POST /_node/dead_letters/_replay` stores what they hold. Everything else is not found here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use millrace_pipelines::Manager;
-use millrace_pipelines::manager::{Change, ChangeError, PluginFigures, Status};
+use millrace_pipelines::manager::{Change, ChangeError, Letter, PluginFigures, Status};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
@@ -18,6 +18,9 @@ use crate::http::{Request, Response};
 
 /// Version of Logstash whose forms are answered.
 const VERSION: &str = "7.10.2";
+
+/// Most dead letters of one answer or replay.
+const MAX_LETTERS: usize = 10_000;
 
 /// The routes of the management listener and what they manage.
 #[derive(Debug)]
@@ -77,6 +80,14 @@ impl Management {
                     None => unknown(uri, id),
                 })
             }
+            ["_node", "dead_letters"] => {
+                allow(&read)?;
+                self.letters(request).await
+            }
+            ["_node", "dead_letters", "_replay"] => {
+                allow(&[Method::POST])?;
+                self.replay(request).await
+            }
             _ => Ok(not_found(uri, "Not Found")),
         }
     }
@@ -97,6 +108,26 @@ impl Management {
                 Err(Error::concealed(503, "unavailable_exception", &error))
             }
         }
+    }
+
+    /// Lists dead letters.
+    async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
+        let (pipeline, size) = wanted(request, 100)?;
+        request.finish()?;
+        let letters = self.pipelines.letters(pipeline.as_deref(), size).await?;
+        let letters: Vec<Value> = letters.iter().map(letter).collect();
+        Ok(Response::json(200, json!({ "dead_letters": letters })))
+    }
+
+    /// Replays dead letters.
+    async fn replay(&self, request: &mut Request) -> Result<Response, Error> {
+        let (pipeline, size) = wanted(request, 1_000)?;
+        let output = request.params.take("output");
+        request.finish()?;
+        let replayed = self.pipelines.replay(pipeline.as_deref(), output.as_deref(), size).await?;
+        let left = replayed.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason }));
+        let left: Vec<Value> = left.collect();
+        Ok(Response::json(200, json!({ "stored": replayed.stored, "left": left })))
     }
 
     fn answer(&self, api: &Api, all: &[Status], form: fn(&Status) -> Map<String, Value>) -> Response {
@@ -130,6 +161,34 @@ impl Management {
             _ => Map::new(),
         }
     }
+}
+
+/// Which dead letters are meant: of one pipeline or all, and how many of the oldest.
+fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, usize), Error> {
+    let pipeline = request.params.take("pipeline");
+    let size = match request.params.take_int("size")? {
+        None => size,
+        Some(given) => {
+            usize::try_from(given).ok().filter(|size| (1..=MAX_LETTERS).contains(size)).ok_or_else(|| {
+                Error::illegal_argument(format!("[size] must be from 1 to {MAX_LETTERS}, not [{given}]"))
+            })?
+        }
+    };
+    Ok((pipeline, size))
+}
+
+fn letter(letter: &Letter) -> Value {
+    let payload = letter.payload().unwrap_or_default();
+    json!({
+        "id": letter.id,
+        "@timestamp": letter.time,
+        "pipeline": letter.pipeline,
+        "plugin": letter.plugin,
+        "reason": letter.reason,
+        "action": letter.action,
+        "index": letter.index,
+        "event": String::from_utf8_lossy(&payload),
+    })
 }
 
 /// How a pipeline runs.

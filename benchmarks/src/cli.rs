@@ -7,8 +7,10 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::bulk::BulkArgs;
 use crate::corpus::Ids;
 use crate::duckdb::DuckDb;
+
 use crate::measure::{self, Drive};
 use crate::pipelines::PipelinesArgs;
 use crate::probe;
@@ -179,6 +181,14 @@ Starts the server itself, on directories of its own. A peer is any running serve
 API; it gets the same documents and searches, in turns. Its indices named bench-… are made anew.
 Writes OUT.md and OUT.json.")]
     Report(ReportArgs),
+    /// Measure bulk requests alone, with and without filter_path, beside a peer
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks bulk --peer http://127.0.0.1:9201 --out benchmarks/reports/bulk
+  millrace-benchmarks bulk --docs 200000 --rounds 1
+
+Starts the server itself, each time on an empty directory. Writes OUT.md and OUT.json.")]
+    Bulk(BulkArgs),
     /// Measure pipelines beside _bulk, from Kafka to Kafka, and a webhook
     #[command(after_help = "\
 Examples:
@@ -364,6 +374,9 @@ struct HostileArgs {
     /// Only requests with this in their name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// How long one hostile request is waited for, in seconds; then its connection is closed
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    patience_seconds: u64,
     /// How many times as long as alone the client's slowest hundredth may take
     #[arg(long, default_value_t = 3.0)]
     slower: f64,
@@ -475,6 +488,7 @@ impl Cli {
                 print(&found)
             }
             Command::Report(args) => args.run().await,
+            Command::Bulk(args) => args.run().await,
             Command::Pipelines(args) => args.run().await,
             Command::Crash(args) => args.run().await,
             Command::Hostile(args) => args.run().await,
@@ -555,6 +569,7 @@ impl HostileArgs {
             directory: self.directory.unwrap_or_else(|| temporary("hostile")),
             calm: Duration::from_secs(self.calm_seconds),
             only: self.only,
+            patience: Duration::from_secs(self.patience_seconds),
             slower: self.slower,
         };
         plan.run().await

@@ -65,10 +65,21 @@ pub(crate) async fn run(
     clients: usize,
     ids: Option<Arc<IdPool>>,
 ) -> Result<Loaded> {
+    run_at(target, &format!("/{index}/_bulk"), corpus, clients, ids).await
+}
+
+/// As [`run`], at a path that may have parameters.
+pub(crate) async fn run_at(
+    target: &Target,
+    path: &str,
+    corpus: &Arc<Corpus>,
+    clients: usize,
+    ids: Option<Arc<IdPool>>,
+) -> Result<Loaded> {
     let sampler = target.pid.map(Sampler::start);
     let bar = progress(corpus, &target.name);
     let next = Arc::new(AtomicUsize::new(0));
-    let path: Arc<str> = format!("/{index}/_bulk").into();
+    let path: Arc<str> = path.into();
     let start = Instant::now();
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..clients {

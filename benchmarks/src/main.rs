@@ -2,9 +2,10 @@
 //!
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
-//! writes it down. [`pipelines`] does the same for pipelines. [`crash`] kills the server and checks what it kept;
+//! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
+mod bulk;
 mod calls;
 mod cli;
 mod corpus;

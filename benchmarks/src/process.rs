@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+/// What `/proc` counts processor time in (`USER_HZ`), the same on all Linux systems of today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// Memory at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Memory {
@@ -76,6 +79,18 @@ impl Sampler {
     }
 }
 
+/// Reads the processor time that a process has taken, in seconds; `None` once it has ended.
+pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
+    ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// Adds up a process's ticks in user and in system mode.
+fn ticks(stat: &str) -> Option<u64> {
+    // The name before may have spaces and parentheses.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
 /// Finds the process of this machine that listens on a TCP port, if we may see it.
 pub(crate) fn listening_on(port: u16) -> Option<u32> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -120,6 +135,14 @@ mod tests {
         assert_eq!(memory, Memory { anonymous_bytes: 1 << 20, resident_bytes: 2 << 20 });
         assert_eq!(parse("Name:\tx\n"), None);
         assert!(Memory::of(std::process::id()).unwrap().anonymous_bytes > 0);
+    }
+
+    #[test]
+    fn processor_time_is_read() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1 1 1";
+        assert_eq!(ticks(stat), Some(300));
+        assert_eq!(ticks("7 (cut"), None);
+        assert!(cpu_seconds(std::process::id()).is_some());
     }
 
     #[test]

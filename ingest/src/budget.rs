@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millrace_listen::Reserve;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -210,6 +211,26 @@ impl Reservation {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Self { share: self.share.clone(), bytes }
+    }
+}
+
+impl Reserve for Reservation {
+    type Refused = Exceeded;
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+        Self::grow(self, by)
+    }
+
+    fn shrink_to(&mut self, bytes: u64) {
+        self.set(self.bytes.min(bytes));
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| *share.0.budget.0.used.lock() > share.limit() / 2)
     }
 }
 

@@ -21,13 +21,16 @@ use millrace_storage::{
 use serde_json::{Map, Value, json};
 
 use crate::Event;
+use crate::event::METADATA;
 
 /// The index of dead letters.
 pub const INDEX: &str = ".dead-letters";
 /// Longest reason that is kept, in characters.
 const MAX_REASON: usize = 8192;
 /// Letters that one replay takes up at once.
-const AT_ONCE: usize = 1000;
+const AT_ONCE: usize = 100;
+/// Bytes of letters that are read at most.
+const MAX_LISTED: usize = 64 << 20;
 /// Time that a replayed write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -154,6 +157,13 @@ pub fn letters(pipeline: Arc<str>, plugin: Arc<str>) -> DeadLetter {
 pub fn of_event(event: &Event, reason: &str, sender: Sender<'_>, now: DateTime<Utc>) -> WriteOp {
     let mut payload = Vec::new();
     event.write_json(&mut payload);
+    if !event.metadata().is_empty() && payload.pop() == Some(b'}') {
+        // Outputs may need it when the event is sent again.
+        payload.extend_from_slice(format!(",\"{METADATA}\":").as_bytes());
+        // Writing to memory cannot fail.
+        let _ = serde_json::to_writer(&mut payload, event.metadata());
+        payload.push(b'}');
+    }
     operation(letter(sender, reason, &payload, now))
 }
 
@@ -229,13 +239,35 @@ impl Letter {
             .map_err(|error| format!("the payload is not base64: {error}"))
     }
 
+    /// The event that became no operation.
+    ///
+    /// # Errors
+    /// The letter holds none, or was changed by somebody.
+    pub fn event(&self) -> Result<Event, String> {
+        if matches!(ActionKind::parse(&self.action), Some(ActionKind::Update | ActionKind::Delete)) {
+            return Err(format!("the letter holds the operation [{}] and no event", self.action));
+        }
+        let fields = serde_json::from_slice(&self.payload()?)
+            .map_err(|error| format!("the payload is no event: {error}"))?;
+        let time = DateTime::parse_from_rfc3339(&self.time).unwrap_or_default();
+        Ok(Event::from_fields(fields, time.to_utc()))
+    }
+
+    /// The operation that removes the letter.
+    pub fn removal(&self) -> WriteOp {
+        write_op(INDEX, Some(self.id.clone()), Action::Delete)
+    }
+
     /// The operation that was refused.
     ///
     /// # Errors
     /// The event became none: it must go through its pipeline again.
     pub fn operation(&self) -> Result<WriteOp, String> {
         let Some(index) = &self.index else {
-            return Err("the event has no index; send it through its pipeline again".to_owned());
+            return Err(
+                "it holds an event, not an operation: replay it while its pipeline runs, by [POST /_node/dead_letters/_replay] of the server"
+                    .to_owned(),
+            );
         };
         let payload = self.payload()?;
         let action = match ActionKind::parse(&self.action) {
@@ -263,23 +295,26 @@ impl Letter {
     }
 }
 
-/// Reads letters, of one pipeline or all, the oldest first, at most so many.
+/// Reads letters, of one pipeline or all, the oldest first, at most so many, and about 64 MiB.
 ///
 /// # Errors
 /// The store's.
 pub async fn list(engine: &Engine, pipeline: Option<&str>, most: usize) -> Result<Vec<Letter>> {
     let mut found: Vec<Letter> = Vec::new();
+    let mut bytes = 0;
     let Ok(index) = engine.index(INDEX) else { return Ok(found) };
     engine.refresh(&[Arc::clone(&index)]).await?;
     let snapshot = index.snapshot().await?;
     for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
         let mut rows = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).peekable();
-        while rows.peek().is_some() && found.len() < most {
+        while rows.peek().is_some() && found.len() < most && bytes < MAX_LISTED {
             let some: Vec<u32> = rows.by_ref().take(AT_ONCE).collect();
             for row in view.segment.fetch(&some, RowParts::ALL).await? {
-                let letter = Letter::of(row.id, &row.source);
-                let wanted = |letter: &Letter| pipeline.is_none_or(|pipeline| letter.pipeline == pipeline);
-                found.extend(letter.filter(wanted));
+                let Some(letter) = Letter::of(row.id, &row.source) else { continue };
+                if pipeline.is_none_or(|pipeline| letter.pipeline == pipeline) {
+                    bytes += row.source.len();
+                    found.push(letter);
+                }
             }
         }
     }
@@ -302,7 +337,7 @@ pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) 
                 continue;
             }
         };
-        let remove = write_op(INDEX, Some(letter.id.clone()), Action::Delete);
+        let remove = letter.removal();
         // Refused again, it stays a letter: the same operation in its own place ends the whole write. What lost
         // against another version is there, and its letter goes.
         let same: DeadLetter = Arc::new(|op, error| (error.kind() != Kind::Conflict).then(|| op.clone()));

@@ -10,7 +10,7 @@ use crate::codec::{self, Codec, Events};
 use crate::event::Scratch;
 use crate::event::time_format::{TimeFormat, Zone};
 use crate::options::{Location, Setting};
-use crate::pattern::{Bounds, Library, Pattern};
+use crate::pattern::{Deadline, Library, Pattern};
 use crate::{Event, Options, Template};
 
 /// A byte that chooses a codec, a byte that says how long the chunks are, a stream. What is read can be written and read
@@ -96,9 +96,8 @@ pub fn pattern(data: &[u8]) {
     let Some((pattern, text)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n')) else {
         return;
     };
-    let bounds = Bounds { time: Duration::from_millis(10) };
-    let Ok(pattern) = Pattern::compile(pattern, &Library::new(), false, bounds) else { return };
-    if let Ok(Some(found)) = pattern.find(text) {
+    let Ok(pattern) = Pattern::compile(pattern, &Library::new(), false) else { return };
+    if let Ok(Some(found)) = pattern.find(text, &Deadline::within(Duration::from_millis(10))) {
         for capture in 0..pattern.captures().len() {
             if let Some(range) = found.range(capture) {
                 assert!(text.get(range).is_some(), "a capture lies between characters");

@@ -15,11 +15,14 @@ pub mod fuzzing;
 mod glob;
 pub mod input;
 mod kafka;
+mod offload;
 pub mod options;
 pub mod output;
 pub mod pattern;
+mod secret;
 pub mod tls;
 
 pub use batch::{Ack, Batch, Move};
-pub use event::{Event, FieldReference, Template};
+pub use event::{Event, FieldReference, Provenance, Template};
 pub use options::{Fault, Location, Options, Setting};
+pub use secret::Secret;

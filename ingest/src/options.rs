@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Number;
 
-use crate::{FieldReference, Template};
+use crate::{FieldReference, Secret, Template};
 
 /// Least similarity of a suggestion.
 const SIMILAR: f64 = 0.75;
@@ -44,7 +44,7 @@ impl fmt::Display for Fault {
 }
 
 /// Value of an option.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Setting {
     /// Text, quoted or a bare word, with environment variables replaced.
     Text(String),
@@ -56,6 +56,13 @@ pub enum Setting {
     Hash(Vec<(String, Setting)>),
     /// A plugin in place of a value: a codec.
     Plugin(Box<Options>),
+}
+
+/// Shows what kind it is: any value may be a password.
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())
+    }
 }
 
 impl Setting {
@@ -156,6 +163,11 @@ impl Options {
     /// Takes a text.
     pub fn text(&mut self, name: &'static str) -> Option<String> {
         self.read(name, "a text", Setting::as_text)
+    }
+
+    /// Takes a text that nobody may see.
+    pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
+        self.text(name).map(Secret::new)
     }
 
     /// Takes a text that must be given; an empty text stands for a missing one, and is a fault.

@@ -1,14 +1,10 @@
 //! TLS of listeners and of HTTP clients, as plugins configure it: PEM files, and the older names of the options.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_listen::{ClientCertificates, Tls, TlsFiles};
 use reqwest::ClientBuilder;
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 
 use crate::Options;
 
@@ -18,28 +14,12 @@ const HANDSHAKE_MILLIS: i64 = 10_000;
 const KEY_STORES: &str = "key stores are not read; convert it with \
     `openssl pkcs12 -in store.p12 -out store.pem -nodes` and give PEM files";
 
-/// Whether a listener asks its clients for certificates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientAuthentication {
-    /// No.
-    #[default]
-    None,
-    /// Those that have one must have a valid one.
-    Optional,
-    /// All must have one.
-    Required,
-}
-
 /// TLS of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    certificate: PathBuf,
-    key: PathBuf,
-    authorities: Vec<PathBuf>,
-    authentication: ClientAuthentication,
-    versions: Versions,
+    files: TlsFiles,
     /// Time that a handshake may take.
-    pub handshake: Duration,
+    handshake: Duration,
 }
 
 /// TLS of a client.
@@ -153,10 +133,10 @@ impl Server {
                 "options [ssl_client_authentication] and [ssl_verify_mode] say the same: give one",
             );
         }
-        let authentication = match authentication.or(mode) {
-            Some("optional" | "peer") => ClientAuthentication::Optional,
-            Some("required" | "force_peer") => ClientAuthentication::Required,
-            _ => ClientAuthentication::None,
+        let clients = match authentication.or(mode) {
+            Some("optional" | "peer") => ClientCertificates::Optional,
+            Some("required" | "force_peer") => ClientCertificates::Required,
+            _ => ClientCertificates::None,
         };
         let handshake = options.integer("ssl_handshake_timeout", 1..=600_000).unwrap_or(HANDSHAKE_MILLIS);
         let versions = versions(options);
@@ -174,55 +154,21 @@ impl Server {
             options.fault_here("[ssl_enabled] needs the options [ssl_certificate] and [ssl_key]");
             return None;
         };
-        if authentication != ClientAuthentication::None && authorities.is_empty() {
+        if clients != ClientCertificates::None && authorities.is_empty() {
             options.fault_here("to verify clients, [ssl_certificate_authorities] is needed");
         }
         let handshake = Duration::from_millis(u64::try_from(handshake).unwrap_or_default());
-        let (certificate, key) = (PathBuf::from(certificate), PathBuf::from(key));
-        Some(Self { certificate, key, authorities, authentication, versions, handshake })
+        let Versions { tls12, tls13 } = versions;
+        let files = TlsFiles { clients, authorities, tls12, tls13, ..TlsFiles::new(certificate, key) };
+        Some(Self { files, handshake })
     }
 
-    /// Reads the files. They are read at each start of the listener, so that renewed ones are taken up.
+    /// Reads the files, as at each start of the listener.
     ///
     /// # Errors
     /// What is wrong, naming the file.
-    pub fn config(&self) -> Result<rustls::ServerConfig, String> {
-        let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| format!("TLS key [{}]: {error}", self.key.display()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions: Vec<&'static rustls::SupportedProtocolVersion> =
-            [(self.versions.tls13, &rustls::version::TLS13), (self.versions.tls12, &rustls::version::TLS12)]
-                .into_iter()
-                .filter_map(|(wanted, version)| wanted.then_some(version))
-                .collect();
-        let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&versions)
-            .map_err(|error| format!("TLS versions: {error}"))?;
-        let builder = if self.authentication == ClientAuthentication::None {
-            builder.with_no_client_auth()
-        } else {
-            let mut roots = RootCertStore::empty();
-            for file in &self.authorities {
-                for certificate in certificates(file)? {
-                    roots
-                        .add(certificate)
-                        .map_err(|error| format!("certificate authority [{}]: {error}", file.display()))?;
-                }
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match self.authentication {
-                ClientAuthentication::Optional => verifier.allow_unauthenticated(),
-                _ => verifier,
-            };
-            let verifier = verifier.build().map_err(|error| format!("certificate authorities: {error}"))?;
-            builder.with_client_cert_verifier(verifier)
-        };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| format!("TLS key [{}]: {error}", self.key.display()))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+    pub fn load(&self) -> std::io::Result<Tls> {
+        Ok(Tls::load(self.files.clone())?.with_handshake_timeout(self.handshake))
     }
 }
 
@@ -292,14 +238,4 @@ impl Client {
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| format!("[{}]: {error}", file.display()))
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| format!("TLS certificate [{}]: {error}", file.display()))?;
-    if chain.is_empty() {
-        return Err(format!("TLS certificate [{}]: no certificate in the file", file.display()));
-    }
-    Ok(chain)
 }

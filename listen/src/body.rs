@@ -1,7 +1,7 @@
 //! Bodies of requests: read within bounds of length, time and memory, and inflated.
 //!
 //! A body is charged as it arrives, never for what it declares. Silence ends it, and where more than half of
-//! the budget is in use, so does slowness: few slow senders cannot keep the budget from all others.
+//! the memory for bodies is in use, so does slowness: few slow senders cannot keep it from all others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::budget::{Budget, Exceeded, Reservation};
+use crate::budget::{Exceeded, Reservation, Reserve};
 use crate::inflate::{Coding, InflateError, inflate};
 
 /// Buffer that a body of a declared length gets at once; a longer one once this much has arrived.
@@ -29,27 +29,27 @@ const SMALL_BYTES: usize = 1 << 10;
 /// Time given to the rest of a body whose request is refused already.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads bodies; its clones share budget and threads.
+/// Reads bodies; its clones share the places to inflate them.
 #[derive(Clone, Debug)]
 pub struct Bodies {
-    budget: Budget,
     max_bytes: u64,
     silence: Duration,
     /// Bodies inflated at a time: one a core.
     inflating: Arc<Semaphore>,
 }
 
-/// A body and its share of the budget, given back on drop.
+/// A body and what is reserved for it, given back on drop.
 #[derive(Debug)]
-pub struct Held {
+pub struct Held<R = Reservation> {
     /// The body, inflated.
     pub bytes: Bytes,
-    reservation: Reservation,
+    /// What is reserved: the length of the body.
+    pub reservation: R,
 }
 
-/// Why a body is not read.
+/// Why a body is not read; `R` is why a reservation does not grow.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
+pub enum BodyError<R = Exceeded> {
     /// It is longer than allowed, as sent or inflated.
     #[error("the {}body exceeds [{limit}] bytes", if *.inflated { "decompressed " } else { "" })]
     TooLong {
@@ -59,8 +59,8 @@ pub enum BodyError {
         inflated: bool,
     },
     /// It does not fit beside the others.
-    #[error(transparent)]
-    Exceeded(#[from] Exceeded),
+    #[error("{0}")]
+    Exceeded(R),
     /// Nothing came for too long.
     #[error("the request body stopped arriving before its end")]
     Silent,
@@ -86,46 +86,35 @@ pub enum BodyError {
     Failed(String),
 }
 
-impl Held {
-    /// Returns what the body holds of the budget, to charge what is made of it, too.
-    pub fn reservation(&mut self) -> &mut Reservation {
-        &mut self.reservation
-    }
-
-    /// Takes body and reservation apart.
-    pub fn into_parts(self) -> (Bytes, Reservation) {
-        (self.bytes, self.reservation)
-    }
-}
-
 impl Bodies {
     /// Makes a reader of bodies of up to `max_bytes`, compressed and not, in which silences are no longer
     /// than `silence`.
-    pub fn new(budget: Budget, max_bytes: u64, silence: Duration) -> Self {
+    pub fn new(max_bytes: u64, silence: Duration) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { budget, max_bytes, silence, inflating: Arc::new(Semaphore::new(cores)) }
+        Self { max_bytes, silence, inflating: Arc::new(Semaphore::new(cores)) }
     }
 
-    /// Returns the budget.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    /// Reads and inflates a body.
+    /// Reads and inflates a body; `reservation`, which is empty, grows with it.
     ///
     /// # Errors
     /// See [`BodyError`]. Dropping the future is safe; what is being inflated is held until that ends.
-    pub async fn read<B>(&self, headers: &HeaderMap, body: &mut B) -> Result<Held, BodyError>
+    pub async fn read<B, R>(
+        &self,
+        headers: &HeaderMap,
+        body: &mut B,
+        reservation: R,
+    ) -> Result<Held<R>, BodyError<R::Refused>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
+        R: Reserve,
     {
         let name = headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let name = name.as_deref().unwrap_or_default();
         let coding = Coding::parse(name);
         let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let declared = declared.or(body.size_hint().exact());
-        let held = self.collect(declared, body).await?;
+        let held = self.collect(declared, body, reservation).await?;
         if held.bytes.is_empty() || coding == Some(Coding::Identity) {
             return Ok(held);
         }
@@ -154,23 +143,28 @@ impl Bodies {
         let _ = tokio::time::timeout(DISCARD_TIMEOUT, drained).await;
     }
 
-    async fn collect<B>(&self, declared: Option<u64>, body: &mut B) -> Result<Held, BodyError>
+    async fn collect<B, R>(
+        &self,
+        declared: Option<u64>,
+        body: &mut B,
+        mut reservation: R,
+    ) -> Result<Held<R>, BodyError<R::Refused>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
+        R: Reserve,
     {
         let too_long = || BodyError::TooLong { limit: self.max_bytes, inflated: false };
         if declared.is_some_and(|length| length > self.max_bytes) {
             return Err(too_long());
         }
         let declared = declared.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-        let mut reservation = self.budget.empty();
         let mut pace = Pace::from(Instant::now());
         // A body of one frame is used as it is.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         loop {
-            let frame = self.frame(body, &mut pace).await?;
+            let frame = self.frame(body, &mut pace, &reservation).await?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -178,7 +172,7 @@ impl Bodies {
             if total > self.max_bytes {
                 return Err(too_long());
             }
-            reservation.grow_to(total)?;
+            reservation.grow(data.len() as u64).map_err(BodyError::Exceeded)?;
             pace.arrived += data.len() as u64;
             if first.is_empty() && rest.is_empty() {
                 first = data;
@@ -197,9 +191,15 @@ impl Bodies {
     }
 
     /// Waits for the next frame; the end is `None`.
-    async fn frame<B>(&self, body: &mut B, pace: &mut Pace) -> Result<Option<FrameOf<B>>, BodyError>
+    async fn frame<B, R>(
+        &self,
+        body: &mut B,
+        pace: &mut Pace,
+        reservation: &R,
+    ) -> Result<Option<FrameOf<B>>, BodyError<R::Refused>>
     where
         B: Body<Data = Bytes> + Unpin,
+        R: Reserve,
     {
         let silent_at = Instant::now() + self.silence;
         loop {
@@ -213,8 +213,7 @@ impl Bodies {
                 return Err(BodyError::Silent);
             }
             if now >= pace.window_ends {
-                let scarce = self.budget.used() > self.budget.limit() / 2;
-                if scarce && pace.arrived < RATE_BYTES {
+                if reservation.is_scarce() && pace.arrived < RATE_BYTES {
                     return Err(BodyError::Slow);
                 }
                 *pace = Pace::from(now);
@@ -223,11 +222,16 @@ impl Bodies {
     }
 
     /// Inflates on a blocking thread, as many at a time as there are cores.
-    async fn inflate(&self, coding: Coding, name: String, held: Held) -> Result<Held, BodyError> {
+    async fn inflate<R: Reserve>(
+        &self,
+        coding: Coding,
+        name: String,
+        held: Held<R>,
+    ) -> Result<Held<R>, BodyError<R::Refused>> {
         let limit = self.max_bytes;
         let small = held.bytes.len() <= SMALL_BYTES;
         let work = move || {
-            let (compressed, mut reservation) = held.into_parts();
+            let Held { bytes: compressed, mut reservation } = held;
             match inflate(coding, &compressed, limit, &mut reservation) {
                 Ok(bytes) => {
                     drop(compressed);

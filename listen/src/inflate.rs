@@ -8,7 +8,7 @@ use std::io::Read;
 use bytes::Bytes;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use crate::budget::{Exceeded, Reservation};
+use crate::budget::{Exceeded, Reserve};
 
 /// Size of the first segment.
 const FIRST_SEGMENT: usize = 32 << 10;
@@ -26,15 +26,15 @@ pub enum Coding {
     Deflate,
 }
 
-/// Why a body cannot be inflated.
+/// Why a body cannot be inflated; `R` is why a reservation does not grow.
 #[derive(Debug, thiserror::Error)]
-pub enum InflateError {
+pub enum InflateError<R = Exceeded> {
     /// It is longer than allowed.
     #[error("the decompressed body exceeds [{0}] bytes")]
     TooLong(u64),
     /// It does not fit beside what else is in memory.
-    #[error(transparent)]
-    Exceeded(#[from] Exceeded),
+    #[error("{0}")]
+    Exceeded(R),
     /// It is not what its coding says.
     #[error("{0}")]
     Invalid(std::io::Error),
@@ -57,18 +57,18 @@ impl Coding {
 ///
 /// # Errors
 /// A result that is too long, or does not fit the budget of `held`; bytes that are not of that coding.
-pub fn inflate(
+pub fn inflate<R: Reserve>(
     coding: Coding,
     body: &[u8],
     limit: u64,
-    held: &mut Reservation,
-) -> Result<Bytes, InflateError> {
+    held: &mut R,
+) -> Result<Bytes, InflateError<R::Refused>> {
     match coding {
         Coding::Identity => {
             if body.len() as u64 > limit {
                 return Err(InflateError::TooLong(limit));
             }
-            held.grow(body.len() as u64)?;
+            held.grow(body.len() as u64).map_err(InflateError::Exceeded)?;
             Ok(Bytes::copy_from_slice(body))
         }
         Coding::Gzip => segments(MultiGzDecoder::new(body), limit, held),
@@ -76,13 +76,17 @@ pub fn inflate(
     }
 }
 
-fn segments(mut reader: impl Read, limit: u64, held: &mut Reservation) -> Result<Bytes, InflateError> {
+fn segments<R: Reserve>(
+    mut reader: impl Read,
+    limit: u64,
+    held: &mut R,
+) -> Result<Bytes, InflateError<R::Refused>> {
     let before = held.bytes();
     let mut full: Vec<Vec<u8>> = Vec::new();
     let mut total = 0_u64;
     let mut size = FIRST_SEGMENT;
     let last = loop {
-        held.grow(size as u64)?;
+        held.grow(size as u64).map_err(InflateError::Exceeded)?;
         let mut segment = Vec::with_capacity(size);
         let read = (&mut reader).take(size as u64).read_to_end(&mut segment);
         let read = read.map_err(InflateError::Invalid)?;

@@ -3,8 +3,8 @@
 //!
 //! [`Server`] serves a list of [`Listener`]s, each with a [`Service`]; [`Acceptor`] is the part of it for one that
 //! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use.
-//! [`Budget`] bounds the bytes that requests keep in memory, over the whole process; [`Bodies`] reads and inflates
-//! bodies against it. [`check_host`] and [`check_origin`] tell requests of foreign web pages.
+//! [`Budget`] bounds the bytes that requests keep in memory; [`Bodies`] reads and inflates bodies against it or
+//! another way to [`Reserve`]. [`check_host`] and [`check_origin`] tell requests of foreign web pages.
 
 mod activity;
 mod admission;
@@ -22,7 +22,7 @@ mod tls;
 
 pub use admission::client;
 pub use body::{Bodies, BodyError, Held};
-pub use budget::{Budget, Exceeded, Reservation};
+pub use budget::{Budget, Exceeded, Reservation, Reserve};
 pub use inflate::{Coding, InflateError, inflate};
 pub use origin::{Foreign, check_host, check_origin};
 pub use serve::{Acceptor, Config, Draining, Listener, Peer, Server, Service};

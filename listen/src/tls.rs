@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -56,11 +57,19 @@ impl TlsFiles {
 /// The TLS of listeners; its clones are the same.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    files: Arc<TlsFiles>,
-    config: Arc<ArcSwap<ServerConfig>>,
+    loaded: Arc<Loaded>,
     /// Time that a handshake may take.
     pub(crate) handshake_timeout: Duration,
 }
+
+#[derive(Debug)]
+struct Loaded {
+    files: TlsFiles,
+    config: ArcSwap<ServerConfig>,
+}
+
+/// All that is in use in this process: as many as there are listeners with TLS.
+static IN_USE: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
 
 impl Tls {
     /// Reads the files.
@@ -68,8 +77,13 @@ impl Tls {
     /// # Errors
     /// What is wrong, naming the file.
     pub fn load(files: TlsFiles) -> io::Result<Self> {
-        let config = Arc::new(ArcSwap::from_pointee(read(&files)?));
-        Ok(Self { files: Arc::new(files), config, handshake_timeout: HANDSHAKE_TIMEOUT })
+        let config = ArcSwap::from_pointee(read(&files)?);
+        let loaded = Arc::new(Loaded { files, config });
+        let mut in_use = IN_USE.lock();
+        in_use.retain(|other| other.strong_count() > 0);
+        in_use.push(Arc::downgrade(&loaded));
+        drop(in_use);
+        Ok(Self { loaded, handshake_timeout: HANDSHAKE_TIMEOUT })
     }
 
     /// Sets the time that a handshake may take.
@@ -82,12 +96,33 @@ impl Tls {
     /// # Errors
     /// What is wrong, naming the file; what was read before stays in use.
     pub fn reload(&self) -> io::Result<()> {
-        self.config.store(Arc::new(read(&self.files)?));
-        Ok(())
+        self.loaded.reload()
+    }
+
+    /// Reads the files of all TLS in this process again. What is wrong is logged, and what was read before stays
+    /// in use there.
+    pub fn reload_all() {
+        let in_use: Vec<_> = IN_USE.lock().iter().filter_map(Weak::upgrade).collect();
+        for loaded in in_use {
+            let certificate = loaded.files.certificate.display();
+            match loaded.reload() {
+                Ok(()) => tracing::info!(%certificate, "certificate read again, for new connections"),
+                Err(error) => tracing::error!(
+                    %certificate, %error, "certificate cannot be read again, the one before stays in use"
+                ),
+            }
+        }
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.config.load_full())
+        TlsAcceptor::from(self.loaded.config.load_full())
+    }
+}
+
+impl Loaded {
+    fn reload(&self) -> io::Result<()> {
+        self.config.store(Arc::new(read(&self.files)?));
+        Ok(())
     }
 }
 

@@ -14,15 +14,11 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
+use millrace_ingest::pattern::{Deadline, Expression};
 use millrace_ingest::{Event, FieldReference};
-use pcre2::bytes::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
-
-/// Steps of backtracking after which an expression is given up.
-const MATCH_LIMIT: u32 = 1_000_000;
-/// Longest regular expression, in bytes.
-const MAX_PATTERN: usize = 64 << 10;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,20 +100,17 @@ impl Comparison {
 
 /// A regular expression of a condition.
 #[derive(Clone)]
-pub struct Pattern {
-    text: String,
-    regex: Regex,
-}
+pub struct Pattern(Arc<Expression>);
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/{}/", self.text)
+        self.0.fmt(f)
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.0.as_str() == other.0.as_str()
     }
 }
 
@@ -127,16 +120,7 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_PATTERN {
-            return Err(format!("the regular expression is longer than {MAX_PATTERN} bytes"));
-        }
-        let limits = format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_DEPTH={MATCH_LIMIT})");
-        let mut builder = RegexBuilder::new();
-        builder.utf(true).multi_line(true).jit_if_available(true);
-        // Without the limits first: what is wrong is told by its place in the text.
-        let built = builder.build(text).and_then(|_| builder.build(&format!("{limits}{text}")));
-        let regex = built.map_err(|error| format!("the regular expression /{text}/ is wrong: {error}"))?;
-        Ok(Self { text: text.to_owned(), regex })
+        Ok(Self(Arc::new(Expression::compile(text)?)))
     }
 }
 
@@ -149,7 +133,7 @@ impl Condition {
     /// Whether an event meets the condition.
     ///
     /// # Errors
-    /// Values that have no order, or an expression that takes too many steps.
+    /// Values that have no order, or an expression that takes longer than a second.
     pub fn holds(&self, event: &Event) -> Result<bool, Undecided> {
         match self {
             Self::And(a, b) => Ok(a.holds(event)? && b.holds(event)?),
@@ -160,9 +144,10 @@ impl Condition {
             Self::Truthy(operand) => Ok(operand.of(event).is_some_and(|value| is_truthy(&value))),
             Self::Compare(a, comparison, b) => compare(a, *comparison, b, event),
             Self::Matches(operand, pattern) => match operand.of(event).as_deref() {
-                Some(Value::String(text)) => pattern.regex.is_match(text.as_bytes()).map_err(|error| {
-                    Undecided(format!("{operand} =~ /{}/ was given up: {error}", pattern.text))
-                }),
+                Some(Value::String(text)) => pattern
+                    .0
+                    .is_match(text, &Deadline::default())
+                    .map_err(|_| Undecided(format!("{operand} =~ {:?} took too long", pattern.0))),
                 _ => Ok(false),
             },
             Self::In(a, b) => Ok(is_in(a, b, event)),

@@ -95,6 +95,13 @@ impl Stop {
 #[derive(Debug)]
 pub(crate) struct StopOnDrop(pub(crate) Arc<Stop>);
 
+impl StopOnDrop {
+    /// Lets the work go on.
+    pub(crate) fn disarm(mut self) {
+        self.0 = Arc::default();
+    }
+}
+
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.state.fetch_or(CANCELLED, Ordering::Relaxed);

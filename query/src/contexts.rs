@@ -1,13 +1,14 @@
 //! Open scrolls, points in time and cursors of statements: what is pinned between requests, for whom, and until when.
 //!
-//! At most so many of a kind are open; one more is refused. Contexts that are not asked for within
-//! their keep-alive are dropped whenever the registry is used, by the injected clock.
+//! At most so many of a kind are open; one more is refused. A context that is not asked for within its keep-alive, by
+//! the injected clock, is gone; what it pins goes with the next tick ([`Contexts::expired`]).
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use millrace_storage::{Principal, SharedClock};
+pub(crate) use millrace_storage::ContextKind as Kind;
+use millrace_storage::{OpenContext, Principal, SharedClock};
 use parking_lot::Mutex;
 use rand::Rng;
 
@@ -16,27 +17,12 @@ use crate::error::{Error, Result};
 /// Bytes of randomness in an id.
 const ID_BYTES: usize = 24;
 
-/// What a context is for, as refusals name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A scroll.
-    Scroll,
-    /// A point in time.
-    PointInTime,
-    /// A cursor of a statement; bounded as scrolls are.
-    Cursor,
-}
-
-impl Kind {
-    /// Returns its name and the settings that bound its number and how long it is kept alive.
-    pub(crate) fn settings(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Scroll => ("scroll", "search.max_open_scroll_context", "search.max_keep_alive"),
-            Self::Cursor => ("cursor", "search.max_open_scroll_context", "search.max_keep_alive"),
-            Self::PointInTime => {
-                ("Point In Time", "search.max_open_pit_context", "point_in_time.max_keep_alive")
-            }
-        }
+/// Returns the name of a kind, as refusals have it, and the settings that bound its number and how long it is kept alive.
+pub(crate) fn settings(kind: Kind) -> (&'static str, &'static str, &'static str) {
+    match kind {
+        Kind::Scroll => ("scroll", "search.max_open_scroll_context", "search.max_keep_alive"),
+        Kind::Cursor => ("cursor", "search.max_open_scroll_context", "search.max_keep_alive"),
+        Kind::PointInTime => ("Point In Time", "search.max_open_pit_context", "point_in_time.max_keep_alive"),
     }
 }
 
@@ -66,6 +52,8 @@ struct Entry<T> {
     expires_ms: i64,
     keep_alive_ms: u64,
     context: Arc<T>,
+    /// Counts it in the figures of its shards.
+    _counted: Vec<OpenContext>,
 }
 
 impl<T> Contexts<T> {
@@ -79,6 +67,7 @@ impl<T> Contexts<T> {
         &self,
         owner: &Principal,
         context: T,
+        counted: Vec<OpenContext>,
         keep_alive_ms: u64,
         limit: usize,
     ) -> Result<String> {
@@ -89,19 +78,20 @@ impl<T> Contexts<T> {
             // Writing to a string cannot fail.
             let _ = write!(id, "{byte:02x}");
         }
-        let mut open = self.alive();
-        if open.len() >= limit {
-            let (name, setting, _) = self.kind.settings();
+        let (now, mut open) = (self.clock.now_ms(), self.open.lock());
+        if open.values().filter(|entry| entry.expires_ms > now).count() >= limit {
+            let (name, setting, _) = settings(self.kind);
             return Err(Error::Rejected(format!(
                 "Trying to create too many {name} contexts. Must be less than or equal to: [{limit}]. This limit can be set by changing the [{setting}] setting."
             )));
         }
         let entry = Entry {
             owner: owner.name().to_owned(),
-            created_ms: self.clock.now_ms(),
-            expires_ms: self.expiry(keep_alive_ms),
+            created_ms: now,
+            expires_ms: expiry(now, keep_alive_ms),
             keep_alive_ms,
             context: Arc::new(context),
+            _counted: counted,
         };
         open.insert(id.clone(), entry);
         Ok(id)
@@ -109,40 +99,44 @@ impl<T> Contexts<T> {
 
     /// Returns a context and keeps it alive for longer.
     pub(crate) fn get(&self, id: &str, owner: &Principal, keep_alive_ms: Option<u64>) -> Result<Arc<T>> {
-        let mut open = self.alive();
+        let (now, mut open) = (self.clock.now_ms(), self.open.lock());
         let entry = open
             .get_mut(id)
-            .filter(|entry| entry.owner == owner.name())
+            .filter(|entry| entry.owner == owner.name() && entry.expires_ms > now)
             .ok_or_else(|| Error::ContextNotFound(id.to_owned()))?;
         if let Some(keep_alive_ms) = keep_alive_ms {
             entry.keep_alive_ms = keep_alive_ms;
         }
-        entry.expires_ms = self.expiry(entry.keep_alive_ms);
+        entry.expires_ms = expiry(now, entry.keep_alive_ms);
         Ok(Arc::clone(&entry.context))
     }
 
     /// Closes a context; whether there was one of the caller's.
     pub(crate) fn close(&self, id: &str, owner: &Principal) -> bool {
-        let mut open = self.alive();
-        match open.get(id) {
-            Some(entry) if entry.owner == owner.name() => open.remove(id).is_some(),
-            _ => false,
-        }
+        let now = self.clock.now_ms();
+        let closed = {
+            let mut open = self.open.lock();
+            match open.get(id) {
+                Some(entry) if entry.owner == owner.name() => open.remove(id),
+                _ => None,
+            }
+        };
+        // What it pins goes here, where nobody waits for the registry.
+        closed.is_some_and(|entry| entry.expires_ms > now)
     }
 
     /// Closes all contexts of the caller; returns their ids.
     pub(crate) fn close_all(&self, owner: &Principal) -> Vec<String> {
-        let ids: Vec<String> = self.list(owner).into_iter().map(|listed| listed.id).collect();
-        let mut open = self.open.lock();
-        ids.into_iter().filter(|id| open.remove(id).is_some()).collect()
+        let ids = self.list(owner).into_iter().map(|listed| listed.id);
+        ids.filter(|id| self.close(id, owner)).collect()
     }
 
     /// Lists the contexts of the caller, oldest first.
     pub(crate) fn list(&self, owner: &Principal) -> Vec<Listed> {
-        let open = self.alive();
+        let (now, open) = (self.clock.now_ms(), self.open.lock());
         let mut listed: Vec<Listed> = open
             .iter()
-            .filter(|(_, entry)| entry.owner == owner.name())
+            .filter(|(_, entry)| entry.owner == owner.name() && entry.expires_ms > now)
             .map(|(id, entry)| Listed {
                 id: id.clone(),
                 created_ms: entry.created_ms,
@@ -153,17 +147,26 @@ impl<T> Contexts<T> {
         listed
     }
 
-    fn expiry(&self, keep_alive_ms: u64) -> i64 {
-        self.clock.now_ms().saturating_add(i64::try_from(keep_alive_ms).unwrap_or(i64::MAX))
+    /// Takes out what has expired. What those contexts pin goes with the result: freeing it takes its time.
+    #[must_use]
+    pub(crate) fn expired(&self) -> Expired<T> {
+        let (now, mut open) = (self.clock.now_ms(), self.open.lock());
+        Expired(open.extract_if(|_, entry| entry.expires_ms <= now).map(|(_, entry)| entry).collect())
     }
+}
 
-    /// Locks the registry with the expired contexts dropped.
-    fn alive(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Entry<T>>> {
-        let now = self.clock.now_ms();
-        let mut open = self.open.lock();
-        open.retain(|_, entry| entry.expires_ms > now);
-        open
+/// Contexts that nobody asked for in time.
+#[derive(Debug)]
+pub(crate) struct Expired<T>(Vec<Entry<T>>);
+
+impl<T> Expired<T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
+}
+
+fn expiry(now_ms: i64, keep_alive_ms: u64) -> i64 {
+    now_ms.saturating_add(i64::try_from(keep_alive_ms).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -181,7 +184,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new(0));
         let scrolls = Contexts::new(Kind::Scroll, Arc::clone(&clock) as SharedClock);
         let ann = principal("ann");
-        let id = scrolls.open(&ann, 1, 1_000, 10).unwrap();
+        let id = scrolls.open(&ann, 1, Vec::new(), 1_000, 10).unwrap();
         clock.advance_ms(900);
         assert_eq!(*scrolls.get(&id, &ann, None).unwrap(), 1);
         clock.advance_ms(900);
@@ -191,15 +194,29 @@ mod tests {
         clock.advance_ms(5_000);
         let error = scrolls.get(&id, &ann, None).unwrap_err();
         assert_eq!(error.status(), 404);
+        assert!(scrolls.list(&ann).is_empty());
+        assert_eq!((scrolls.expired().0.len(), scrolls.expired().0.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_has_expired_does_not_count_and_is_not_closed() {
+        let clock = Arc::new(ManualClock::new(0));
+        let scrolls = Contexts::new(Kind::Scroll, Arc::clone(&clock) as SharedClock);
+        let ann = principal("ann");
+        let id = scrolls.open(&ann, (), Vec::new(), 1_000, 1).unwrap();
+        clock.advance_ms(1_000);
+        scrolls.open(&ann, (), Vec::new(), 1_000, 1).unwrap();
+        assert!(!scrolls.close(&id, &ann));
+        assert_eq!(scrolls.close_all(&ann).len(), 1);
     }
 
     #[test]
     fn contexts_are_bounded_and_belong_to_their_caller() {
         let scrolls = Contexts::new(Kind::Scroll, Arc::new(ManualClock::new(0)));
         let (ann, bob) = (principal("ann"), principal("bob"));
-        let id = scrolls.open(&ann, (), 1_000, 2).unwrap();
-        scrolls.open(&bob, (), 1_000, 2).unwrap();
-        assert_eq!(scrolls.open(&ann, (), 1_000, 2).unwrap_err().status(), 429);
+        let id = scrolls.open(&ann, (), Vec::new(), 1_000, 2).unwrap();
+        scrolls.open(&bob, (), Vec::new(), 1_000, 2).unwrap();
+        assert_eq!(scrolls.open(&ann, (), Vec::new(), 1_000, 2).unwrap_err().status(), 429);
         assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
         assert_eq!(scrolls.list(&ann).len(), 1);
         assert_eq!(scrolls.close_all(&ann), std::slice::from_ref(&id));

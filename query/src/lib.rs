@@ -25,6 +25,7 @@ mod inner_hits;
 mod lookup;
 mod order;
 mod params;
+mod pinned;
 mod plan;
 mod plan_node;
 mod profile;
@@ -42,4 +43,5 @@ mod target;
 mod work;
 
 pub use error::{Error, Result, ShardFailure};
+pub use pinned::PinnedFigures;
 pub use service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService};

@@ -4,6 +4,7 @@
 //! names ([`SearchService::pin`]), and hands back a rendered [`Outcome`].
 
 mod count;
+mod expiry;
 mod explain;
 mod field_caps;
 mod multi_search;
@@ -18,19 +19,21 @@ pub use self::multi_search::MAX_SEARCHES;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_storage::{Engine, Principal};
+use millrace_storage::metadata::IndexMeta;
+use millrace_storage::{Engine, OpenContext, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::scroll::Scroll;
 use crate::compute::Compute;
-use crate::contexts::{Contexts, Kind};
+use crate::contexts::{Contexts, Kind, settings};
 use crate::delete_by_query;
 use crate::error::{Error, Result};
 use crate::params::{Params, Scope};
+use crate::pinned::{Pinned, PinnedFigures, Pins};
 use crate::plan::Planner;
 use crate::request::LongestLife;
-use crate::search::Searcher;
+use crate::search::{Searcher, refused_by_all};
 use crate::sql::cursor::Cursor;
 use crate::sql::run::Runner;
 use crate::table::TableSnapshot;
@@ -55,6 +58,9 @@ impl Default for Config {
         Self { memory_bytes: 512 << 20, threads: 0, max_open_scrolls: 500, max_open_points_in_time: 300 }
     }
 }
+
+/// Open contexts hold at most one in so many bytes of the memory of queries.
+const PINNED_SHARE: usize = 2;
 
 /// Directory below that of the data, for what queries have no memory for.
 const SPILL_DIR: &str = "spill";
@@ -94,10 +100,11 @@ impl Outcome {
 pub struct SearchService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) searcher: Result<Searcher, String>,
-    runner: Option<Runner>,
-    scrolls: Contexts<Scroll>,
-    points_in_time: Contexts<TableSnapshot>,
-    cursors: Contexts<Cursor>,
+    runner: Result<Runner, String>,
+    scrolls: Arc<Contexts<Scroll>>,
+    points_in_time: Arc<Contexts<Pinned>>,
+    cursors: Arc<Contexts<Cursor>>,
+    pins: Option<Pins>,
     config: Config,
 }
 
@@ -117,7 +124,10 @@ pub(crate) struct Opened<'a> {
 }
 
 impl SearchService {
-    /// Makes the service over an engine.
+    /// Makes the service over an engine, and starts a task that ends contexts when their time is over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn new(engine: Arc<Engine>, config: Config) -> Self {
         let compute = Compute::new(engine.compute().clone());
         let partitions = match config.threads {
@@ -127,14 +137,30 @@ impl SearchService {
         let searcher = Planner::new(partitions, config.memory_bytes, &engine.data_dir().join(SPILL_DIR))
             .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
-        let runner = searcher
-            .as_ref()
-            .ok()
-            .map(|searcher| Runner::new(partitions, searcher.planner.runtime(), searcher.compute.clone()));
-        let scrolls = Contexts::new(Kind::Scroll, Arc::clone(engine.clock()));
-        let points_in_time = Contexts::new(Kind::PointInTime, Arc::clone(engine.clock()));
-        let cursors = Contexts::new(Kind::Cursor, Arc::clone(engine.clock()));
-        Self { engine, searcher, runner, scrolls, points_in_time, cursors, config }
+        let pins = searcher.as_ref().ok().map(|searcher| {
+            let pool = &searcher.planner.runtime().memory_pool;
+            Pins::new(pool, config.memory_bytes / PINNED_SHARE)
+        });
+        let runner = searcher.as_ref().map_err(Clone::clone).and_then(|searcher| {
+            let pins = pins.clone().ok_or("contexts cannot be kept")?;
+            Runner::new(partitions, searcher.planner.runtime(), searcher.compute.clone(), pins)
+                .map_err(|error| error.to_string())
+        });
+        let scrolls = Arc::new(Contexts::new(Kind::Scroll, Arc::clone(engine.clock())));
+        let points_in_time = Arc::new(Contexts::new(Kind::PointInTime, Arc::clone(engine.clock())));
+        let cursors = Arc::new(Contexts::new(Kind::Cursor, Arc::clone(engine.clock())));
+        expiry::start(&scrolls, &points_in_time, &cursors);
+        Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config }
+    }
+
+    /// Returns what open contexts hold in memory.
+    pub fn pinned(&self) -> PinnedFigures {
+        self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0 }, Pins::figures)
+    }
+
+    fn pins(&self) -> Result<&Pins> {
+        self.searcher()?;
+        self.pins.as_ref().ok_or_else(|| Error::Execution("contexts cannot be kept".to_owned()))
     }
 
     pub(crate) fn searcher(&self) -> Result<&Searcher> {
@@ -169,9 +195,54 @@ impl SearchService {
         target::pin(&self.engine, principal, expression, scope).await.map(Arc::new)
     }
 
+    /// Pins what a context is to be opened over. Where what lies in memory is more than contexts may hold, it is flushed first:
+    /// they keep the files then.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where it still is too much.
+    async fn pin_to_keep(&self, principal: &Principal, expression: &str, scope: &Scope) -> Result<Pinned> {
+        let pins = self.pins()?;
+        let snapshot = self.pin(principal, expression, scope).await?;
+        if let Ok(pinned) = pins.hold(&snapshot) {
+            return Ok(pinned);
+        }
+        let mut in_memory: Vec<usize> = Vec::new();
+        let segments = snapshot.segments.iter().filter(|segment| segment.reader.in_memory().is_some());
+        in_memory.extend(segments.map(|segment| segment.index));
+        in_memory.dedup();
+        let indices = in_memory.into_iter().filter_map(|place| snapshot.indices.get(place));
+        // One that is gone meanwhile is missed by the next snapshot, too.
+        let indices: Vec<_> = indices.filter_map(|index| self.engine.index(&index.meta.name).ok()).collect();
+        drop(snapshot);
+        self.engine.flush(&indices).await?;
+        let snapshot = self.pin(principal, expression, scope).await?;
+        pins.hold(&snapshot).map_err(|error| {
+            pins.refused();
+            refused_by_all(&snapshot, error)
+        })
+    }
+
+    /// Counts a context as open over shards of indices.
+    fn counted<'a>(
+        &self,
+        kind: Kind,
+        indices: impl Iterator<Item = (&'a IndexMeta, &'a [u32])>,
+    ) -> Vec<OpenContext> {
+        let count = |(meta, shards): (&IndexMeta, &[u32])| {
+            let index = self.engine.index(&meta.name).ok()?;
+            (index.meta().uuid == meta.uuid).then(|| index.open_context(kind, shards))
+        };
+        indices.filter_map(count).collect()
+    }
+
+    /// Counts a context as open over the shards of a snapshot.
+    fn counted_over(&self, kind: Kind, snapshot: &TableSnapshot) -> Vec<OpenContext> {
+        self.counted(kind, snapshot.indices.iter().map(|index| (&*index.meta, index.shards.as_slice())))
+    }
+
     /// Returns how long contexts of a kind may be kept alive.
     fn longest_life(&self, kind: Kind) -> LongestLife {
-        let (_, _, setting) = kind.settings();
+        let (_, _, setting) = settings(kind);
         LongestLife::of(setting, self.engine.metadata().cluster_setting(setting).as_ref())
     }
 
@@ -182,7 +253,7 @@ impl SearchService {
             Kind::Scroll | Kind::Cursor => self.config.max_open_scrolls,
             Kind::PointInTime => self.config.max_open_points_in_time,
         };
-        let (_, setting, _) = kind.settings();
+        let (_, setting, _) = settings(kind);
         let setting = self.engine.metadata().cluster_setting(setting);
         let wanted = setting.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
         wanted.map_or(most, |wanted: usize| wanted.min(most))

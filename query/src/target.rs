@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::{Engine, Index, Principal};
 use serde_json::Value;
@@ -16,6 +17,9 @@ use crate::table::predicate::Predicate;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_storage::routing;
 
+/// Indices that a search refreshes at a time.
+const REFRESHES: usize = 32;
+
 /// Resolves an expression and pins a snapshot of every index it stands for.
 pub(crate) async fn pin(
     engine: &Engine,
@@ -28,8 +32,10 @@ pub(crate) async fn pin(
     let parts: Vec<String> =
         parts.into_iter().filter(|(_, excluded)| !excluded).map(|(part, _)| part).collect();
     let mut table = TableSnapshot::default();
-    for index in indices {
-        let snapshot = index.snapshot().await?;
+    // Side by side: each may have to be refreshed first.
+    let pinned = indices.into_iter().map(|index| async move { index.snapshot().await });
+    let mut pinned = stream::iter(pinned).buffered(REFRESHES);
+    while let Some(snapshot) = pinned.try_next().await? {
         let aliases = Aliases::of(&snapshot.meta, &parts)?;
         let searched = searched_shards(&snapshot.meta, scope, &aliases);
         let place = table.indices.len();

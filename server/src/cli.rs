@@ -16,6 +16,7 @@ Exit codes:
   4    a listener cannot be opened: port in use, foreign address, unusable certificate
   5    the data directory is locked by another process
   6    stored data is damaged or cannot be opened
+  7    catalog, log and object store do not belong together, or one of them is lost
   130  a second signal ended the process before its shutdown was complete";
 
 /// Log store, search engine and stream processor in one binary.
@@ -39,7 +40,8 @@ Examples:
   MILLRACE_ADMIN_PASSWORD=… MILLRACE_STORAGE__FLUSH_BYTES=128MB millrace serve
 
 Without configuration: data below ./data, the data API on 127.0.0.1:9200. The password of the
-user admin is generated and printed at the first start unless MILLRACE_ADMIN_PASSWORD gives it.
+user admin is generated at the first start unless MILLRACE_ADMIN_PASSWORD gives it: printed on a
+terminal, else written to the file admin-password in the data directory.
 `millrace config --keys` describes every key.
 
 {EXIT_CODES}"))]
@@ -62,6 +64,19 @@ Sources, strongest first: flag, MILLRACE_… environment variable, file, default
         #[command(flatten)]
         args: ConfigArgs,
     },
+    /// Ask a server whether it takes requests
+    #[command(after_help = format!("\
+Examples:
+  millrace health
+  millrace health --config /etc/millrace/millrace.toml
+  millrace health --url https://10.0.0.7:9200 --timeout 2s
+
+Asks /_health/ready of the first listener of the configuration, over TLS where the configuration has it, or of --url.
+The exit code is 0 if the server takes requests, and 1 if it does not: no server, a start that replays the log, a
+shutdown. No credentials are needed; the certificate is not checked, since nothing is sent that it could protect.
+
+{EXIT_CODES}"))]
+    Health(HealthArgs),
     /// Feed a server realistic events, then ask it questions about them
     #[command(after_help = format!("\
 Examples:
@@ -220,6 +235,20 @@ impl ConfigArgs {
         }
         Flags { config: self.config.clone(), keys }
     }
+}
+
+/// Flags of `health`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Server to ask in place of the configuration's
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Longest time to wait for the answer
+    #[arg(long, default_value = "5s", value_parser = crate::config::parse_span)]
+    pub(crate) timeout: Duration,
+    /// Flags of `serve`.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 /// Flags of `demo`.

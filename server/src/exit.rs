@@ -18,6 +18,7 @@ impl Failure {
     const LISTEN: u8 = 4;
     const LOCKED: u8 = 5;
     const DATA: u8 = 6;
+    const MISMATCH: u8 = 7;
     /// Exit code after a second signal.
     pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -40,6 +41,7 @@ impl Failure {
     pub(crate) fn open(error: Error) -> Self {
         let code = match (&error, error.kind()) {
             (Error::Locked(_), _) => Self::LOCKED,
+            (Error::Mismatch { .. }, _) => Self::MISMATCH,
             (_, Kind::InvalidInput) => Self::CONFIG,
             _ => Self::DATA,
         };
@@ -66,6 +68,10 @@ mod tests {
     fn failures_are_one_line_with_their_own_code() {
         let failure = Failure::open(Error::Locked("data".to_owned()));
         assert_eq!(failure.code, 5);
+        let mismatch = Error::Mismatch { what: "two stores".to_owned(), remedy: "choose one".to_owned() };
+        let failure = Failure::open(mismatch);
+        assert_eq!(failure.code, 7);
+        assert_eq!(failure.to_string(), "two stores; choose one; nothing was changed");
         let corrupt =
             Error::Corrupt { file: "wal/1".to_owned(), offset: 7, reason: "checksum\nbroken".into() };
         let failure = Failure::open(corrupt);

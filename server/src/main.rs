@@ -1,15 +1,17 @@
 //! The binary `millrace`: command line, configuration, start-up order and shutdown.
 //!
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
-//! order and stops them again, [`demo`] feeds a server and asks it questions,
+//! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
 //! [`pipeline`] checks pipelines and runs them in the foreground, [`sql`] is a shell, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
 mod demo;
 mod exit;
+mod health;
 mod logging;
 mod memory;
+mod notify;
 mod pipeline;
 mod serve;
 mod sql;
@@ -22,8 +24,11 @@ use clap::Parser;
 use cli::{Cli, Command};
 use config::Settings;
 use exit::Failure;
+use rustix::fs::Mode;
 
 fn main() -> ExitCode {
+    // Documents, keys and passwords are nobody else's, whoever makes their files.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -44,6 +49,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let settings = Settings::load(&args.flags(), environment()).map_err(Failure::config)?;
             print(&settings.print())?;
             settings.config().map(drop).map_err(Failure::config)
+        }
+        Command::Health(args) => {
+            let settings = Settings::load(&args.config.flags(), environment()).map_err(Failure::config)?;
+            health::run(&args, &settings.config().map_err(Failure::config)?)
         }
         Command::Demo(args) => demo::run(args),
         Command::Pipeline(command) => pipeline::run(command),

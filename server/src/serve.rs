@@ -1,21 +1,25 @@
 //! Start-up order and shutdown.
 //!
-//! Up: store, then search, then listeners, then pipelines, then the ready line. Down, at SIGTERM or SIGINT: pipelines stop
+//! Up: store, then search, then listeners, then pipelines, then the ready line; a supervisor is told of each
+//! ([`Supervisor`]). Down, at SIGTERM or SIGINT: pipelines stop
 //! reading and bring to an end what they have read while no new connections are taken and requests in flight end
 //! (both at most `drain_timeout`), then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! SIGHUP has all certificates read again.
 
 use std::future::Future;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_api::{Listener, Server, StartError};
+use millrace_api::{Server, StartError};
+use millrace_listen::{Listener, Tls};
 use millrace_pipelines::manager;
 use millrace_pipelines::{Environment, Manager};
 use millrace_query::SearchService;
-use millrace_storage::{Engine, SystemClock};
+use millrace_storage::{Engine, ReplayProgress, SystemClock};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -24,9 +28,10 @@ use crate::config::Config;
 use crate::exit::Failure;
 use crate::logging;
 use crate::memory;
+use crate::notify::Supervisor;
 
 /// Runs the server until a signal ends it.
-pub(crate) fn run(config: Config) -> Result<(), Failure> {
+pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
     logging::install(&config.log_level, config.log_json);
     memory::return_freed().map_err(Failure::other)?;
     for variable in &config.strangers {
@@ -36,12 +41,52 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         );
     }
     runtime(config.threads)?.block_on(async {
-        let stop = on_signal()?;
+        let mut stop = Box::pin(on_signal()?);
+        let supervisor = Arc::new(Supervisor::of_environment());
+        reload_at_hangup(Arc::clone(&supervisor))?;
         let https = config.api.tls.is_some();
-        let running = Running::start(config).await?;
-        announce(&running, https);
+        // What a terminal shows is gone with it; what a supervisor reads it keeps, for whoever may read its logs.
+        let password_file =
+            (!io::stdout().is_terminal()).then(|| config.storage.data_dir.join(PASSWORD_FILE));
+        config.api.password_file.clone_from(&password_file);
+        let running = tokio::select! {
+            started = Running::start(config, Arc::clone(&supervisor)) => started?,
+            () = &mut stop => end_start(&supervisor),
+        };
+        announce(&running, https, password_file);
         running.until(stop).await
     })
+}
+
+/// Ends the process while it starts. The replay cannot be stopped half-way, and need not be: what was acknowledged is in
+/// the log still.
+fn end_start(supervisor: &Supervisor) -> ! {
+    supervisor.stopping("stopped while starting");
+    tracing::info!("stopped while starting");
+    process::exit(0)
+}
+
+/// Opens the store; the supervisor is told how far it is.
+async fn open(storage: millrace_storage::Config, supervisor: &Supervisor) -> Result<Arc<Engine>, Failure> {
+    let progress = Arc::new(ReplayProgress::default());
+    let opening = Engine::open_watched(storage, Arc::new(SystemClock), Arc::clone(&progress));
+    tokio::pin!(opening);
+    let mut look = tokio::time::interval(PROGRESS_INTERVAL);
+    loop {
+        tokio::select! {
+            opened = &mut opening => return opened.map_err(Failure::open),
+            _ = look.tick() => supervisor.status(&describe(&progress)),
+        }
+    }
+}
+
+/// Says how far the opening of the store is.
+fn describe(progress: &ReplayProgress) -> String {
+    let (replayed, total) = progress.bytes();
+    match (replayed * 100).checked_div(total) {
+        None => "opening the store".to_owned(),
+        Some(percent) => format!("replaying the log: {percent} % of {} MB", total >> 20),
+    }
 }
 
 /// Stack of a thread that serves requests: queries are trees, planned by functions that call themselves.
@@ -62,6 +107,10 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
         .map_err(Failure::other)
 }
 
+/// File in the data directory with the generated password.
+const PASSWORD_FILE: &str = "admin-password";
+/// Time between messages to the supervisor while the store is opened.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
@@ -97,20 +146,22 @@ pub(crate) struct Running {
     pipelines: Arc<Manager>,
     server: Server,
     drain_timeout: Duration,
+    supervisor: Arc<Supervisor>,
 }
 
 impl Running {
     /// Opens store and listeners.
-    pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
+    pub(crate) async fn start(config: Config, supervisor: Arc<Supervisor>) -> Result<Self, Failure> {
         let Config { storage, query_memory_bytes, api, pipelines, drain_timeout, .. } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
         let named = pipelines.listen.iter().filter(|_| !pipelines.listen_anywhere);
+        let listen = |error| Failure::listen(StartError::Listen(error));
+        drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);
         for address in api.listen.iter().chain(named) {
-            let tried = Listener::bind(*address, api.tls.as_ref()).await;
-            drop(tried.map_err(|error| Failure::listen(StartError::Listen(error)))?);
+            drop(Listener::bind("start", *address, None).await.map_err(listen)?);
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
-        let engine = Engine::open(storage, Arc::new(SystemClock)).await.map_err(Failure::open)?;
+        let engine = open(storage, &supervisor).await?;
         let queries =
             millrace_query::Config { memory_bytes: query_memory_bytes, ..millrace_query::Config::default() };
         let search = SearchService::new(Arc::clone(&engine), queries);
@@ -136,7 +187,7 @@ impl Running {
         match opened.await {
             Ok((server, pipelines)) => {
                 pipelines.start().await;
-                Ok(Self { engine, pipelines, server, drain_timeout })
+                Ok(Self { engine, pipelines, server, drain_timeout, supervisor })
             }
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.
@@ -168,8 +219,10 @@ impl Running {
         let (stopping, stopped) = watch::channel(false);
         let stopping = Arc::new(stopping);
         let by_signal = Arc::clone(&stopping);
+        let supervisor = self.supervisor;
         tokio::spawn(async move {
             stop.await;
+            supervisor.stopping("ending requests and flushing");
             let _ = by_signal.send(true);
         });
         let wait = |mut stopped: watch::Receiver<bool>| async move {
@@ -189,37 +242,50 @@ impl Running {
             tracing::info!("stopping: draining requests");
             tokio::time::sleep(self.drain_timeout).await;
         };
-        let served = tokio::select! {
-            served = serving => served.map_err(Failure::other),
-            () = overdue => {
-                tracing::warn!("requests were cut: they took longer than drain_timeout");
-                Ok(())
-            }
-        };
+        tokio::select! {
+            () = serving => {}
+            () = overdue => tracing::warn!("requests were cut: they took longer than drain_timeout"),
+        }
         // Also where serving ended by itself.
         let _ = stopping.send(true);
         draining.await.map_err(Failure::other)?;
         self.engine.shutdown().await.map_err(Failure::other)?;
         tracing::info!("stopped");
-        served
+        Ok(())
     }
 }
 
-/// Prints the password, if new, and the ready line that scripts wait for.
-fn announce(running: &Running, https: bool) {
-    let mut out = std::io::stdout().lock();
+/// Prints the password, if new, or where it is, and the ready line that scripts wait for; tells the supervisor.
+fn announce(running: &Running, https: bool, password_file: Option<PathBuf>) {
+    let mut out = io::stdout().lock();
     if let Some(password) = running.generated_password() {
-        let _ = writeln!(out, "first start: user admin has the password {password} (it is not shown again)");
+        let _ = match password_file {
+            None => {
+                writeln!(out, "first start: user admin has the password {password} (it is not shown again)")
+            }
+            Some(file) => {
+                let file = std::path::absolute(&file).unwrap_or(file);
+                let file = file.display();
+                writeln!(
+                    out,
+                    "first start: the password of user admin is in {file} (remove it once you have it)"
+                )
+            }
+        };
     }
     let scheme = if https { "https" } else { "http" };
     for address in running.management_addresses() {
         let _ = writeln!(out, "pipelines are managed on {scheme}://{address}");
     }
+    let mut urls = Vec::new();
     for address in running.addresses() {
-        let _ = writeln!(out, "listening on {scheme}://{address}");
+        let url = format!("{scheme}://{address}");
+        let _ = writeln!(out, "listening on {url}");
         tracing::info!(%address, scheme, "listening");
+        urls.push(url);
     }
     let _ = out.flush();
+    running.supervisor.ready(&format!("listening on {}", urls.join(", ")));
 }
 
 /// Returns a future that completes at SIGTERM or SIGINT. From then on another one ends the
@@ -235,6 +301,19 @@ pub(crate) fn on_signal() -> Result<impl Future<Output = ()> + Send + 'static, F
             process::exit(i32::from(Failure::INTERRUPTED));
         });
     })
+}
+
+/// Reads the certificates of all listeners again at each SIGHUP.
+fn reload_at_hangup(supervisor: Arc<Supervisor>) -> Result<(), Failure> {
+    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::other)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            supervisor.reloading();
+            let _ = tokio::task::spawn_blocking(Tls::reload_all).await;
+            supervisor.reloaded();
+        }
+    });
+    Ok(())
 }
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -22,10 +22,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Stack of a thread: queries are trees, evaluated by functions that call themselves.
 const STACK_BYTES: usize = 8 << 20;
-/// Flush threads: one for the flush, and one for a refresh that does not wait for it.
+/// Flush threads: one for a large flush, and one for a refresh that does not wait for it; small flushes share them.
 const FLUSH_THREADS: usize = 2;
-/// Background threads: one for the compaction, and one for what is cleaned up.
-const BACKGROUND_THREADS: usize = 2;
+/// Background threads: three for compactions, and one for what is cleaned up.
+const BACKGROUND_THREADS: usize = 4;
 /// Niceness of the ingest threads and of the flush threads.
 const INGEST_NICENESS: i32 = 4;
 /// Niceness of the background threads.
@@ -245,6 +245,12 @@ pub fn run_promptly() {
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
         }
     }
+}
+
+/// Gives the calling thread the priority of those that write: threads that compute for long, beside which gets and
+/// searches go first.
+pub fn run_behind_reads() {
+    lower_priority(INGEST_NICENESS);
 }
 
 /// Lowers the calling thread's scheduling priority; a refusal is harmless.

@@ -190,6 +190,14 @@ pub enum Error {
         /// What was expected and what was found.
         reason: String,
     },
+    /// Catalog, log and object store are not of one store, or not of one time. Nothing was changed.
+    #[error("{what}; {remedy}; nothing was changed")]
+    Mismatch {
+        /// What differs, with names and ids.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
     /// The data directory belongs to another running process.
     #[error("data directory [{0}] is locked by another process; stop it or choose another --data directory")]
     Locked(String),
@@ -243,7 +251,7 @@ impl Error {
             Self::Blocked { .. } => Kind::Forbidden,
             Self::TooLarge(_) => Kind::TooLarge,
             Self::Rejected(_) => Kind::Overloaded,
-            Self::Corrupt { .. } => Kind::Corrupt,
+            Self::Corrupt { .. } | Self::Mismatch { .. } => Kind::Corrupt,
             Self::Locked(_)
             | Self::Io { .. }
             | Self::ObjectStore(_)

@@ -31,8 +31,9 @@ mod sync;
 pub mod wal;
 
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use compute::{Compute, Lane, run_promptly};
+pub use compute::{Compute, Lane, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
 pub use principal::Principal;
+pub use wal::ReplayProgress;

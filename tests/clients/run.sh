@@ -4,7 +4,8 @@
 #   tests/clients/run.sh [--server BINARY] [--work DIR] [CHECK…]
 #   tests/clients/run.sh --url URL [--user USER:PASSWORD] [CHECK…]    a server that runs already
 #
-# A check is one of the Python scripts beside this file, without its ending; all of them by default.
+# A check is one of the Python scripts beside this file, or of the Java programs below it, without its ending; all of
+# them by default. The Java clients come from Maven Central.
 # It exits with 77 if it misses something: a failure where CI=true, else skipped. With --url, the
 # checks that read the server's files are left out.
 set -euo pipefail
@@ -31,9 +32,9 @@ if ! cmp -s "$here/requirements.txt" "$work/venv/requirements.txt"; then
 fi
 
 if [[ $url ]]; then
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 rsyslog)
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 OpenSearchJava ElasticsearchJava rsyslog)
 else
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 rsyslog parquet)
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 OpenSearchJava ElasticsearchJava rsyslog parquet)
   data=$work/data
   rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM
@@ -51,10 +52,27 @@ else
 fi
 export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT_WORK=$work
 
+# Fetches the clients of java/pom.xml, unless they are there, and runs a program with them.
+run_java() {
+  command -v mvn >/dev/null && command -v java >/dev/null || { echo "missing: Maven and a JDK" && return 77; }
+  if ! cmp -s "$here/java/pom.xml" "$work/java/pom.xml"; then
+    rm -rf "$work/java"
+    mkdir -p "$work/java"
+    timeout 600 mvn --quiet --batch-mode -f "$here/java/pom.xml" dependency:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$work/java/jars" || return 1
+    cp "$here/java/pom.xml" "$work/java/pom.xml"
+  fi
+  timeout 300 java -cp "$work/java/jars/*" "$here/java/$1.java"
+}
+
 failed=0
 for check in "${checks[@]}"; do
   code=0
-  timeout 300 "$python" "$here/$check.py" || code=$?
+  if [[ -f $here/java/$check.java ]]; then
+    run_java "$check" || code=$?
+  else
+    timeout 300 "$python" "$here/$check.py" || code=$?
+  fi
   if ((code == 0)); then
     echo "$check: ok"
   elif ((code == 77)) && [[ ${CI:-} != true ]]; then

@@ -320,8 +320,9 @@ impl Tokens<'_> {
             position = position.saturating_add(outcome.positions).saturating_add(gap);
             offset = offset.saturating_add(outcome.end).saturating_add(1);
             if tokens.exceeded {
+                // Who asked can mend it: not a fault of the server, as which OpenSearch answers it (500).
                 return Err(Error::new(
-                    500,
+                    400,
                     "illegal_state_exception",
                     format!(
                         "The number of tokens produced by calling _analyze has exceeded the allowed maximum of \

@@ -2,7 +2,7 @@
 
 use millrace_storage::ShardFault;
 use millrace_storage::metadata::{
-    ClusterSettingsUpdate, IndexMeta, IndicesOptions, blocks_of, cluster_defaults, render_settings,
+    ClusterSettingsUpdate, IndexMeta, IndicesOptions, Metadata, cluster_defaults, render_settings,
 };
 use serde_json::{Map, Value, json};
 
@@ -151,7 +151,7 @@ fn state(
         answer.insert("cluster_manager_node".into(), node::id(api).into());
     }
     if wants("blocks") {
-        answer.insert("blocks".into(), blocks(&metas));
+        answer.insert("blocks".into(), blocks(&state, &metas));
     }
     if wants("nodes") {
         let node = json!({
@@ -218,10 +218,11 @@ fn state(
     Ok(Response::json(200, answer.into()))
 }
 
-fn blocks(metas: &[std::sync::Arc<IndexMeta>]) -> Value {
+fn blocks(state: &Metadata, metas: &[std::sync::Arc<IndexMeta>]) -> Value {
     let mut indices = Map::new();
     for meta in metas {
-        let blocks: Map<String, Value> = blocks_of(meta)
+        let blocks: Map<String, Value> = state
+            .blocks_of(meta)
             .map(|block| {
                 let shown = json!({
                     "description": block.description,
@@ -252,6 +253,21 @@ fn index_state(api: &Api, meta: &IndexMeta, flat: bool) -> Result<Value, Error> 
     }))
 }
 
+/// What analyzers are made of, each of which `_cluster/stats` could count.
+const ANALYSIS_PARTS: [&str; 8] = [
+    "char_filter_types",
+    "tokenizer_types",
+    "filter_types",
+    "analyzer_types",
+    "built_in_char_filters",
+    "built_in_tokenizers",
+    "built_in_filters",
+    "built_in_analyzers",
+];
+/// Roles of nodes that this one has not, and typed clients want counted.
+const OTHER_ROLES: [&str; 7] =
+    ["data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ml", "transform"];
+
 fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
     options::flag(&mut request.params, "flat_settings")?;
     request.params.take_time("timeout")?;
@@ -274,6 +290,9 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
                 members.insert(name.to_owned(), section);
             }
         }
+        members.insert("mappings".into(), json!({ "field_types": [] }));
+        let parts = ANALYSIS_PARTS.iter().map(|part| ((*part).to_owned(), json!([])));
+        members.insert("analysis".into(), parts.collect::<Map<_, _>>().into());
     }
     let (process, machine) = (Process::read(), Machine::read());
     let disk = FileSystem::read(&api.identity.data_dir);
@@ -281,6 +300,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
         node::ROLES.iter().map(|role| ((*role).to_owned(), Value::from(1))).collect();
     let mut count = json!({ "total": 1, "coordinating_only": 0, "voting_only": 0 });
     if let Value::Object(members) = &mut count {
+        members.extend(OTHER_ROLES.map(|role| (role.to_owned(), Value::from(0))));
         members.extend(roles);
     }
     let mut answer = node::header(api, matched);
@@ -327,6 +347,10 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
                 "available_in_bytes": disk.available,
             },
             "plugins": super::nodes::plugins(),
+            "discovery_types": { "single-node": 1 },
+            "packaging_types": [{ "type": "tar", "flavor": "default", "count": 1 }],
+            "ingest": { "number_of_pipelines": 0, "processor_stats": {} },
+            "indexing_pressure": super::nodes::indexing_pressure(),
             "network_types": {
                 "transport_types": { "millrace": 1 },
                 "http_types": { "millrace": 1 },

@@ -1,5 +1,5 @@
-//! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails, red when one is
-//! not, and for indices that do not exist.
+//! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails or the disk is at the
+//! flood stage, red when one is not, and for indices that do not exist.
 //!
 //! Copies of shards are the object store's business: an index is green when its one copy of each
 //! shard is served by this node, whatever `number_of_replicas` says. Of what fails only that it does is told: the
@@ -109,7 +109,11 @@ impl std::iter::Sum for Health {
 
 /// Tells of each shard of an index what it cannot do, if anything.
 pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
-    api.engine.index(&meta.name).map_or_else(|_| vec![None; meta.shards as usize], |index| index.faults())
+    // Nothing is written any more.
+    let usual = api.engine.metadata().flood_stage.then_some(ShardFault::Failing);
+    let faults = api.engine.index(&meta.name).map(|index| index.faults());
+    let faults = faults.unwrap_or_else(|_| vec![None; meta.shards as usize]);
+    faults.into_iter().map(|fault| fault.or(usual)).collect()
 }
 
 /// Counts the shards of an index.
@@ -239,6 +243,7 @@ fn render(
         "relocating_shards": 0,
         "initializing_shards": 0,
         "unassigned_shards": health.lost,
+        "unassigned_primary_shards": health.lost,
         "delayed_unassigned_shards": 0,
         "number_of_pending_tasks": 0,
         "number_of_in_flight_fetch": 0,
@@ -260,6 +265,7 @@ fn render(
                     "relocating_shards": 0,
                     "initializing_shards": 0,
                     "unassigned_shards": health.lost,
+                    "unassigned_primary_shards": health.lost,
                 });
                 if level == "shards" {
                     let shards: Map<String, Value> = faults
@@ -274,6 +280,7 @@ fn render(
                                 "relocating_shards": 0,
                                 "initializing_shards": 0,
                                 "unassigned_shards": health.lost,
+                                "unassigned_primary_shards": health.lost,
                             });
                             (shard.to_string(), health)
                         })

@@ -149,7 +149,7 @@ async fn put(
     // Every index is checked before the first is changed.
     let mut retyped = Vec::new();
     for meta in &metas {
-        check_block(meta, BlockLevel::MetadataWrite)?;
+        state.check_block(meta, BlockLevel::MetadataWrite)?;
         let mapping = api.engine.index(&meta.name)?.mapping();
         mapping.merge(&body)?;
         let Some(doc_type) = &doc_type else { continue };

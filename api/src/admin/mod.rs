@@ -10,6 +10,7 @@
 mod aliases;
 mod analyze;
 mod cat;
+mod cgroup;
 mod cluster;
 mod field_mapping;
 mod health;
@@ -27,6 +28,8 @@ mod tasks;
 mod templates;
 
 use millrace_storage::metadata::TemplateKind;
+
+pub use cgroup::memory_limit;
 
 use crate::Api;
 use crate::error::Error;

@@ -12,6 +12,7 @@ use super::stats::{self, Sections};
 use super::{node, options};
 use crate::Api;
 use crate::error::Error;
+use crate::http::render::bytes_text;
 use crate::http::{Request, Response};
 
 const INFO_METRICS: [&str; 11] = [
@@ -107,6 +108,8 @@ fn described(parts: &[(&str, &str)]) -> Value {
                 "name": name,
                 "version": format!("{}.0", node::VERSION),
                 "opensearch_version": node::VERSION,
+                "elasticsearch_version": node::VERSION,
+                "licensed": true,
                 "java_version": "",
                 "description": description,
                 "classname": "",
@@ -170,6 +173,8 @@ fn info_section(
             let settings = Map::from_iter([
                 ("client.type".to_owned(), Value::from("node")),
                 ("cluster.name".to_owned(), api.identity.cluster.as_str().into()),
+                // Typed clients of Elasticsearch require it.
+                ("cluster.election.strategy".to_owned(), "single-node".into()),
                 ("node.name".to_owned(), api.identity.node.as_str().into()),
                 ("path.data".to_owned(), json!([api.identity.data_dir.display().to_string()])),
                 ("path.home".to_owned(), api.identity.data_dir.display().to_string().into()),
@@ -178,7 +183,11 @@ fn info_section(
                 ("http.type".to_owned(), "millrace".into()),
                 ("transport.type".to_owned(), "millrace".into()),
             ]);
-            millrace_storage::metadata::render_settings(&settings, flat)
+            let mut settings = millrace_storage::metadata::render_settings(&settings, flat);
+            if !flat {
+                settings["node"]["attr"] = json!({});
+            }
+            settings
         }
         "os" => json!({
             "refresh_interval_in_millis": 0,
@@ -380,7 +389,7 @@ fn stats_section(
             data["type"] = "local".into();
             json!({ "timestamp": now_ms, "total": figures, "data": [data], "io_stats": {} })
         }
-        "http" => json!({ "current_open": 0, "total_opened": 0 }),
+        "http" => json!({ "current_open": 0, "total_opened": 0, "routes": {} }),
         "script" => json!({ "compilations": 0, "cache_evictions": 0, "compilation_limit_triggered": 0 }),
         "discovery" => json!({
             "cluster_state_queue": { "total": 0, "pending": 0, "committed": 0 },
@@ -396,13 +405,28 @@ fn stats_section(
             "server_open": 0, "total_outbound_connections": 0,
             "rx_count": 0, "rx_size_in_bytes": 0, "tx_count": 0, "tx_size_in_bytes": 0,
         }),
-        "thread_pool" | "breaker" | "adaptive_selection" => json!({}),
+        "breaker" => json!({ "open_contexts": open_contexts(api) }),
+        "thread_pool" | "adaptive_selection" => json!({}),
         _ => return None,
     })
 }
 
+/// The breaker of what scrolls, points in time and cursors hold in memory.
+fn open_contexts(api: &Api) -> Value {
+    let pinned = api.search.pinned();
+    let text = |bytes: u64| bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
+    json!({
+        "limit_size_in_bytes": pinned.limit,
+        "limit_size": text(pinned.limit),
+        "estimated_size_in_bytes": pinned.bytes,
+        "estimated_size": text(pinned.bytes),
+        "overhead": 1.0,
+        "tripped": pinned.refused,
+    })
+}
+
 /// The section `indexing_pressure`: writes wait for room in the memtable, which is counted as theirs nowhere.
-fn indexing_pressure() -> Value {
+pub(super) fn indexing_pressure() -> Value {
     const STAGES: [&str; 5] = [
         "combined_coordinating_and_primary_in_bytes",
         "coordinating_in_bytes",

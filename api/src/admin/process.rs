@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use super::cgroup;
+
 /// Figures of this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
@@ -34,9 +36,9 @@ pub(super) struct Process {
 /// Figures of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
-    /// Bytes of memory.
+    /// Bytes of memory, or of what the process's control group may have of it.
     pub(super) memory_total: u64,
-    /// Bytes of memory that are available without swapping.
+    /// Bytes of it that are available without swapping; no more than the group may have.
     pub(super) memory_free: u64,
     /// Bytes of swap space.
     pub(super) swap_total: u64,
@@ -105,11 +107,13 @@ impl Machine {
         let memory = read("/proc/meminfo");
         let memory = table(&memory);
         let bytes = |key: &str| memory.get(key).copied().unwrap_or(0) * 1024;
+        let total = bytes("MemTotal");
+        let total = cgroup::limit().map_or(total, |limit| limit.min(total));
         let load: Vec<f64> =
             read("/proc/loadavg").split_whitespace().take(3).filter_map(|text| text.parse().ok()).collect();
         Self {
-            memory_total: bytes("MemTotal"),
-            memory_free: bytes("MemAvailable"),
+            memory_total: total,
+            memory_free: bytes("MemAvailable").min(total),
             swap_total: bytes("SwapTotal"),
             swap_free: bytes("SwapFree"),
             load: load.try_into().ok(),

@@ -116,8 +116,16 @@ pub(super) fn sum<'f>(figures: impl IntoIterator<Item = &'f ShardFigures>) -> Sh
         };
         sum.merge_total += shard.merge_total;
         sum.query_total += shard.query_total;
+        sum.scrolls.add(&shard.scrolls);
+        sum.points_in_time.add(&shard.points_in_time);
+        sum.cursors.add(&shard.cursors);
     }
     sum
+}
+
+/// Counts what searches keep open over shards between requests.
+pub(super) fn open_contexts(figures: &ShardFigures) -> u64 {
+    figures.scrolls.current + figures.points_in_time.current + figures.cursors.current
 }
 
 /// Renders counters as the sections that were asked for.
@@ -150,7 +158,7 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -
                 "current": 0,
             }),
             "search" => json!({
-                "open_contexts": 0,
+                "open_contexts": open_contexts(figures),
                 "query_total": figures.query_total,
                 "query_time_in_millis": 0,
                 "query_current": 0,
@@ -161,12 +169,12 @@ pub(super) fn render(figures: &ShardFigures, sections: &Sections, now_ms: i64) -
                 "fetch_total": 0,
                 "fetch_time_in_millis": 0,
                 "fetch_current": 0,
-                "scroll_total": 0,
-                "scroll_time_in_millis": 0,
-                "scroll_current": 0,
-                "point_in_time_total": 0,
-                "point_in_time_time_in_millis": 0,
-                "point_in_time_current": 0,
+                "scroll_total": figures.scrolls.total,
+                "scroll_time_in_millis": figures.scrolls.time_ms,
+                "scroll_current": figures.scrolls.current,
+                "point_in_time_total": figures.points_in_time.total,
+                "point_in_time_time_in_millis": figures.points_in_time.time_ms,
+                "point_in_time_current": figures.points_in_time.current,
                 "suggest_total": 0,
                 "suggest_time_in_millis": 0,
                 "suggest_current": 0,

@@ -2,11 +2,19 @@
 //!
 //! [`Authenticator`] turns the headers of a request into a [`Principal`], or refuses it with 401. It
 //! knows HTTP Basic today; tokens and API keys are recognised and refused by name. Passwords are kept
-//! as Argon2id hashes ([`password`]) in a [`SecretStore`]; a verified pair of name and password is
-//! remembered for a while ([`cache`]), so that a stream of requests pays for Argon2 once.
+//! as Argon2id hashes ([`password`]) in a [`SecretStore`] and checked on threads of their own ([`verifier`]), which
+//! remember what was right and wrong lately ([`memory`]) and bound attempts ([`buckets`]).
 
-mod cache;
+mod buckets;
+mod memory;
 mod password;
+mod password_file;
+mod verifier;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -16,8 +24,7 @@ use http::header::AUTHORIZATION;
 use millrace_storage::{Engine, Principal, SharedClock};
 
 use crate::error::Error;
-use cache::Verified;
-use password::Passwords;
+use verifier::{Attempt, Denied, Verifier};
 
 /// Name of the built-in administrator.
 const ADMIN: &str = "admin";
@@ -61,10 +68,9 @@ enum Mode {
 
 #[derive(Debug)]
 struct Basic {
-    admin_hash: String,
+    admin_hash: Arc<str>,
     admin: Principal,
-    passwords: Passwords,
-    verified: Verified,
+    verifier: Verifier,
 }
 
 impl Authenticator {
@@ -79,16 +85,16 @@ impl Authenticator {
     }
 
     /// Opens the accounts. A configured administrator's password replaces the stored one; without
-    /// either, one is generated, stored, and returned to be shown once.
+    /// either, one is generated, written to `password_file` where there is one, stored, and returned to be shown once.
     ///
     /// # Errors
-    /// When the store fails, or holds something that is no password hash.
+    /// When the store fails, or holds something that is no password hash; when the file cannot be written.
     pub async fn open(
         secrets: &dyn SecretStore,
         admin_password: Option<&str>,
+        password_file: Option<&Path>,
         clock: SharedClock,
     ) -> Result<(Self, Option<String>), Error> {
-        let passwords = Passwords::default();
         let stored = secrets.get(ADMIN_KEY).await?.map(String::from_utf8).transpose().map_err(|_| {
             Error::concealed(500, "illegal_state_exception", &"stored administrator's password is not a hash")
         })?;
@@ -97,11 +103,17 @@ impl Authenticator {
             (Some(""), _) => {
                 return Err(Error::illegal_argument("the administrator's password must not be empty"));
             }
-            (Some(given), Some(stored)) if passwords.verify(given.into(), stored.clone()).await? => stored,
+            (Some(given), Some(stored)) if is_hash_of(given, &stored).await? => stored,
             (None, Some(stored)) => stored,
             (given, _) => {
                 let password = given.map_or_else(password::generate, str::to_owned);
-                let hash = passwords.hash(password.clone()).await?;
+                let hash = hash(password.clone()).await?;
+                if let Some(file) = password_file {
+                    // First: a password that only a crashed process knew would be nobody's. One that was written
+                    // earlier is no longer the right one.
+                    let written = given.is_none().then(|| password.clone());
+                    password_file::keep(file.to_owned(), written).await?;
+                }
                 secrets.put(ADMIN_KEY, hash.as_bytes()).await?;
                 if given.is_none() {
                     generated = Some(password);
@@ -109,15 +121,21 @@ impl Authenticator {
                 hash
             }
         };
-        let basic = Basic { admin_hash, admin: admin(), passwords, verified: Verified::new(clock) };
+        let verifier = Verifier::start(clock).map_err(failed)?;
+        let basic = Basic { admin_hash: admin_hash.into(), admin: admin(), verifier };
         Ok((Self { mode: Mode::Passwords(Box::new(basic)) }, generated))
     }
 
-    /// Finds out who sent a request with these headers.
+    /// Finds out who sent a request with these headers. `address` is the client's.
     ///
     /// # Errors
-    /// 401 without valid credentials; 429 when too many are being checked.
-    pub async fn authenticate(&self, headers: &HeaderMap, uri: &str) -> Result<Principal, Error> {
+    /// 401 without valid credentials; 429 where too many are being checked or were wrong.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        uri: &str,
+        address: IpAddr,
+    ) -> Result<Principal, Error> {
         let basic = match &self.mode {
             Mode::Insecure => return Ok(admin()),
             Mode::Passwords(basic) => basic,
@@ -133,7 +151,7 @@ impl Authenticator {
         let text = value.to_str().unwrap_or_default();
         let (scheme, credentials) = text.split_once(' ').unwrap_or((text, ""));
         match scheme.to_ascii_lowercase().as_str() {
-            "basic" => basic.check(credentials.trim(), uri).await,
+            "basic" => basic.check(credentials.trim(), uri, address).await,
             "apikey" | "bearer" => Err(Error::unauthorized(format!(
                 "[{scheme}] credentials are not available on this server, use Basic authentication"
             ))),
@@ -143,7 +161,7 @@ impl Authenticator {
 }
 
 impl Basic {
-    async fn check(&self, credentials: &str, uri: &str) -> Result<Principal, Error> {
+    async fn check(&self, credentials: &str, uri: &str, address: IpAddr) -> Result<Principal, Error> {
         if credentials.len() > MAX_CREDENTIALS {
             return Err(Error::unauthorized("credentials are too long"));
         }
@@ -151,24 +169,42 @@ impl Basic {
         let Some((name, password)) = pair.as_deref().and_then(|pair| pair.split_once(':')) else {
             return Err(Error::unauthorized("failed to decode basic authentication header"));
         };
-        if let Some(principal) = self.verified.find(name, credentials) {
-            return Ok(principal);
-        }
-        let _turn = self.passwords.turn().await?;
-        // Another request with these credentials may have been ahead in the queue.
-        if let Some(principal) = self.verified.find(name, credentials) {
-            return Ok(principal);
-        }
-        // An unknown name costs what a wrong password costs.
-        let right = self.passwords.verify(password.to_owned(), self.admin_hash.clone()).await?;
-        if right && name == ADMIN {
-            self.verified.remember(name, credentials, self.admin.clone());
-            return Ok(self.admin.clone());
-        }
-        tracing::warn!(uri, "authentication failed");
+        let (address, hash) = (millrace_listen::client(address), &self.admin_hash);
+        let principal = (name == ADMIN).then_some(&self.admin);
+        let denied = match self.verifier.verify(Attempt { address, name, password, hash, principal }).await {
+            Ok(principal) => return Ok(principal),
+            Err(denied) => denied,
+        };
         let name = name.chars().take(100).collect::<String>();
-        Err(Error::unauthorized(format!("unable to authenticate user [{name}] for REST request [{uri}]")))
+        match denied {
+            Denied::Wrong => {
+                tracing::warn!(uri, %address, "authentication failed");
+                let reason = format!("unable to authenticate user [{name}] for REST request [{uri}]");
+                Err(Error::unauthorized(reason))
+            }
+            Denied::Later { reason, after } => {
+                // What is told to clients is in whole seconds.
+                let after = Duration::from_secs(after.as_secs_f64().ceil() as u64);
+                Err(Error::too_many_attempts(reason, after))
+            }
+            Denied::Failed(reason) => Err(failed(reason)),
+        }
     }
+}
+
+async fn is_hash_of(password: &str, hash: &str) -> Result<bool, Error> {
+    let (password, hash) = (password.to_owned(), hash.to_owned());
+    let verified = tokio::task::spawn_blocking(move || password::verify(&password, &hash));
+    verified.await.map_err(failed)?.map_err(failed)
+}
+
+async fn hash(password: String) -> Result<String, Error> {
+    let hash = tokio::task::spawn_blocking(move || password::hash(&password));
+    hash.await.map_err(failed)?.map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::concealed(500, "illegal_state_exception", &error)
 }
 
 fn admin() -> Principal {

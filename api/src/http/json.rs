@@ -4,11 +4,13 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use bytes::Bytes;
 pub(crate) use millrace_storage::document::token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::Room;
+use super::content::Format;
+use super::{Room, offload};
 use crate::error::Error;
 
 /// Bytes that a value takes: in the array that it is in, which has grown to up to twice its length, and in what a
@@ -27,6 +29,17 @@ pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
     let value = parsed.map_err(|error| strict.refused.take().unwrap_or_else(|| refuse(error)))?;
     deserializer.end().map_err(refuse)?;
     Ok(value)
+}
+
+/// Turns a YAML body into JSON; other formats pass. What that takes is charged to `room`.
+pub(crate) fn of_format(bytes: Bytes, format: Format, room: &Room) -> Result<Bytes, Error> {
+    if format != Format::Yaml {
+        return Ok(bytes);
+    }
+    let value = offload(bytes.len(), || parse_yaml(&bytes, room))?;
+    serde_json::to_vec(&value)
+        .map(Bytes::from)
+        .map_err(|error| Error::new(400, "yaml_parse_exception", error.to_string()))
 }
 
 /// Parses one YAML value, which may take as much as `room` has.
@@ -159,9 +172,7 @@ pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::sync::Semaphore;
+    use millrace_listen::Budget;
 
     use super::*;
 
@@ -181,11 +192,11 @@ mod tests {
         let objects = format!("[{}1]", "{\"a\":{}},".repeat(100_000));
         let deep = "[".repeat(100);
         for text in [&numbers, &objects] {
-            let all = Arc::new(Semaphore::new(16 << 10));
-            let room = || Room::new(all.clone(), 1024, 16 << 20);
+            let budget = Budget::new(16 << 20);
+            let room = || Room::new(&budget);
             assert_eq!(super::parse(text.as_bytes(), &room()).unwrap_err().status(), 413);
-            assert_eq!(all.available_permits(), 16 << 10);
-            let _other = all.clone().try_acquire_many_owned(10 << 10).unwrap();
+            assert_eq!(budget.used(), 0);
+            let _other = budget.reserve(10 << 20).unwrap();
             let error = super::parse(text.as_bytes(), &room()).unwrap_err();
             assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
         }
@@ -206,6 +217,12 @@ mod tests {
         assert_eq!(parse_yaml(laughs.as_bytes(), &room()).unwrap_err().status(), 413);
         let error = parse_yaml(b"a: 1\na: 2\n", &room()).unwrap_err();
         assert_eq!(error.error_type(), "yaml_parse_exception");
+    }
+
+    #[test]
+    fn yaml_becomes_json() {
+        let json = of_format(Bytes::from_static(b"a: 1\nb: [x, y]\n"), Format::Yaml, &Room::of(0)).unwrap();
+        assert_eq!(json, r#"{"a":1,"b":["x","y"]}"#);
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Requests and answers as handlers see them, and everything between them and the wire.
 //!
 //! The dispatcher makes a [`Request`] (after authentication, body decoded) and renders the
-//! [`Response`] that a handler returned: [`content`] knows media types, [`decode`] reads bodies,
+//! [`Response`] that a handler returned: [`content`] knows media types, [`json`] reads values,
 //! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`room`] bounds what requests take. A handler takes what it
 //! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
 
 pub(crate) mod content;
-pub(crate) mod decode;
 pub(crate) mod filter_path;
 pub(crate) mod json;
 mod offload;

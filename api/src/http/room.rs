@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use millrace_listen::{Budget, Reservation, Reserve};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
 
@@ -24,27 +24,24 @@ pub(crate) struct Room(Arc<Share>);
 
 #[derive(Debug)]
 struct Share {
-    /// Permits of `unit` bytes each, shared by all requests.
-    all: Arc<Semaphore>,
-    unit: usize,
-    /// Bytes that all permits stand for: what one request can have at most.
-    most: usize,
+    /// Bytes that one request can have at most: those of all.
+    most: u64,
     spent: AtomicUsize,
     /// Bytes that may be spent without asking.
     held: AtomicUsize,
-    permits: Mutex<Option<OwnedSemaphorePermit>>,
+    reservation: Mutex<Reservation>,
 }
 
 impl Room {
-    /// Makes the room of a request: permits are of `unit` bytes each, and all of them of `most`.
-    pub(crate) fn new(all: Arc<Semaphore>, unit: usize, most: usize) -> Self {
-        let (spent, held, permits) = (AtomicUsize::new(0), AtomicUsize::new(FREE), Mutex::new(None));
-        Self(Arc::new(Share { all, unit, most, spent, held, permits }))
+    /// Makes the room of a request of those that share a budget.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        let (spent, held) = (AtomicUsize::new(0), AtomicUsize::new(FREE));
+        Self(Arc::new(Share { most: budget.limit(), spent, held, reservation: Mutex::new(budget.empty()) }))
     }
 
     /// Makes a room without bounds, for what takes no more than the request has been charged before.
     pub(crate) fn unbounded() -> Self {
-        let room = Self::new(Arc::new(Semaphore::new(0)), 1, usize::MAX);
+        let room = Self::new(&Budget::new(0));
         room.0.held.store(usize::MAX, Ordering::Relaxed);
         room
     }
@@ -61,21 +58,14 @@ impl Room {
     #[cold]
     fn ask(&self, spent: usize) -> Result<(), Error> {
         let share = &*self.0;
-        let mut permits = share.permits.lock();
+        let mut reservation = share.reservation.lock();
         let held = share.held.load(Ordering::Relaxed);
         let Some(missing) = spent.checked_sub(held).filter(|missing| *missing > 0) else { return Ok(()) };
-        if spent > share.most {
-            return Err(Error::content_too_large(spent as u64, share.most as u64));
+        if spent as u64 > share.most {
+            return Err(Error::content_too_large(spent as u64, share.most));
         }
         let more = missing.next_multiple_of(STEP);
-        let units = u32::try_from(more.div_ceil(share.unit)).ok();
-        let Some(permit) = units.and_then(|n| share.all.clone().try_acquire_many_owned(n).ok()) else {
-            return Err(Error::in_flight_full(spent as u64));
-        };
-        match &mut *permits {
-            Some(permits) => permits.merge(permit),
-            None => *permits = Some(permit),
-        }
+        reservation.grow(more as u64).map_err(|_| Error::in_flight_full(spent as u64))?;
         share.held.store(held + more, Ordering::Relaxed);
         Ok(())
     }
@@ -85,7 +75,7 @@ impl Room {
 impl Room {
     /// A room of so many bytes for one request alone.
     pub(crate) fn of(bytes: usize) -> Self {
-        Self::new(Arc::new(Semaphore::new(bytes.div_ceil(1024))), 1024, bytes)
+        Self::new(&Budget::new(bytes as u64))
     }
 }
 
@@ -95,11 +85,11 @@ mod tests {
 
     #[test]
     fn rooms_share_what_there_is_and_give_it_back() {
-        let all = Arc::new(Semaphore::new(1024));
-        let room = || Room::new(all.clone(), 1024, 1 << 20);
+        let budget = Budget::new(1 << 20);
+        let room = || Room::new(&budget);
         let (first, second) = (room(), room());
         first.take(FREE).unwrap();
-        assert_eq!(all.available_permits(), 1024, "what is free costs nothing");
+        assert_eq!(budget.used(), 0, "what is free costs nothing");
         first.take(600 << 10).unwrap();
         let error = second.take(500 << 10).unwrap_err();
         assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
@@ -107,9 +97,9 @@ mod tests {
         assert_eq!((error.status(), error.error_type()), (413, "content_too_long_exception"));
         let clone = first.clone();
         drop(first);
-        assert!(all.available_permits() < 1024);
+        assert!(budget.used() > 0);
         drop(clone);
-        assert_eq!(all.available_permits(), 1024);
+        assert_eq!(budget.used(), 0);
         room().take(700 << 10).unwrap();
     }
 }

@@ -403,6 +403,36 @@ async fn figures_are_counted() {
     assert_eq!(node.send("GET /_cat/segments/a", &[], "").await.status, 400);
 }
 
+#[tokio::test]
+async fn what_searches_keep_open_is_counted() {
+    let node = Node::insecure().await;
+    node.ask("PUT /a", r#"{"settings": {"number_of_shards": 2}}"#, 200).await;
+    for id in 0..5 {
+        node.ask(&format!("PUT /a/_doc/{id}?refresh=true"), "{\"f\":1}", 201).await;
+    }
+    let counted = async |current: [u64; 3], total: [u64; 2]| {
+        let stats = node.ask("GET /a/_stats/search", "", 200).await;
+        let nodes = node.ask("GET /_nodes/stats", "", 200).await;
+        let id = nodes["nodes"].as_object().unwrap().keys().next().unwrap();
+        for search in [&stats["_all"]["total"]["search"], &nodes["nodes"][id]["indices"]["search"]] {
+            let of = |name: &str| search[name].as_u64().unwrap();
+            let now = ["open_contexts", "scroll_current", "point_in_time_current"].map(of);
+            assert_eq!((now, ["scroll_total", "point_in_time_total"].map(of)), (current, total));
+        }
+        nodes["nodes"][id]["breakers"]["open_contexts"]["estimated_size_in_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(counted([0; 3], [0; 2]).await, 0);
+    let page = node.ask("POST /a/_search?scroll=1m&size=1", "{}", 200).await;
+    let pit = node.ask("POST /a/_search/point_in_time?keep_alive=1m", "", 200).await;
+    assert!(counted([4, 2, 2], [0; 2]).await > 0);
+    let table = node.send("GET /_cat/shards/a?h=so,scc,scto", &[], "").await;
+    assert_eq!(table.text(), "2 1 0\n2 1 0\n");
+    node.ask("DELETE /_search/scroll", &json!({"scroll_id": page["_scroll_id"]}).to_string(), 200).await;
+    assert!(counted([2, 0, 2], [2, 0]).await > 0);
+    node.ask("DELETE /_search/point_in_time", &json!({"pit_id": pit["pit_id"]}).to_string(), 200).await;
+    assert_eq!(counted([0; 3], [2, 2]).await, 0);
+}
+
 /// Typed clients refuse an answer that lacks a member, even one that is always 0.
 #[tokio::test]
 async fn typed_clients_find_what_they_require() {
@@ -443,6 +473,58 @@ async fn typed_clients_find_what_they_require() {
     info_of("/settings", &["transport"]);
     info_of("/settings/path", &["home", "logs"]);
     info_of("/plugins/0", &["classname", "opensearch_version", "java_version", "has_native_controller"]);
-    require(&cluster, "/nodes/plugins/0", &["classname", "extended_plugins"]);
+    require(
+        &cluster,
+        "/nodes/plugins/0",
+        &["classname", "extended_plugins", "elasticsearch_version", "licensed"],
+    );
+    require(&cluster, "/nodes", &["discovery_types", "packaging_types", "ingest", "indexing_pressure"]);
+    require(&cluster, "/nodes/count", &["data_cold", "ml", "transform"]);
+    require(&cluster, "/indices/mappings", &["field_types"]);
+    require(&cluster, "/indices/analysis", &["analyzer_types", "built_in_filters"]);
+    info_of("/settings/cluster/election", &["strategy"]);
+    info_of("/settings/node", &["attr"]);
     require(&cluster, "/nodes/os", &["pretty_names"]);
+}
+
+#[tokio::test]
+async fn a_disk_at_the_flood_stage_lets_indices_be_read_and_deleted_only() {
+    let node = Node::insecure().await;
+    node.ask("PUT /a/_doc/1?refresh=true", "{\"f\":1}", 201).await;
+    let watermarks = |needed: &str| {
+        let marks = json!({ "high": needed, "flood_stage": needed, "low": needed });
+        json!({ "transient": { "cluster.routing.allocation.disk.watermark": marks } }).to_string()
+    };
+    // No disk has that much.
+    node.ask("PUT /_cluster/settings", &watermarks("1000pb"), 200).await;
+    while node.ask("GET /_cluster/health", "", 200).await["status"] != "yellow" {
+        tokio::task::yield_now().await;
+    }
+    let refused = "index [a] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has \
+                   read-only-allow-delete block];";
+    for (request, body) in [
+        ("PUT /a/_doc/2", "{\"f\":2}"),
+        ("DELETE /a/_doc/1", ""),
+        ("PUT /a/_mapping", "{\"properties\":{\"g\":{\"type\":\"long\"}}}"),
+        ("PUT /a/_settings", "{\"index.refresh_interval\":\"5s\"}"),
+        ("POST /a/_close", ""),
+    ] {
+        let error = node.ask(request, body, 429).await;
+        assert_eq!(error["error"]["type"], "cluster_block_exception", "{request}");
+        assert_eq!(error["error"]["reason"], refused, "{request}");
+    }
+    let bulk = node.ask("POST /_bulk", "{\"index\":{\"_index\":\"a\"}}\n{\"f\":3}\n", 200).await;
+    assert_eq!(bulk["items"][0]["index"]["status"], 429, "{bulk}");
+    let state = node.ask("GET /_cluster/state/blocks", "", 200).await;
+    assert_eq!(state["blocks"]["indices"]["a"]["12"]["retryable"], true, "{state}");
+    assert_eq!(node.ask("GET /a/_search", "", 200).await["hits"]["total"]["value"], 1);
+    node.ask("POST /a/_refresh", "", 200).await;
+    node.ask("POST /a/_forcemerge", "", 200).await;
+    node.ask("DELETE /a", "", 200).await;
+
+    node.ask("PUT /_cluster/settings", &watermarks("0b"), 200).await;
+    while node.send("PUT /b/_doc/1", &[], "{\"f\":1}").await.status != 201 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(node.ask("GET /_cluster/health", "", 200).await["status"], "green");
 }

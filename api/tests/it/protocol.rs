@@ -87,7 +87,8 @@ async fn bodies_are_bounded_and_typed() {
 #[tokio::test]
 async fn everything_but_the_probe_needs_credentials() {
     let clock = Arc::new(SystemClock);
-    let (auth, generated) = Authenticator::open(&Memory::default(), Some("secret"), clock).await.unwrap();
+    let (auth, generated) =
+        Authenticator::open(&Memory::default(), Some("secret"), None, clock).await.unwrap();
     assert_eq!(generated, None);
     let node = Node::start(auth).await;
     for probe in ["live", "ready"] {

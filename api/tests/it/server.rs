@@ -1,26 +1,61 @@
 //! The server over real sockets.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use millrace_api::{HttpConfig, Listener, Tls, serve};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_api::{Authenticator, Server, ServerConfig, StartError};
+use millrace_listen::TlsFiles;
+use millrace_storage::SystemClock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use crate::support::Node;
+use crate::support::{Memory, Node};
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
-    stream
-        .write_all(b"GET /_health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        .await
-        .unwrap();
+async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<Server, StartError> {
+    let config = ServerConfig {
+        listen: vec![listen],
+        insecure: true,
+        tls,
+        admin_password: None,
+        password_file: None,
+        max_content_length: 1 << 20,
+    };
+    Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+async fn start(node: &Node, tls: Option<TlsFiles>) -> Running {
+    let server = bind(node, LOOPBACK, tls).await.unwrap();
+    let address = server.local_addr()[0];
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    Running { address, stop, ended }
+}
+
+/// Sends a request, given by its first line and headers, on a connection of its own.
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, head: &str) -> String {
+    stream.write_all(format!("{head}\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // A peer that closes without a TLS close_notify has answered all the same.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8(answer).unwrap()
+}
+
+async fn ask_at(address: SocketAddr, head: &str) -> String {
+    ask(TcpStream::connect(address).await.unwrap(), head).await
 }
 
 #[tokio::test]
@@ -28,21 +63,16 @@ async fn plain_and_tls_until_told_to_stop() {
     let node = Node::insecure().await;
     let files = tempfile::tempdir().unwrap();
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let config = Tls { certificate: files.path().join("cert.pem"), key: files.path().join("key.pem") };
+    let config = TlsFiles::new(files.path().join("cert.pem"), files.path().join("key.pem"));
     std::fs::write(&config.certificate, issued.cert.pem()).unwrap();
     std::fs::write(&config.key, issued.signing_key.serialize_pem()).unwrap();
-
-    let plain = Listener::bind(LOOPBACK, None).await.unwrap();
-    let tls = Listener::bind(LOOPBACK, Some(&config)).await.unwrap();
-    let (plain_at, tls_at) = (plain.local_addr().unwrap(), tls.local_addr().unwrap());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = tokio::spawn(serve(vec![plain, tls], HttpConfig::default(), node.api.clone(), async {
-        let _ = stopped.await;
-    }));
+    let plain = start(&node, None).await;
+    let tls = start(&node, Some(config)).await;
 
     // A connection that stays open without a request does not hold up the end.
-    let idle = TcpStream::connect(plain_at).await.unwrap();
-    let answer = ask(TcpStream::connect(plain_at).await.unwrap()).await;
+    let idle = TcpStream::connect(plain.address).await.unwrap();
+    let probe = "GET /_health/live HTTP/1.1\r\nhost: localhost";
+    let answer = ask_at(plain.address, probe).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"status\":\"live\"}"), "{answer}");
 
     let mut roots = rustls::RootCertStore::empty();
@@ -54,24 +84,106 @@ async fn plain_and_tls_until_told_to_stop() {
             .with_root_certificates(roots)
             .with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
-    let stream = TcpStream::connect(tls_at).await.unwrap();
+    let stream = TcpStream::connect(tls.address).await.unwrap();
     let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
-    let answer = ask(stream).await;
+    let answer = ask(stream, probe).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    stop.send(()).unwrap();
-    server.await.unwrap().unwrap();
+    for running in [plain, tls] {
+        running.stop.send(()).unwrap();
+        running.ended.await.unwrap();
+        assert!(TcpStream::connect(running.address).await.is_err());
+    }
     drop(idle);
-    assert!(TcpStream::connect(plain_at).await.is_err());
 }
 
 #[tokio::test]
 async fn bad_listeners_name_the_culprit() {
-    let taken = Listener::bind(LOOPBACK, None).await.unwrap();
-    let address = taken.local_addr().unwrap();
-    let error = Listener::bind(address, None).await.unwrap_err();
-    assert!(error.to_string().contains(&address.to_string()), "{error}");
-    let config = Tls { certificate: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into() };
-    let error = Listener::bind(LOOPBACK, Some(&config)).await.unwrap_err();
+    let node = Node::insecure().await;
+    let taken = start(&node, None).await;
+    let error = bind(&node, taken.address, None).await.unwrap_err();
+    assert!(error.to_string().contains(&taken.address.to_string()), "{error}");
+    let config = TlsFiles::new("/nowhere/cert.pem", "/nowhere/key.pem");
+    let error = bind(&node, LOOPBACK, Some(config)).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/cert.pem"), "{error}");
+}
+
+#[tokio::test]
+async fn without_credentials_web_pages_of_elsewhere_are_refused() {
+    let node = Node::insecure().await;
+    let Running { address, stop: _stop, .. } = start(&node, None).await;
+    let port = address.port();
+    for (headers, status) in [
+        // Ordinary clients, and a page of this machine.
+        (format!("host: 127.0.0.1:{port}"), 200),
+        ("host: localhost".to_owned(), 200),
+        (format!("host: localhost:{port}\r\norigin: http://localhost:5601"), 200),
+        // A page that had its own name resolve to this machine, and others that post to it.
+        (format!("host: evil.example:{port}"), 403),
+        (format!("host: 127.0.0.1:{port}\r\norigin: https://evil.example"), 403),
+        (format!("host: 127.0.0.1:{port}\r\norigin: null"), 403),
+    ] {
+        let head = format!("PUT /logs/_doc/1 HTTP/1.1\r\n{headers}\r\ncontent-type: application/json\r\n");
+        let answer =
+            ask_at(address, &format!("{head}content-length: 2\r\n\r\n{{}}GET / HTTP/1.1\r\n{headers}")).await;
+        let (first, second) = match status {
+            200 => ("HTTP/1.1 20", "You Know, for Search"),
+            _ => ("HTTP/1.1 403", "without --insecure"),
+        };
+        assert!(answer.starts_with(first) && answer.contains(second), "{headers}: {answer}");
+    }
+    // What was refused did nothing.
+    assert_eq!(node.ask("GET /logs/_doc/1", "", 200).await["_version"], 3);
+}
+
+#[tokio::test]
+async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
+    let node = Node::insecure().await;
+    let config = ServerConfig {
+        listen: vec![LOOPBACK],
+        insecure: false,
+        tls: None,
+        password_file: None,
+        admin_password: Some("secret".to_owned()),
+        max_content_length: 1 << 20,
+    };
+    let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();
+    let address = server.local_addr()[0];
+    tokio::spawn(server.run(std::future::pending()));
+    let ask_from = async |last: u8, password: &str| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        let credentials = STANDARD.encode(format!("admin:{password}"));
+        let head = format!("GET / HTTP/1.1\r\nhost: logs.example\r\nauthorization: Basic {credentials}");
+        ask(socket.connect(address).await.unwrap(), &head).await
+    };
+    assert!(ask_from(1, "secret").await.starts_with("HTTP/1.1 200"));
+    let mut tried = 0;
+    let refused = loop {
+        let answer = ask_from(2, &format!("wrong-{tried}")).await;
+        tried += 1;
+        assert!(ask_from(1, "secret").await.starts_with("HTTP/1.1 200"));
+        if !answer.starts_with("HTTP/1.1 401") {
+            break answer;
+        }
+    };
+    assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1\r\n"), "{refused}");
+    assert!(tried > 32, "{tried}");
+    // Another one has attempts of its own, and what was right is so from everywhere.
+    assert!(ask_from(3, "wrong").await.starts_with("HTTP/1.1 401"));
+    assert!(ask_from(2, "secret").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn with_credentials_any_name_and_page_will_do() {
+    let (secrets, clock) = (Memory::default(), Arc::new(SystemClock));
+    let (authenticator, _) = Authenticator::open(&secrets, Some("secret"), None, clock).await.unwrap();
+    let node = Node::start(authenticator).await;
+    // admin:secret
+    let headers = [
+        ("authorization", "Basic YWRtaW46c2VjcmV0"),
+        ("host", "logs.example"),
+        ("origin", "https://dashboards.example"),
+    ];
+    assert_eq!(node.send("GET /", &headers, "").await.status, 200);
 }

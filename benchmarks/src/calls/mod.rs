@@ -1,7 +1,8 @@
 //! Ordinary calls, all of the API, by several clients side by side on the same few indices: nothing is answered with a fault of
 //! the server's own, nothing waits, and every acknowledged document is there at the end.
 //!
-//! [`routes`] has the calls. Each client draws them from a seed, and remembers what its own writes were answered.
+//! [`routes`] has the calls. Each client draws them from a seed, and remembers what its own writes were answered. In one second
+//! of [`RUSH`] all of them change the same index: what waits for what else shows then.
 
 mod routes;
 
@@ -23,6 +24,8 @@ use routes::{CALLS, Call, INDICES};
 
 /// Ids looked for in one request at the end.
 const LOOK: usize = 1_000;
+/// One second of so many is a rush.
+const RUSH: u64 = 5;
 /// Documents a client writes under ids of its own.
 const IDS: u64 = 200;
 
@@ -149,20 +152,27 @@ fn id(client: usize, number: u64) -> String {
 
 impl Client {
     async fn run(mut self, until: Instant) -> Result<(usize, Model)> {
-        while Instant::now() < until {
-            if self.random.chance(0.4) {
+        let changes: Vec<&'static Call> = CALLS.iter().filter(|call| call.changes_index).collect();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok((self.number, self.model));
+            }
+            if left.as_secs().is_multiple_of(RUSH) {
+                let call = *self.random.pick(&changes);
+                self.call(call, Some(INDICES[0])).await?;
+            } else if self.random.chance(0.4) {
                 self.write().await?;
             } else {
                 let call = self.random.pick(CALLS);
-                self.call(call).await?;
+                self.call(call, None).await?;
             }
         }
-        Ok((self.number, self.model))
     }
 
-    /// Sends a call and notes how it was answered.
-    async fn call(&mut self, call: &'static Call) -> Result<()> {
-        let request = call.request(&mut self.random);
+    /// Sends a call, of one index or of any, and notes how it was answered.
+    async fn call(&mut self, call: &'static Call, index: Option<&str>) -> Result<()> {
+        let request = call.request(index, &mut self.random);
         let method = Method::from_bytes(request.method.as_bytes())?;
         let started = Instant::now();
         let media = if request.lines { "application/x-ndjson" } else { "application/json" };

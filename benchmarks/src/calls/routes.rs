@@ -8,11 +8,16 @@ use crate::words::WORDS;
 /// Indices that documents are written to, which no call closes or deletes.
 pub(super) const INDICES: [&str; 3] = ["calls-a", "calls-b", "calls-c"];
 
+/// Fields that mappings get: as many as an index may have, nearly.
+const MOST_FIELDS: u64 = 900;
+
 /// A call.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Method and path as the documentation writes them.
     pub(super) name: &'static str,
+    /// Whether it changes an index itself: its mapping, its settings, its files.
+    pub(super) changes_index: bool,
     body: fn(&mut Random) -> Body,
 }
 
@@ -33,11 +38,12 @@ pub(super) struct Request {
 }
 
 impl Call {
-    /// Fills in the places: `{index}` one of [`INDICES`], `{scratch}` an index that comes and goes, `{id}`, `{name}`.
-    pub(super) fn request(&'static self, random: &mut Random) -> Request {
+    /// Fills in the places: `{index}` the index given or one of [`INDICES`], `{scratch}` an index that comes and goes, `{id}`,
+    /// `{name}`.
+    pub(super) fn request(&'static self, index: Option<&str>, random: &mut Random) -> Request {
         let (method, path) = self.name.split_once(' ').unwrap_or(("GET", self.name));
         let path = path
-            .replace("{index}", INDICES[random.index(INDICES.len())])
+            .replace("{index}", index.unwrap_or(INDICES[random.index(INDICES.len())]))
             .replace("{scratch}", &format!("scratch-{}", random.below(4)))
             .replace("{id}", &format!("s{}", random.below(100)))
             .replace("{name}", &format!("name-{}", random.below(4)));
@@ -74,11 +80,17 @@ pub(super) fn document(number: u64) -> Value {
 }
 
 const fn get(name: &'static str) -> Call {
-    Call { name, body: |_| Body::None }
+    Call { name, changes_index: false, body: |_| Body::None }
 }
 
 const fn send(name: &'static str, body: fn(&mut Random) -> Body) -> Call {
-    Call { name, body }
+    Call { name, changes_index: false, body }
+}
+
+impl Call {
+    const fn changes_index(self) -> Self {
+        Self { changes_index: true, ..self }
+    }
 }
 
 fn term(random: &mut Random) -> Value {
@@ -130,16 +142,18 @@ pub(super) const CALLS: &[Call] = &[
     get("GET /{index}/_alias"),
     get("GET /_resolve/index/calls-*"),
     send("PUT /{index}/_mapping", |random| {
-        let field = format!("field{}", random.below(50));
+        let field = format!("field{}", random.below(MOST_FIELDS));
         Body::Json(json!({"properties": {(field): {"type": "keyword"}}}))
-    }),
+    })
+    .changes_index(),
     send("PUT /{index}/_settings", |random| {
         Body::Json(json!({"index": {"refresh_interval": format!("{}s", 1 + random.below(5))}}))
-    }),
-    get("POST /{index}/_refresh"),
-    get("POST /{index}/_flush"),
-    get("POST /_flush"),
-    get("POST /{index}/_forcemerge?max_num_segments=4"),
+    })
+    .changes_index(),
+    get("POST /{index}/_refresh").changes_index(),
+    get("POST /{index}/_flush").changes_index(),
+    get("POST /_flush").changes_index(),
+    get("POST /{index}/_forcemerge?max_num_segments=4").changes_index(),
     get("POST /{index}/_cache/clear"),
     send("POST /_aliases", |random| {
         let add = json!({"index": INDICES[random.index(3)], "alias": format!("alias-{}", random.below(3))});
@@ -229,7 +243,7 @@ mod tests {
     fn places_are_filled_in() {
         let mut random = Random::new(3);
         for call in CALLS {
-            let request = call.request(&mut random);
+            let request = call.request(None, &mut random);
             assert!(!request.path.contains(['{', '}']) && request.path.starts_with('/'), "{}", request.path);
             for line in request.body.lines() {
                 assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");

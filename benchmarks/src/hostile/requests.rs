@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use base64::Engine as _;
@@ -13,7 +14,7 @@ use flate2::write::GzEncoder;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Attack, Doors, PASSWORD, PATIENCE, VICTIM, counted};
+use super::{Attack, Doors, PASSWORD, VICTIM, counted};
 
 /// Which listener a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl Request {
     /// # Errors
     /// The server answered that the fault was its own.
     pub(super) async fn play(self, doors: &Doors) -> Result<String> {
-        let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
+        let client = reqwest::Client::builder().timeout(doors.patience).build()?;
         let url = match self.door {
             Door::Api => format!("{}{}", doors.target.url, self.path),
             Door::Input => format!("http://127.0.0.1:{}{}", doors.input, self.path),
@@ -126,7 +127,7 @@ impl Request {
                 request = request.header("content-encoding", "gzip");
             }
             let request = request.body(body.clone());
-            running.spawn(answer(request));
+            running.spawn(answer(request, doors.patience));
         }
         let answers = running.join_all().await;
         if let Some(fault) = answers.iter().find(|answer| answer.starts_with('5')) {
@@ -137,10 +138,10 @@ impl Request {
 }
 
 /// Sends a request and tells its status, and the beginning of what the server says of a fault of its own.
-async fn answer(request: reqwest::RequestBuilder) -> String {
+async fn answer(request: reqwest::RequestBuilder, patience: Duration) -> String {
     let mut answer = match request.send().await {
         Ok(answer) => answer,
-        Err(error) if error.is_timeout() => return format!("none in {} s", PATIENCE.as_secs()),
+        Err(error) if error.is_timeout() => return format!("none in {} s", patience.as_secs()),
         Err(_) => return "connection closed".to_owned(),
     };
     let status = answer.status();

@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::Event;
 use crate::budget::{Exceeded, Reservation};
+use crate::{Event, Provenance};
 
 /// Bytes that are reserved ahead of the events, so that not each of them asks.
 const STEP: u64 = 256 << 10;
@@ -17,6 +17,8 @@ pub struct Events {
     /// What their input adds to each.
     each: u64,
     bound: Bound,
+    /// Where the next event is from, where the source can tell.
+    next: Option<Provenance>,
     /// Why events were dropped.
     exceeded: Option<Exceeded>,
 }
@@ -41,6 +43,18 @@ impl Events {
         Self { each, bound: Bound::Room(reservation, taken), ..Self::default() }
     }
 
+    /// Begins a record of the source: events are from there until the next one begins.
+    pub fn begin_record(&mut self, record: u128, incarnation: u64) {
+        self.next = Some(Provenance::new(record, incarnation));
+    }
+
+    /// Where an event is from that begins now.
+    pub(super) fn here(&mut self) -> Option<Provenance> {
+        let here = self.next;
+        self.next = here.map(Provenance::next);
+        here
+    }
+
     /// Begins a piece whose events may take so many bytes more, a single one any number.
     pub(super) fn begin_piece(&mut self, most: u64) {
         self.bound = Bound::Piece { until: self.bytes.saturating_add(most), first: self.list.len() };
@@ -58,8 +72,11 @@ impl Events {
         }
     }
 
-    /// Adds an event.
-    pub fn push(&mut self, event: Event) {
+    /// Adds an event. It is from the record that was begun last, unless it says where it is from.
+    pub fn push(&mut self, mut event: Event) {
+        if event.provenance().is_none() {
+            event.set_provenance(self.here());
+        }
         let bytes = event.bytes() + self.each;
         let alone = matches!(self.bound, Bound::Piece { first, .. } if first == self.list.len());
         if (alone && !self.is_full()) || self.has_room(bytes) {
@@ -98,6 +115,12 @@ impl Events {
     pub(super) fn truncate(&mut self, length: usize) {
         for event in self.list.get(length..).unwrap_or_default() {
             self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
+        }
+        let first = self.list.get(length).and_then(Event::provenance);
+        if let (Some(first), Some(next)) = (first, self.next)
+            && (first.record, first.incarnation) == (next.record, next.incarnation)
+        {
+            self.next = Some(first);
         }
         self.list.truncate(length);
     }

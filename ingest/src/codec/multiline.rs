@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES};
 use super::{Codec, Decoder, Events, ecs_disabled};
-use crate::pattern::{Bounds, Library, Pattern};
-use crate::{Event, Fault, Options};
+use crate::pattern::{Deadline, Library, Pattern};
+use crate::{Event, Fault, Options, Provenance};
 
 /// Bytes of an event by default.
 const DEFAULT_MAX_BYTES: usize = 10 << 20;
@@ -18,8 +18,6 @@ const DEFAULT_MAX_BYTES: usize = 10 << 20;
 const MAX_LINES: i64 = 10_000_000;
 /// Most bytes that can be set.
 const MAX_BYTES: u64 = 1 << 30;
-/// Time for the pattern on one line.
-const MATCH_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 struct Multiline {
@@ -50,7 +48,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
         }
     }
     let pattern = options.required_text("pattern");
-    let pattern = Pattern::compile(&pattern, &library, true, Bounds { time: MATCH_TIME });
+    let pattern = Pattern::compile(&pattern, &library, true);
     let pattern = pattern.map_err(|fault| options.fault_here(fault));
     let what = options.one_of("what", &["previous", "next"]);
     if what.is_none() {
@@ -126,34 +124,44 @@ struct Open {
     text: String,
     lines: usize,
     begun: DateTime<Utc>,
+    /// Where its first line is from.
+    provenance: Option<Provenance>,
 }
 
 impl Open {
     fn new(joining: &Arc<Joining>) -> Self {
-        Self { joining: Arc::clone(joining), text: String::new(), lines: 0, begun: DateTime::UNIX_EPOCH }
+        Self {
+            joining: Arc::clone(joining),
+            text: String::new(),
+            lines: 0,
+            begun: DateTime::UNIX_EPOCH,
+            provenance: None,
+        }
     }
 
     fn line(&mut self, bytes: &[u8], events: &mut Events) {
         let joining = Arc::clone(&self.joining);
         let line = joining.charset.decode(bytes);
         // A line on which the pattern takes too long does not match.
-        let belongs = joining.pattern.is_match(&line).unwrap_or(false) != joining.negate;
+        let belongs =
+            joining.pattern.is_match(&line, &Deadline::default()).unwrap_or(false) != joining.negate;
         if joining.previous {
             if !belongs || self.is_full() {
                 self.close(events);
             }
-            self.add(&line);
+            self.add(&line, events);
         } else {
-            self.add(&line);
+            self.add(&line, events);
             if !belongs || self.is_full() {
                 self.close(events);
             }
         }
     }
 
-    fn add(&mut self, line: &str) {
+    fn add(&mut self, line: &str, events: &mut Events) {
         if self.lines == 0 {
             self.begun = Utc::now();
+            self.provenance = events.here();
         } else {
             self.text.push('\n');
         }
@@ -170,6 +178,7 @@ impl Open {
             return;
         }
         let mut event = Event::new(self.begun);
+        event.set_provenance(self.provenance);
         let (full_lines, full_bytes) =
             (self.lines >= self.joining.max_lines, self.text.len() >= self.joining.max_bytes);
         let text = std::mem::take(&mut self.text);

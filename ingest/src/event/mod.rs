@@ -2,6 +2,7 @@
 
 mod content;
 mod members;
+mod provenance;
 mod reference;
 mod scan;
 mod template;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use content::Content;
 pub(crate) use content::value_bytes;
+pub use provenance::Provenance;
 pub use reference::FieldReference;
 pub(crate) use scan::Scratch;
 pub use template::Template;
@@ -37,12 +39,13 @@ pub struct Event {
     timestamp: DateTime<Utc>,
     fields: Content,
     metadata: Map<String, Value>,
+    provenance: Option<Provenance>,
 }
 
 impl Event {
     /// An event without fields.
     pub fn new(timestamp: DateTime<Utc>) -> Self {
-        Self { timestamp, fields: Content::default(), metadata: Map::new() }
+        Self { timestamp, fields: Content::default(), metadata: Map::new(), provenance: None }
     }
 
     /// Makes an event of an object. A member `@timestamp` in ISO 8601 becomes its time; one that is
@@ -60,7 +63,7 @@ impl Event {
         };
         let given = fields.shift_remove(TIMESTAMP);
         let tags_are_object = fields.get(TAGS).is_some_and(Value::is_object);
-        let mut event = Self { timestamp: now, fields: Content::Map(fields), metadata };
+        let mut event = Self { timestamp: now, fields: Content::Map(fields), metadata, provenance: None };
         if tags_are_object && let Some(tags) = event.fields.remove(TAGS) {
             event.fields.insert("_tags", tags);
             event.tag("_tagsparsefailure");
@@ -87,7 +90,8 @@ impl Event {
     ) -> Option<(Self, usize)> {
         let scan::Scanned { members, timestamp, length } = scan::scan(text, scratch)?;
         let timestamp = timestamp.unwrap_or_else(now);
-        Some((Self { timestamp, fields: Content::from(members), metadata: Map::new() }, length))
+        let fields = Content::from(members);
+        Some((Self { timestamp, fields, metadata: Map::new(), provenance: None }, length))
     }
 
     /// Time of the event.
@@ -98,6 +102,16 @@ impl Event {
     /// Sets the time of the event.
     pub fn set_timestamp(&mut self, timestamp: DateTime<Utc>) {
         self.timestamp = timestamp;
+    }
+
+    /// Where it is from, where its source can tell.
+    pub fn provenance(&self) -> Option<Provenance> {
+        self.provenance
+    }
+
+    /// Says where it is from.
+    pub fn set_provenance(&mut self, provenance: Option<Provenance>) {
+        self.provenance = provenance;
     }
 
     /// Fields without time and metadata. Who wants only some of them asks for these: that is faster.

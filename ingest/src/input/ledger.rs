@@ -15,7 +15,7 @@ use super::{BatchSize, Context, Input, InputError, Positions};
 use crate::batch::NotStored;
 use crate::budget::Budget;
 use crate::options::Location;
-use crate::{Batch, Event, Fault, Options, Setting};
+use crate::{Batch, Event, Fault, Options, Provenance, Setting};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +91,18 @@ impl Ledger {
 
     pub(crate) fn events(&self) -> Vec<Event> {
         self.state.lock().events.clone()
+    }
+
+    /// Texts of a field of all events with where these are from, sorted by the texts.
+    pub(crate) fn provenances(&self, field: &str) -> Vec<(String, Provenance)> {
+        let state = self.state.lock();
+        let of = |event: &Event| {
+            let text = event.fields().get(field)?.as_str()?.to_owned();
+            Some((text, event.provenance()?))
+        };
+        let mut all: Vec<_> = state.events.iter().filter_map(of).collect();
+        all.sort_by(|(a, from), (b, other)| (a, from.ordinal).cmp(&(b, other.ordinal)));
+        all
     }
 
     /// Values of a field of all events, sorted.

@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::{Context, Input, InputError, host_name, mark, room, stopped};
 use crate::budget::Reservation;
 use crate::codec::{self, Codec, Events};
+use crate::offload::offload;
 use crate::{Ack, Batch, Event, Fault, Options};
 
 /// Bytes that are read at once.
@@ -113,7 +114,12 @@ impl Stdin {
                             None => held = context.budget.empty(),
                         }
                     }
-                    decoder.decode(&bytes, &mut events);
+                    // A pattern of `multiline` may take its second.
+                    (decoder, events) = offload(move || {
+                        decoder.decode(&bytes, &mut events);
+                        (decoder, events)
+                    })
+                    .await;
                 }
                 Some(Err(error)) => {
                     return Err(InputError(format!("cannot read the standard input: {error}")));

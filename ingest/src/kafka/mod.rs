@@ -14,7 +14,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
-use crate::Options;
+use crate::{Options, Secret};
 
 /// Longest file with a login.
 const MAX_JAAS: u64 = 64 << 10;
@@ -27,14 +27,14 @@ pub(crate) struct Client {
     servers: String,
     trust: Option<Store>,
     key: Option<Store>,
-    key_password: Option<String>,
+    key_password: Option<Secret>,
 }
 
 /// A store of keys or certificates.
 #[derive(Clone)]
 struct Store {
     path: PathBuf,
-    password: Option<String>,
+    password: Option<Secret>,
 }
 
 impl std::fmt::Debug for Client {
@@ -95,7 +95,7 @@ impl Client {
         );
         let key =
             take_store(options, ["ssl_keystore_location", "ssl_keystore_password", "ssl_keystore_type"]);
-        let key_password = options.text("ssl_key_password");
+        let key_password = options.secret("ssl_key_password");
         let (trust, key) = if encrypted { (trust, key) } else { (None, None) };
         let client = Self { fixed, servers, trust, key, key_password };
         if let Err(why) = client.config() {
@@ -121,11 +121,15 @@ impl Client {
         }
         config.set_log_level(RDKafkaLogLevel::Warning);
         if let Some(store) = &self.trust {
-            config.set("ssl.ca.pem", stores::authorities(&store.path, store.password.as_deref())?);
+            config.set(
+                "ssl.ca.pem",
+                stores::authorities(&store.path, store.password.as_ref().map(Secret::expose))?,
+            );
         }
         if let Some(store) = &self.key {
-            let identity =
-                stores::identity(&store.path, store.password.as_deref(), self.key_password.as_deref())?;
+            let password = store.password.as_ref().map(Secret::expose);
+            let key_password = self.key_password.as_ref().map(Secret::expose);
+            let identity = stores::identity(&store.path, password, key_password)?;
             config.set("ssl.certificate.pem", identity.certificates);
             config.set("ssl.key.pem", identity.key);
             if let Some(password) = identity.key_password {
@@ -138,7 +142,7 @@ impl Client {
 
 fn take_store(options: &mut Options, [location, password, kind]: [&'static str; 3]) -> Option<Store> {
     let path = options.text(location).filter(|path| !path.is_empty());
-    let password = options.text(password);
+    let password = options.secret(password);
     // What a file is, it says itself; the option is checked all the same.
     options.read(kind, "one of [jks, pkcs12, pem]", |setting| {
         let kind = setting.as_text()?.to_ascii_lowercase();

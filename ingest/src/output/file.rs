@@ -1,12 +1,14 @@
 //! `file`: events into files whose names may come from them.
 //!
 //! Written when [`Sink::send`] returns, in the system's hands: a power loss may cost what was written last, as in
-//! Logstash. A name never leads out of the directory that its path begins with, whatever an event says.
+//! Logstash. A name never leads out of the directory that its path begins with, whatever an event says: neither by `..` nor by a
+//! link. A link in the place of the file itself is not followed either. Files and directories are made with permissions of
+//! their own, whatever the process's umask.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +17,12 @@ use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use tokio::sync::watch;
 
 use crate::codec::{self, Codec};
 use crate::input::stopped;
+use crate::offload::offload;
 use crate::output::{Interrupted, Output, Place, Refused, Sink};
 use crate::{Event, Fault, Options, Template};
 
@@ -29,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Pause after a failed write.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Permissions of new files and directories.
+const FILE_MODE: u32 = 0o640;
+const DIR_MODE: u32 = 0o750;
 /// Name for events whose own leads elsewhere.
 const FAILURES: &str = "_filepath_failures";
 
@@ -48,6 +55,7 @@ struct Shared {
     /// Whether only the last event stays in a file.
     overwrite: bool,
     create_if_deleted: bool,
+    /// Permissions of what is made; without, the system's.
     file_mode: Option<u32>,
     dir_mode: Option<u32>,
     open: Mutex<HashMap<PathBuf, Open>>,
@@ -73,8 +81,8 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     // What was sent is written: there is nothing to flush later, and files close by themselves.
     let _ = options.integer("flush_interval", 0..=i64::MAX);
     let _ = options.integer("stale_cleanup_interval", 0..=i64::MAX);
-    let file_mode = mode(&mut options, "file_mode");
-    let dir_mode = mode(&mut options, "dir_mode");
+    let file_mode = mode(&mut options, "file_mode", FILE_MODE);
+    let dir_mode = mode(&mut options, "dir_mode", DIR_MODE);
     let _ = options.one_of("ecs_compatibility", &["disabled"]);
     let root = root(&text);
     if !text.is_empty() && !text.starts_with('/') {
@@ -102,7 +110,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
 }
 
 /// Permissions: as a decimal number, as Logstash has it, or in octal with a leading 0; -1 for the system's.
-fn mode(options: &mut Options, name: &'static str) -> Option<u32> {
+fn mode(options: &mut Options, name: &'static str, default: u32) -> Option<u32> {
     let mode = options.read(name, "permissions such as 0640", |setting| {
         let text = setting.as_text()?;
         match text.as_str() {
@@ -114,7 +122,7 @@ fn mode(options: &mut Options, name: &'static str) -> Option<u32> {
         }
         .filter(|mode| mode.is_none_or(|mode| mode <= 0o7777))
     });
-    mode.flatten()
+    mode.unwrap_or(Some(default))
 }
 
 /// The directories that a path begins with and that are the same for all events.
@@ -138,11 +146,40 @@ impl Shared {
         if stays { path } else { self.root.join(&self.failures) }
     }
 
+    /// What goes into each file, the first last.
+    fn texts(&self, events: &[(Arc<Event>, Option<String>)]) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+        let mut places: HashMap<PathBuf, usize> = HashMap::new();
+        for (event, _) in events {
+            let path = self.target(event);
+            let place = *places.entry(path.clone()).or_insert_with(|| {
+                texts.push((path, Vec::new()));
+                texts.len() - 1
+            });
+            if let Some((_, text)) = texts.get_mut(place) {
+                if self.overwrite {
+                    text.clear();
+                }
+                self.codec.encode(event, text);
+            }
+        }
+        texts.reverse();
+        texts
+    }
+
     /// Writes what goes into each file; takes out what was written.
     fn write(&self, texts: &mut Vec<(PathBuf, Vec<u8>)>) -> io::Result<()> {
         let mut open = self.open.lock();
         while let Some((path, text)) = texts.last() {
-            if let Err(error) = self.write_one(&mut open, path, text) {
+            let failures = self.root.join(&self.failures);
+            let mut path = path;
+            let mut written = self.write_one(&mut open, path, text);
+            if is_link(&written) && !self.path.is_constant() && *path != failures {
+                // An event chose it, and must not hold up the others.
+                path = &failures;
+                written = self.write_one(&mut open, path, text);
+            }
+            if let Err(error) = written {
                 open.remove(path);
                 return Err(io::Error::new(error.kind(), format!("[{}]: {error}", path.display())));
             }
@@ -176,35 +213,83 @@ impl Shared {
             open.remove(&oldest);
         }
         if let Some(directory) = path.parent() {
-            let mut builder = DirBuilder::new();
-            builder.recursive(true);
-            if let Some(mode) = self.dir_mode {
-                builder.mode(mode);
-            }
-            builder.create(directory)?;
-            self.check_inside(directory)?;
+            self.make(directory)?;
         }
-        let mut create = OpenOptions::new();
-        create.create(true);
-        if let Some(mode) = self.file_mode {
-            create.mode(mode);
-        }
-        if self.overwrite {
-            create.write(true).truncate(true);
-        } else {
-            create.append(true);
-        }
-        let mut file = create.open(path)?;
+        let mut file = self.open(path)?;
         append(&mut file, bytes)?;
         open.insert(path.to_owned(), Open { file, used: Instant::now() });
         Ok(())
     }
 
-    /// A link in the root may lead elsewhere, too.
-    fn check_inside(&self, directory: &Path) -> io::Result<()> {
-        let inside = directory.canonicalize()?.starts_with(self.root.canonicalize()?);
-        if inside { Ok(()) } else { Err(io::Error::other("a link leads out of the output's directory")) }
+    /// Opens a file, and makes it where it is not there.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        // What is there may be a pipe that nobody reads: that is an error, and no reason to wait.
+        options.append(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+        let mut make = options.clone();
+        // The umask may narrow the mode; it is set once the file is there.
+        make.create_new(true).mode(self.file_mode.unwrap_or(0o666));
+        match make.open(path) {
+            Ok(file) => {
+                if let Some(mode) = self.file_mode {
+                    file.set_permissions(Permissions::from_mode(mode))?;
+                }
+                return Ok(file);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let file = options.open(path).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => Link.into(),
+            _ => error,
+        })?;
+        if self.overwrite {
+            file.set_len(0)?;
+        }
+        Ok(file)
     }
+
+    /// Makes a directory and those above it, none of them outside of the root.
+    fn make(&self, directory: &Path) -> io::Result<()> {
+        match std::fs::symlink_metadata(directory) {
+            Ok(_) if directory.starts_with(&self.root) => {
+                let inside = directory.canonicalize()?.starts_with(self.root.canonicalize()?);
+                return if inside { Ok(()) } else { Err(Link.into()) };
+            }
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(above) = directory.parent() {
+            self.make(above)?;
+        }
+        let mut builder = DirBuilder::new();
+        match builder.mode(self.dir_mode.unwrap_or(0o777)).create(directory) {
+            Ok(()) => match self.dir_mode {
+                Some(mode) => std::fs::set_permissions(directory, Permissions::from_mode(mode)),
+                None => Ok(()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A link is in the way.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a link stands there or leads out of the output's directory, and is not followed; name its target in [path]"
+)]
+struct Link;
+
+impl From<Link> for io::Error {
+    fn from(link: Link) -> Self {
+        Self::other(link)
+    }
+}
+
+fn is_link(written: &io::Result<()>) -> bool {
+    written.as_ref().is_err_and(|error| error.get_ref().is_some_and(|cause| cause.is::<Link>()))
 }
 
 /// Appends all bytes or none, as far as the system lets it: what was half written would be there twice.
@@ -217,7 +302,7 @@ fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn is_there(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::metadata(path)) {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
         (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
         _ => false,
     }
@@ -231,24 +316,10 @@ impl Sink for Files {
         mut stopping: watch::Receiver<bool>,
         _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
-        let shared = &self.shared;
-        let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
-        let mut places: HashMap<PathBuf, usize> = HashMap::new();
-        for (event, _) in events {
-            let path = shared.target(event);
-            let place = *places.entry(path.clone()).or_insert_with(|| {
-                texts.push((path, Vec::new()));
-                texts.len() - 1
-            });
-            if let Some((_, text)) = texts.get_mut(place) {
-                if shared.overwrite {
-                    text.clear();
-                }
-                shared.codec.encode(event, text);
-            }
-        }
-        texts.reverse();
+        let (shared, events) = (Arc::clone(&self.shared), events.to_vec());
+        let mut texts = offload(move || shared.texts(&events)).await;
         let mut pause = FIRST_PAUSE;
+        let shared = &self.shared;
         loop {
             let (files, mut left) = (Arc::clone(shared), std::mem::take(&mut texts));
             let tried = tokio::task::spawn_blocking(move || {
@@ -346,10 +417,54 @@ mod tests {
         assert_eq!(std::fs::read_dir(&root).unwrap().count(), 1);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         std::os::unix::fs::symlink(dir.path(), root.join("link")).unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, root.join("file")).unwrap();
+        for user in ["link/x", "link/new/x", "file"] {
+            send(&output, &[event(user, "m")]).await;
+        }
+        assert_eq!(messages(&root.join(FAILURES)).len(), 11);
+        assert!(!dir.path().join("x").exists() && !dir.path().join("new").exists());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn a_link_in_the_place_of_the_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let constant = output(&[("path", link.display().to_string().into())]);
         let stop = watch::Sender::new(true);
-        let refused = output.send(&[event("link/x", "m")], stop.subscribe(), Place::new().0).await;
-        assert_eq!(refused, Err(Interrupted));
-        assert!(!dir.path().join("x").exists());
+        let interrupted = constant.send(&[event("a", "m")], stop.subscribe(), Place::new().0).await;
+        assert_eq!(interrupted, Err(Interrupted), "it waits for the link to go away");
+        // The place is taken while the file is open.
+        let path = dir.path().join("out");
+        let output = output(&[("path", path.display().to_string().into())]);
+        send(&output, &[event("a", "1")]).await;
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("moved"), &path).unwrap();
+        let interrupted = output.send(&[event("a", "2")], stop.subscribe(), Place::new().0).await;
+        assert_eq!(interrupted, Err(Interrupted));
+        assert_eq!(messages(&dir.path().join("moved")), ["1"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn permissions_are_those_of_the_options() {
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        // The second are wider than the usual umask lets through.
+        for (given, file_mode, dir_mode) in [(None, 0o640, 0o750), (Some(("0666", "0777")), 0o666, 0o777)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = format!("{}/a/%{{user}}/out", dir.path().display());
+            let mut options: Vec<(&str, Given)> = vec![("path", path.into())];
+            if let Some((file, directory)) = given {
+                options.extend([("file_mode", file.into()), ("dir_mode", directory.into())]);
+            }
+            send(&output(&options), &[event("b", "m")]).await;
+            assert_eq!(mode(&dir.path().join("a/b/out")), file_mode);
+            assert_eq!((mode(&dir.path().join("a/b")), mode(&dir.path().join("a"))), (dir_mode, dir_mode));
+        }
     }
 
     #[tokio::test]

@@ -225,7 +225,10 @@ impl Kafka {
         for (at, delivery) in join_all(underway).await {
             match delivery {
                 Ok(Ok(_)) => {}
-                Ok(Err((error, _))) if is_permanent(&error) || self.retries.is_some() => {
+                // Somebody may make the topic, however often it was tried.
+                Ok(Err((error, _)))
+                    if is_permanent(&error) || (self.retries.is_some() && !is_missing_topic(&error)) =>
+                {
                     refused.push(Refused { event: at, reason: error.to_string() });
                 }
                 Ok(Err((error, _))) => {
@@ -262,14 +265,23 @@ impl Sink for Kafka {
                         biased;
                         outcome = attempt => outcome,
                         _ = stopping.wait_for(|stopping| *stopping) => {
-                            // What has not left is not sent later, behind the back of who sends it again.
-                            producer.purge(PurgeConfig::default().queue());
+                            // What has not left, or was not acknowledged, is not sent later, behind the back of who
+                            // sends it again.
+                            producer.purge(PurgeConfig::default().queue().inflight());
                             return Err(Interrupted);
                         }
                     };
                     wanted = again;
-                    if let Some(error) = why {
-                        tracing::warn!(%error, events = wanted.len(), "the Kafka output has trouble, sending again");
+                    match why {
+                        Some(error) if is_missing_topic(&error) => {
+                            let event = wanted.iter().find_map(|at| events.get(*at));
+                            let topic = event.map(|(event, _)| self.topic.render(event)).unwrap_or_default();
+                            tracing::warn!(%error, topic, events = wanted.len(), "a topic does not exist, its events are sent again until it does: create it, or let the brokers do so (auto.create.topics.enable)");
+                        }
+                        Some(error) => {
+                            tracing::warn!(%error, events = wanted.len(), "the Kafka output has trouble, sending again");
+                        }
+                        None => {}
                     }
                 }
             }
@@ -286,6 +298,14 @@ impl Sink for Kafka {
     }
 }
 
+/// Whether a topic is not there, yet.
+fn is_missing_topic(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition)
+    )
+}
+
 /// Whether a record is refused whenever it is sent.
 fn is_permanent(error: &KafkaError) -> bool {
     matches!(
@@ -298,9 +318,21 @@ fn is_permanent(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::InvalidRecord
                 | RDKafkaErrorCode::InvalidTopic
                 | RDKafkaErrorCode::PolicyViolation
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownTopicOrPartition
                 | RDKafkaErrorCode::InvalidArgument
         )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_topic_may_be_made() {
+        for code in [RDKafkaErrorCode::UnknownTopic, RDKafkaErrorCode::UnknownTopicOrPartition] {
+            let error = KafkaError::MessageProduction(code);
+            assert!(is_missing_topic(&error) && !is_permanent(&error));
+        }
+        assert!(is_permanent(&KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTopic)));
+    }
 }

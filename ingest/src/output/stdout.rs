@@ -34,11 +34,12 @@ impl Sink for Stdout {
         _stopping: watch::Receiver<bool>,
         _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
-        let mut text = Vec::with_capacity(events.len() * 256);
-        for (event, _) in events {
-            self.codec.encode(event, &mut text);
-        }
+        let (codec, events) = (Arc::clone(&self.codec), events.to_vec());
         let written = tokio::task::spawn_blocking(move || {
+            let mut text = Vec::with_capacity(events.len() * 256);
+            for (event, _) in &events {
+                codec.encode(event, &mut text);
+            }
             let mut out = std::io::stdout().lock();
             out.write_all(&text)?;
             out.flush()

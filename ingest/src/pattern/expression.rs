@@ -3,26 +3,28 @@
 use std::fmt;
 use std::ops::Range;
 
-use parking_lot::Mutex;
-use pcre2::bytes::{CaptureLocations, Regex};
+use super::native::Locations;
+use super::regex::Regex;
+use super::{Deadline, Stopped};
 
-use super::translate::translate;
-use super::{Bounds, Stopped};
+/// Longest expression, in bytes. Events may name some.
+const MAX_BYTES: usize = 64 << 10;
 
-/// Locations kept for reuse.
-const MAX_IDLE: usize = 16;
+/// Longest text that replacing makes, in bytes.
+const MAX_REPLACED_BYTES: usize = 64 << 20;
 
 /// A compiled regular expression.
 pub struct Expression {
+    text: String,
     regex: Regex,
     /// Names of the groups, with their numbers.
     names: Vec<(String, usize)>,
-    idle: Mutex<Vec<CaptureLocations>>,
 }
 
+/// Shows it as it is written.
 impl fmt::Debug for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Expression").field(&self.regex.as_str()).finish()
+        write!(f, "/{}/", self.text)
     }
 }
 
@@ -43,83 +45,95 @@ impl Expression {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn compile(expression: &str, bounds: Bounds) -> Result<Self, String> {
-        let (translated, captures) = translate(expression, Vec::new())?;
-        let names = captures.into_iter().map(|capture| (capture.name, capture.group)).collect::<Vec<_>>();
-        let regex = bounds.compile(&translated, !names.is_empty());
-        let regex = regex.map_err(|error| format!("[{expression}] is not a regular expression: {error}"))?;
-        Ok(Self { regex, names, idle: Mutex::new(Vec::new()) })
+    pub fn compile(expression: &str) -> Result<Self, String> {
+        if expression.len() > MAX_BYTES {
+            return Err(format!("a regular expression is longer than {MAX_BYTES} bytes"));
+        }
+        let (regex, captures) = Regex::compile(expression, Vec::new())
+            .map_err(|error| format!("[{expression}] is not a regular expression: {error}"))?;
+        let names = captures.into_iter().map(|capture| (capture.name, capture.group)).collect();
+        Ok(Self { text: expression.to_owned(), regex, names })
+    }
+
+    /// How it is written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a text has a match.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the time is over.
+    pub fn is_match(&self, text: &str, deadline: &Deadline) -> Result<bool, Stopped> {
+        self.regex.find(&mut self.regex.locations(), text, 0, deadline)
     }
 
     /// Finds the first match that begins at a place or behind it.
     ///
     /// # Errors
-    /// [`Stopped`] at a bound.
-    pub fn find_at(&self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
-        self.with_locations(|locations| self.find(locations, text, from))
+    /// [`Stopped`] when the time is over.
+    pub fn find_at(
+        &self,
+        text: &str,
+        from: usize,
+        deadline: &Deadline,
+    ) -> Result<Option<Range<usize>>, Stopped> {
+        self.find(&mut self.regex.locations(), text, from, deadline)
     }
 
     /// Replaces all matches. `None` where there is none.
     ///
     /// # Errors
-    /// [`Stopped`] at a bound.
-    pub fn replace_all(&self, text: &str, replacement: &Replacement) -> Result<Option<String>, Stopped> {
-        self.with_locations(|locations| {
-            let mut out = String::new();
-            let (mut copied, mut from) = (0, 0);
-            let mut any = false;
-            while let Some(found) = self.find(locations, text, from)? {
-                any = true;
-                out.push_str(text.get(copied..found.start).unwrap_or_default());
-                for part in &replacement.parts {
-                    match part {
-                        Part::Text(text) => out.push_str(text),
-                        Part::Group(group) => {
-                            let range = locations.get(*group).filter(|(start, end)| start <= end);
-                            out.push_str(
-                                range.and_then(|(start, end)| text.get(start..end)).unwrap_or_default(),
-                            );
-                        }
+    /// [`Stopped`] when the time for all of them is over, or the text becomes longer than 64 MiB.
+    pub fn replace_all(
+        &self,
+        text: &str,
+        replacement: &Replacement,
+        deadline: &Deadline,
+    ) -> Result<Option<String>, Stopped> {
+        let mut locations = self.regex.locations();
+        let mut out = String::new();
+        let (mut copied, mut from) = (0, 0);
+        let mut any = false;
+        while let Some(found) = self.find(&mut locations, text, from, deadline)? {
+            any = true;
+            out.push_str(text.get(copied..found.start).unwrap_or_default());
+            for part in &replacement.parts {
+                match part {
+                    Part::Text(text) => out.push_str(text),
+                    Part::Group(group) => {
+                        let range = locations.get(*group);
+                        out.push_str(range.and_then(|range| text.get(range)).unwrap_or_default());
                     }
                 }
-                copied = found.end;
-                from = found.end;
-                if found.is_empty() {
-                    // The next match begins a character further on.
-                    let Some(next) = text.get(from..).and_then(|rest| rest.chars().next()) else { break };
-                    from += next.len_utf8();
-                }
             }
-            out.push_str(text.get(copied..).unwrap_or_default());
-            Ok(any.then_some(out))
-        })
+            copied = found.end;
+            from = found.end;
+            if found.is_empty() {
+                // The next match begins a character further on.
+                let Some(next) = text.get(from..).and_then(|rest| rest.chars().next()) else { break };
+                from += next.len_utf8();
+            }
+            if out.len() > MAX_REPLACED_BYTES || deadline.is_over() {
+                return Err(Stopped);
+            }
+        }
+        out.push_str(text.get(copied..).unwrap_or_default());
+        Ok(any.then_some(out))
     }
 
     fn find(
         &self,
-        locations: &mut CaptureLocations,
+        locations: &mut Locations,
         text: &str,
         from: usize,
+        deadline: &Deadline,
     ) -> Result<Option<Range<usize>>, Stopped> {
-        if from > text.len() {
+        if from > text.len() || !self.regex.find(locations, text, from, deadline)? {
             return Ok(None);
         }
-        match self.regex.captures_read_at(locations, text.as_bytes(), from) {
-            // A match that `\K` or a look-behind begins before the place would be found for ever.
-            Ok(found) => Ok(found.map(|found| found.start().max(from)..found.end().max(from))),
-            Err(_) => Err(Stopped),
-        }
-    }
-
-    fn with_locations<T>(&self, run: impl FnOnce(&mut CaptureLocations) -> T) -> T {
-        let idle = self.idle.lock().pop();
-        let mut locations = idle.unwrap_or_else(|| self.regex.capture_locations());
-        let result = run(&mut locations);
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE {
-            idle.push(locations);
-        }
-        result
+        // A match that `\K` or a look-behind begins before the place would be found for ever.
+        Ok(locations.get(0).map(|found| found.start.max(from)..found.end.max(from)))
     }
 }
 

@@ -1,23 +1,27 @@
-//! Grok patterns: regular expressions put together from named ones.
+//! Regular expressions, and grok patterns, which are put together from named ones.
 //!
 //! A [`Library`] has definitions: those that every installation knows, those of `patterns_dir`, and those of
-//! `pattern_definitions`. [`Pattern::compile`] replaces `%{NAME:field:type}` by what the library says (`expand`),
-//! turns the result from the syntax of Oniguruma, in which Logstash's users write, into that of PCRE2 (`translate`), and
-//! compiles it. Matching is bounded in steps, see [`Bounds`].
+//! `pattern_definitions`. [`Pattern::compile`] replaces `%{NAME:field:type}` by what the library says (`expand`).
+//! [`Expression`] is a regular expression by itself, for searching and replacing.
 //!
-//! [`Expression`] is a regular expression by itself, in the same syntax and with the same bounds, for searching and replacing.
+//! Both are turned from the syntax of Oniguruma, in which Logstash's users write, into that of PCRE2 (`translate`), and
+//! matched in one way (`regex`): until a [`Deadline`], whatever the expression and the text.
 //!
-//! The filter `grok` and the codec `multiline` use it.
+//! The filters `grok`, `kv` and `mutate`, conditions and the codec `multiline` use it.
 
+mod deadline;
 mod expand;
 mod expression;
 mod library;
 mod matcher;
+mod native;
+mod regex;
 mod translate;
 
+pub use deadline::Deadline;
 pub use expression::{Expression, Replacement};
 pub use library::Library;
-pub use matcher::{Bounds, Capture, Captures, Kind, Pattern, Stopped};
+pub use matcher::{Capture, Captures, Kind, Pattern, Stopped};
 
 #[cfg(test)]
 mod tests;

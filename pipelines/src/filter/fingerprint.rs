@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ingest::event::{TIMESTAMP, text_of};
-use millrace_ingest::{Event, Fault, FieldReference, Options};
+use millrace_ingest::{Event, Fault, FieldReference, Options, Secret};
 use millrace_storage::murmur;
 use ring::{digest, hmac};
 use serde_json::Value;
@@ -38,7 +38,7 @@ enum Method {
     Digest(&'static digest::Algorithm),
     Hmac(hmac::Key),
     Md5,
-    HmacMd5(Vec<u8>),
+    HmacMd5(Secret),
     Murmur32,
     Murmur128,
     Uuid,
@@ -101,7 +101,7 @@ fn method(options: &mut Options) -> Option<Method> {
         "SHA256" => sha(&digest::SHA256, hmac::HMAC_SHA256),
         "SHA384" => sha(&digest::SHA384, hmac::HMAC_SHA384),
         "SHA512" => sha(&digest::SHA512, hmac::HMAC_SHA512),
-        "MD5" => key.map_or(Method::Md5, |key| Method::HmacMd5(key.into_bytes())),
+        "MD5" => key.map_or(Method::Md5, |key| Method::HmacMd5(Secret::new(key))),
         "MURMUR3" => Method::Murmur32,
         "MURMUR3_128" => Method::Murmur128,
         "UUID" => Method::Uuid,
@@ -134,7 +134,7 @@ impl Method {
             Self::Digest(algorithm) => written(digest::digest(algorithm, bytes).as_ref(), base64),
             Self::Hmac(key) => written(hmac::sign(key, bytes).as_ref(), base64),
             Self::Md5 => written(&md5::digest(bytes), base64),
-            Self::HmacMd5(key) => written(&md5::hmac(key, bytes), base64),
+            Self::HmacMd5(key) => written(&md5::hmac(key.expose().as_bytes(), bytes), base64),
             Self::Murmur128 => {
                 let (one, two) = murmur::hash128(bytes);
                 written(&[one.to_be_bytes(), two.to_be_bytes()].concat(), base64)

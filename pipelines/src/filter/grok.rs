@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_ingest::event::text_of;
 use millrace_ingest::options::{Location, Setting};
-use millrace_ingest::pattern::{Bounds, Captures, Kind, Library, Pattern};
+use millrace_ingest::pattern::{Captures, Deadline, Kind, Library, Pattern};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use serde_json::{Number, Value};
 
@@ -26,8 +26,9 @@ struct Grok {
     keep_empty_captures: bool,
     tags_on_failure: Vec<String>,
     tags_on_timeout: Vec<String>,
-    /// Time for all patterns of an event together.
-    event_timeout: Option<Duration>,
+    /// Time for one pattern, or for all patterns of an event together.
+    timeout: Duration,
+    timeout_of_event: bool,
 }
 
 /// Patterns for one field.
@@ -68,11 +69,11 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let overwrite = options.texts("overwrite");
     let target = options.text("target");
     let timeout = options.integer("timeout_millis", 0..=MAX_TIMEOUT_MILLIS).unwrap_or(DEFAULT_TIMEOUT_MILLIS);
-    // No time limit means the most that the engine allows.
+    // No limit means the longest.
     let millis = if timeout == 0 { MAX_TIMEOUT_MILLIS } else { timeout };
     let timeout = Duration::from_millis(millis.unsigned_abs());
     let scope = options.one_of("timeout_scope", &["pattern", "event"]);
-    let reader = Reader { library, named_only, overwrite, target, bounds: Bounds { time: timeout } };
+    let reader = Reader { library, named_only, overwrite, target };
     let matches = reader.matches(&mut options);
     let grok = Grok {
         matches,
@@ -80,7 +81,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         keep_empty_captures: options.boolean("keep_empty_captures").unwrap_or(false),
         tags_on_failure: texts_or(&mut options, "tag_on_failure", &["_grokparsefailure"]),
         tags_on_timeout: texts_or(&mut options, "tag_on_timeout", &["_groktimeout"]),
-        event_timeout: (scope == Some("event")).then_some(timeout),
+        timeout,
+        timeout_of_event: scope == Some("event"),
     };
     options.finish()?;
     Ok(Arc::new(grok))
@@ -114,7 +116,6 @@ struct Reader {
     named_only: bool,
     overwrite: Vec<String>,
     target: Option<String>,
-    bounds: Bounds,
 }
 
 impl Reader {
@@ -167,7 +168,7 @@ impl Reader {
     }
 
     fn compile(&self, text: &str) -> Result<Compiled, String> {
-        let pattern = Pattern::compile(text, &self.library, self.named_only, self.bounds)?;
+        let pattern = Pattern::compile(text, &self.library, self.named_only)?;
         let targets = pattern
             .captures()
             .iter()
@@ -212,10 +213,10 @@ fn pairs(setting: Setting) -> Option<Vec<(String, Setting)>> {
 
 impl Filter for Grok {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
-        let deadline = self.event_timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = Deadline::within(self.timeout);
         let mut matched = false;
         for matching in &self.matches {
-            match self.field(matching, event, deadline) {
+            match self.field(matching, event, &deadline) {
                 Attempt::Matched => matched = true,
                 Attempt::Unmatched => {}
                 Attempt::TimedOut => {
@@ -237,7 +238,7 @@ impl Filter for Grok {
 }
 
 impl Grok {
-    fn field(&self, matching: &Matching, event: &mut Event, deadline: Option<Instant>) -> Attempt {
+    fn field(&self, matching: &Matching, event: &mut Event, deadline: &Deadline) -> Attempt {
         let texts = match event.get(&matching.field).as_deref() {
             None | Some(Value::Null) => return Attempt::Unmatched,
             // By far the most frequent; it is not copied.
@@ -267,13 +268,20 @@ impl Grok {
         matching: &Matching,
         text: Option<&str>,
         event: &mut Event,
-        deadline: Option<Instant>,
+        deadline: &Deadline,
     ) -> Attempt {
         let mut attempt = Attempt::Unmatched;
         for compiled in &matching.patterns {
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return Attempt::TimedOut;
-            }
+            let of_pattern;
+            let deadline = if self.timeout_of_event {
+                if deadline.is_over() {
+                    return Attempt::TimedOut;
+                }
+                deadline
+            } else {
+                of_pattern = Deadline::within(self.timeout);
+                &of_pattern
+            };
             let found = {
                 let field = event.get(&matching.field);
                 let text = match (text, field.as_deref()) {
@@ -284,7 +292,7 @@ impl Grok {
                 };
                 compiled
                     .pattern
-                    .find(text)
+                    .find(text, deadline)
                     .map(|found| found.map(|captures| self.values(compiled, &captures, text)))
             };
             match found {

@@ -3,11 +3,11 @@
 mod scan;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_ingest::event::text_of;
 use millrace_ingest::options::Setting;
-use millrace_ingest::pattern::{Bounds, Expression, Stopped};
+use millrace_ingest::pattern::{Deadline, Expression, Stopped};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::{Map, Value};
 
@@ -58,8 +58,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let timeout =
         Duration::from_millis(if timeout == 0 { MAX_TIMEOUT_MILLIS } else { timeout }.unsigned_abs());
     let syntax = Syntax {
-        fields: separator(&mut options, "field_split", "field_split_pattern", " ", timeout),
-        values: separator(&mut options, "value_split", "value_split_pattern", "=", timeout),
+        fields: separator(&mut options, "field_split", "field_split_pattern", " "),
+        values: separator(&mut options, "value_split", "value_split_pattern", "="),
         lenient: options.one_of("whitespace", &["lenient", "strict"]) != Some("strict"),
         brackets: options.boolean("include_brackets").unwrap_or(true),
     };
@@ -97,11 +97,10 @@ fn separator(
     characters: &'static str,
     expression: &'static str,
     default: &str,
-    timeout: Duration,
 ) -> Separator {
     let set = options.text(characters);
     if let Some(expression) = options.text(expression) {
-        match Expression::compile(&expression, Bounds { time: timeout }) {
+        match Expression::compile(&expression) {
             Ok(expression) => return Separator::Expression(expression),
             Err(fault) => options.fault_here(fault),
         }
@@ -162,7 +161,7 @@ struct Wanted {
     include: Vec<String>,
     exclude: Vec<String>,
     prefix: String,
-    deadline: Instant,
+    deadline: Deadline,
 }
 
 impl Kv {
@@ -176,9 +175,9 @@ impl Kv {
         let mut late = false;
         let mut count = 0_usize;
         let mut inner = Ok(());
-        self.syntax.scan(text, |key, value| {
+        self.syntax.scan(text, &wanted.deadline, |key, value| {
             count += 1;
-            late = count.is_multiple_of(PAIRS_PER_LOOK) && Instant::now() > wanted.deadline;
+            late = count.is_multiple_of(PAIRS_PER_LOOK) && wanted.deadline.is_over();
             if value.is_empty() && !self.empty_values {
                 return !late;
             }
@@ -230,7 +229,7 @@ impl Kv {
             include: render(&self.include_keys),
             exclude: render(&self.exclude_keys),
             prefix: self.prefix.render(event),
-            deadline: Instant::now() + self.timeout,
+            deadline: Deadline::within(self.timeout),
         };
         let mut pairs = Map::new();
         let parsed = match &*value {

@@ -6,9 +6,11 @@
 
 pub(crate) mod decoration;
 mod naming;
+pub(crate) mod route;
 pub(crate) mod walk;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use millrace_ingest::input::Input;
@@ -63,7 +65,6 @@ pub(crate) struct Label {
 }
 
 /// An input.
-#[derive(Debug)]
 pub(crate) struct InputNode {
     pub(crate) label: Label,
     pub(crate) input: Box<dyn Input>,
@@ -72,6 +73,16 @@ pub(crate) struct InputNode {
     /// Its name in positions.
     pub(crate) source: Arc<str>,
     pub(crate) decoration: Decoration,
+}
+
+/// Without the identity, which has the values of all options.
+impl fmt::Debug for InputNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InputNode")
+            .field("label", &self.label)
+            .field("input", &self.input)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A filter.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_ingest::Event;
+use millrace_ingest::{Event, Provenance};
 
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;
@@ -19,8 +19,8 @@ use crate::filter::Outcome;
 pub(crate) struct Origin {
     /// Which of the batches taken together.
     pub(crate) batch: usize,
-    /// Which event of it.
-    pub(crate) ordinal: usize,
+    /// Where it is from, where its source can tell.
+    pub(crate) provenance: Option<Provenance>,
     /// Which of those made of this event; 0 is the event itself. It does not depend on what other events are
     /// under way, so that it is the same when the event comes again.
     pub(crate) made: u64,
@@ -163,7 +163,7 @@ impl Flow {
     /// Takes a selection through outputs. `send` is told which events an output gets.
     pub(crate) fn output<N>(
         &mut self,
-        block: &Block<N>,
+        block: &[Node<N>],
         events: &[Option<(Arc<Event>, Origin)>],
         selected: &[usize],
         send: &mut impl FnMut(&mut Self, &N, &[usize]),

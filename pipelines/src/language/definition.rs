@@ -1,5 +1,7 @@
 //! What a text defines, before any plugin is built of it.
 
+use std::fmt;
+
 use millrace_ingest::{Location, Options};
 
 use crate::condition::Condition;
@@ -16,13 +18,20 @@ pub struct Definition {
 }
 
 /// A plugin as it was written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Plugin {
     /// Name and options.
     pub options: Options,
     /// The same as text that does not depend on places, blanks, comments and kinds of quotes: what it is
     /// recognised by after the text has changed.
     pub canonical: String,
+}
+
+/// Without values: any may be a password.
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 /// A line of a section.

@@ -479,6 +479,32 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_numbered_files_is_one_pipeline() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = dir.path().join("conf.d");
+        std::fs::create_dir(&parts).unwrap();
+        for (name, text) in [
+            ("30-output.conf", "output { stdout { } }"),
+            ("10-input.conf", "input { stdin { } }"),
+            ("20-filter.conf", "filter { drop { } }"),
+            ("20-filter.conf.bak", "not read"),
+            ("README", "not read"),
+        ] {
+            std::fs::write(parts.join(name), text).unwrap();
+        }
+        for path in ["conf.d/*.conf".to_owned(), format!("{}/*.conf", parts.display())] {
+            let text = format!("- pipeline.id: main\n  path.config: \"{path}\"\n");
+            std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
+            let found = find(dir.path()).unwrap();
+            assert_eq!(found.keys().collect::<Vec<_>>(), ["main"]);
+            let main = &found["main"];
+            assert_eq!(main.problems, Vec::<String>::new());
+            assert_eq!(main.text(), "input { stdin { } }\nfilter { drop { } }\noutput { stdout { } }\n");
+            crate::check(&main.text(), &crate::Dialect::default()).unwrap();
+        }
+    }
+
+    #[test]
     fn patterns_match_names() {
         for (pattern, name, expected) in [
             ("a*", "abc", true),

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -24,11 +24,12 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub use kept::Change;
+pub use millrace_ingest::dead_letter::{Letter, Replayed};
 
 use crate::Graph;
 use crate::language::{self, Dialect, Environment};
 use crate::meter::Figures;
-use crate::runtime::{Persisted, Pipeline};
+use crate::runtime::{Persisted, Pipeline, REDELIVERY_PATIENCE};
 use crate::settings::Settings;
 use crate::spool::Spool;
 use crate::store::Store;
@@ -38,7 +39,10 @@ use kept::Kept;
 /// Time for which trouble makes a pipeline one with a warning.
 const RECENT: chrono::TimeDelta = chrono::TimeDelta::minutes(5);
 /// Time that inputs and events of an old graph have to come to an end at a reload.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Dead letters that are replayed at the same time: their frames become durable together.
+const REPLAYS: usize = 16;
 
 /// Where pipelines come from and how they are looked after.
 #[derive(Clone, Debug)]
@@ -160,6 +164,8 @@ pub struct Manager {
     kept: Mutex<Kept>,
     /// One look at the directory at a time, and none beside the end.
     looking: AsyncMutex<()>,
+    /// One replay of dead letters at a time: each letter is looked at once.
+    replaying: AsyncMutex<()>,
     /// Why the directory cannot be read.
     unreadable: Mutex<Option<String>>,
     stopping: watch::Sender<bool>,
@@ -192,6 +198,7 @@ impl Manager {
             compute,
             pipelines: Mutex::default(),
             looking: AsyncMutex::default(),
+            replaying: AsyncMutex::default(),
             unreadable: Mutex::default(),
             stopping: watch::Sender::new(false),
             watching: Mutex::default(),
@@ -442,6 +449,65 @@ impl Manager {
                 .map(|fill| (fill.bytes, fill.max_bytes)),
             plugins,
         }
+    }
+
+    /// Dead letters, of one pipeline or all, the oldest first, at most so many.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn letters(
+        &self,
+        pipeline: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<Letter>, millrace_storage::Error> {
+        self.store.letters(pipeline, most).await
+    }
+
+    /// Stores what dead letters hold, the oldest first: operations as they are; events, and with an `output` all of them, through
+    /// their running pipelines, to what refused them or to the output of that id. One replay runs at a time.
+    ///
+    /// # Errors
+    /// The store's; what a letter cannot do without stays with it ([`Replayed::left`]).
+    pub async fn replay(
+        &self,
+        pipeline: Option<&str>,
+        output: Option<&str>,
+        most: usize,
+    ) -> Result<Replayed, millrace_storage::Error> {
+        let _replaying = self.replaying.lock().await;
+        let letters = self.store.letters(pipeline, most).await?;
+        let mut replayed = Replayed::default();
+        let mut is_late = false;
+        for letters in letters.chunks(REPLAYS) {
+            if is_late {
+                let why = "not tried, for others before it were not stored in time";
+                replayed.left.extend(letters.iter().map(|letter| (letter.id.clone(), why.to_owned())));
+                continue;
+            }
+            let began = Instant::now();
+            let outcomes: Vec<_> = letters.iter().map(|letter| self.replay_one(letter, output)).collect();
+            let outcomes = join_all(outcomes).await;
+            is_late = began.elapsed() >= REDELIVERY_PATIENCE;
+            for (letter, outcome) in letters.iter().zip(outcomes) {
+                match outcome {
+                    Ok(()) => replayed.stored += 1,
+                    Err(reason) => replayed.left.push((letter.id.clone(), reason)),
+                }
+            }
+        }
+        Ok(replayed)
+    }
+
+    async fn replay_one(&self, letter: &Letter, output: Option<&str>) -> Result<(), String> {
+        if letter.index.is_some() && output.is_none() {
+            return self.store.replay(letter).await;
+        }
+        let managed = self.pipelines.lock().get(&letter.pipeline).cloned();
+        let pipeline = managed.and_then(|managed| managed.state.lock().pipeline.clone());
+        let Some(pipeline) = pipeline else {
+            return Err(format!("the pipeline [{}] does not run", letter.pipeline));
+        };
+        pipeline.redeliver(letter, output).await
     }
 
     /// Changes how a pipeline runs, at once and until its files change.

@@ -1,3 +1,5 @@
+mod letters;
+
 use std::path::Path;
 
 use super::*;
@@ -99,6 +101,30 @@ async fn files_are_run_reloaded_and_refused() {
     std::fs::remove_file(dir.path().join("pipelines/stays.conf")).unwrap();
     manager.look().await;
     assert!(manager.get("stays").is_none());
+    manager.stop(Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn what_pipelines_show_has_no_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        (
+            "hosts.conf",
+            "input { stdin { } } output { opensearch { hosts => 'https://joe:s3cr3t@host:port' } }",
+        ),
+        ("path.conf", "input { stdin { } } output { opensearch { hosts => 'https://joe:s3cr3t/x@host' } }"),
+        (
+            "jdbc.conf",
+            "input { jdbc { jdbc_connection_string => 'jdbc:postgresql://joe:s3cr3t/x@db/logs' statement => 'SELECT 1' } } output { stdout { } }",
+        ),
+    ] {
+        put(dir.path(), name, text);
+    }
+    let manager = manager(dir.path());
+    manager.start().await;
+    let shown = manager.list();
+    assert!(shown.len() == 3 && shown.iter().all(|status| status.reloads.last_error.is_some()), "{shown:?}");
+    assert!(!format!("{shown:?}").contains("s3cr3t"), "{shown:?}");
     manager.stop(Duration::from_secs(10)).await;
 }
 

@@ -14,6 +14,8 @@ use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
 use tokio::sync::watch;
 
 use super::Shared;
+use super::generation::Generation;
+use super::portion::Portion;
 use super::sequence::{Stage, Turn};
 use super::work::{Planned, Send, Work};
 use crate::graph::walk::Rejected;
@@ -27,153 +29,246 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Time after which sources without a position are told that the store is overloaded: somebody may wait there.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a sink has to end when it is told to; then it is left alone.
+const TO_END: Duration = Duration::from_secs(1);
 
 /// Why a write was given up.
 enum GaveUp {
     NotStored(NotStored),
     /// To be tried with less.
     Divide,
+    /// The graph has ended: to be tried with the one that runs.
+    GraphEnded,
 }
 
 /// What was written, and when that began. Nothing of it where there was nothing to write.
-struct Written(Option<(Durable, Instant)>);
+struct Written {
+    ops: Vec<Planned>,
+    durable: Option<(Durable, Instant)>,
+}
 
 /// Brings a portion to its end. `strict` lets the next one send only when this one has been sent.
 pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bool) {
     // Given back at the end, whatever that is.
-    let Work { batches, held: _held, mut ops, mut sends, rejected, .. } = work;
-    let Turn { mut sending, mut writing, mut telling } = turn;
-    sends.retain(|send| !send.events.is_empty());
-    let (mut refused, mut unsent) = (Vec::new(), None);
-    if sends.is_empty() {
-        // Kept until the place of writing has come, so that nobody behind overtakes the sends of those before.
-        unsent = Some(sending);
-    } else {
-        sending.come().await;
-        let alone = strict.then(|| sending.place());
-        match send(shared, sends, sending).await {
-            Ok(found) => refused = found,
-            Err(Interrupted) => return tell_all(batches, &NotStored::Ended),
-        }
-        drop(alone);
-    }
-    for Rejected { event, batch, plugin, reason } in rejected.into_iter().chain(refused) {
-        shared.meter.failed(1);
-        let op = shared.store.letter(&event, &reason, Sender { pipeline: &shared.id, plugin: &plugin });
-        ops.extend(op.map(|op| Planned { op, batch, output: None }));
-    }
-    let moves: Vec<Option<Move>> = batches.iter().map(|(position, _)| position.clone()).collect();
-    let stored = match write(shared, &ops, &moves, &mut writing).await {
+    let Work { acks, held: _held, mut portion } = work;
+    let Turn { sending, mut writing, mut telling } = turn;
+    let mut sending = Some(sending);
+    let stored = match deliver(shared, &mut portion, &mut sending, &mut writing, strict).await {
         Ok(written) => {
             // The next one may write while this one becomes durable: it cannot become that before.
-            drop((unsent, writing));
-            written.stored(shared, &ops).await
+            drop((sending, writing));
+            written.stored(shared).await
         }
         // They are too much together, or one of them has another owner: the others shall not suffer for it.
-        Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if batches.len() > 1 => {
-            return one_by_one(shared, ops, batches, &mut writing, &mut telling).await;
+        Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if acks.len() > 1 => {
+            return one_by_one(shared, portion, acks, &mut writing, &mut telling).await;
         }
         Err(error) => Err(error),
     };
     telling.come().await;
-    match stored {
-        Ok(()) => batches.into_iter().for_each(|(_, ack)| ack.tell(Ok(()))),
-        Err(GaveUp::Divide) => {
-            let reason = "the batch is too large for one write; let its source make smaller ones".to_owned();
-            shared.note(reason.clone());
-            tell_all(batches, &NotStored::Overloaded(reason));
-        }
-        Err(GaveUp::NotStored(why)) => tell_all(batches, &why),
+    let outcome = outcome(shared, stored);
+    for ack in acks {
+        ack.tell(outcome.clone());
     }
 }
 
-fn tell_all(batches: Vec<(Option<Move>, Ack)>, why: &NotStored) {
-    for (_, ack) in batches {
-        ack.tell(Err(why.clone()));
+/// Brings the event of a dead letter to its end, by the graph that it went through.
+///
+/// # Errors
+/// Why it is still, or again, a letter.
+pub(super) async fn redeliver(shared: &Arc<Shared>, mut portion: Portion, turn: Turn) -> Result<(), String> {
+    let Turn { mut writing, telling: _telling, .. } = turn;
+    let written = attempt(shared, &mut portion, &mut None, &mut writing, false).await;
+    let stored = match written {
+        Ok(written) => written.stored(shared).await,
+        Err(error) => Err(error),
+    };
+    let rejected = portion.rejected().next().map(|rejected| rejected.reason.clone());
+    match (stored, rejected) {
+        (Ok(refused), rejected) => match rejected.or(refused) {
+            None => Ok(()),
+            Some(reason) => Err(format!("refused again, and a new letter: {reason}")),
+        },
+        (Err(GaveUp::GraphEnded), _) => Err("the pipeline ended or was changed meanwhile".to_owned()),
+        (Err(GaveUp::NotStored(why)), _) => Err(why.to_string()),
+        (Err(GaveUp::Divide), _) => Err("it is too large for one write".to_owned()),
     }
+}
+
+/// What sources are told.
+fn outcome<T>(shared: &Shared, stored: Result<T, GaveUp>) -> Result<(), NotStored> {
+    stored.map(drop).map_err(|why| match why {
+        GaveUp::NotStored(why) => why,
+        GaveUp::Divide => {
+            let reason = "the batch is too large for one write; let its source make smaller ones".to_owned();
+            shared.note(reason.clone());
+            NotStored::Overloaded(reason)
+        }
+        GaveUp::GraphEnded => NotStored::Ended,
+    })
 }
 
 /// Writes each batch by itself, in order.
 async fn one_by_one(
     shared: &Arc<Shared>,
-    ops: Vec<Planned>,
-    batches: Vec<(Option<Move>, Ack)>,
+    portion: Portion,
+    acks: Vec<Ack>,
     writing: &mut Stage,
     telling: &mut Stage,
 ) {
-    let mut of_batch: Vec<Vec<Planned>> = batches.iter().map(|_| Vec::new()).collect();
-    for planned in ops {
-        if let Some(ops) = of_batch.get_mut(planned.batch) {
-            ops.push(planned);
-        }
-    }
-    for ((position, ack), ops) in batches.into_iter().zip(of_batch) {
-        let stored = match write(shared, &ops, &[position], writing).await {
-            Ok(written) => written.stored(shared, &ops).await,
+    for (mut portion, ack) in portion.by_batch().into_iter().zip(acks) {
+        let stored = match deliver(shared, &mut portion, &mut None, writing, false).await {
+            Ok(written) => written.stored(shared).await,
             Err(error) => Err(error),
         };
         telling.come().await;
-        ack.tell(match stored {
-            Ok(()) => Ok(()),
-            Err(GaveUp::NotStored(why)) => Err(why),
-            Err(GaveUp::Divide) => {
-                Err(NotStored::Overloaded("the batch is too large for one write".to_owned()))
-            }
-        });
+        ack.tell(outcome(shared, stored));
     }
 }
 
-/// Sends to all sinks at the same time; returns what they refuse. The place is left when all sinks have left it.
-async fn send(shared: &Arc<Shared>, sends: Vec<Send>, sending: Stage) -> Result<Vec<Rejected>, Interrupted> {
-    let sends: Vec<(Send, Place)> = sends.into_iter().map(|send| (send, sending.place())).collect();
-    drop(sending);
+/// Sends and writes a portion by its graph; where that ends before it is through, by the one that runs then.
+async fn deliver(
+    shared: &Arc<Shared>,
+    portion: &mut Portion,
+    sending: &mut Option<Stage>,
+    writing: &mut Stage,
+    strict: bool,
+) -> Result<Written, GaveUp> {
+    loop {
+        match attempt(shared, portion, sending, writing, strict).await {
+            Err(GaveUp::GraphEnded) if !shared.is_cutting() => {}
+            other => return other,
+        }
+        // What was sent at the same time has lost its order: from here on, all before is through first.
+        writing.come().await;
+        let planned = portion.plan_anew(&shared.compute, shared.generations.current()).await;
+        if let Err(error) = planned {
+            tracing::error!(pipeline = %shared.id, %error, "events could not be taken to the new definition; their source sends them again");
+            return Err(GaveUp::NotStored(NotStored::Ended));
+        }
+    }
+}
+
+/// Sends and writes a portion as planned. The place of sending is left when all is sent, but stays where nothing is, so that
+/// nobody behind overtakes the sends of those before.
+async fn attempt(
+    shared: &Arc<Shared>,
+    portion: &mut Portion,
+    sending: &mut Option<Stage>,
+    writing: &mut Stage,
+    strict: bool,
+) -> Result<Written, GaveUp> {
+    if !portion.plan.sends.is_empty() {
+        let mut place = Place::new().0;
+        if let Some(mut stage) = sending.take() {
+            stage.come().await;
+            place = stage.place();
+        }
+        let alone = strict.then(|| place.clone());
+        send(shared, portion, place).await.map_err(|Interrupted| match portion.generation.has_ended() {
+            true => GaveUp::GraphEnded,
+            // It failed by itself.
+            false => GaveUp::NotStored(NotStored::Ended),
+        })?;
+        drop(alone);
+    }
+    let mut letters = Vec::new();
+    let mut rejected = 0;
+    for Rejected { event, batch, plugin, reason } in portion.rejected() {
+        rejected += 1;
+        let sender = Sender { pipeline: &shared.id, plugin };
+        let op = shared.store.letter(event, reason, sender);
+        letters.extend(op.map(|op| Planned { op, batch: *batch, output: None }));
+    }
+    let moves: Vec<PositionDelta> = portion.moves().map(|position| delta(&shared.id, position)).collect();
+    let ops = &mut portion.plan.ops;
+    let planned = ops.len();
+    ops.append(&mut letters);
+    match write(shared, &portion.plan.ops, moves, writing, &portion.generation).await {
+        Ok(durable) => {
+            shared.meter.failed(rejected);
+            Ok(Written { ops: std::mem::take(&mut portion.plan.ops), durable })
+        }
+        Err(error) => {
+            // They are made again with what is tried next.
+            portion.plan.ops.truncate(planned);
+            Err(error)
+        }
+    }
+}
+
+/// Sends to all sinks at the same time. The place is left when all sinks have left it.
+async fn send(shared: &Arc<Shared>, portion: &mut Portion, place: Place) -> Result<(), Interrupted> {
+    if portion.generation.has_ended() {
+        return Err(Interrupted);
+    }
+    let generation = &portion.generation;
+    let sends: Vec<(Send, Place)> =
+        std::mem::take(&mut portion.plan.sends).into_iter().map(|send| (send, place.clone())).collect();
+    drop(place);
     let sent = join_all(sends.into_iter().map(|(send, place)| async move {
         let began = Instant::now();
-        let refused = send.sink.send(&send.events, shared.cutting.subscribe(), place).await?;
-        let meter = &send.label.meter;
-        meter.took(began.elapsed());
-        meter.failed(refused.len());
-        let out = send.events.len().saturating_sub(refused.len());
-        meter.went_out(out);
-        shared.meter.went_out(out);
-        let rejected = refused.into_iter().filter_map(|refused| {
-            let (event, _) = send.events.get(refused.event)?;
-            Some(Rejected {
-                event: Arc::clone(event),
-                batch: send.batches.get(refused.event).copied()?,
-                plugin: Arc::clone(&send.label.id),
-                reason: refused.reason,
-            })
-        });
-        Ok(rejected.collect::<Vec<_>>())
+        let sent = tokio::select! {
+            biased;
+            sent = send.sink.send(&send.events, generation.ending(), place) => sent,
+            () = overdue(generation) => {
+                tracing::warn!(output = %send.label.id, "the output does not end though it was told to, and is left alone");
+                Err(Interrupted)
+            }
+        };
+        send.label.meter.took(began.elapsed());
+        if let Ok(refused) = &sent {
+            send.label.meter.failed(refused.len());
+            let out = send.events.len().saturating_sub(refused.len());
+            send.label.meter.went_out(out);
+            shared.meter.went_out(out);
+        }
+        (send, sent)
     }));
-    Ok(sent.await.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    let mut all = Ok(());
+    for (send, sent) in sent.await {
+        match sent {
+            Ok(refused) => portion.took(send, refused),
+            Err(Interrupted) => all = Err(Interrupted),
+        }
+    }
+    all
+}
+
+/// Ends when a graph has ended and its sinks have had the time to.
+async fn overdue(generation: &Generation) {
+    // The sender is the generation's own.
+    let _ = generation.ending().wait_for(|ended| *ended).await;
+    tokio::time::sleep(TO_END).await;
 }
 
 impl Written {
-    /// Waits until it is durable, and counts it.
-    async fn stored(self, shared: &Shared, ops: &[Planned]) -> Result<(), GaveUp> {
-        let Some((durable, began)) = self.0 else { return Ok(()) };
+    /// Waits until it is durable, and counts it. Answers why an operation was refused, if one was.
+    async fn stored(self, shared: &Shared) -> Result<Option<String>, GaveUp> {
+        let Some((durable, began)) = self.durable else { return Ok(None) };
         // Only a log that has stopped keeps it from becoming that.
         let results = durable.await.map_err(|_| GaveUp::NotStored(NotStored::Ended))?;
-        count(shared, ops, &results, began.elapsed());
-        Ok(())
+        count(shared, &self.ops, &results, began.elapsed());
+        let refused = results.iter().find_map(|result| match result {
+            Ok(_) | Err(Error::VersionConflict { .. }) => None,
+            Err(error) => Some(error.to_string()),
+        });
+        Ok(refused)
     }
 }
 
-/// Writes operations and moves in one frame, for as long as what is in the way may pass. The place among those who
-/// write has come when it is done.
+/// Writes operations and moves in one frame, for as long as what is in the way may pass and their graph has not ended. The
+/// place among those who write has come when it is done. `None` where there is nothing to write.
 async fn write(
     shared: &Arc<Shared>,
     ops: &[Planned],
-    moves: &[Option<Move>],
+    moves: Vec<PositionDelta>,
     writing: &mut Stage,
-) -> Result<Written, GaveUp> {
-    let moves: Vec<PositionDelta> =
-        moves.iter().flatten().map(|position| delta(&shared.id, position)).collect();
+    generation: &Generation,
+) -> Result<Option<(Durable, Instant)>, GaveUp> {
     if ops.is_empty() && moves.is_empty() {
         writing.come().await;
-        return Ok(Written(None));
+        return Ok(None);
     }
     let replace = replacement(shared, ops);
     let began = Instant::now();
@@ -183,7 +278,7 @@ async fn write(
         let turn = writing.come().boxed();
         let written = shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT, turn);
         let error = match written.await {
-            Ok(durable) => return Ok(Written(Some((durable, began)))),
+            Ok(durable) => return Ok(Some((durable, began))),
             Err(error) => error,
         };
         match &error {
@@ -200,18 +295,18 @@ async fn write(
             return Err(GaveUp::NotStored(NotStored::Overloaded(error.to_string())));
         }
         tracing::warn!(pipeline = %shared.id, %error, pause_ms = pause.as_millis() as u64, "the store refuses for now");
-        if !paused(pause, shared.cutting.subscribe()).await {
-            return Err(GaveUp::NotStored(NotStored::Ended));
+        if !paused(pause, generation.ending()).await {
+            return Err(GaveUp::GraphEnded);
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 /// Waits; whether it was not cut short.
-async fn paused(pause: Duration, mut cutting: watch::Receiver<bool>) -> bool {
+async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -> bool {
     tokio::select! {
         () = tokio::time::sleep(pause) => true,
-        _ = cutting.wait_for(|cutting| *cutting) => false,
+        _ = ending.wait_for(|ending| *ending) => false,
     }
 }
 

@@ -102,7 +102,7 @@ async fn supervise(
         let context = Context {
             batches: batches.clone(),
             source: Arc::clone(&node.source),
-            siblings: siblings(&shared.graph.read(), &node),
+            siblings: siblings(&shared.generations.current().graph, &node),
             positions: Arc::clone(&positions) as Arc<dyn Positions>,
             stopping: stopping.clone(),
             batch_size: shared.batch_size.clone(),
@@ -167,7 +167,7 @@ async fn forward(
             _ => (Some(&node), Some(batch)),
         };
         if let (Some(from), Some(batch)) = (from, batch)
-            && !queue.send(from, batch, || shared.graph.read().clone()).await
+            && !queue.send(from, batch, || shared.generations.current()).await
         {
             return;
         }

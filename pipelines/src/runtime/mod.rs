@@ -8,11 +8,15 @@
 //! With a queue on disk (`spool`), what has no position goes there first, and comes back from there with one.
 //!
 //! A reload swaps the graph: inputs that are written as before go on with their sockets and positions, the
-//! others are stopped or started, and what is in the queue goes through the graph that it was queued for.
+//! others are stopped or started. What is under way goes through the graph that it was queued for, as long as that has time
+//! for it (`generation`); what is left then is redelivered through the new one.
 
 mod commit;
+mod generation;
 mod intake;
+mod portion;
 mod queue;
+mod redelivery;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -22,13 +26,14 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use millrace_ingest::budget::Share;
 use millrace_ingest::input::BatchSize;
 use millrace_storage::{Compute, Lane};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -41,8 +46,10 @@ use crate::settings::Settings;
 use crate::spool::source::Source;
 use crate::spool::{Fill, Spool};
 use crate::store::Store;
+use generation::Generations;
 use intake::{Kind, RunningInput};
 use queue::{Queue, QueueSender};
+pub(crate) use redelivery::PATIENCE as REDELIVERY_PATIENCE;
 use sequence::Sequence;
 
 /// Portions that may wait for sinks and the store, beside those that are computed.
@@ -55,7 +62,7 @@ pub(crate) struct Shared {
     id: Arc<str>,
     store: Arc<dyn Store>,
     compute: Compute,
-    graph: RwLock<Arc<Graph>>,
+    generations: Generations,
     settings: watch::Sender<Settings>,
     /// What inputs know of the settings.
     batch_size: BatchSize,
@@ -64,8 +71,8 @@ pub(crate) struct Shared {
     meter: Arc<Meter>,
     /// Inputs that run.
     running: watch::Sender<usize>,
-    /// Becomes `true` when nothing is waited for any more.
-    cutting: watch::Sender<bool>,
+    /// Whether nothing is waited for any more.
+    cutting: AtomicBool,
     /// The last trouble, and when.
     trouble: Arc<Mutex<Trouble>>,
     queue_on_disk: Option<QueueOnDisk>,
@@ -99,6 +106,16 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
+    /// Waits for nothing any more: sinks and retries give up.
+    fn cut(&self) {
+        self.cutting.store(true, Ordering::Release);
+        self.generations.end_all();
+    }
+
+    fn is_cutting(&self) -> bool {
+        self.cutting.load(Ordering::Acquire)
+    }
+
     /// Remembers trouble for the status.
     fn note(&self, what: String) {
         note(&self.trouble, what);
@@ -184,13 +201,13 @@ impl Pipeline {
             id,
             store,
             compute,
-            graph: RwLock::new(Arc::clone(&graph)),
+            generations: Generations::new(Arc::clone(&graph)),
             batch_size: BatchSize::new(settings.batch_size),
             settings: watch::Sender::new(settings),
             budget,
             meter: Arc::default(),
             running: watch::Sender::new(0),
-            cutting: watch::Sender::new(false),
+            cutting: AtomicBool::new(false),
             trouble,
             queue_on_disk,
         });
@@ -210,7 +227,8 @@ impl Pipeline {
         }
     }
 
-    /// Puts another graph in the place of the running one. Inputs that both have go on; others get `patience` to stop.
+    /// Puts another graph in the place of the running one. Inputs that both have go on; others get `patience` to stop, and what
+    /// is under way gets it to come to its end. The rest is redelivered through the new graph.
     pub async fn reload(&self, mut graph: Graph, patience: Duration) {
         let mut intake = self.intake.lock().await;
         let Some((inputs, sender)) = intake.as_mut() else { return };
@@ -232,7 +250,15 @@ impl Pipeline {
         for running in go {
             running.stopped(deadline).await;
         }
-        *self.shared.graph.write() = Arc::new(graph);
+        let before = self.shared.generations.replace(Arc::new(graph));
+        let id = Arc::clone(&self.shared.id);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(deadline).await;
+            if let Some(generation) = before.upgrade() {
+                tracing::warn!(pipeline = %id, "what went through the former definition did not come to its end in time; the rest goes through the new one");
+                generation.end();
+            }
+        });
         for node in new {
             stay.push(RunningInput::start(node, Arc::clone(&self.shared), sender.clone(), Kind::Written));
         }
@@ -266,7 +292,7 @@ impl Pipeline {
             return;
         }
         tracing::warn!(pipeline = %self.shared.id, "the pipeline did not drain in time; its sources keep what is not stored");
-        self.shared.cutting.send_replace(true);
+        self.shared.cut();
         if tokio::time::timeout(CUT, &mut dispatcher).await.is_err() {
             dispatcher.abort();
         }
@@ -311,7 +337,7 @@ impl Pipeline {
 
     /// The graph that runs.
     pub(crate) fn graph(&self) -> Arc<Graph> {
-        Arc::clone(&self.shared.graph.read())
+        Arc::clone(&self.shared.generations.current().graph)
     }
 
     /// Plugins of the graph, by section, in the order written.
@@ -323,7 +349,7 @@ impl Pipeline {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        self.shared.cutting.send_replace(true);
+        self.shared.cut();
         self.waiting.close();
     }
 }
@@ -353,12 +379,14 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
         let patience = (!portions.is_empty()).then_some(settings.batch_delay);
         let Some(portion) = queue.take(settings.batch_size, patience, &ended).await else { break };
         let moves = portion.iter().filter_map(|entry| entry.batch.position.as_ref());
+        let Some(queued_for) = portion.first().map(|entry| &entry.generation) else { continue };
+        let generation = shared.generations.instead_of(queued_for);
         let strict = settings.keeps_order();
-        let mut turn = sequence.enter(moves, strict);
+        let mut turn = sequence.enter(moves, strict, &generation);
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         portions.spawn(async move {
             let meter = Arc::clone(&shared.meter);
-            let job = move || Ok(work::run(portion, &meter));
+            let job = move || Ok(work::run(portion, generation, &meter));
             let work = shared.compute.run(Lane::Ingest, job).await;
             drop(turn_to_compute);
             match work {

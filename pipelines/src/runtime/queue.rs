@@ -8,7 +8,7 @@ use millrace_ingest::Batch;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use crate::Graph;
+use super::generation::Generation;
 use crate::graph::InputNode;
 
 /// Most bytes of events that wait, by what inputs have reserved for them. What a single batch has beyond does not count.
@@ -21,11 +21,11 @@ const PERMIT: u64 = 1024;
 /// Events that are worth a write of their own: more are taken if they are there, but not waited for.
 const WORTHWHILE: usize = 1_000;
 
-/// A batch, the input that it comes from, and the graph that it goes through.
+/// A batch, the input that it comes from, and the graph that it is to go through.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) input: Arc<InputNode>,
-    pub(super) graph: Arc<Graph>,
+    pub(super) generation: Arc<Generation>,
     pub(super) batch: Batch,
     _room: OwnedSemaphorePermit,
     _counted: Counted,
@@ -68,13 +68,13 @@ pub(super) fn queue() -> (QueueSender, Queue) {
 }
 
 impl QueueSender {
-    /// Waits for room and appends a batch; whether there is still somebody who takes it. `graph` is asked for when
-    /// there is room.
+    /// Waits for room and appends a batch; whether there is still somebody who takes it. `generation` is asked for
+    /// when there is room.
     pub(super) async fn send(
         &self,
         input: &Arc<InputNode>,
         batch: Batch,
-        graph: impl Fn() -> Arc<Graph>,
+        generation: impl Fn() -> Arc<Generation>,
     ) -> bool {
         let events = batch.events.len();
         let bytes = batch.held.bytes().max(EVENT * events as u64).clamp(PERMIT, MAX_BYTES);
@@ -82,7 +82,8 @@ impl QueueSender {
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else { return false };
         self.events.fetch_add(events, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.events), events);
-        let entry = Entry { input: Arc::clone(input), graph: graph(), batch, _room: room, _counted: counted };
+        let (input, generation) = (Arc::clone(input), generation());
+        let entry = Entry { input, generation, batch, _room: room, _counted: counted };
         self.entries.send(entry).is_ok()
     }
 
@@ -123,7 +124,7 @@ impl Queue {
         };
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut events = first.batch.events.len();
-        let graph = Arc::clone(&first.graph);
+        let generation = Arc::clone(&first.generation);
         let mut portion = vec![first];
         while events < size {
             let next = match (self.entries.try_recv(), deadline) {
@@ -139,7 +140,7 @@ impl Queue {
                 (Err(_), _) => None,
             };
             let Some(next) = next else { break };
-            if events + next.batch.events.len() > size || !Arc::ptr_eq(&next.graph, &graph) {
+            if events + next.batch.events.len() > size || !Arc::ptr_eq(&next.generation, &generation) {
                 self.held = Some(next);
                 break;
             }

@@ -2,10 +2,13 @@
 //! of one partition follow each other, and all of them do where the pipeline keeps the order.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use millrace_ingest::Move;
 use millrace_ingest::output::Place;
 use tokio::sync::watch;
+
+use super::generation::Generation;
 
 /// Partitions remembered before those are forgotten that nobody waits for.
 const REMEMBERED: usize = 1_024;
@@ -18,9 +21,10 @@ pub(super) struct Sequence {
     last_of_all: Option<Left>,
 }
 
-/// What closes when the places of a turn are left.
+/// What closes when the places of a turn are left, and which graph its events go through.
 #[derive(Clone, Debug)]
 struct Left {
+    generation: Weak<Generation>,
     sending: watch::Receiver<()>,
     writing: watch::Receiver<()>,
     telling: watch::Receiver<()>,
@@ -43,10 +47,19 @@ pub(super) struct Stage {
 }
 
 impl Sequence {
-    /// Takes a place behind all that concern the same partitions, or behind all.
-    pub(super) fn enter<'m>(&mut self, moves: impl Iterator<Item = &'m Move>, behind_all: bool) -> Turn {
+    /// Takes a place behind all that concern the same partitions, or behind all. Behind what goes through another
+    /// graph nothing is sent before that is written: sinks of different graphs know nothing of each other's order, and what one
+    /// of them gives up is sent again.
+    pub(super) fn enter<'m>(
+        &mut self,
+        moves: impl Iterator<Item = &'m Move>,
+        behind_all: bool,
+        generation: &Arc<Generation>,
+    ) -> Turn {
         let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| Place::new());
-        let own = Left { sending: sent, writing: written, telling: told };
+        let generation = Arc::downgrade(generation);
+        let own =
+            Left { generation: Weak::clone(&generation), sending: sent, writing: written, telling: told };
         let mut before: Vec<Left> = Vec::new();
         for position in moves {
             let partition = (position.source.clone(), position.partition.clone());
@@ -68,10 +81,20 @@ impl Sequence {
             place,
         };
         Turn {
-            sending: stage(sending, |left| &left.sending),
+            sending: Stage {
+                before: before.iter().map(|left| left.before_sending(&generation)).collect(),
+                place: sending,
+            },
             writing: stage(writing, |left| &left.writing),
             telling: stage(telling, |left| &left.telling),
         }
+    }
+}
+
+impl Left {
+    fn before_sending(&self, generation: &Weak<Generation>) -> watch::Receiver<()> {
+        let same = Weak::ptr_eq(&self.generation, generation);
+        if same { self.sending.clone() } else { self.writing.clone() }
     }
 }
 
@@ -96,7 +119,9 @@ mod tests {
     use bytes::Bytes;
     use futures::FutureExt;
 
+    use super::super::generation::Generations;
     use super::*;
+    use crate::Graph;
 
     fn of(partition: &str) -> Move {
         let partition = partition.to_owned();
@@ -109,13 +134,39 @@ mod tests {
         }
     }
 
+    fn generations() -> Generations {
+        Generations::new(graph())
+    }
+
+    fn graph() -> Arc<Graph> {
+        Arc::new(Graph { inputs: Vec::new(), filters: Vec::new(), outputs: Vec::new() })
+    }
+
+    #[tokio::test]
+    async fn behind_another_graph_nothing_is_sent_before_that_is_written() {
+        let (mut sequence, generations) = (Sequence::default(), generations());
+        let a = of("a");
+        let Turn { sending, writing, telling: _telling } =
+            sequence.enter([&a].into_iter(), false, &generations.current());
+        generations.replace(graph());
+        let mut second = sequence.enter([&a].into_iter(), false, &generations.current());
+        let mut third = sequence.enter([&a].into_iter(), false, &generations.current());
+        drop(sending);
+        assert!(second.sending.come().now_or_never().is_none());
+        drop(writing);
+        assert!(second.sending.come().now_or_never().is_some());
+        assert!(third.sending.come().now_or_never().is_none());
+        drop(second.sending);
+        assert!(third.sending.come().now_or_never().is_some());
+    }
+
     #[tokio::test]
     async fn partitions_wait_for_themselves_only() {
-        let mut sequence = Sequence::default();
+        let (mut sequence, generation) = (Sequence::default(), generations().current());
         let (a, b) = (of("a"), of("b"));
-        let first = sequence.enter([&a, &a].into_iter(), false);
-        let mut second = sequence.enter([&b].into_iter(), false);
-        let mut third = sequence.enter([&a, &b].into_iter(), false);
+        let first = sequence.enter([&a, &a].into_iter(), false, &generation);
+        let mut second = sequence.enter([&b].into_iter(), false, &generation);
+        let mut third = sequence.enter([&a, &b].into_iter(), false, &generation);
         assert!(second.writing.come().now_or_never().is_some());
         assert!(third.writing.come().now_or_never().is_none());
         drop(first);
@@ -126,22 +177,22 @@ mod tests {
 
     #[tokio::test]
     async fn in_order_everything_waits() {
-        let mut sequence = Sequence::default();
-        let first = sequence.enter(std::iter::empty(), true);
-        let mut second = sequence.enter(std::iter::empty(), true);
+        let (mut sequence, generation) = (Sequence::default(), generations().current());
+        let first = sequence.enter(std::iter::empty(), true, &generation);
+        let mut second = sequence.enter(std::iter::empty(), true, &generation);
         assert!(second.writing.come().now_or_never().is_none());
         drop(first);
-        let mut third = sequence.enter(std::iter::empty(), true);
+        let mut third = sequence.enter(std::iter::empty(), true, &generation);
         drop(second);
         assert!(third.writing.come().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn the_next_may_send_before_it_may_write() {
-        let mut sequence = Sequence::default();
+        let (mut sequence, generation) = (Sequence::default(), generations().current());
         let a = of("a");
-        let Turn { sending, writing, telling } = sequence.enter([&a].into_iter(), false);
-        let mut second = sequence.enter([&a].into_iter(), false);
+        let Turn { sending, writing, telling } = sequence.enter([&a].into_iter(), false, &generation);
+        let mut second = sequence.enter([&a].into_iter(), false, &generation);
         let in_flight = sending.place();
         drop(sending);
         assert!(second.sending.come().now_or_never().is_none(), "a sink has the place");

@@ -1,5 +1,7 @@
 //! Pipelines of made inputs, filters and outputs against a store in memory, with failures of all of them.
 
+mod reload;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +13,7 @@ use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::output::{Interrupted, Local, Output, Place, Refused, Sink};
-use millrace_ingest::{Ack, Batch, Event, Move};
+use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{Action, DeadLetter as Replace, DocResult, Error, WriteOp, WriteOutcome};
 use rand::rngs::StdRng;
@@ -74,6 +76,9 @@ impl Store for Memory {
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         if self.refuse_one_in > 0 && write.is_multiple_of(self.refuse_one_in) {
             return Err(Error::Rejected("the memory is full".to_owned()));
+        }
+        if ops.iter().any(|op| &*op.index == "blocked") && !moved_elsewhere(&moves) {
+            return Err(Error::Rejected("the index is blocked".to_owned()));
         }
         let mut state = self.state.lock();
         let mut positions = state.positions.clone();
@@ -142,6 +147,11 @@ impl Store for Memory {
     }
 }
 
+/// Whether one of the positions is another owner's in any case.
+fn moved_elsewhere(moves: &[PositionDelta]) -> bool {
+    moves.iter().any(|delta| delta.source == "other")
+}
+
 fn outcome(op: &WriteOp) -> WriteOutcome {
     WriteOutcome {
         index: Arc::clone(&op.index),
@@ -184,7 +194,7 @@ impl Numbers {
         let (stored, owner_epoch) = context.positions.claim(self.name, partition).await?;
         let mut previous = stored;
         let mut next = previous.as_deref().map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
-        let mut random = StdRng::seed_from_u64(next);
+        let mut random = StdRng::seed_from_u64(next + context.batch_size.get() as u64);
         let mut waiting = std::collections::VecDeque::new();
         while next < self.total && !*context.stopping.borrow() {
             let end = (next + random.random_range(1..20)).min(self.total);
@@ -196,7 +206,12 @@ impl Numbers {
                 new,
                 owner_epoch,
             };
-            let events = (next..end).map(|n| event(json!({"partition": partition, "n": n}))).collect();
+            let events = (next..end).map(|n| {
+                let mut event = event(json!({"partition": partition, "n": n}));
+                event.set_provenance(Some(Provenance::new(n.into(), 0)));
+                event
+            });
+            let events = events.collect();
             let (ack, stored) = Ack::channel();
             let batch = Batch { events, position: Some(position), ack, held: Reservation::default() };
             context.batches.send(batch).await.map_err(|_| InputError("ended".to_owned()))?;
@@ -564,6 +579,34 @@ async fn a_sink_that_is_down_holds_its_source_and_loses_nothing() {
     assert_eq!(ids.len(), 99);
     let letters = &store.state.lock().letters;
     assert_eq!((letters.len(), &letters[0].1["reason"]), (1, &json!("unlucky")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_are_the_same_when_events_are_read_again_in_other_batches() {
+    let store = Arc::new(Memory::default());
+    let sink = Arc::new(Elsewhere { seen: Mutex::default(), down: watch::Sender::new(false) });
+    let make = |ends| {
+        let numbers = Numbers { name: "numbers", partitions: vec!["a"], total: 60, ends };
+        let sink: Arc<dyn Sink> = sink.clone();
+        graph(vec![input(numbers)], vec![], vec![output("sink", Output::Sink(sink)), local("docs")])
+    };
+    let mut all = std::collections::HashSet::new();
+    for batch_size in [1, 3, 50] {
+        // Sent, but not stored.
+        store.held.send_replace(true);
+        let pipeline = start(make(false), Settings { batch_size, ..settings(1) }, &store);
+        while sink.seen.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        pipeline.stop(Duration::ZERO).await;
+        all.extend(sink.seen.lock().drain(..));
+        store.held.send_replace(false);
+    }
+    let pipeline = start(make(true), settings(4), &store);
+    pipeline.ended().await;
+    pipeline.stop(Duration::from_secs(30)).await;
+    all.extend(sink.seen.lock().drain(..));
+    assert_eq!(all.len(), 59, "each number has one id");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,35 +1,52 @@
 //! The computing part of a portion of the queue: events through filters, then what is to be written and sent.
 
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
-use millrace_ingest::{Ack, Event, Move};
+use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_storage::WriteOp;
 use ring::digest::{Context, SHA256};
 
+use super::generation::Generation;
+use super::portion::Portion;
 use super::queue::Entry;
+use crate::graph::route::Route;
 use crate::graph::walk::{Flow, Origin, Rejected};
-use crate::graph::{Label, OutputNode};
+use crate::graph::{Label, Node, OutputNode};
 use crate::meter::Meter;
 
-/// What became of a portion.
+/// What became of a portion in the filters.
 #[derive(Debug)]
 pub(super) struct Work {
-    /// Positions to be moved and who waits, by batch.
-    pub(super) batches: Vec<(Option<Move>, Ack)>,
+    /// Who waits, by batch.
+    pub(super) acks: Vec<Ack>,
     /// Room that the events of the batches take.
     pub(super) held: Vec<Reservation>,
+    pub(super) portion: Portion,
+}
+
+/// Events that came through the filters.
+#[derive(Debug)]
+pub(super) struct Filtered {
+    /// By place; what ended in the filters left its place empty.
+    pub(super) events: Vec<Option<(Arc<Event>, Origin)>>,
+    /// Positions to be moved, by batch.
+    pub(super) moves: Vec<Option<Move>>,
+}
+
+/// What outputs want done with a portion.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
     /// Operations on this server's indices.
     pub(super) ops: Vec<Planned>,
     /// What goes elsewhere.
     pub(super) sends: Vec<Send>,
     /// What ends here.
     pub(super) rejected: Vec<Rejected>,
-    /// Events that came through the filters.
-    pub(super) filtered: usize,
 }
 
 /// An operation and where it comes from.
@@ -48,46 +65,96 @@ pub(super) struct Send {
     pub(super) label: Label,
     /// With their stable ids.
     pub(super) events: Vec<(Arc<Event>, Option<String>)>,
-    /// Which batch each comes from.
-    pub(super) batches: Vec<usize>,
+    /// The place of each in the portion.
+    pub(super) places: Vec<usize>,
 }
 
-/// Takes a portion through its graph.
-pub(super) fn run(portion: Vec<Entry>, meter: &Meter) -> Work {
+/// Places of events that sinks have taken, by the ids of outputs.
+pub(super) type Taken = HashMap<Arc<str>, Vec<usize>>;
+
+/// Takes a portion through a graph.
+pub(super) fn run(entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
     let began = Instant::now();
     let mut flow = Flow::default();
-    let (mut batches, mut held) = (Vec::with_capacity(portion.len()), Vec::with_capacity(portion.len()));
-    let mut graph = None;
-    for (number, entry) in portion.into_iter().enumerate() {
-        for (ordinal, mut event) in entry.batch.events.into_iter().enumerate() {
+    let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+    let mut held = Vec::with_capacity(entries.len());
+    for (number, entry) in entries.into_iter().enumerate() {
+        for mut event in entry.batch.events {
             entry.input.decoration.apply(&mut event);
-            flow.add(event, Origin { batch: number, ordinal, made: 0 });
+            let provenance = event.provenance();
+            flow.add(event, Origin { batch: number, provenance, made: 0 });
         }
-        batches.push((entry.batch.position, entry.batch.ack));
+        moves.push(entry.batch.position);
+        acks.push(entry.batch.ack);
         held.push(entry.batch.held);
-        graph = Some(entry.graph);
     }
-    let mut work =
-        Work { batches, held, ops: Vec::new(), sends: Vec::new(), rejected: Vec::new(), filtered: 0 };
-    let Some(graph) = graph else { return work };
     let all = (0..flow.slots.len()).collect();
-    let left = flow.filter(&graph.filters, all);
-    work.filtered = left.len();
-    let events: Vec<Option<(Arc<Event>, Origin)>> =
-        flow.slots.drain(..).map(|slot| slot.map(|slot| (Arc::new(slot.event), slot.origin))).collect();
-    flow.output(&graph.outputs, &events, &left, &mut |flow, node: &Arc<OutputNode>, selected| {
+    let left = flow.filter(&generation.graph.filters, all);
+    meter.were_filtered(left.len());
+    let (filtered, rejected) = end_of_filters(flow, moves);
+    let plan = plan(&filtered, &left, &generation.graph.outputs, &Taken::new());
+    meter.took(began.elapsed());
+    Work { acks, held, portion: Portion::new(filtered, left, rejected, generation, plan) }
+}
+
+/// Takes the event of a dead letter through the part of a graph that is meant by the id of what refused it. With what becomes
+/// of it, its letter is removed.
+///
+/// # Errors
+/// There is no such part, with what to do.
+pub(super) fn run_letter(
+    event: Event,
+    removal: WriteOp,
+    id: &str,
+    generation: Arc<Generation>,
+) -> Result<Portion, String> {
+    let graph = Arc::clone(&generation.graph);
+    let route = graph.route(id)?;
+    let mut flow = Flow::default();
+    let mut left = vec![flow.add(event, Origin { batch: 0, provenance: None, made: 0 })];
+    let outputs = match route {
+        Route::Whole => {
+            left = flow.filter(&graph.filters, left);
+            graph.outputs.as_slice()
+        }
+        Route::Outputs(outputs) => outputs,
+    };
+    let (filtered, rejected) = end_of_filters(flow, vec![None]);
+    let mut plan = plan(&filtered, &left, outputs, &Taken::new());
+    plan.ops.push(Planned { op: removal, batch: 0, output: None });
+    Ok(Portion::new(filtered, left, rejected, generation, plan))
+}
+
+/// What came through the filters, and what they rejected.
+fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<Rejected>) {
+    let slots = flow.slots.into_iter();
+    let events = slots.map(|slot| slot.map(|slot| (Arc::new(slot.event), slot.origin))).collect();
+    (Filtered { events, moves }, flow.rejected)
+}
+
+/// Asks outputs what is to be done with the events at some places, but for those that a sink has taken already.
+pub(super) fn plan(
+    filtered: &Filtered,
+    places: &[usize],
+    outputs: &[Node<Arc<OutputNode>>],
+    taken: &Taken,
+) -> Plan {
+    let mut plan = Plan::default();
+    let mut flow = Flow::default();
+    let Filtered { events, moves } = filtered;
+    flow.output(outputs, events, places, &mut |flow, node: &Arc<OutputNode>, selected| {
         let began = Instant::now();
         node.label.meter.came_in(selected.len());
-        let chosen = selected.iter().filter_map(|at| events.get(*at).and_then(Option::as_ref));
+        let chosen = selected.iter().filter_map(|at| Some((*at, events.get(*at).and_then(Option::as_ref)?)));
         match &node.output {
             Output::Local(local) => {
-                for (event, origin) in chosen {
+                for (_, (event, origin)) in chosen {
                     // Positions move with what is written here: it is there once, whatever its id.
                     let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
                     match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
                         Ok(op) => {
                             let output = Some(Arc::clone(node));
-                            work.ops.push(Planned { op, batch: origin.batch, output });
+                            plan.ops.push(Planned { op, batch: origin.batch, output });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);
@@ -107,38 +174,42 @@ pub(super) fn run(portion: Vec<Entry>, meter: &Meter) -> Work {
                     sink: Arc::clone(sink),
                     label: node.label.clone(),
                     events: Vec::with_capacity(selected.len()),
-                    batches: Vec::with_capacity(selected.len()),
+                    places: Vec::with_capacity(selected.len()),
                 };
-                for (event, origin) in chosen {
-                    let position = work.batches.get(origin.batch).and_then(|(position, _)| position.as_ref());
-                    let id = position.map(|position| stable_id(position, *origin));
+                let taken: HashSet<usize> =
+                    taken.get(&node.label.id).into_iter().flatten().copied().collect();
+                for (at, (event, origin)) in chosen.filter(|(at, _)| !taken.contains(at)) {
+                    let position = moves.get(origin.batch).and_then(Option::as_ref);
+                    let id = position.and_then(|position| stable_id(position, *origin));
                     send.events.push((Arc::clone(event), id));
-                    send.batches.push(origin.batch);
+                    send.places.push(at);
                 }
-                work.sends.push(send);
+                if !send.events.is_empty() {
+                    plan.sends.push(send);
+                }
             }
         }
     });
-    work.rejected = flow.rejected;
-    meter.were_filtered(work.filtered);
-    meter.took(began.elapsed());
-    work
+    plan.rejected = flow.rejected;
+    plan
 }
 
-/// An id that an event has again when it is read again from the same position.
-fn stable_id(position: &Move, origin: Origin) -> String {
+/// An id that an event has again when it is read again, however it is cut into batches then.
+fn stable_id(position: &Move, origin: Origin) -> Option<String> {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let Provenance { record, incarnation, ordinal } = origin.provenance?;
     let mut context = Context::new(&SHA256);
-    let previous = position.previous.as_deref().unwrap_or_default();
-    for part in [position.source.as_bytes(), position.partition.as_bytes(), previous] {
+    for part in [position.source.as_bytes(), position.partition.as_bytes()] {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }
-    context.update(&(origin.ordinal as u64).to_be_bytes());
+    context.update(&record.to_be_bytes());
+    context.update(&incarnation.to_be_bytes());
+    context.update(&ordinal.to_be_bytes());
     context.update(&origin.made.to_be_bytes());
     let digest = context.finish();
-    URL_SAFE_NO_PAD.encode(digest.as_ref().get(..15).unwrap_or_default())
+    Some(URL_SAFE_NO_PAD.encode(digest.as_ref().get(..15).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -149,20 +220,32 @@ mod tests {
 
     #[test]
     fn ids_are_stable_and_tell_events_apart() {
-        let at = |previous: Option<&'static [u8]>| Move {
+        let at = |partition: &str| Move {
             source: "topic".to_owned(),
-            partition: "0".to_owned(),
-            previous: previous.map(Bytes::from_static),
+            partition: partition.to_owned(),
+            previous: None,
             new: Bytes::from_static(b"9"),
             owner_epoch: 7,
         };
-        let origin = Origin { batch: 3, ordinal: 1, made: 0 };
-        let id = stable_id(&at(Some(b"1")), origin);
+        let provenance = Provenance { record: 4, incarnation: 5, ordinal: 0 };
+        let origin = Origin { batch: 3, provenance: Some(provenance), made: 0 };
+        let id = stable_id(&at("0"), origin).unwrap();
         assert_eq!(id.len(), 20);
-        let again = Move { owner_epoch: 8, new: Bytes::from_static(b"10"), ..at(Some(b"1")) };
-        assert_eq!(stable_id(&again, Origin { batch: 0, ..origin }), id, "the same event read again");
-        assert_ne!(stable_id(&at(None), origin), id);
-        assert_ne!(stable_id(&at(Some(b"1")), Origin { made: 1, ..origin }), id);
-        assert_ne!(stable_id(&at(Some(b"1")), Origin { ordinal: 2, ..origin }), id);
+        let previous = Some(Bytes::from_static(b"3"));
+        let again = Move { owner_epoch: 8, new: Bytes::from_static(b"10"), previous, ..at("0") };
+        let same = stable_id(&again, Origin { batch: 0, ..origin });
+        assert_eq!(same.as_ref(), Some(&id), "the same event read again");
+        let other = |provenance| stable_id(&at("0"), Origin { provenance: Some(provenance), ..origin });
+        let others = [
+            stable_id(&at("1"), origin),
+            stable_id(&at("0"), Origin { made: 1, ..origin }),
+            other(Provenance { record: 5, ..provenance }),
+            other(Provenance { incarnation: 4, ..provenance }),
+            other(provenance.next()),
+        ];
+        for other in others {
+            assert_ne!(other.unwrap(), id);
+        }
+        assert_eq!(stable_id(&at("0"), Origin { provenance: None, ..origin }), None);
     }
 }

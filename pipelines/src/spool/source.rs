@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::input::{Context, Input, InputError};
-use millrace_ingest::{Ack, Batch, Event, Move};
+use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
@@ -194,9 +194,14 @@ fn look(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Optio
                 io::Error::new(io::ErrorKind::InvalidData, place)
             };
             let (payload, length) = segment::read(&file, place.offset)?.ok_or_else(damaged)?;
-            let more = segment::decode(&payload).ok_or_else(damaged)?;
+            let mut more = segment::decode(&payload).ok_or_else(damaged)?;
             if !events.is_empty() && events.len() + more.len() > most {
                 break;
+            }
+            let mut provenance = Provenance::new(place.offset.into(), place.segment);
+            for event in &mut more {
+                event.set_provenance(Some(provenance));
+                provenance = provenance.next();
             }
             taken += more.iter().map(Event::bytes).sum::<u64>();
             events.extend(more);

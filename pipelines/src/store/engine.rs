@@ -63,6 +63,16 @@ impl Store for OfEngine {
         self.engine.positions(pipeline, source)
     }
 
+    async fn letters(&self, pipeline: Option<&str>, most: usize) -> Result<Vec<dead_letter::Letter>> {
+        dead_letter::list(&self.engine, pipeline, most).await
+    }
+
+    async fn replay(&self, letter: &dead_letter::Letter) -> std::result::Result<(), String> {
+        let replayed = dead_letter::replay(&self.engine, &self.principal, std::slice::from_ref(letter)).await;
+        let replayed = replayed.map_err(|error| error.to_string())?;
+        replayed.left.into_iter().next().map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+
     fn letter(&self, event: &Event, reason: &str, from: Sender<'_>) -> Option<WriteOp> {
         Some(dead_letter::of_event(event, reason, sender(from), self.now()))
     }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::Event;
+use millrace_ingest::dead_letter::Letter;
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
 use parking_lot::Mutex;
@@ -65,6 +66,22 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Parts of a source with a position.
     fn positions(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)>;
+
+    /// Dead letters of a pipeline or of all, the oldest first, at most so many.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn letters(&self, _pipeline: Option<&str>, _most: usize) -> Result<Vec<Letter>> {
+        Ok(Vec::new())
+    }
+
+    /// Stores the operation that a letter holds, in one frame with its removal.
+    ///
+    /// # Errors
+    /// Why it stays.
+    async fn replay(&self, letter: &Letter) -> std::result::Result<(), String> {
+        Err(format!("there are no letters here, so none has the id [{}]", letter.id))
+    }
 
     /// The operation that stores an event that ends as a dead letter; `None` where there is no place for it, and it
     /// was logged.

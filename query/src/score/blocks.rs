@@ -64,13 +64,13 @@ impl Blocks {
         }
     }
 
-    /// Returns the first row at or behind `target` in a run whose bound exceeds `bar`.
-    pub(crate) fn next_above(&mut self, target: u32, bar: f32) -> u32 {
+    /// Returns the first row at or behind `target` in a run whose bound exceeds `threshold`.
+    pub(crate) fn next_above(&mut self, target: u32, threshold: f32) -> u32 {
         let (bound, _) = self.bound(target);
-        if bound > bar {
+        if bound > threshold {
             return target;
         }
-        while self.bounds.get(self.at).is_some_and(|bound| *bound <= bar) {
+        while self.bounds.get(self.at).is_some_and(|bound| *bound <= threshold) {
             self.at += 1;
         }
         match self.at.checked_sub(1).and_then(|before| self.lasts.get(before)) {

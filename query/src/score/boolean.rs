@@ -10,7 +10,7 @@ pub(crate) struct Conjunction<'a> {
     parts: Vec<BoxScorer<'a>>,
     doc: u32,
     /// What scores must exceed, and the last row for which that was found possible.
-    bar: f32,
+    threshold: f32,
     window: Option<u32>,
 }
 
@@ -18,18 +18,18 @@ impl<'a> Conjunction<'a> {
     /// Starts at the first common row. There is at least one part.
     pub(crate) fn new(mut parts: Vec<BoxScorer<'a>>) -> Self {
         parts.sort_by_key(|part| part.cost());
-        let mut conjunction = Self { parts, doc: END, bar: f32::NEG_INFINITY, window: None };
+        let mut conjunction = Self { parts, doc: END, threshold: f32::NEG_INFINITY, window: None };
         let first = conjunction.parts.first().map_or(END, |lead| lead.doc());
-        conjunction.settle(first);
+        conjunction.seek_match(first);
         conjunction
     }
 
-    fn settle(&mut self, mut candidate: u32) -> u32 {
+    fn seek_match(&mut self, mut candidate: u32) -> u32 {
         'candidate: while candidate != END {
-            if self.bar > 0.0 && self.window.is_none_or(|last| candidate > last) {
+            if self.threshold > 0.0 && self.window.is_none_or(|last| candidate > last) {
                 let (bound, last) = self.bound(candidate);
                 self.window = Some(last);
-                if bound <= self.bar {
+                if bound <= self.threshold {
                     candidate = if last == END { END } else { self.parts[0].seek(last + 1) };
                     continue;
                 }
@@ -57,14 +57,14 @@ impl Scorer for Conjunction<'_> {
             return END;
         }
         let next = self.parts[0].advance();
-        self.settle(next)
+        self.seek_match(next)
     }
     fn seek(&mut self, target: u32) -> u32 {
         if self.doc >= target {
             return self.doc;
         }
         let next = self.parts[0].seek(target);
-        self.settle(next)
+        self.seek_match(next)
     }
     fn score(&mut self) -> f32 {
         self.parts.iter_mut().map(|part| f64::from(part.score())).sum::<f64>() as f32
@@ -81,16 +81,16 @@ impl Scorer for Conjunction<'_> {
         }
         (bound_of(sum), last)
     }
-    fn raise_bar(&mut self, bar: f32) {
-        if bar > self.bar {
-            self.bar = bar;
+    fn raise_threshold(&mut self, threshold: f32) {
+        if threshold > self.threshold {
+            self.threshold = threshold;
             self.window = None;
             // A part must bring what the others cannot.
             let total: f64 = self.parts.iter().map(|part| f64::from(part.max_score())).sum();
             for part in &mut self.parts {
-                let own = f64::from(bar) - (total - f64::from(part.max_score()));
+                let own = f64::from(threshold) - (total - f64::from(part.max_score()));
                 if own > 0.0 {
-                    part.raise_bar((own * 0.999_99) as f32);
+                    part.raise_threshold((own * 0.999_99) as f32);
                 }
             }
         }
@@ -122,7 +122,7 @@ impl<'a> Union<'a> {
             .collect();
         let required = required.max(1);
         let mut union = Self { here: Vec::with_capacity(parts.len()), parts, required, ahead, doc: END };
-        union.settle();
+        union.seek_match();
         union
     }
 
@@ -137,7 +137,7 @@ impl<'a> Union<'a> {
             return END;
         }
         self.leave(self.doc + 1);
-        self.settle()
+        self.seek_match()
     }
 
     /// Goes to the first row at or behind `target`.
@@ -155,7 +155,7 @@ impl<'a> Union<'a> {
                 self.ahead.push(Reverse((doc, at)));
             }
         }
-        self.settle()
+        self.seek_match()
     }
 
     /// Calls `visit` with the parts that stand on the current row, in order.
@@ -172,7 +172,7 @@ impl<'a> Union<'a> {
     }
 
     /// Takes the parts at the next row that enough of them share.
-    fn settle(&mut self) -> u32 {
+    fn seek_match(&mut self) -> u32 {
         loop {
             let Some(Reverse((doc, _))) = self.ahead.peek() else {
                 self.doc = END;
@@ -249,11 +249,11 @@ impl<'a> Exclusion<'a> {
     /// Starts at the first row that is left.
     pub(crate) fn new(base: BoxScorer<'a>, excluded: BoxScorer<'a>) -> Self {
         let mut exclusion = Self { base, excluded };
-        exclusion.settle();
+        exclusion.seek_match();
         exclusion
     }
 
-    fn settle(&mut self) -> u32 {
+    fn seek_match(&mut self) -> u32 {
         let mut doc = self.base.doc();
         while doc != END && self.excluded.seek(doc) == doc {
             doc = self.base.advance();
@@ -268,11 +268,11 @@ impl Scorer for Exclusion<'_> {
     }
     fn advance(&mut self) -> u32 {
         self.base.advance();
-        self.settle()
+        self.seek_match()
     }
     fn seek(&mut self, target: u32) -> u32 {
         self.base.seek(target);
-        self.settle()
+        self.seek_match()
     }
     fn score(&mut self) -> f32 {
         self.base.score()
@@ -283,8 +283,8 @@ impl Scorer for Exclusion<'_> {
     fn bound(&mut self, target: u32) -> (f32, u32) {
         self.base.bound(target)
     }
-    fn raise_bar(&mut self, bar: f32) {
-        self.base.raise_bar(bar);
+    fn raise_threshold(&mut self, threshold: f32) {
+        self.base.raise_threshold(threshold);
     }
     fn cost(&self) -> u64 {
         self.base.cost()
@@ -322,10 +322,10 @@ impl Scorer for Optional<'_> {
     fn max_score(&self) -> f32 {
         self.base.max_score() + self.extra.max_score()
     }
-    fn raise_bar(&mut self, bar: f32) {
-        let own = bar - self.extra.max_score();
+    fn raise_threshold(&mut self, threshold: f32) {
+        let own = threshold - self.extra.max_score();
         if own > 0.0 {
-            self.base.raise_bar(own * 0.999_99);
+            self.base.raise_threshold(own * 0.999_99);
         }
     }
     fn cost(&self) -> u64 {
@@ -378,11 +378,11 @@ impl<'a> Scaled<'a> {
     /// Starts at the first row of `base` that reaches `least`.
     pub(crate) fn new(base: BoxScorer<'a>, factor: f32, least: Option<f32>) -> Self {
         let mut scaled = Self { base, factor, least };
-        scaled.settle();
+        scaled.seek_match();
         scaled
     }
 
-    fn settle(&mut self) -> u32 {
+    fn seek_match(&mut self) -> u32 {
         let mut doc = self.base.doc();
         if let Some(least) = self.least {
             while doc != END && self.base.score() * self.factor < least {
@@ -399,11 +399,11 @@ impl Scorer for Scaled<'_> {
     }
     fn advance(&mut self) -> u32 {
         self.base.advance();
-        self.settle()
+        self.seek_match()
     }
     fn seek(&mut self, target: u32) -> u32 {
         self.base.seek(target);
-        self.settle()
+        self.seek_match()
     }
     fn score(&mut self) -> f32 {
         self.base.score() * self.factor

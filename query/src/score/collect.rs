@@ -219,20 +219,20 @@ impl Top {
     }
 
     /// The score that a row must exceed to enter, once there are enough rows.
-    fn bar(&self) -> Option<f32> {
+    fn threshold(&self) -> Option<f32> {
         if !self.by_score || self.limit == 0 || self.heap.len() < self.limit {
             return None;
         }
         self.heap.peek().map(|worst| worst.score)
     }
 
-    /// Tells a scorer where it has risen: what does not exceed `bar` is not wanted any more.
-    fn raise(&self, bar: &mut f32, scorer: &mut (dyn Scorer + '_)) {
-        if let Some(least) = self.bar()
-            && least > *bar
+    /// Tells a scorer where it has risen: what does not exceed `threshold` is not wanted any more.
+    fn raise(&self, threshold: &mut f32, scorer: &mut (dyn Scorer + '_)) {
+        if let Some(least) = self.threshold()
+            && least > *threshold
         {
-            *bar = least;
-            scorer.raise_bar(least);
+            *threshold = least;
+            scorer.raise_threshold(least);
         }
     }
 
@@ -322,7 +322,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
     let mut doc = if first == 0 { scorer.doc() } else { scorer.seek(first) };
     let has_deleted = !pass.deleted.is_empty();
     let (mut counted, mut visited) = (0, 0);
-    let mut bar = f32::NEG_INFINITY;
+    let mut threshold = f32::NEG_INFINITY;
     while doc < pass.range.end {
         if visited % BLOCK == 0 {
             sum += counted;
@@ -338,7 +338,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
             break;
         }
         if !counting && pass.budget.is_none() {
-            top.raise(&mut bar, scorer.as_mut());
+            top.raise(&mut threshold, scorer.as_mut());
         }
         if !(has_deleted && pass.deleted.contains(doc)) {
             if let Some(budget) = pass.budget
@@ -405,12 +405,12 @@ fn count_windows(pass: &Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Re
 fn offer_rows(pass: &Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
     let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
-    let mut bar = f32::NEG_INFINITY;
+    let mut threshold = f32::NEG_INFINITY;
     for (visited, row) in rows.range(top.start(pass.segment)..).enumerate() {
         if !top.open_for(max_score) || visited % BLOCK as usize == 0 && pass.stop.requested() {
             break;
         }
-        top.raise(&mut bar, scorer.as_mut());
+        top.raise(&mut threshold, scorer.as_mut());
         if scorer.seek(row) == row {
             top.offer(Found { score: scorer.score(), address: Address { segment: pass.segment, row } });
         }

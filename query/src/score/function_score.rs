@@ -337,12 +337,12 @@ impl<'a> FunctionScore<'a> {
         failure: &'a Failure,
     ) -> Self {
         let mut scorer = Self { base, functions, combination, failure, failed: false, known: None };
-        scorer.settle();
+        scorer.seek_match();
         scorer
     }
 
     /// Goes on to a row with the least score asked for.
-    fn settle(&mut self) -> u32 {
+    fn seek_match(&mut self) -> u32 {
         self.known = None;
         let Some(least) = self.combination.min_score else { return self.doc() };
         while self.doc() != END {
@@ -439,12 +439,12 @@ impl Scorer for FunctionScore<'_> {
         if self.doc() != END {
             self.base.advance();
         }
-        self.settle()
+        self.seek_match()
     }
     fn seek(&mut self, target: u32) -> u32 {
         if self.doc() < target {
             self.base.seek(target);
-            return self.settle();
+            return self.seek_match();
         }
         self.doc()
     }

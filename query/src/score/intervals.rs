@@ -190,7 +190,7 @@ pub(crate) fn scorer<'a>(
         sum: 0.0,
     };
     let first = scorer.candidates.doc();
-    scorer.settle(first);
+    scorer.seek_match(first);
     Ok(scorer)
 }
 
@@ -201,7 +201,7 @@ impl IntervalsScorer<'_> {
     }
 
     /// Goes on from a candidate to the first row with an interval.
-    fn settle(&mut self, mut doc: u32) -> u32 {
+    fn seek_match(&mut self, mut doc: u32) -> u32 {
         while doc != END {
             for (leaf, positions) in self.leaves.iter_mut().zip(&mut self.positions) {
                 match leaf.seek(doc) == doc {
@@ -227,14 +227,14 @@ impl Scorer for IntervalsScorer<'_> {
     }
     fn advance(&mut self) -> u32 {
         let next = self.candidates.advance();
-        self.settle(next)
+        self.seek_match(next)
     }
     fn seek(&mut self, target: u32) -> u32 {
         if self.candidates.doc() >= target {
             return self.candidates.doc();
         }
         let next = self.candidates.seek(target);
-        self.settle(next)
+        self.seek_match(next)
     }
     fn score(&mut self) -> f32 {
         // Not `S / (S + 1)`: this never falls as the sum grows, whatever is rounded.

@@ -156,13 +156,13 @@ pub(crate) struct TermScorer<'a> {
     /// The term, where its runs may be known.
     term: Option<&'a str>,
     blocks: Option<Blocks>,
-    bar: f32,
+    threshold: f32,
 }
 
 impl<'a> TermScorer<'a> {
     /// Starts at the first row.
     pub(crate) fn new(postings: Box<dyn Postings>, score: TermScore<'a>) -> Self {
-        Self { postings, score, term: None, blocks: None, bar: f32::NEG_INFINITY }
+        Self { postings, score, term: None, blocks: None, threshold: f32::NEG_INFINITY }
     }
 
     /// Starts at the first row of a term of a text field.
@@ -179,16 +179,16 @@ impl<'a> TermScorer<'a> {
         self.blocks.as_mut()
     }
 
-    /// Leaves out the runs that cannot score above the bar.
+    /// Leaves out the runs that cannot score above the threshold.
     fn above_bar(&mut self) -> u32 {
-        let bar = self.bar;
+        let threshold = self.threshold;
         loop {
             let doc = self.postings.doc();
             let Some(blocks) = self.blocks.as_mut() else { return doc };
             if doc == END {
                 return doc;
             }
-            match blocks.next_above(doc, bar) {
+            match blocks.next_above(doc, threshold) {
                 END => {
                     // Behind the last row; nothing is decoded on the way.
                     self.postings.seek(END);
@@ -208,7 +208,7 @@ impl Scorer for TermScorer<'_> {
     }
     fn advance(&mut self) -> u32 {
         let doc = self.postings.advance();
-        if self.bar > 0.0 { self.above_bar() } else { doc }
+        if self.threshold > 0.0 { self.above_bar() } else { doc }
     }
     fn seek(&mut self, target: u32) -> u32 {
         // Postings must not be asked to seek backwards.
@@ -216,15 +216,15 @@ impl Scorer for TermScorer<'_> {
             return self.postings.doc();
         }
         let doc = self.postings.seek(target);
-        if self.bar > 0.0 { self.above_bar() } else { doc }
+        if self.threshold > 0.0 { self.above_bar() } else { doc }
     }
     fn bound(&mut self, target: u32) -> (f32, u32) {
         let most = self.score.most();
         self.blocks().map_or((most, END), |blocks| blocks.bound(target))
     }
-    fn raise_bar(&mut self, bar: f32) {
+    fn raise_threshold(&mut self, threshold: f32) {
         if self.blocks().is_some() {
-            self.bar = bar;
+            self.threshold = threshold;
         }
     }
     fn score(&mut self) -> f32 {

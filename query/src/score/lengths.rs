@@ -1,7 +1,7 @@
 //! What rows of a text field can score by their lengths.
 //!
 //! Most rows have a term once, and then its score is a function of the row's length. Where it is known that no row of a
-//! window has a term more often, the window's lengths tell which rows can pass a bar before postings are decoded.
+//! window has a term more often, the window's lengths tell which rows can pass a threshold before postings are decoded.
 
 use millrace_storage::bundle::TextIndex;
 use millrace_storage::segment::WindowBits;

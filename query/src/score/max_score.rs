@@ -1,9 +1,9 @@
 //! Any of several parts, without visiting rows that cannot score enough.
 //!
-//! Rows are taken window by window, in which each part's scores have one bound. Once there is a bar,
+//! Rows are taken window by window, in which each part's scores have one bound. Once there is a threshold,
 //! the parts that even together cannot pass it need not be looked at for themselves: candidates come
 //! from the others alone, and are dropped as soon as what is still missing cannot lift them over the
-//! bar. This is the MaxScore algorithm with the bounds of blocks.
+//! threshold. This is the MaxScore algorithm with the bounds of blocks.
 
 use super::{BoxScorer, END, Scorer, bound_of, may_exceed};
 
@@ -17,7 +17,7 @@ pub(crate) struct MaxScore<'a> {
     first: usize,
     /// Last row of the window; none is open where absent.
     window: Option<u32>,
-    bar: f32,
+    threshold: f32,
     doc: u32,
     score: f32,
 }
@@ -39,12 +39,13 @@ impl<'a> MaxScore<'a> {
     pub(crate) fn new(scorers: Vec<BoxScorer<'a>>) -> Self {
         let part = |(place, scorer)| Part { scorer, bound: 0.0, sum: 0.0, place, score: 0.0 };
         let parts: Vec<Part<'a>> = scorers.into_iter().enumerate().map(part).collect();
-        let mut whole = Self { parts, first: 0, window: None, bar: f32::NEG_INFINITY, doc: END, score: 0.0 };
-        whole.settle(0);
+        let mut whole =
+            Self { parts, first: 0, window: None, threshold: f32::NEG_INFINITY, doc: END, score: 0.0 };
+        whole.seek_match(0);
         whole
     }
 
-    /// Opens the window that begins at `target`; returns whether any of its rows can pass the bar.
+    /// Opens the window that begins at `target`; returns whether any of its rows can pass the threshold.
     fn open_window(&mut self, target: u32) -> bool {
         let mut last = END;
         for part in &mut self.parts {
@@ -64,18 +65,21 @@ impl<'a> MaxScore<'a> {
             sum += part.bound;
             part.sum = sum;
         }
-        let bar = self.bar;
-        self.first = self.parts.iter().take_while(|part| !may_exceed(part.sum, bar)).count();
+        let threshold = self.threshold;
+        self.first = self.parts.iter().take_while(|part| !may_exceed(part.sum, threshold)).count();
         self.first < self.parts.len()
     }
 
-    fn settle(&mut self, mut target: u32) -> u32 {
+    fn seek_match(&mut self, mut target: u32) -> u32 {
         loop {
             if target == END {
                 self.doc = END;
                 return END;
             }
-            if self.bar > 0.0 && self.window.is_none_or(|last| target > last) && !self.open_window(target) {
+            if self.threshold > 0.0
+                && self.window.is_none_or(|last| target > last)
+                && !self.open_window(target)
+            {
                 target = self.behind_window();
                 continue;
             }
@@ -106,7 +110,7 @@ impl<'a> MaxScore<'a> {
         }
     }
 
-    /// Scores a candidate; tells whether it passes the bar.
+    /// Scores a candidate; tells whether it passes the threshold.
     fn collect(&mut self, doc: u32) -> bool {
         let mut sum = 0.0;
         let (optional, essential) = self.parts.split_at_mut(self.first);
@@ -117,7 +121,7 @@ impl<'a> MaxScore<'a> {
         }
         optional.iter_mut().for_each(|part| part.score = 0.0);
         for part in optional.iter_mut().rev() {
-            if !may_exceed(sum + part.sum, self.bar) {
+            if !may_exceed(sum + part.sum, self.threshold) {
                 return false;
             }
             if part.scorer.seek(doc) == doc {
@@ -126,7 +130,7 @@ impl<'a> MaxScore<'a> {
             }
         }
         self.parts_in_order();
-        self.score > self.bar
+        self.score > self.threshold
     }
 
     /// Adds up the scores in the order in which the parts came.
@@ -146,7 +150,7 @@ impl Scorer for MaxScore<'_> {
         self.doc
     }
     fn seek(&mut self, target: u32) -> u32 {
-        if self.doc >= target { self.doc } else { self.settle(target) }
+        if self.doc >= target { self.doc } else { self.seek_match(target) }
     }
     fn score(&mut self) -> f32 {
         self.score
@@ -163,9 +167,9 @@ impl Scorer for MaxScore<'_> {
         }
         (bound_of(sum), last)
     }
-    fn raise_bar(&mut self, bar: f32) {
-        if bar > self.bar {
-            self.bar = bar;
+    fn raise_threshold(&mut self, threshold: f32) {
+        if threshold > self.threshold {
+            self.threshold = threshold;
             // The next step opens a window of its own.
             self.window = None;
         }

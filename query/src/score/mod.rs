@@ -61,17 +61,17 @@ pub(crate) trait Scorer: Send {
     fn bound(&mut self, _target: u32) -> (f32, u32) {
         (self.max_score(), END)
     }
-    /// Says that rows that score no more than `bar` are of no interest: from the next step on they may
-    /// be left out. The bar never falls.
-    fn raise_bar(&mut self, _bar: f32) {}
+    /// Says that rows that score no more than `threshold` are of no interest: from the next step on they may
+    /// be left out. The threshold never falls.
+    fn raise_threshold(&mut self, _bar: f32) {}
     /// Estimates how many rows it would visit.
     fn cost(&self) -> u64;
 }
 
-/// Whether scores that no more than add up to `sum` may exceed a bar. Sums of a few scores are exact but
+/// Whether scores that no more than add up to `sum` may exceed a threshold. Sums of a few scores are exact but
 /// for the last bits of a double.
-fn may_exceed(sum: f64, bar: f32) -> bool {
-    bound_of(sum) > bar
+fn may_exceed(sum: f64, threshold: f32) -> bool {
+    bound_of(sum) > threshold
 }
 
 /// Returns what a score does not exceed that adds up to at most `sum`.

@@ -249,7 +249,7 @@ impl<'a> ToParent<'a> {
     /// Starts at the first row with a matching element.
     pub(crate) fn new(elements: BoxScorer<'a>, places: &'a [u32], mode: NestedScore) -> Self {
         let mut join = Self { elements, places, mode, doc: END, score: None };
-        join.settle();
+        join.seek_match();
         join
     }
 
@@ -257,7 +257,7 @@ impl<'a> ToParent<'a> {
         self.places.get(element as usize).copied().unwrap_or(END)
     }
 
-    fn settle(&mut self) -> u32 {
+    fn seek_match(&mut self) -> u32 {
         self.score = None;
         self.doc = self.place(self.elements.doc());
         self.doc
@@ -284,7 +284,7 @@ impl Scorer for ToParent<'_> {
             let skipped = rest.partition_point(|place| *place < target);
             self.elements.seek(element.saturating_add(skipped as u32));
         }
-        self.settle()
+        self.seek_match()
     }
     fn score(&mut self) -> f32 {
         if let Some(score) = self.score {

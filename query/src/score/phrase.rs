@@ -112,7 +112,7 @@ impl<'a> PhraseScorer<'a> {
         };
         let Some(matcher) = Matcher::open(phrase, text, function)? else { return Ok(None) };
         let mut scorer = Self { matcher, text, score, doc: END, freq: 0.0 };
-        let first = scorer.matcher.settle(0);
+        let first = scorer.matcher.seek_match(0);
         scorer.confirm(first);
         Ok(Some(scorer))
     }
@@ -130,7 +130,7 @@ impl<'a> PhraseScorer<'a> {
             if self.freq > 0.0 {
                 break;
             }
-            doc = self.matcher.settle(doc + 1);
+            doc = self.matcher.seek_match(doc + 1);
         }
         self.doc = doc;
         doc
@@ -145,7 +145,7 @@ impl Scorer for PhraseScorer<'_> {
         if self.doc >= target {
             return self.doc;
         }
-        let next = self.matcher.settle(target);
+        let next = self.matcher.seek_match(target);
         self.confirm(next)
     }
     fn score(&mut self) -> f32 {
@@ -163,9 +163,9 @@ impl Scorer for PhraseScorer<'_> {
             PhraseScore::Bm25(function) => function.max_score(),
         }
     }
-    fn raise_bar(&mut self, bar: f32) {
+    fn raise_threshold(&mut self, threshold: f32) {
         if let Matcher::Exact(places) = &mut self.matcher {
-            places.candidates.raise_bar(bar);
+            places.candidates.raise_threshold(threshold);
         }
     }
     fn cost(&self) -> u64 {
@@ -190,10 +190,10 @@ impl<'a> Matcher<'a> {
         })
     }
 
-    fn settle(&mut self, target: u32) -> u32 {
+    fn seek_match(&mut self, target: u32) -> u32 {
         match self {
-            Self::Exact(places) | Self::Sloppy(places, _) => places.settle(target),
-            Self::Chain(chain) => chain.settle(target),
+            Self::Exact(places) | Self::Sloppy(places, _) => places.seek_match(target),
+            Self::Chain(chain) => chain.seek_match(target),
         }
     }
 
@@ -237,7 +237,7 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// Opens places, of which only rows that have them exactly are wanted. Where there is a function, rows whose scores
-    /// cannot pass a bar may be left out.
+    /// cannot pass a threshold may be left out.
     fn open_exact(
         places: &[Place],
         text: &'a dyn TextReader,
@@ -250,7 +250,7 @@ impl<'a> Places<'a> {
         Ok(Some(opened))
     }
 
-    /// Opens places. Where there is a function, rows whose scores cannot pass a bar may be left out.
+    /// Opens places. Where there is a function, rows whose scores cannot pass a threshold may be left out.
     fn open(places: &[Place], text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
         let (mut lists, mut terms) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         for place in places {
@@ -295,7 +295,7 @@ impl<'a> Places<'a> {
     }
 
     /// Goes to the first row at or behind `target` that has a term for every place.
-    fn settle(&mut self, target: u32) -> u32 {
+    fn seek_match(&mut self, target: u32) -> u32 {
         loop {
             self.doc = self.candidates.seek(target).0;
             if self.doc == END || !self.narrow() {
@@ -387,11 +387,11 @@ impl<'a> Chain<'a> {
         self.links.iter().map(cost).min().unwrap_or(0)
     }
 
-    fn settle(&mut self, target: u32) -> u32 {
+    fn seek_match(&mut self, target: u32) -> u32 {
         let mut candidate = target;
         'candidate: while candidate != END {
             for link in &mut self.links {
-                let doc = link.iter_mut().map(|way| way.settle(candidate)).min().unwrap_or(END);
+                let doc = link.iter_mut().map(|way| way.seek_match(candidate)).min().unwrap_or(END);
                 if doc != candidate {
                     candidate = doc;
                     continue 'candidate;
@@ -432,7 +432,7 @@ impl<'a> Chain<'a> {
 fn link_spans(link: &mut [Places<'_>], doc: u32) -> Vec<(i64, i64)> {
     let mut spans = Vec::new();
     for way in link {
-        if way.settle(doc) != doc {
+        if way.seek_match(doc) != doc {
             continue;
         }
         way.read();

@@ -22,11 +22,11 @@ impl RangeScorer {
     /// Starts at the first row.
     pub(crate) fn new(range: Arc<PagedRange>, rows: u32, score: f32, failure: Failure) -> Self {
         let mut scorer = Self { range, rows, score, doc: 0, window: None, failure };
-        scorer.settle(0);
+        scorer.seek_match(0);
         scorer
     }
 
-    fn settle(&mut self, mut target: u32) -> u32 {
+    fn seek_match(&mut self, mut target: u32) -> u32 {
         self.doc = loop {
             let Some(next) = self.range.next(target).filter(|next| *next < self.rows) else { break END };
             let first = next - next % WINDOW_ROWS;
@@ -55,7 +55,7 @@ impl Scorer for RangeScorer {
         self.doc
     }
     fn seek(&mut self, target: u32) -> u32 {
-        if self.doc >= target { self.doc } else { self.settle(target) }
+        if self.doc >= target { self.doc } else { self.seek_match(target) }
     }
     fn score(&mut self) -> f32 {
         self.score

@@ -103,11 +103,11 @@ impl<'a> Ranked<'a> {
             windows = windows.filtered(all_of(parts.others, inverted, rows)?, failure.clone());
         }
         let mut ranked = Self { windows, doc: END, score: 0.0 };
-        ranked.settle(0);
+        ranked.seek_match(0);
         Ok(Some(ranked))
     }
 
-    fn settle(&mut self, target: u32) -> u32 {
+    fn seek_match(&mut self, target: u32) -> u32 {
         (self.doc, self.score) = self.windows.seek(target);
         self.doc
     }
@@ -118,7 +118,7 @@ impl Scorer for Ranked<'_> {
         self.doc
     }
     fn seek(&mut self, target: u32) -> u32 {
-        if self.doc >= target { self.doc } else { self.settle(target) }
+        if self.doc >= target { self.doc } else { self.seek_match(target) }
     }
     fn score(&mut self) -> f32 {
         self.score
@@ -126,8 +126,8 @@ impl Scorer for Ranked<'_> {
     fn max_score(&self) -> f32 {
         self.windows.max_score()
     }
-    fn raise_bar(&mut self, bar: f32) {
-        self.windows.raise_bar(bar);
+    fn raise_threshold(&mut self, threshold: f32) {
+        self.windows.raise_threshold(threshold);
     }
     fn cost(&self) -> u64 {
         self.windows.cost()

@@ -30,6 +30,10 @@ use crate::table::node::{RawBound, TextBound};
 pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     /// Counts rows, deleted ones included.
     fn rows(&self) -> u32;
+    /// Returns the number, unique in the process, and the bytes of a segment that lies in memory.
+    fn in_memory(&self) -> Option<(u64, u64)> {
+        None
+    }
     /// Returns the inverted index.
     fn inverted(&self) -> Result<Arc<dyn Inverted>>;
     /// Finds the rows with a value of a column in a range.
@@ -256,6 +260,10 @@ fn row_list(rows: RowList) -> Box<dyn RowPostings> {
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
+    }
+
+    fn in_memory(&self) -> Option<(u64, u64)> {
+        Segment::in_memory(self)
     }
 
     fn inverted(&self) -> Result<Arc<dyn Inverted>> {

@@ -1,6 +1,6 @@
 //! Rows with terms of one text field, window by window, without those that score too little.
 //!
-//! Once there is a bar, a window is looked at in the order of what that costs: how often its rows have each term at
+//! Once there is a threshold, a window is looked at in the order of what that costs: how often its rows have each term at
 //! most, which is kept beside the postings, and how short the shortest is tell whether any can pass. Postings are
 //! decoded of the terms without which none can ([`MaxScore`](super::max_score) calls them essential; where all terms
 //! must be there, of the rarest), the lengths of their rows leave few of them, and only for these the others are asked.
@@ -26,7 +26,7 @@ pub(super) enum Wanted {
 
 /// How rows score.
 pub(super) enum Ranking<'a> {
-    /// All alike: there is no bar.
+    /// All alike: there is no threshold.
     Flat,
     /// The scores of terms add up.
     Sum(Vec<Scores<'a>>),
@@ -51,15 +51,15 @@ pub(super) struct TermWindows<'a> {
     first: u32,
     behind: u32,
     bits: WindowBits,
-    bar: f32,
-    /// What can pass the bar, and what can of rows that have the leading terms once.
+    threshold: f32,
+    /// What can pass the threshold, and what can of rows that have the leading terms once.
     passing: Passing,
     passing_once: Passing,
 }
 
-/// How long rows can be that pass a bar, where they have the terms no more often than said.
+/// How long rows can be that pass a threshold, where they have the terms no more often than said.
 struct Passing {
-    bar: f32,
+    threshold: f32,
     often: Vec<Often>,
     /// The longest, as it is encoded; none passes where absent.
     longest: Option<u8>,
@@ -67,15 +67,20 @@ struct Passing {
 
 impl Passing {
     fn new() -> Self {
-        Self { bar: f32::NEG_INFINITY, often: Vec::new(), longest: Some(u8::MAX) }
+        Self { threshold: f32::NEG_INFINITY, often: Vec::new(), longest: Some(u8::MAX) }
     }
 
     /// Finds them, if they are not known yet.
-    fn update(&mut self, bar: f32, often: impl Iterator<Item = Often> + Clone, ranking: &mut Ranking<'_>) {
-        if self.bar == bar && often.clone().eq(self.often.iter().copied()) {
+    fn update(
+        &mut self,
+        threshold: f32,
+        often: impl Iterator<Item = Often> + Clone,
+        ranking: &mut Ranking<'_>,
+    ) {
+        if self.threshold == threshold && often.clone().eq(self.often.iter().copied()) {
             return;
         }
-        self.bar = bar;
+        self.threshold = threshold;
         self.often = often.clone().collect();
         let mut most = [0.0f64; LENGTHS];
         let mut add = |scores: &mut Scores<'_>, often| {
@@ -89,7 +94,7 @@ impl Passing {
             Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
         }
         // The longer a row, the less it scores.
-        let longest = most.iter().rposition(|sum| bound_of(*sum) > bar);
+        let longest = most.iter().rposition(|sum| bound_of(*sum) > threshold);
         self.longest = longest.and_then(|longest| u8::try_from(longest).ok());
     }
 }
@@ -187,7 +192,7 @@ impl<'a> TermWindows<'a> {
             first: 0,
             behind: 0,
             bits: NO_ROWS,
-            bar: f32::NEG_INFINITY,
+            threshold: f32::NEG_INFINITY,
             passing: Passing::new(),
             passing_once: Passing::new(),
         }
@@ -198,14 +203,14 @@ impl<'a> TermWindows<'a> {
         Self { filter: Some(filter), failure, ..self }
     }
 
-    /// Says that rows that score no more than `bar` are of no interest.
-    pub(super) fn raise_bar(&mut self, bar: f32) {
-        if self.bar <= 0.0 {
+    /// Says that rows that score no more than `threshold` are of no interest.
+    pub(super) fn raise_threshold(&mut self, threshold: f32) {
+        if self.threshold <= 0.0 {
             for term in self.terms.iter_mut().filter(|term| !term.name.is_empty()) {
                 term.runs = self.lengths.runs(&std::mem::take(&mut term.name));
             }
         }
-        self.bar = bar;
+        self.threshold = threshold;
     }
 
     /// Estimates how many rows there are.
@@ -218,7 +223,7 @@ impl<'a> TermWindows<'a> {
         self.filter.as_ref().map_or(own, |filter| filter.cost().min(own))
     }
 
-    /// Returns the first row at or behind `target`, which does not descend, that matches and may pass the bar, with
+    /// Returns the first row at or behind `target`, which does not descend, that matches and may pass the threshold, with
     /// what it scores at most; [`END`] behind the last.
     pub(super) fn seek(&mut self, mut target: u32) -> (u32, f32) {
         loop {
@@ -227,7 +232,7 @@ impl<'a> TermWindows<'a> {
             {
                 let row = self.first + at;
                 let score = self.score(row, at);
-                if self.bar <= 0.0 || score > self.bar {
+                if self.threshold <= 0.0 || score > self.threshold {
                     return (row, score);
                 }
                 target = row + 1;
@@ -243,7 +248,7 @@ impl<'a> TermWindows<'a> {
         }
     }
 
-    /// Returns the window of the row that was found last: its first row, and its rows that may match and may pass the bar.
+    /// Returns the window of the row that was found last: its first row, and its rows that may match and may pass the threshold.
     pub(super) fn window(&self) -> (u32, &WindowBits) {
         (self.first, &self.bits)
     }
@@ -266,10 +271,10 @@ impl<'a> TermWindows<'a> {
             self.behind = self.first.saturating_add(WINDOW_ROWS).min(self.rows);
             self.bits = up_to(self.behind - self.first);
             self.look()?;
-            if self.bar > 0.0 {
+            if self.threshold > 0.0 {
                 // Who looks at all rows of the window is spared those that their scores rule out already.
-                let (bar, mut bits) = (self.bar, self.bits);
-                retain(self.first, &mut bits, |row| self.score(row, row - self.first) > bar);
+                let (threshold, mut bits) = (self.threshold, self.bits);
+                retain(self.first, &mut bits, |row| self.score(row, row - self.first) > threshold);
                 self.bits = bits;
             }
             if !is_empty(&self.bits) {
@@ -290,14 +295,14 @@ impl<'a> TermWindows<'a> {
         match self.wanted {
             Wanted::All => self.terms[self.order[0]].seek(target),
             // To look for the next row of every term is to decode them all.
-            Wanted::Any if self.bar > 0.0 => target,
+            Wanted::Any if self.threshold > 0.0 => target,
             Wanted::Any => self.terms.iter_mut().map(|term| term.seek(target)).min().unwrap_or(END),
         }
     }
 
     /// Finds the rows of the window that may match.
     fn look(&mut self) -> Result<()> {
-        let ranked = self.bar > 0.0;
+        let ranked = self.threshold > 0.0;
         if ranked {
             self.keep_passing();
             if is_empty(&self.bits) {
@@ -344,17 +349,17 @@ impl<'a> TermWindows<'a> {
         Ok(())
     }
 
-    /// Leaves out the rows that cannot pass the bar, by their lengths and how often rows of the window have the terms.
+    /// Leaves out the rows that cannot pass the threshold, by their lengths and how often rows of the window have the terms.
     fn keep_passing(&mut self) {
         let (first, last) = (self.first, self.behind - 1);
         for term in &mut self.terms {
             term.often = term.runs.as_mut().map_or(UNBOUNDED, |runs| runs.often(first, last));
         }
-        self.passing.update(self.bar, self.terms.iter().map(|term| term.often), &mut self.ranking);
+        self.passing.update(self.threshold, self.terms.iter().map(|term| term.often), &mut self.ranking);
         self.lengths.keep(first, &mut self.bits, self.passing.longest);
     }
 
-    /// Leaves out the rows that cannot pass the bar, by their lengths and how often they have the terms that lead.
+    /// Leaves out the rows that cannot pass the threshold, by their lengths and how often they have the terms that lead.
     fn keep_passing_once(&mut self, leading: usize) {
         let lead = &self.order[..leading];
         let mut several = NO_ROWS;
@@ -367,7 +372,7 @@ impl<'a> TermWindows<'a> {
         intersect(&mut several, &self.bits);
         let often = self.terms.iter().enumerate();
         let often = often.map(|(at, term)| if lead.contains(&at) { ONCE } else { term.often });
-        self.passing_once.update(self.bar, often, &mut self.ranking);
+        self.passing_once.update(self.threshold, often, &mut self.ranking);
         self.lengths.keep(self.first, &mut self.bits, self.passing_once.longest);
         unite(&mut self.bits, &several);
     }
@@ -385,7 +390,7 @@ impl<'a> TermWindows<'a> {
         let mut sum = 0.0;
         let spared = self.order.iter().rev().take_while(|at| {
             sum += terms[**at].bound;
-            bound_of(sum) <= self.bar
+            bound_of(sum) <= self.threshold
         });
         self.order.len() - spared.count()
     }
@@ -401,7 +406,7 @@ impl<'a> TermWindows<'a> {
                 });
                 found.sum::<f64>() as f32
             }
-            Ranking::Phrase(_) if self.bar <= 0.0 => f32::INFINITY,
+            Ranking::Phrase(_) if self.threshold <= 0.0 => f32::INFINITY,
             Ranking::Phrase(scores) => {
                 let freq = self.terms.iter().filter_map(|term| term.freq(row, at)).min();
                 freq.map_or(f32::INFINITY, |freq| scores.score(freq, self.lengths.of(row)))

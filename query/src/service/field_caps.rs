@@ -59,7 +59,18 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome> {
         let mut opened = self.open(principal, expression, "_field_caps", params, body)?;
-        let patterns = opened.params.list("fields").unwrap_or_default();
+        let mut patterns = opened.params.list("fields").unwrap_or_default();
+        // Younger clients name them in the body.
+        let in_body =
+            opened.body.as_mut().and_then(Value::as_object_mut).and_then(|body| body.remove("fields"));
+        if let Some(fields) = in_body {
+            if !patterns.is_empty() {
+                let reason = "can't specify a request body and [fields] request parameter, either specify a request body or the [fields] request parameter";
+                return Err(Error::IllegalArgument(reason.to_owned()));
+            }
+            let wrong = || Error::Parsing("[fields] must be a name or a list of names".to_owned());
+            patterns = json::strings(&fields).ok_or_else(wrong)?;
+        }
         let include_unmapped = opened.params.boolean("include_unmapped")?.unwrap_or(false);
         let scope = opened.params.scope()?;
         opened.params.finish()?;

@@ -1,5 +1,7 @@
 //! Points in time: snapshots that several searches share.
 
+use std::sync::Arc;
+
 use millrace_storage::Principal;
 use serde_json::{Value, json};
 
@@ -37,11 +39,14 @@ impl SearchService {
             Some(text) => keep_alive("keep_alive", &text, &longest)?,
             None => return Err(Error::Validation("keep alive not specified".to_owned())),
         };
-        let snapshot = self.pin(principal, expression, &scope).await?;
+        let pinned = self.pin_to_keep(principal, expression, &scope).await?;
+        let snapshot = Arc::clone(&pinned.snapshot);
         let shards = shards_json(snapshot.shards, 0, &[]);
+        let (counted, most) =
+            (self.counted_over(Kind::PointInTime, &snapshot), self.most_open(Kind::PointInTime));
         let id = self
             .points_in_time
-            .open(principal, snapshot.as_ref().clone(), keep_alive_ms, self.most_open(Kind::PointInTime))
+            .open(principal, pinned, counted, keep_alive_ms, most)
             .map_err(|error| refused_by_all(&snapshot, error))?;
         Ok(Outcome::json(200, json!({"pit_id": id, "_shards": shards, "creation_time": opened.now_ms})))
     }

@@ -14,6 +14,7 @@ use crate::dsl::query::Query;
 use crate::dsl::sort::SortKey;
 use crate::error::{Error, Result};
 use crate::order::Point;
+use crate::pinned::Pinned;
 use crate::request::{SearchRequest, keep_alive};
 use crate::response::{Answer, HitList, Shown};
 use crate::search::{Found, Search, refused_by_all};
@@ -25,7 +26,7 @@ const MAX_CLEARED: usize = 10_000;
 /// What a scroll keeps between pages.
 #[derive(Debug)]
 pub(super) struct Scroll {
-    snapshot: Arc<TableSnapshot>,
+    shards: u32,
     query: Query,
     post_filter: Option<Query>,
     min_score: Option<f32>,
@@ -44,7 +45,8 @@ pub(super) struct Scroll {
 struct Progress {
     after: Option<Point>,
     total: Option<(u64, bool)>,
-    exhausted: bool,
+    /// What is searched; nothing once the last page was made.
+    pinned: Option<Pinned>,
 }
 
 impl SearchService {
@@ -57,13 +59,13 @@ impl SearchService {
         keep_alive_ms: u64,
     ) -> Result<String> {
         let FirstPage { snapshot, query, found, shown, size, now_ms } = first;
-        let progress = Progress {
-            after: last_point(found)?,
-            total: found.total,
-            exhausted: found.rows.addresses.len() < size,
+        let pinned = match found.rows.addresses.len() < size {
+            true => None,
+            false => Some(self.pins()?.hold(snapshot).map_err(|error| refused_by_all(snapshot, error))?),
         };
+        let progress = Progress { after: last_point(found)?, total: found.total, pinned };
         let scroll = Scroll {
-            snapshot: Arc::clone(snapshot),
+            shards: snapshot.shards,
             query: query.clone(),
             post_filter: request.body.post_filter.clone(),
             min_score: request.body.min_score,
@@ -76,7 +78,13 @@ impl SearchService {
             progress: Mutex::new(progress),
         };
         self.scrolls
-            .open(principal, scroll, keep_alive_ms, self.most_open(Kind::Scroll))
+            .open(
+                principal,
+                scroll,
+                self.counted_over(Kind::Scroll, snapshot),
+                keep_alive_ms,
+                self.most_open(Kind::Scroll),
+            )
             .map_err(|error| refused_by_all(snapshot, error))
     }
 
@@ -124,9 +132,10 @@ impl SearchService {
             list: HitList { total: progress.total, ..HitList::default() },
             total_as_int: totals_as_int,
             scroll_id: Some(id),
-            ..Answer::of(context.snapshot.shards)
+            ..Answer::of(context.shards)
         };
-        if !progress.exhausted {
+        if let Some(pinned) = &progress.pinned {
+            let snapshot = Arc::clone(&pinned.snapshot);
             let search = Search {
                 post_filter: context.post_filter.as_ref(),
                 min_score: context.min_score,
@@ -135,13 +144,15 @@ impl SearchService {
                 after: progress.after.clone(),
                 track_scores: context.track_scores,
                 global_statistics: context.global_statistics,
-                ..Search::new(Arc::clone(&context.snapshot), &context.query, context.now_ms, &work)
+                ..Search::new(Arc::clone(&snapshot), &context.query, context.now_ms, &work)
             };
             let found = searcher.find(search).await?;
-            let (snapshot, shown) = (&context.snapshot, &context.shown);
-            let hits = searcher.hits(snapshot, &context.query, &found, shown, context.now_ms, &work);
+            let shown = &context.shown;
+            let hits = searcher.hits(&snapshot, &context.query, &found, shown, context.now_ms, &work);
             answer.list.hits = hits.await?;
-            progress.exhausted = answer.list.hits.len() < context.size;
+            if answer.list.hits.len() < context.size {
+                progress.pinned = None;
+            }
             if let Some(last) = last_point(&found)? {
                 progress.after = Some(last);
             }

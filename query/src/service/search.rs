@@ -78,9 +78,18 @@ impl SearchService {
             false => Query::match_all(),
         };
         let query = body.query.as_ref().unwrap_or(&unasked);
+        // Held from the start: a scroll that may not be kept is not searched for.
+        let mut _kept = None;
         let mut snapshot = match &body.point_in_time {
+            None if request.scroll_ms.is_some() => {
+                let kept = self.pin_to_keep(principal, expression, &request.scope).await?;
+                Arc::clone(&_kept.insert(kept).snapshot)
+            }
             None => self.pin(principal, expression, &request.scope).await?,
-            Some(pit) => self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?,
+            Some(pit) => {
+                let opened = self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?;
+                Arc::clone(&opened.snapshot)
+            }
         };
         if !body.indices_boost.is_empty() {
             snapshot = Arc::new(self.boosted(&snapshot, &body.indices_boost, &request.scope.options)?);

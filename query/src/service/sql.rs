@@ -1,7 +1,10 @@
 //! `_plugins/_sql`: statements, the pages of their answers, and what they are planned to.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use millrace_storage::Principal;
+use millrace_storage::metadata::IndexMeta;
 use serde_json::{Value, json};
 
 use super::{Outcome, OutcomeBody, SearchService};
@@ -95,7 +98,14 @@ impl SearchService {
             None => None,
             Some(cursor) => {
                 let most = self.most_open(Kind::Cursor);
-                let id = self.cursors.open(principal, cursor, self.cursor_life(), most)?;
+                let shards: Vec<(Arc<IndexMeta>, Vec<u32>)> = cursor
+                    .indices
+                    .iter()
+                    .map(|meta| (Arc::clone(meta), (0..meta.shards).collect()))
+                    .collect();
+                let counted = self
+                    .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
+                let id = self.cursors.open(principal, cursor, counted, self.cursor_life(), most)?;
                 Some(Token::text(&id, 2))
             }
         };
@@ -117,19 +127,19 @@ impl SearchService {
             Some(0) => Some(MAX_HITS),
             _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
         };
-        let (runner, now_ms) = (self.runner()?, self.now_ms());
-        let found = runner.native(&self.engine, principal, request.clone(), now_ms, rows).await?;
-        if let Some(NativeSearch { index, body }) = found {
-            return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
-        }
+        let runner = self.runner()?;
         let bounds = Bounds {
             format: Format::Hits,
-            now_ms,
+            now_ms: self.now_ms(),
             rows,
             page: 0,
             timeout_ms: self.default_timeout(),
             deletes: false,
         };
+        let found = runner.native(&self.engine, principal, request.clone(), bounds).await?;
+        if let Some(NativeSearch { index, body }) = found {
+            return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
+        }
         let Page { writer, total, .. } = runner.answer(&self.engine, principal, request, bounds).await?;
         Ok(Outcome::raw(Bytes::from(writer.finish(total, None))))
     }
@@ -142,7 +152,7 @@ impl SearchService {
             self.cursors.close(&token.id, principal);
             return Err(Error::ContextNotFound(token.id).into());
         }
-        match self.runner()?.next_page(&cursor, &token, self.default_timeout()).await {
+        match self.runner()?.next_page(Arc::clone(&cursor), token.clone(), self.default_timeout()).await {
             Ok((text, more)) => {
                 if !more {
                     self.cursors.close(&token.id, principal);
@@ -187,8 +197,15 @@ impl SearchService {
         if request.cursor.is_some() {
             return Err(SqlError::Request("Invalid request. Cannot explain cursor".to_owned()));
         }
-        let rows = self.default_rows(&request, Format::Jdbc);
-        let explained = self.runner()?.explain(&self.engine, principal, request, self.now_ms(), rows).await?;
+        let bounds = Bounds {
+            format: Format::Jdbc,
+            now_ms: self.now_ms(),
+            rows: self.default_rows(&request, Format::Jdbc),
+            page: 0,
+            timeout_ms: self.default_timeout(),
+            deletes: false,
+        };
+        let explained = self.runner()?.explain(&self.engine, principal, request, bounds).await?;
         Ok(Outcome::json(200, explained))
     }
 
@@ -233,14 +250,7 @@ impl SearchService {
     }
 
     fn runner(&self) -> Result<&Runner, Error> {
-        self.runner.as_ref().ok_or_else(|| self.unplanned())
-    }
-
-    fn unplanned(&self) -> Error {
-        match self.searcher() {
-            Err(error) => error,
-            Ok(_) => Error::Execution("statements cannot be planned".to_owned()),
-        }
+        self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
     }
 }
 

@@ -14,6 +14,7 @@ use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::rows::Rows;
 use crate::compute::StopOnDrop;
+use crate::pinned::Pinned;
 
 /// What tokens begin with.
 const PREFIX: &str = "n";
@@ -58,8 +59,10 @@ pub(crate) struct Cursor {
     pub indices: Vec<Arc<IndexMeta>>,
     /// What is left. Held while a page is made: requests for the same page get the same one.
     pub progress: Mutex<Progress>,
+    /// What its rows are read from.
+    pub _pinned: Vec<Pinned>,
     /// Stops the scans with the cursor.
-    pub _stops: Vec<StopOnDrop>,
+    pub _stop: StopOnDrop,
 }
 
 /// What is left of a statement.

@@ -9,15 +9,12 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use datafusion::sql::sqlparser::ast;
-use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, Principal, RefreshPolicy, WriteOp, WriteOutcome,
-};
+use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp, WriteOutcome};
 
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
-use super::request::SqlRequest;
-use super::run::{Bounds, Page, Runner, list, within};
+use super::run::{Asked, Bounds, Page, Runner, list};
 use super::statement::Names;
 use super::types::SqlType;
 use crate::error::Error;
@@ -29,47 +26,35 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runner {
     /// Deletes what a query finds and answers how much that was.
-    pub(super) async fn delete(
-        &self,
-        engine: &Arc<Engine>,
-        principal: &Principal,
-        query: Box<ast::Query>,
-        request: SqlRequest,
-        bounds: Bounds,
-    ) -> Result<Page> {
+    pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Page> {
         if !bounds.deletes {
             return Err(SqlError::Disabled(
                 "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
             ));
         }
-        let prepared =
-            self.prepare(engine, principal, query, Names::default(), request, bounds.now_ms, None).await?;
-        let work = async {
-            let (mut rows, _) = self.rows(&prepared).await?;
-            let mut deleted = 0;
-            loop {
-                let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
-                let mut ops = Vec::new();
-                for batch in &batches {
-                    operations(batch, &mut ops)?;
-                }
-                if !ops.is_empty() {
-                    let (engine, principal) = (Arc::clone(engine), principal.clone());
-                    // A client that goes away ends the statement, but no write halfway.
-                    let write = tokio::spawn(async move {
-                        engine.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await
-                    });
-                    let outcomes = write
-                        .await
-                        .map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
-                    deleted += gone(outcomes)?;
-                }
-                if !more {
-                    return Ok(deleted);
-                }
+        let prepared = self.prepare(asked, query, &Names::default(), None).await?;
+        let (mut rows, _) = self.rows(&prepared).await?;
+        let mut deleted = 0;
+        loop {
+            let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
+            let mut ops = Vec::new();
+            for batch in &batches {
+                operations(batch, &mut ops)?;
             }
-        };
-        list(count_of(within(bounds.timeout_ms, work).await?)?, bounds.format)
+            if !ops.is_empty() {
+                let (engine, principal) = (Arc::clone(&asked.engine), asked.principal.clone());
+                // A client that goes away ends the statement, but no write halfway.
+                let write = tokio::spawn(async move {
+                    engine.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await
+                });
+                let outcomes =
+                    write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
+                deleted += gone(outcomes)?;
+            }
+            if !more {
+                return list(count_of(deleted)?, bounds.format);
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! identifiers and strings in either kind of quotes.
 
 use std::any::TypeId;
+use std::cell::Cell;
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect};
@@ -10,12 +11,20 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 /// The dialect.
 #[derive(Debug, Default)]
-pub(crate) struct OpenSearchDialect(MySqlDialect);
+pub(crate) struct OpenSearchDialect {
+    mysql: MySqlDialect,
+    /// Operands that were begun.
+    operands: Cell<usize>,
+}
+
+/// Most operands that the parser may begin: where it tries several readings, each within the others, it begins the same
+/// ones again and again.
+const MAX_OPERANDS: usize = 1_000_000;
 
 impl Dialect for OpenSearchDialect {
     // What the tokenizer and the parser do for MySQL by its name, such as `#` comments.
     fn dialect(&self) -> TypeId {
-        self.0.dialect()
+        self.mysql.dialect()
     }
 
     fn is_identifier_start(&self, letter: char) -> bool {
@@ -59,7 +68,13 @@ impl Dialect for OpenSearchDialect {
     }
 
     fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {
-        explicit || self.0.is_select_item_alias(false, keyword, parser)
+        explicit || self.mysql.is_select_item_alias(false, keyword, parser)
+    }
+
+    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        self.operands.set(self.operands.get() + 1);
+        // No other error ends all readings.
+        (self.operands.get() > MAX_OPERANDS).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
     fn parse_infix(
@@ -68,6 +83,6 @@ impl Dialect for OpenSearchDialect {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        self.0.parse_infix(parser, expr, precedence)
+        self.mysql.parse_infix(parser, expr, precedence)
     }
 }

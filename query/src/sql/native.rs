@@ -160,11 +160,12 @@ impl Translator<'_> {
     /// Lists the items with the names of their columns: the alias, or what is written.
     fn items(&self) -> Result<Vec<(String, &ast::Expr)>> {
         let place = self.select.select_token.0.span.start;
+        let written = self.names.items(place);
         let mut items = Vec::new();
         for (at, item) in self.select.projection.iter().enumerate() {
             items.push(match item {
                 ast::SelectItem::UnnamedExpr(expr) => {
-                    (self.names.item(place, at).unwrap_or_default().trim().to_owned(), expr)
+                    (written.get(at).copied().unwrap_or_default().trim().to_owned(), expr)
                 }
                 ast::SelectItem::ExprWithAlias { expr, alias } => (alias.value.clone(), expr),
                 _ => return Ok(Vec::new()),

@@ -20,8 +20,7 @@ use futures::StreamExt;
 use futures::stream::Fuse;
 
 use super::error::Result;
-use crate::compute::Compute;
-use crate::error::Error;
+use super::threads::{Owned, StatementThreads};
 
 /// What is cut out of the rows of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +40,7 @@ impl Window {
 
 /// The rows of a running statement.
 pub(crate) struct Rows {
-    batches: Fuse<SendableRecordBatchStream>,
+    batches: Owned<Fuse<SendableRecordBatchStream>>,
     window: Window,
     /// Rows that were taken and belong to no page yet.
     held: VecDeque<RecordBatch>,
@@ -59,9 +58,15 @@ impl fmt::Debug for Rows {
 
 impl Rows {
     /// Takes over the rows of a plan; what is held of them is memory of `env`.
-    pub(crate) fn new(batches: SendableRecordBatchStream, window: Window, env: &RuntimeEnv) -> Self {
+    pub(crate) fn new(
+        batches: SendableRecordBatchStream,
+        window: Window,
+        env: &RuntimeEnv,
+        threads: &StatementThreads,
+    ) -> Self {
         let reservation = MemoryConsumer::new("rows of a statement").register(&env.memory_pool);
-        Self { batches: batches.fuse(), window, held: VecDeque::new(), held_rows: 0, beside: 0, reservation }
+        let batches = threads.owned(batches.fuse());
+        Self { batches, window, held: VecDeque::new(), held_rows: 0, beside: 0, reservation }
     }
 
     /// Takes the next rows; they may be many.
@@ -118,7 +123,7 @@ impl Rows {
     }
 
     /// Runs to the end and puts what is left on disk, within the quota of the runtime.
-    pub(crate) async fn spooled(mut self, env: &Arc<RuntimeEnv>, compute: &Compute) -> Result<Self> {
+    pub(crate) async fn spooled(mut self, env: &Arc<RuntimeEnv>) -> Result<Self> {
         let schema = self.batches.get_ref().schema();
         let metrics = SpillMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
         let spill = SpillManager::new(Arc::clone(env), metrics, Arc::clone(&schema));
@@ -127,18 +132,13 @@ impl Rows {
             Some(batch) => Some(batch),
             None => self.next().await?,
         } {
-            file = compute
-                .run(move || {
-                    file.append_batch(&batch)?;
-                    Ok::<_, Error>(file)
-                })
-                .await?;
+            file.append_batch(&batch)?;
         }
-        let stored = compute.run(move || Ok::<_, Error>(file.finish()?)).await?;
+        let stored = file.finish()?;
         let batches: SendableRecordBatchStream = match stored {
             Some(stored) => spill.read_spill_as_stream(stored, None)?,
             None => Box::pin(EmptyRecordBatchStream::new(schema)),
         };
-        Ok(Self::new(batches, Window::ALL, env))
+        Ok(Self::new(batches, Window::ALL, env, self.batches.threads()))
     }
 }

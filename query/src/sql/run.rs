@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
@@ -12,16 +11,18 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
-use datafusion::physical_plan::{displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions};
+use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Engine, Principal};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -38,14 +39,16 @@ use super::native::{self, NativeSearch};
 use super::request::SqlRequest;
 use super::rows::{Rows, Window};
 use super::statement::{self, Names, Statement};
+use super::stop::stoppable;
+use super::threads::StatementThreads;
 use crate::compute::{Compute, StopOnDrop};
 use crate::error::Error;
 use crate::params::Scope;
+use crate::pinned::Pins;
 use crate::table::{ScanHandle, TableSnapshot};
 use crate::target;
+use crate::work::Work;
 
-/// Stack of the thread that plans: expressions are nested, and planning follows them by recursion.
-const PLANNING_STACK: usize = 64 << 20;
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
 
@@ -53,7 +56,21 @@ const CLUSTER: &str = "millrace";
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     state: Arc<SessionState>,
-    pub(super) compute: Compute,
+    compute: Compute,
+    threads: StatementThreads,
+    pins: Pins,
+}
+
+/// A statement as it is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) engine: Arc<Engine>,
+    pub(super) principal: Principal,
+    pub(super) request: SqlRequest,
+    /// When the request came.
+    pub(super) now_ms: i64,
+    /// What ends it, and the memory that it holds.
+    pub(super) work: Work,
 }
 
 /// A statement with what it reads, ready to run.
@@ -61,9 +78,10 @@ pub(super) struct Prepared {
     planned: Planned,
     handles: Vec<Arc<ScanHandle>>,
     /// Stops the scans when nobody waits any more.
-    stops: Vec<StopOnDrop>,
+    stop: StopOnDrop,
+    work: Work,
     pushed: Vec<Value>,
-    indices: Vec<Arc<IndexMeta>>,
+    snapshots: Vec<Arc<TableSnapshot>>,
 }
 
 /// How a statement is answered.
@@ -96,7 +114,15 @@ pub(crate) struct Page {
 
 impl Runner {
     /// Makes a runner that shares a runtime's memory.
-    pub(crate) fn new(partitions: usize, runtime: Arc<RuntimeEnv>, compute: Compute) -> Self {
+    ///
+    /// # Errors
+    /// The threads of statements cannot be started.
+    pub(crate) fn new(
+        partitions: usize,
+        runtime: Arc<RuntimeEnv>,
+        compute: Compute,
+        pins: Pins,
+    ) -> Result<Self, Error> {
         // Which side of a join is collected is not chosen: no rule of the planner does here.
         let config =
             SessionConfig::new().with_target_partitions(partitions.max(1)).with_repartition_joins(false);
@@ -106,8 +132,10 @@ impl Runner {
             .with_query_planner(Arc::new(StatementPlanner))
             .with_analyzer_rules(Vec::new())
             .with_optimizer_rules(vec![
+                Arc::new(EliminateCrossJoin::new()),
                 Arc::new(ExtractEquijoinPredicate::new()),
                 Arc::new(PushDownLimit::new()),
+                Arc::new(PushDownFilter::new()),
                 Arc::new(OptimizeProjections::new()),
             ])
             .with_physical_optimizer_rules(vec![
@@ -116,7 +144,8 @@ impl Runner {
                 Arc::new(LateColumns),
             ])
             .build();
-        Self { state: Arc::new(state), compute }
+        let threads = StatementThreads::start(compute.threads())?;
+        Ok(Self { state: Arc::new(state), compute, threads, pins })
     }
 
     /// Answers a statement: the first page, and what is left where there are more.
@@ -127,28 +156,62 @@ impl Runner {
         request: SqlRequest,
         bounds: Bounds,
     ) -> Result<Page> {
-        let Bounds { format, now_ms, rows, page, timeout_ms, .. } = bounds;
-        let (query, names) = match statement::parse(&request.query)? {
+        let timeout_ms = bounds.timeout_ms;
+        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
+            runner.first_page(asked, bounds).await
+        })
+        .await
+    }
+
+    /// Runs what is asked of a statement on the threads of statements, for so long.
+    async fn on_threads<T, F>(
+        &self,
+        engine: &Arc<Engine>,
+        principal: &Principal,
+        request: SqlRequest,
+        now_ms: i64,
+        timeout_ms: Option<u64>,
+        part: impl FnOnce(Self, Asked) -> F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let work = Work::new(&self.state.runtime_env().memory_pool);
+        let stop = Arc::clone(work.stop());
+        let (engine, principal) = (Arc::clone(engine), principal.clone());
+        let part = part(self.clone(), Asked { engine, principal, request, now_ms, work });
+        self.threads.run(Some(&stop), timeout_ms, part).await
+    }
+
+    async fn first_page(self, asked: Asked, bounds: Bounds) -> Result<Page> {
+        let format = bounds.format;
+        let (query, names) = match statement::parse(&asked.request.query)? {
             Statement::Query(query, names) => (query, names),
-            Statement::Delete(query) => return self.delete(engine, principal, query, request, bounds).await,
+            Statement::Delete(query) => return self.delete(&asked, &query, bounds).await,
             Statement::ShowTables(pattern) => {
-                return list(metadata::tables(engine, CLUSTER, &pattern)?, format);
+                return list(metadata::tables(&asked.engine, CLUSTER, &pattern)?, format);
             }
             Statement::DescribeTables(pattern, of) => {
-                return list(metadata::columns(engine, CLUSTER, &pattern, of.as_deref())?, format);
+                return list(metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?, format);
             }
         };
-        let prepared = self.prepare(engine, principal, query, names, request, now_ms, rows).await?;
-        within(timeout_ms, self.execute(prepared, format, page)).await
+        let prepared = self.prepare(&asked, &query, &names, bounds.rows).await?;
+        self.execute(prepared, format, bounds.page).await
     }
 
     /// Reads the next page of a cursor, and whether there are more behind it.
     pub(crate) async fn next_page(
         &self,
-        cursor: &Cursor,
-        token: &Token,
+        cursor: Arc<Cursor>,
+        token: Token,
         timeout_ms: Option<u64>,
     ) -> Result<(Bytes, bool)> {
+        // Who gives up on a page may ask for it again: the statement goes on.
+        self.threads.run(None, timeout_ms, Self::page_of(cursor, token)).await
+    }
+
+    async fn page_of(cursor: Arc<Cursor>, token: Token) -> Result<(Bytes, bool)> {
         let mut progress = cursor.progress.lock().await;
         let Progress { rows, page, last } = &mut *progress;
         if token.page == *page
@@ -163,15 +226,14 @@ impl Runner {
                 token.page
             )));
         }
-        let make = async {
-            let (batches, more) = rows.page(cursor.size).await?;
-            let writer = self.written(Writer::later(Arc::clone(&cursor.columns)), batches).await?;
-            let following = more.then(|| Token::text(&token.id, token.page + 1));
-            let text = Bytes::from(writer.finish(0, following.as_deref()));
-            rows.keep(text.len())?;
-            Ok((text, more))
-        };
-        let (text, more) = within(timeout_ms, make).await?;
+        let (batches, more) = rows.page(cursor.size).await?;
+        let mut writer = Writer::later(Arc::clone(&cursor.columns));
+        for batch in &batches {
+            writer.rows(batch)?;
+        }
+        let following = more.then(|| Token::text(&token.id, token.page + 1));
+        let text = Bytes::from(writer.finish(0, following.as_deref()));
+        rows.keep(text.len())?;
         *page = token.page;
         *last = Some(text.clone());
         Ok((text, more))
@@ -180,19 +242,25 @@ impl Runner {
     /// Explains a statement.
     pub(crate) async fn explain(
         &self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         principal: &Principal,
         request: SqlRequest,
-        now_ms: i64,
-        rows: Option<usize>,
+        bounds: Bounds,
     ) -> Result<Value> {
-        let (query, names, rows) = match statement::parse(&request.query)? {
+        let timeout_ms = bounds.timeout_ms;
+        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
+            runner.explained(asked, bounds.rows).await
+        })
+        .await
+    }
+
+    async fn explained(self, asked: Asked, rows: Option<usize>) -> Result<Value> {
+        let (query, names, rows) = match statement::parse(&asked.request.query)? {
             Statement::Query(query, names) => (query, names, rows),
             Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME)),
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
         };
-        let Prepared { planned, pushed, .. } =
-            self.prepare(engine, principal, query, names, request, now_ms, rows).await?;
+        let Prepared { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
         let optimized = self.state.optimize(&planned.plan)?;
         let physical =
             self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
@@ -210,13 +278,20 @@ impl Runner {
     /// Makes the search that a statement is; `None` for a join, which is none.
     pub(crate) async fn native(
         &self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         principal: &Principal,
         request: SqlRequest,
-        now_ms: i64,
-        rows: Option<usize>,
+        bounds: Bounds,
     ) -> Result<Option<NativeSearch>> {
-        let Statement::Query(query, names) = statement::parse(&request.query)? else {
+        let timeout_ms = bounds.timeout_ms;
+        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
+            runner.translated(asked, bounds.rows).await
+        })
+        .await
+    }
+
+    async fn translated(self, asked: Asked, rows: Option<usize>) -> Result<Option<NativeSearch>> {
+        let Statement::Query(query, names) = statement::parse(&asked.request.query)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };
         let index = match tables(&query).as_slice() {
@@ -226,60 +301,34 @@ impl Runner {
             }
             _ => return Ok(None),
         };
-        let text = request.query.clone();
-        let prepared = self.prepare(engine, principal, query, names, request, now_ms, rows).await?;
-        let snapshot = target::pin(engine, principal, &index, &pinned()).await?;
-        // The tree is made once more: one is not copied without a deep stack.
-        let make = move || match statement::parse(&text)? {
-            Statement::Query(query, names) => {
-                native::search(&query, &names, &prepared.planned, &prepared.pushed, &snapshot, &index)
-            }
-            _ => Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned())),
-        };
-        on_deep_stack(make).await.map(Some)
+        let Prepared { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
+        let snapshot = target::pin(&asked.engine, &asked.principal, &index, &pinned()).await?;
+        native::search(&query, &names, &planned, &pushed, &snapshot, &index).map(Some)
     }
 
     /// Pins the indices of a query and binds it; `rows` are answered where it does not say how many.
-    #[allow(clippy::too_many_arguments)]
     pub(super) async fn prepare(
         &self,
-        engine: &Engine,
-        principal: &Principal,
-        query: Box<ast::Query>,
-        names: Names,
-        request: SqlRequest,
-        now_ms: i64,
+        asked: &Asked,
+        query: &ast::Query,
+        names: &Names,
         rows: Option<usize>,
     ) -> Result<Prepared> {
+        let Asked { engine, principal, request, now_ms, work } = asked;
+        let stop = work.until_dropped();
         let scope = pinned();
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
-        for name in tables(&query) {
+        for name in tables(query) {
             if let Entry::Vacant(place) = snapshots.entry(name) {
                 let snapshot = target::pin(engine, principal, place.key(), &scope).await?;
                 place.insert(Arc::new(snapshot));
             }
         }
-        let compute = self.compute.clone();
-        let scores = request.query.contains("_score");
-        // Dropping the tree takes as deep a stack as binding it, so the thread does both.
-        let plan = move || {
-            let mut binder = Binder::new(
-                &snapshots,
-                &names,
-                &request.parameters,
-                request.filter.as_ref(),
-                now_ms,
-                compute,
-                scores,
-            );
-            let planned = binder.query(&query, rows, 0)?;
-            let (handles, pushed) = (binder.handles, binder.pushed);
-            let stops = handles.iter().map(|handle| StopOnDrop(Arc::clone(&handle.stop))).collect();
-            let indices = snapshots.values().flat_map(|snapshot| &snapshot.indices);
-            let indices = indices.map(|index| Arc::clone(&index.meta)).collect();
-            Ok(Prepared { planned, handles, stops, pushed, indices })
-        };
-        on_deep_stack(plan).await
+        let mut binder = Binder::new(&snapshots, names, request, *now_ms, self.compute.clone(), work);
+        let planned = binder.query(query, rows, 0)?;
+        let (handles, pushed) = (binder.handles, binder.pushed);
+        let snapshots = snapshots.into_values().collect();
+        Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
     }
 
     /// Runs a plan and writes the answer, or its first `page` rows.
@@ -287,71 +336,67 @@ impl Runner {
         let (mut rows, planned) = self.rows(&prepared).await?;
         let columns: Arc<[OutColumn]> = planned.columns.clone().into();
         let mut writer = Writer::new(format, Arc::clone(&columns));
-        let (mut size, mut more) = (0, false);
+        let (mut size, mut more, mut pinned) = (0, false, Vec::new());
         if page == 0 {
             while let Some(batch) = rows.next().await? {
                 size += batch.num_rows();
-                writer = self.written(writer, vec![batch]).await?;
+                writer.rows(&batch)?;
             }
         } else {
             let (batches, behind) = rows.page(page).await?;
             size = batches.iter().map(RecordBatch::num_rows).sum();
             more = behind;
-            writer = self.written(writer, batches).await?;
-            if more && !planned.streams {
-                rows = rows.spooled(self.state.runtime_env(), &self.compute).await?;
+            for batch in &batches {
+                writer.rows(batch)?;
+            }
+            if more && planned.streams {
+                pinned =
+                    prepared.snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
+            }
+            // What cannot be read when it is asked for, or may not be kept in memory until then, waits on disk.
+            if more && (!planned.streams || pinned.len() < prepared.snapshots.len()) {
+                pinned.clear();
+                rows = rows.spooled(self.state.runtime_env()).await?;
             }
         }
         let (skip, limit) = planned.window;
         let cut = more || skip > 0 || limit.is_some_and(|limit| size >= limit);
         let total = match &planned.total {
             Total::Counted(counter) => counter.load(Ordering::Relaxed),
-            Total::Scan(count) if cut => self.count(count).await?,
+            Total::Scan(count) if cut => self.count(count, &prepared.work).await?,
             Total::Met(handle) => handle.totals.read().0,
             Total::Scan(_) | Total::Answered => size as u64,
         };
-        let Prepared { stops, indices, .. } = prepared;
+        let Prepared { stop, snapshots, .. } = prepared;
+        let indices = snapshots.iter().flat_map(|snapshot| &snapshot.indices);
+        let indices = indices.map(|index| Arc::clone(&index.meta)).collect();
         let progress = Mutex::new(Progress { rows, page: 1, last: None });
-        let left = more.then_some(Cursor { columns, size: page, indices, progress, _stops: stops });
+        let left =
+            more.then_some(Cursor { columns, size: page, indices, progress, _pinned: pinned, _stop: stop });
         Ok(Page { writer, total, left })
     }
 
     /// Starts a plan.
     pub(super) async fn rows<'p>(&self, prepared: &'p Prepared) -> Result<(Rows, &'p Planned)> {
         let planned = &prepared.planned;
-        let physical = self.physical(&planned.plan).await?;
+        let physical = self.physical(&planned.plan, &prepared.work).await?;
         failed(&prepared.handles)?;
         let batches = execute_stream(physical, self.state.task_ctx())?;
         let window = match (planned.uncut, planned.window) {
             (false, _) => Window::ALL,
             (true, (skip, rows)) => Window { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: true },
         };
-        Ok((Rows::new(batches, window, self.state.runtime_env()), planned))
+        Ok((Rows::new(batches, window, self.state.runtime_env(), &self.threads), planned))
     }
 
-    /// Writes rows on a compute thread.
-    async fn written(&self, mut writer: Writer, batches: Vec<RecordBatch>) -> Result<Writer> {
-        let write = move || {
-            for batch in &batches {
-                if let Err(error) = writer.rows(batch) {
-                    return Ok(Err(error));
-                }
-            }
-            Ok(Ok(writer))
-        };
-        self.compute.run(write).await.map_err(SqlError::from)?
-    }
-
-    async fn physical(
-        &self,
-        plan: &LogicalPlan,
-    ) -> Result<Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
-        Ok(self.state.create_physical_plan(plan).await?)
+    async fn physical(&self, plan: &LogicalPlan, work: &Work) -> Result<Arc<dyn ExecutionPlan>> {
+        work.check()?;
+        Ok(stoppable(self.state.create_physical_plan(plan).await?, work.stop())?)
     }
 
     /// Counts the rows of a plan without columns.
-    async fn count(&self, plan: &LogicalPlan) -> Result<u64> {
-        let physical = self.physical(plan).await?;
+    async fn count(&self, plan: &LogicalPlan, work: &Work) -> Result<u64> {
+        let physical = self.physical(plan, work).await?;
         let mut batches = execute_stream(physical, self.state.task_ctx())?;
         let mut rows = 0;
         while let Some(batch) = batches.next().await {
@@ -379,29 +424,4 @@ pub(super) fn list(listing: metadata::Listing, format: Format) -> Result<Page> {
     let mut writer = Writer::new(format, listing.columns.into());
     writer.rows(&listing.batch)?;
     Ok(Page { writer, total: listing.batch.num_rows() as u64, left: None })
-}
-
-/// Bounds the time of a part of a statement.
-pub(super) async fn within<T>(timeout_ms: Option<u64>, work: impl Future<Output = Result<T>>) -> Result<T> {
-    match timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
-        None => work.await,
-        Some(timeout_ms) => match tokio::time::timeout(Duration::from_millis(timeout_ms), work).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::TimedOut.into()),
-        },
-    }
-}
-
-/// Runs work on a thread of its own with a deep stack.
-async fn on_deep_stack<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new()
-        .name("sql-plan".to_owned())
-        .stack_size(PLANNING_STACK)
-        .spawn(move || {
-            // Nobody waits any more where the client went away.
-            let _ = tell.send(work());
-        })
-        .map_err(|error| Error::Rejected(format!("cannot start a thread: {error}")))?;
-    told.await.map_err(|_| Error::Execution("planning the statement failed".to_owned()))?
 }

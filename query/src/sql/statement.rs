@@ -10,25 +10,22 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use self::depth::{MAX_NESTING, check_tokens, check_tree, too_deep};
 use self::source::{Source, solid};
 use super::dialect::OpenSearchDialect;
 use super::error::{Result, SqlError};
 
+mod depth;
+mod names;
 mod source;
 
-pub(crate) use self::source::Names;
+pub(crate) use self::names::Names;
+pub(crate) use self::source::{MAX_SOURCES, too_many_sources};
 
 /// Longest statement, in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
-/// Deepest nesting of a statement.
-const MAX_DEPTH: usize = 48;
 /// What is read of the documents that are to be deleted.
 const FOUND_BY_DELETE: &str = "SELECT _index, _id, _routing, _seq_no, _primary_term FROM t";
-/// Most operators of one expression; AND and OR may be more.
-const MAX_OPERATORS: usize = 200;
-/// Most ANDs and ORs of one expression.
-const MAX_CONNECTIVES: usize = 2_000;
-
 /// A parsed statement.
 #[derive(Debug)]
 pub(crate) enum Statement {
@@ -56,9 +53,10 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         .with_unescape(false)
         .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| SqlError::Syntax(error.to_string()))?;
+    check_tokens(&tokens)?;
     let source = Source::new(text);
-    let tokens = source.merged(tokens);
-    let names = source.names(&tokens);
+    let tokens = source.merged(tokens)?;
+    let names = Names::new(&source, &tokens);
     let mut tokens = unescaped(tokens);
     while matches!(last_solid(&tokens), Some(Token::SemiColon)) {
         let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
@@ -67,27 +65,45 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     if let Some(metadata) = metadata(&tokens)? {
         return Ok(metadata);
     }
-    check_operators(&tokens)?;
+    if !is_query(&tokens) {
+        return Err(other_statement());
+    }
     without_star(&mut tokens);
     let syntax = |error: ParserError| match error {
-        ParserError::RecursionLimitExceeded => {
-            SqlError::TooLarge(format!("the statement is nested deeper than {MAX_DEPTH} levels"))
-        }
+        ParserError::RecursionLimitExceeded => too_deep(),
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => SqlError::Syntax(text),
     };
-    let mut parser = Parser::new(&dialect).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens);
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(syntax)?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
         return Err(SqlError::Syntax(format!("[{}] is unexpected{}", next.token, next.span.start)));
     }
+    check_tree(&statement)?;
     match statement {
         Ast::Query(query) => Ok(Statement::Query(query, names)),
         Ast::Delete(delete) => deletion(delete),
-        _ => Err(SqlError::Syntax(
-            "only SELECT, DELETE, SHOW TABLES and DESCRIBE TABLES statements are supported".to_owned(),
-        )),
+        _ => Err(other_statement()),
     }
+}
+
+/// Whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not known.
+fn is_query(tokens: &[TokenWithSpan]) -> bool {
+    match tokens.get(solid(tokens, 0)).map(|token| &token.token) {
+        Some(Token::Word(word)) => matches!(
+            word.keyword,
+            Keyword::SELECT | Keyword::DELETE | Keyword::WITH | Keyword::VALUES | Keyword::VALUE
+        ),
+        Some(Token::LParen) => true,
+        _ => false,
+    }
+}
+
+fn other_statement() -> SqlError {
+    SqlError::Syntax(
+        "only SELECT, DELETE, SHOW TABLES and DESCRIBE TABLES statements are supported".to_owned(),
+    )
 }
 
 /// Makes the query that finds what a DELETE is about.
@@ -244,67 +260,6 @@ fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     out
 }
 
-/// Bounds the operators of an expression: each is a level of the syntax tree.
-fn check_operators(tokens: &[TokenWithSpan]) -> Result<()> {
-    // Counts of operators and connectives, by depth of parentheses.
-    let mut open: Vec<(usize, usize)> = vec![(0, 0)];
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket => open.push((0, 0)),
-            Token::RParen | Token::RBracket if open.len() > 1 => {
-                open.pop();
-            }
-            Token::Comma => {
-                if let Some(counts) = open.last_mut() {
-                    *counts = (0, 0);
-                }
-            }
-            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => {
-                if let Some((operators, connectives)) = open.last_mut() {
-                    *operators = 0;
-                    *connectives += 1;
-                }
-            }
-            Token::Word(word) if word.keyword == Keyword::NOT => {
-                if let Some((operators, _)) = open.last_mut() {
-                    *operators += 1;
-                }
-            }
-            Token::Plus
-            | Token::Minus
-            | Token::Mul
-            | Token::Div
-            | Token::Mod
-            | Token::Eq
-            | Token::Neq
-            | Token::Lt
-            | Token::Gt
-            | Token::LtEq
-            | Token::GtEq
-            | Token::ExclamationMark => {
-                if let Some((operators, _)) = open.last_mut() {
-                    *operators += 1;
-                }
-            }
-            _ => {}
-        }
-        if open.len() > MAX_DEPTH * 2 {
-            return Err(SqlError::TooLarge(format!(
-                "the statement is nested deeper than {} parentheses",
-                MAX_DEPTH * 2
-            )));
-        }
-        if let Some((operators, connectives)) = open.last()
-            && (*operators > MAX_OPERATORS || *connectives > MAX_CONNECTIVES)
-        {
-            return Err(SqlError::TooLarge(format!(
-                "an expression has more than {MAX_OPERATORS} operators or {MAX_CONNECTIVES} connectives; use IN for long lists of values"
-            )));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,8 +295,7 @@ mod tests {
             panic!("not a query")
         };
         let select = query.body.as_select().unwrap().select_token.0.span.start;
-        let items: Vec<_> = (0..3).map(|at| names.item(select, at).unwrap()).collect();
-        assert_eq!(items, ["max( age )  AS m", "`b`", "f(x, 'a,b')"]);
+        assert_eq!(names.items(select), ["max( age )  AS m", "`b`", "f(x, 'a,b')"]);
     }
 
     #[test]

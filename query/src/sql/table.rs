@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::table::predicate::Predicate;
 use crate::table::scan::IndexScanExec;
 use crate::table::{IndexTable, ROW, SCORE, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
+use crate::work::Work;
 
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8_192;
@@ -60,13 +61,14 @@ impl SqlTable {
         columns: Vec<SqlColumn>,
         now_ms: i64,
         compute: Compute,
+        work: Work,
     ) -> Self {
         let mut fields: Vec<Field> =
             columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();
         fields.push(Field::new(SCORE, DataType::Float32, true));
         fields.push(Field::new(ROW, DataType::UInt32, false));
         // A scan that does not count would stop where only counts are asked for.
-        let options = ScanOptions { now_ms, track: Some(u64::MAX), ..ScanOptions::default() };
+        let options = ScanOptions { now_ms, track: Some(u64::MAX), work, ..ScanOptions::default() };
         let index = IndexTable::new(snapshot, Vec::new(), options, compute);
         Self { index, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
     }

@@ -5,17 +5,17 @@
 //! first rows by a key ([`Top`], set by the rule in [`super::top_k`]), or all rows with their keys,
 //! as a stream of batches.
 
-mod bar;
 mod derived_keys;
 mod partition;
 mod terms;
+mod threshold;
 
 use std::fmt;
 use std::sync::Arc;
 
-use self::bar::Bar;
 use self::partition::PartitionTask;
 use self::terms::TermOrder;
+use self::threshold::Threshold;
 use super::keys::{Key, KeyKind};
 use super::node::Resolved;
 use super::parts::{Cut, Openings, Part, count_segments, share_out};
@@ -41,7 +41,7 @@ enum Top {
     Rows { limit: usize, by_score: bool },
     /// Those that can be among the first by a key, over all partitions; unless the search goes on, those of the first terms
     /// are.
-    Key { key: usize, bar: Arc<Bar>, order: Option<TermOrder> },
+    Key { key: usize, threshold: Arc<Threshold>, order: Option<TermOrder> },
     /// Those that can be among the first of each segment by a string.
     Term { key: usize, order: TermOrder },
 }
@@ -209,17 +209,17 @@ impl IndexScanExec {
         let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
         let mut sources = table.keys.iter().flat_map(|key| key.sources.iter().flatten());
         let measured = measured || sources.any(|source| source.derived.is_some());
-        if self.shared.columns.contains(&Column::Score) || !Bar::supports(key.kind) || measured {
+        if self.shared.columns.contains(&Column::Score) || !Threshold::supports(key.kind) || measured {
             return None;
         }
         let after = match (continued, &table.options.after_key) {
             (false, None) => None,
-            (true, Some(value)) => Some(bar::code_of_scalar(value)?),
+            (true, Some(value)) => Some(threshold::code_of_scalar(value)?),
             _ => return None,
         };
         let order = after.is_none().then(order);
-        let bar = Arc::new(Bar::new(limit, descending, by_address, after));
-        Some(Self { top: Some(Top::Key { key: number, bar, order }), ..self.clone() })
+        let threshold = Arc::new(Threshold::new(limit, descending, by_address, after));
+        Some(Self { top: Some(Top::Key { key: number, threshold, order }), ..self.clone() })
     }
 }
 
@@ -240,8 +240,8 @@ impl DisplayAs for IndexScanExec {
             Some(Top::Rows { limit, by_score }) => {
                 write!(f, ", top={limit} by {}", if *by_score { SCORE } else { ROW })
             }
-            Some(Top::Key { key, bar, .. }) => {
-                write!(f, ", first={} by {}", bar.limit(), shared.table.keys[*key].name)
+            Some(Top::Key { key, threshold, .. }) => {
+                write!(f, ", first={} by {}", threshold.limit(), shared.table.keys[*key].name)
             }
             Some(Top::Term { key, order }) => {
                 write!(f, ", first={} by terms of {}", order.limit, shared.table.keys[*key].name)

@@ -189,7 +189,7 @@ async fn hostile_statements_are_refused() {
     let store = people().await;
     let deep = format!("SELECT {}1{}", "abs(".repeat(400), ")".repeat(400));
     let wide = format!("SELECT 1{}", " + 1".repeat(3_000));
-    let ors = format!("SELECT age FROM people WHERE {}", vec!["age = 1"; 3_000].join(" OR "));
+    let ors = format!("SELECT age FROM people WHERE {}", vec!["age = 1"; 6_000].join(" OR "));
     let list = format!("SELECT age FROM people WHERE age IN ({})", vec!["1"; 70_000].join(","));
     let from = format!("SELECT a FROM {}people{}", "(SELECT age AS a FROM ".repeat(30), ") AS t".repeat(30));
     let columns = format!("SELECT {} FROM people", vec!["age"; 5_000].join(","));

@@ -14,20 +14,33 @@ pub(crate) struct Key {
     pub(crate) default: Option<&'static str>,
     /// Whether it is shown masked.
     pub(crate) secret: bool,
+    /// Part of the memory that the process may have, such as 4 for a quarter, that its default does not go beyond.
+    pub(crate) share: Option<u64>,
     /// One line that says what it does.
     pub(crate) about: &'static str,
 }
 
 const fn key(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Key {
-    Key { name, kind, default: Some(default), secret: false, about }
+    Key { name, kind, default: Some(default), secret: false, share: None, about }
 }
 
 const fn unset(name: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { name, kind, default: None, secret: false, about }
+    Key { name, kind, default: None, secret: false, share: None, about }
 }
 
 const fn secret(name: &'static str, about: &'static str) -> Key {
-    Key { name, kind: Kind::Text, default: None, secret: true, about }
+    Key { name, kind: Kind::Text, default: None, secret: true, share: None, about }
+}
+
+/// A key for bytes of memory.
+const fn memory(
+    name: &'static str,
+    least: u64,
+    default: &'static str,
+    share: u64,
+    about: &'static str,
+) -> Key {
+    Key { name, kind: Kind::Bytes(least), default: Some(default), secret: false, share: Some(share), about }
 }
 
 const KB: u64 = 1 << 10;
@@ -67,10 +80,11 @@ pub(crate) static KEYS: &[Key] = &[
         "127.0.0.1:9600",
         "addresses on which pipelines are managed, by the users of the data API",
     ),
-    key(
+    memory(
         "pipelines.memory_bytes",
-        Kind::Bytes(MB),
+        MB,
         "512MB",
+        8,
         "memory of events in all pipelines together; one pipeline has half of it at most. Beyond, inputs wait and http answers 429",
     ),
     key(
@@ -79,24 +93,21 @@ pub(crate) static KEYS: &[Key] = &[
         "3s",
         "time between looks for changed pipelines; 0 looks only at the start",
     ),
-    key(
+    memory(
         "query.memory_bytes",
-        Kind::Bytes(MB),
+        MB,
         "512MB",
+        4,
         "memory of all searches and statements together; statements go to disk beyond, aggregations are refused with 429",
     ),
-    key(
+    memory(
         "storage.memtable_max_bytes",
-        Kind::Bytes(MB),
+        MB,
         "128MB",
+        8,
         "unflushed documents over all shards; beyond it writers wait, then are refused with 429",
     ),
-    key(
-        "storage.flush_bytes",
-        Kind::Bytes(KB),
-        "32MB",
-        "documents in one shard's memtable that start a flush",
-    ),
+    memory("storage.flush_bytes", KB, "32MB", 32, "documents in one shard's memtable that start a flush"),
     key(
         "storage.flush_age",
         Kind::Span(1_000),

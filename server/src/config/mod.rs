@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use millrace_listen::TlsFiles;
 use millrace_storage::ObjectStoreConfig;
 
 use keys::{KEYS, Key, nearest};
-use value::Value;
 pub(crate) use value::parse_span;
+use value::{Kind, Value};
 
 /// What the names of our environment variables begin with.
 const PREFIX: &str = "MILLRACE_";
@@ -120,10 +121,26 @@ impl Settings {
         flags: &Flags,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self> {
+        Self::load_within(millrace_api::memory_limit(), flags, environment)
+    }
+
+    /// Merges them for a process that may have so many bytes of memory, 0 for any.
+    fn load_within(
+        memory: u64,
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self> {
         let mut settings = Self { values: BTreeMap::new(), strangers: Vec::new() };
         for key in KEYS {
             if let Some(default) = key.default {
-                let value = key.kind.parse(default).map_err(|problem| anyhow!("{}: {problem}", key.name))?;
+                let mut value =
+                    key.kind.parse(default).map_err(|problem| anyhow!("{}: {problem}", key.name))?;
+                if let (Value::Bytes(bytes), Kind::Bytes(least), Some(share)) =
+                    (&mut value, key.kind, key.share)
+                    && memory > 0
+                {
+                    *bytes = (*bytes).min((memory / share).max(least));
+                }
                 settings.values.insert(key.name, (value, Source::Default));
             }
         }
@@ -255,9 +272,7 @@ impl Settings {
             );
         }
         let tls = match (self.text("tls.certificate"), self.text("tls.key")) {
-            (Some(certificate), Some(key)) => {
-                Some(millrace_api::Tls { certificate: certificate.into(), key: key.into() })
-            }
+            (Some(certificate), Some(key)) => Some(TlsFiles::new(certificate, key)),
             (None, None) => None,
             (Some(_), None) => bail!("tls.certificate is set but tls.key is not: HTTPS needs both"),
             (None, Some(_)) => bail!("tls.key is set but tls.certificate is not: HTTPS needs both"),
@@ -298,6 +313,7 @@ impl Settings {
                 insecure,
                 tls,
                 admin_password: self.text("admin_password"),
+                password_file: None,
                 max_content_length: self.number("http.max_content_length"),
             },
             threads: usize::try_from(self.number("threads"))?,
@@ -379,12 +395,13 @@ pub(crate) fn describe() -> String {
     let mut out = String::new();
     for key in KEYS {
         out.push_str(&format!(
-            "{}\n    {}\n    {}; {}; default {}\n",
+            "{}\n    {}\n    {}; {}; default {}{}\n",
             key.name,
             key.about,
             key.kind,
             key.variable(),
             key.default.unwrap_or("unset"),
+            key.share.map_or_else(String::new, |share| format!(", at most 1/{share} of the memory")),
         ));
     }
     out

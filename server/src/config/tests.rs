@@ -28,7 +28,7 @@ fn message(result: Result<Settings>) -> String {
 
 #[test]
 fn defaults_need_no_configuration() {
-    let config = Settings::load(&Flags::default(), []).unwrap().config().unwrap();
+    let config = Settings::load_within(0, &Flags::default(), []).unwrap().config().unwrap();
     assert_eq!(config.api.listen, ["127.0.0.1:9200".parse().unwrap()]);
     assert_eq!(config.storage.data_dir, PathBuf::from("data"));
     let storage = millrace_storage::Config::default();
@@ -39,6 +39,28 @@ fn defaults_need_no_configuration() {
     assert_eq!(config.storage.flush_age_secs, storage.flush_age_secs);
     assert_eq!(config.query_memory_bytes, millrace_query::Config::default().memory_bytes);
     assert!(!config.api.insecure);
+}
+
+#[test]
+fn defaults_fit_the_memory() {
+    let environment = [("MILLRACE_PIPELINES__MEMORY_BYTES".to_owned(), "400MB".to_owned())];
+    let within = |memory| {
+        let settings = Settings::load_within(memory, &Flags::default(), environment.clone()).unwrap();
+        let config = settings.config().unwrap();
+        let storage = &config.storage;
+        [
+            config.query_memory_bytes as u64,
+            storage.memtable_max_bytes,
+            storage.flush_bytes,
+            config.pipelines.memory_bytes,
+        ]
+    };
+    // What is set is not touched.
+    assert_eq!(within(512 << 20), [128 << 20, 64 << 20, 16 << 20, 400 << 20]);
+    assert_eq!(within(64 << 30), [512 << 20, 128 << 20, 32 << 20, 400 << 20]);
+    assert_eq!(within(0), within(64 << 30));
+    // The least that keys take is the least that they have.
+    assert_eq!(within(1), [1 << 20, 1 << 20, 1 << 10, 400 << 20]);
 }
 
 #[test]

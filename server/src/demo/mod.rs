@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use crate::cli::DemoArgs;
 use crate::config::{Flags, Settings};
 use crate::exit::Failure;
+use crate::notify::Supervisor;
 use crate::serve::{Running, on_signal, runtime};
 use crate::{environment, logging};
 
@@ -77,7 +78,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     logging::install("warn", config.log_json);
     let webhook = Webhook::define(&config.pipelines.dir).map_err(Failure::other)?;
     let known = config.api.admin_password.clone();
-    let running = Running::start(config).await?;
+    let running = Running::start(config, Arc::new(Supervisor::default())).await?;
     let password = running.generated_password().or(known);
     let address = running.addresses().first().copied();
     let (finished, finish) = oneshot::channel::<()>();

@@ -1,5 +1,6 @@
 //! First start, credentials, TLS, restart, signals, the demo.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,16 +11,22 @@ use serde_json::json;
 use crate::process::{Server, millrace, run};
 
 #[tokio::test]
-async fn the_first_password_is_printed_once_and_stays() {
+async fn the_first_password_is_in_a_file_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = Server::start(dir.path(), &[]);
-    let password = server
+    // Who reads the journal, or a container's output, is not to know it.
+    let file = server
         .greeting
         .lines()
-        .find_map(|line| line.strip_prefix("first start: user admin has the password ")?.split(' ').next())
-        .unwrap()
-        .to_owned();
-    assert!(password.len() >= 16, "{password}");
+        .find_map(|line| {
+            line.strip_prefix("first start: the password of user admin is in ")?.split(' ').next()
+        })
+        .unwrap();
+    assert_eq!(Path::new(file), dir.path().join("admin-password"));
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    let written = std::fs::read_to_string(file).unwrap();
+    let password = written.trim_end().to_owned();
+    assert!(password.len() >= 16 && !server.greeting.contains(&password), "{password}");
     assert_eq!(server.call(Method::GET, "/", "").await.0, 401);
     server.log_in("admin", "not it");
     assert_eq!(server.call(Method::GET, "/", "").await.0, 401);
@@ -33,6 +40,17 @@ async fn the_first_password_is_printed_once_and_stays() {
     server.log_in("admin", &password);
     let (status, answer) = server.call(Method::GET, "/logs/_doc/1", "").await;
     assert_eq!((status, &answer["_source"]), (200, &json!({"n": 1})));
+    server.stop();
+
+    // Another one replaces it, and the file would be wrong.
+    let mut server = Server::of(
+        millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(dir.path())
+            .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
+    );
+    assert!(!dir.path().join("admin-password").exists());
+    server.log_in("admin", "correct horse");
+    assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
     server.stop();
 }
 
@@ -50,13 +68,20 @@ async fn a_given_password_is_not_printed() {
     server.stop();
 }
 
+/// Writes a certificate of its own and its key; returns who trusts no other.
+fn issue(dir: &Path) -> Client {
+    let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(dir.join("cert.pem"), issued.cert.pem()).unwrap();
+    std::fs::write(dir.join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
+    let root = Certificate::from_pem(issued.cert.pem().as_bytes()).unwrap();
+    Client::builder().tls_certs_only([root]).pool_max_idle_per_host(0).build().unwrap()
+}
+
 #[tokio::test]
 async fn tls_by_certificate_and_key() {
     let dir = tempfile::tempdir().unwrap();
-    let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let client = issue(dir.path());
     let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&certificate, issued.cert.pem()).unwrap();
-    std::fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
     let mut server = Server::of(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path().join("data"))
@@ -66,9 +91,21 @@ async fn tls_by_certificate_and_key() {
     );
     assert!(server.url.starts_with("https://"), "{}", server.url);
     assert!(Client::new().get(&server.url).send().await.is_err(), "an unknown issuer");
-    let root = Certificate::from_pem(issued.cert.pem().as_bytes()).unwrap();
-    server.ask_with(Client::builder().tls_certs_only([root]).build().unwrap());
+    server.ask_with(client.clone());
     server.log_in("admin", "correct horse");
+    assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
+
+    // Renewed files count from the next SIGHUP on, and broken ones do not.
+    let renewed = issue(dir.path());
+    assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
+    server.signal(Signal::HUP);
+    server.until_logged("certificate read again");
+    assert!(client.get(&server.url).send().await.is_err());
+    server.ask_with(renewed);
+    assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
+    std::fs::write(&key, "").unwrap();
+    server.signal(Signal::HUP);
+    server.until_logged("the one before stays in use");
     assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
     server.stop();
 }
@@ -112,7 +149,7 @@ async fn a_second_signal_ends_the_drain() {
     let mut stuck = std::net::TcpStream::connect(&address).unwrap();
     std::io::Write::write_all(
         &mut stuck,
-        b"POST /logs/_doc HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n",
+        b"POST /logs/_doc HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n",
     )
     .unwrap();
     // The answer says that the request is being read.

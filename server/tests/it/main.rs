@@ -4,6 +4,7 @@
 mod configuration;
 mod lifecycle;
 mod logs;
+mod operations;
 mod pipelines;
 mod process;
 mod sources;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 
 use reqwest::{Client, Method};
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,6 +32,7 @@ pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    log: BufReader<ChildStderr>,
     /// What it printed up to its ready line.
     pub(crate) greeting: String,
     /// Its address.
@@ -52,11 +53,12 @@ impl Server {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut greeting = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut log = BufReader::new(child.stderr.take().unwrap());
         let url = loop {
             let mut line = String::new();
             if out.read_line(&mut line).unwrap() == 0 {
                 let mut errors = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+                log.read_to_string(&mut errors).unwrap();
                 panic!("the server did not start: {errors}");
             }
             greeting.push_str(&line);
@@ -64,7 +66,7 @@ impl Server {
                 break url.to_owned();
             }
         };
-        Self { child, greeting, url, client: Client::new(), user: None }
+        Self { child, log, greeting, url, client: Client::new(), user: None }
     }
 
     /// Asks with credentials from now on.
@@ -105,10 +107,19 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Reads its log up to a line with this text.
+    pub(crate) fn until_logged(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "ended without logging [{text}]");
+        }
+    }
+
     /// Waits for the end; returns the exit status and what it logged.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.log.read_to_string(&mut log).unwrap();
         (self.child.wait().unwrap(), log)
     }
 

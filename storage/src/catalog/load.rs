@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::{Position, SegmentRecord, ShardCheckpoint, State};
+use super::{Position, SegmentRecord, ShardCheckpoint, State, StoreRecord};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -52,6 +52,7 @@ impl SqliteCatalog {
              FROM source_positions ORDER BY pipeline, source, part";
         let tombstones = "SELECT index_uuid, shard, encoded FROM tombstones ORDER BY index_uuid, shard";
         let state = State {
+            store: self.load_store(&mut *connection).await?,
             metadata: self.load_metadata(&mut *connection).await?,
             mappings: self.rows(&mut *connection, "mappings", mappings, read_mapping).await?,
             segments: self.load_segments(&mut *connection).await?,
@@ -60,7 +61,27 @@ impl SqliteCatalog {
             tombstones: self.rows(&mut *connection, "tombstones", tombstones, read_tombstones).await?,
         };
         transaction.commit().await.map_err(fails)?;
+        self.reached(state.store.generation);
         Ok(state)
+    }
+
+    async fn load_store(&self, connection: &mut SqliteConnection) -> Result<StoreRecord> {
+        let read = |reader: Reader<'_>, row: &SqliteRow| {
+            let id: Option<&str> = row.try_get(0)?;
+            Ok(StoreRecord {
+                id: id.map(|id| reader.uuid(id)).transpose()?,
+                claimed: row.try_get(1)?,
+                generation: reader.u64(row.try_get(2)?)?,
+                unnamed: self.unnamed,
+            })
+        };
+        let query = "SELECT id, claimed, generation FROM store";
+        match self.rows(connection, "store", query, read).await?.as_slice() {
+            [record] => Ok(*record),
+            other => {
+                Err(self.reader("store").corrupt(format!("{} rows where one was expected", other.len())))
+            }
+        }
     }
 
     /// Reads all rows of a query.

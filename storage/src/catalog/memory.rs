@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State};
+use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
@@ -23,6 +23,7 @@ pub struct MemoryCatalog {
 
 #[derive(Clone, Debug, Default)]
 struct Tables {
+    store: StoreRecord,
     indices: BTreeMap<Uuid, Arc<IndexMeta>>,
     mappings: BTreeMap<Uuid, Vec<u8>>,
     templates: BTreeMap<(String, String), Value>,
@@ -148,6 +149,7 @@ impl Tables {
         let mut segments: Vec<SegmentRecord> = self.segments.values().cloned().collect();
         segments.sort_by_key(|segment| (segment.index, segment.shard, segment.min_seq_no, segment.id));
         State {
+            store: self.store,
             metadata,
             mappings: self.mappings.iter().map(|(index, mapping)| (*index, mapping.clone())).collect(),
             segments,
@@ -171,12 +173,28 @@ impl Catalog for MemoryCatalog {
     async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
         self.write(|tables| {
             changes.iter().try_for_each(|change| tables.change(change))?;
+            tables.store.generation += 1;
             tables.put_mappings(mappings)
         })
     }
 
     async fn commit(&self, commit: &Commit) -> Result<()> {
-        self.write(|tables| tables.commit(commit))
+        self.write(|tables| {
+            tables.store.generation += 1;
+            tables.commit(commit)
+        })
+    }
+
+    async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
+        self.write(|tables| {
+            let generation = generation.max(tables.store.generation);
+            tables.store = StoreRecord { id: Some(id), claimed, generation, unnamed: false };
+            Ok(())
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        self.tables.lock().store.generation
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {

@@ -115,9 +115,24 @@ pub struct Commit {
 /// A shard's tombstones: index, shard, what the shard makes of them; no bytes for none.
 pub type Tombstones = (Uuid, u32, Vec<u8>);
 
+/// What the catalog knows of the store that it belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreRecord {
+    /// The store's id; `None` where it has none yet.
+    pub id: Option<Uuid>,
+    /// Whether log and object store are known to carry that id durably.
+    pub claimed: bool,
+    /// Counts the transactions that changed what is stored.
+    pub generation: u64,
+    /// Whether the catalog was made by a version that gave stores no id.
+    pub unnamed: bool,
+}
+
 /// Everything in the catalog, as read at start.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    /// The store.
+    pub store: StoreRecord,
     /// Changes that, applied in order to an empty `Metadata`, give the stored one.
     pub metadata: Vec<MetadataChange>,
     /// Encoded mapping of each index.
@@ -168,6 +183,11 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     /// [`crate::Error::IndexNotFound`] (with the uuid) where an index was deleted meanwhile; then
     /// nothing was changed, and its segment files are orphans.
     async fn commit(&self, commit: &Commit) -> Result<()>;
+    /// Names the store. Its generation never falls: the greater one holds.
+    async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()>;
+    /// Generation that the last of this handle's transactions left: each [`Catalog::change`] and
+    /// [`Catalog::commit`] counts. 0 before [`Catalog::load`].
+    fn generation(&self) -> u64;
     /// Reads a value of the small key-value table (administrator's password hash and the like).
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
     /// Writes such a value.

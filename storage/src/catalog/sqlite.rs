@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +27,9 @@ use crate::{Error, Result};
 /// How long a transaction waits for a program that holds the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Identity in the header of catalogs made since stores have an id: "Mill".
+const APPLICATION_ID: i64 = 0x4d69_6c6c;
+
 /// SQLite's primary result codes (<https://www.sqlite.org/rescode.html>).
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_FULL: u32 = 13;
@@ -35,6 +39,9 @@ const SQLITE_NOTADB: u32 = 26;
 pub(super) struct SqliteCatalog {
     pub(super) pool: SqlitePool,
     file: String,
+    /// Whether it was made by a version that gave stores no id.
+    pub(super) unnamed: bool,
+    generation: AtomicU64,
 }
 
 /// Opens the SQLite catalog, creating and migrating it.
@@ -60,7 +67,14 @@ pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
         .connect_with(options)
         .await;
     let pool = opened.map_err(|error| opening_failed(&file, error))?;
-    let catalog = SqliteCatalog { pool, file };
+    let unnamed = match is_unnamed(&pool).await {
+        Ok(unnamed) => unnamed,
+        Err(error) => {
+            pool.close().await;
+            return Err(opening_failed(&file, error));
+        }
+    };
+    let catalog = SqliteCatalog { pool, file, unnamed, generation: AtomicU64::new(0) };
     if let Err(error) = sqlx::migrate!("./migrations").run(&catalog.pool).await {
         catalog.pool.close().await;
         return Err(match error {
@@ -75,6 +89,20 @@ pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
         });
     }
     Ok(Arc::new(catalog))
+}
+
+/// Whether a version that gave stores no id has made the file. One without tables is marked first, so that a crash
+/// before its store has an id does not make it look like such a file.
+async fn is_unnamed(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
+    let tables: i64 = sqlx::query("SELECT count(*) FROM sqlite_master").fetch_one(pool).await?.try_get(0)?;
+    if tables == 0 {
+        sqlx::query(sqlx::AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}")))
+            .execute(pool)
+            .await?;
+        return Ok(false);
+    }
+    let id: i64 = sqlx::query("PRAGMA application_id").fetch_one(pool).await?.try_get(0)?;
+    Ok(id != APPLICATION_ID)
 }
 
 fn opening_failed(file: &str, error: sqlx::Error) -> Error {
@@ -104,6 +132,26 @@ impl SqliteCatalog {
     /// find itself behind another program's write and fail.
     async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>> {
         self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|error| self.failed(error))
+    }
+
+    /// Takes note of a generation that is durable.
+    pub(super) fn reached(&self, generation: u64) {
+        self.generation.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Ends a transaction that changed what is stored.
+    async fn end(&self, mut transaction: sqlx::Transaction<'static, sqlx::Sqlite>) -> Result<()> {
+        let fails = |error| self.failed(error);
+        let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fails)?;
+        let reader = self.reader("store");
+        let generation = row.try_get(0).map_err(|error| reader.corrupt(error))?;
+        let generation = reader.u64(generation)?;
+        transaction.commit().await.map_err(fails)?;
+        self.reached(generation);
+        Ok(())
     }
 
     pub(super) fn reader(&self, table: &'static str) -> Reader<'_> {
@@ -355,7 +403,7 @@ impl Catalog for SqliteCatalog {
             self.change_one(&mut transaction, change).await?;
         }
         self.put_mappings(&mut transaction, mappings).await?;
-        transaction.commit().await.map_err(|error| self.failed(error))
+        self.end(transaction).await
     }
 
     async fn commit(&self, commit: &Commit) -> Result<()> {
@@ -389,7 +437,24 @@ impl Catalog for SqliteCatalog {
                 .map_err(|error| self.failed(error))?;
         }
         self.put_mappings(&mut transaction, &commit.mappings).await?;
-        transaction.commit().await.map_err(|error| self.failed(error))
+        self.end(transaction).await
+    }
+
+    async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
+        let query = "UPDATE store SET id = $1, claimed = $2, generation = max(generation, $3)";
+        sqlx::query(query)
+            .bind(id.to_string())
+            .bind(claimed)
+            .bind(int("generation", generation)?)
+            .execute(&self.pool)
+            .await
+            .map_err(|error| self.failed(error))?;
+        self.reached(generation);
+        Ok(())
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {

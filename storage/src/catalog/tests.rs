@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord, ShardCheckpoint, open_sqlite,
+    Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord, ShardCheckpoint, StoreRecord,
+    open_sqlite,
 };
 use crate::Error;
 use crate::disk::SimulatedDisk;
@@ -72,6 +73,7 @@ where
 {
     let empty = catalog.load().await.unwrap();
     assert!(empty.metadata.is_empty() && empty.segments.is_empty());
+    assert_eq!((empty.store, catalog.generation()), (StoreRecord::default(), 0));
 
     let (a, b) = (index("a", 1), index("b", 2));
     let template = MetadataChange::PutTemplate {
@@ -85,9 +87,14 @@ where
     let changes = [put_index(&a), with_body, template.clone(), persistent.clone(), transient];
     let mappings = [(a.uuid, vec![1, 2, 3]), (b.uuid, vec![0, 255])];
     catalog.change(&changes, &mappings).await.unwrap();
+    catalog.put_store(Uuid::from_u128(7), false, 0).await.unwrap();
     catalog.change(&changes, &mappings).await.unwrap();
+    catalog.put_store(Uuid::from_u128(7), true, 1).await.unwrap();
+    assert_eq!(catalog.generation(), 2);
     let catalog = reopen(catalog).await;
     let state = catalog.load().await.unwrap();
+    let named = StoreRecord { id: Some(Uuid::from_u128(7)), claimed: true, generation: 2, unnamed: false };
+    assert_eq!((state.store, catalog.generation()), (named, 2));
     assert_eq!(state.metadata, [put_index(&a), put_index(&b), template, persistent]);
     assert_eq!(state.mappings, mappings);
 
@@ -107,6 +114,9 @@ where
     assert_eq!(catalog.load().await.unwrap().metadata.len(), 2);
     let missing = catalog.change(&[], &[(Uuid::from_u128(9), vec![1])]).await.unwrap_err();
     assert!(matches!(missing, Error::IndexNotFound { .. }), "{missing}");
+    // What was refused does not count.
+    assert_eq!(catalog.generation(), 4);
+    assert_eq!(catalog.load().await.unwrap().store.generation, 4);
 
     // A commit is one transaction and may be repeated.
     let position = |partition: &str, frame| Position {

@@ -13,6 +13,9 @@ use memmap2::Mmap;
 use super::{Disk, DiskFile, LockGuard, Metadata, Space, parent_of};
 use crate::{Error, Result};
 
+/// Bytes up to which a file is read, not mapped: maps are few in a process, and each takes a page.
+const COPIED_BYTES: u64 = 16 << 10;
+
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemDisk;
@@ -55,6 +58,9 @@ impl Disk for SystemDisk {
         let len = file.metadata().map_err(|error| Error::io("open", path, error))?.len();
         if len == 0 {
             return Ok(Bytes::new());
+        }
+        if len <= COPIED_BYTES {
+            return self.read(path).map(Bytes::from);
         }
         // SAFETY: the trait asks callers to map only files that nobody writes to or cuts any more.
         // They lie in a data directory that is locked against other servers; removing a mapped file

@@ -1,6 +1,7 @@
 //! The bound on memory for documents that no stored segment holds yet: writers wait for it, and are
 //! refused when waiting takes too long.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,12 +18,15 @@ pub(super) struct Budget {
     /// Held by the request that is next, so that a large one is not overtaken for ever.
     turn: Mutex<()>,
     waiting: AtomicU64,
+    /// Told when somebody begins to wait.
+    pressed: Arc<Notify>,
 }
 
 impl Budget {
-    pub(super) fn new(max: u64) -> Self {
+    pub(super) fn new(max: u64, pressed: Arc<Notify>) -> Self {
         Self {
             max,
+            pressed,
             used: AtomicU64::new(0),
             freed: Notify::new(),
             turn: Mutex::new(()),
@@ -62,8 +66,6 @@ impl Budget {
     /// # Errors
     /// [`Error::Rejected`] when it does not fit within `timeout`.
     pub(super) async fn reserve(&self, bytes: u64, timeout: Duration) -> Result<Reservation<'_>> {
-        let waiting = Waiting(&self.waiting);
-        waiting.0.fetch_add(1, Ordering::Relaxed);
         match tokio::time::timeout(timeout, self.take(bytes)).await {
             Ok(()) => Ok(Reservation { budget: self, bytes }),
             Err(_) => Err(Error::Rejected(format!(
@@ -86,6 +88,8 @@ impl Budget {
             if taken.is_ok() {
                 return;
             }
+            let _waiting = Waiting::new(&self.waiting);
+            self.pressed.notify_one();
             freed.await;
         }
     }
@@ -93,6 +97,13 @@ impl Budget {
 
 /// Counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -119,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_writer_waits_and_is_then_refused() {
-        let budget = Budget::new(100);
+        let budget = Budget::new(100, Arc::default());
         budget.add(80);
         let error = budget.reserve(30, Duration::from_secs(1)).await.unwrap_err();
         assert!(matches!(error, Error::Rejected(_)), "{error}");

@@ -1,18 +1,20 @@
 //! A running index: its settings, its mapping and its shards.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::try_join_all;
 
+use super::agenda::Agenda;
 use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
-use crate::shard::{Reading, RefreshFacts, SEARCH_IDLE_MS, Shard, refresh_due};
+use crate::shard::{ContextKind, OpenContext, Reading, RefreshFacts, Shard, refresh_in_ms};
 use crate::sync::{AsyncMutex, Place, Rank};
 use crate::{Error, Result, SharedClock};
 
@@ -34,6 +36,7 @@ pub struct Index {
     routing_shards: u32,
     env: Env,
     clock: SharedClock,
+    agenda: Weak<Agenda>,
 }
 
 /// A segment with its deletions, as loaded from catalog and object store.
@@ -47,6 +50,7 @@ impl Index {
         segments: Vec<LoadedSegment>,
         env: &Env,
         clock: &SharedClock,
+        agenda: &Arc<Agenda>,
     ) -> Self {
         let saved_mapping = AtomicU64::new(mapping.version());
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
@@ -79,6 +83,7 @@ impl Index {
             routing_shards,
             env: env.clone(),
             clock: Arc::clone(clock),
+            agenda: Arc::downgrade(agenda),
         }
     }
 
@@ -130,25 +135,35 @@ impl Index {
             .ok_or_else(|| Error::Internal(format!("no shard {number} in [{}]", self.meta().name)))
     }
 
-    /// Takes a snapshot for a search; refreshes first after search idleness.
+    /// Takes a snapshot for a search. After search idleness (`index.search.idle.after`) it refreshes first, and so do
+    /// the searches that come until that has ended: each sees what was written before it came.
     ///
     /// # Errors
     /// The index is closed, or the refresh fails.
-    pub async fn snapshot(&self) -> Result<Snapshot> {
+    pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
         let meta = self.meta();
         if !meta.open {
             return Err(Error::IndexClosed { index: meta.name.to_string() });
         }
         self.shards.iter().try_for_each(|shard| shard.check())?;
         let now = self.clock.now_ms();
-        let idle = now - self.last_search_ms.swap(now, Ordering::Relaxed) >= SEARCH_IDLE_MS;
-        let (interval_ms, explicit) = refresh_interval(&meta);
-        if idle && !explicit && interval_ms >= 0 {
-            for shard in &self.shards {
-                if shard.read().dirty() {
-                    shard.refresh(&self.env, now).await?;
-                }
+        let since_search_ms = now - self.last_search_ms.load(Ordering::Relaxed);
+        // A clock that was set back tells nothing.
+        let idle = !(0..idle_after_ms(&meta)).contains(&since_search_ms);
+        if idle {
+            let (interval_ms, explicit) = refresh_interval(&meta);
+            if !explicit && interval_ms >= 0 {
+                let dirty = self.shards.iter().filter(|shard| shard.read().dirty());
+                // Those that wait for one refresh find nothing left to do in theirs.
+                try_join_all(dirty.map(|shard| shard.refresh(&self.env, now))).await?;
             }
+        }
+        // Only now: until then nobody may rely on what searches see.
+        self.last_search_ms.store(now, Ordering::Relaxed);
+        if idle && let Some(agenda) = self.agenda.upgrade() {
+            // What was written meanwhile found the index idle, and nothing due.
+            let dirty = self.shards.iter().filter(|shard| shard.read().dirty());
+            dirty.for_each(|shard| agenda.report(self, shard));
         }
         let shards = self
             .shards
@@ -162,17 +177,26 @@ impl Index {
         Ok(Snapshot { meta, mapping: self.mapping(), shards })
     }
 
-    /// Whether a shard's refresh is due now.
-    pub(super) fn refresh_due(&self, shard: &Reading<'_>, now_ms: i64) -> bool {
-        let (interval_ms, explicit) = refresh_interval(&self.meta());
+    /// Counts a context as open over the shards of these numbers until the result is dropped.
+    pub fn open_context(&self, kind: ContextKind, shards: &[u32]) -> OpenContext {
+        let shards = shards.iter().filter_map(|number| self.shards.get(*number as usize));
+        let counters = shards.map(|shard| Arc::clone(&shard.contexts)).collect();
+        OpenContext::new(kind, counters, Arc::clone(&self.clock))
+    }
+
+    /// In how many milliseconds a shard's refresh is due; `None` for never, as things are.
+    pub(super) fn refresh_in_ms(&self, shard: &Reading<'_>, now_ms: i64) -> Option<i64> {
+        let meta = self.meta();
+        let (interval_ms, explicit) = refresh_interval(&meta);
         let (waited_for, since_refresh_ms) = shard.refresh_wanted(now_ms);
-        refresh_due(&RefreshFacts {
+        refresh_in_ms(&RefreshFacts {
             dirty: shard.dirty(),
             waited_for,
             interval_ms,
             explicit,
             since_refresh_ms,
             since_search_ms: now_ms - self.last_search_ms.load(Ordering::Relaxed),
+            idle_after_ms: idle_after_ms(&meta),
         })
     }
 
@@ -198,6 +222,12 @@ fn refresh_interval(meta: &IndexMeta) -> (i64, bool) {
     let interval =
         meta.duration("index.refresh_interval").or((!explicit).then_some(DEFAULT_REFRESH_INTERVAL));
     (interval.map_or(-1, |interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)), explicit)
+}
+
+/// `index.search.idle.after` in milliseconds; where it is never, as many as there are.
+fn idle_after_ms(meta: &IndexMeta) -> i64 {
+    let after = meta.duration("index.search.idle.after");
+    after.and_then(|after| i64::try_from(after.as_millis()).ok()).unwrap_or(i64::MAX)
 }
 
 /// Whether acknowledgements of the index wait for the fsync.

@@ -2,10 +2,12 @@
 //!
 //! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` and `round.rs` are
 //! the write path, `source.rs` and `positions.rs` what sources of pipelines need of it, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
-//! compaction, cutting the log.
+//! compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
 
+mod agenda;
 mod budget;
 mod feed;
+mod identity;
 mod index;
 mod positions;
 #[cfg(test)]
@@ -19,6 +21,7 @@ mod tests;
 mod types;
 mod update;
 mod upkeep;
+mod watermarks;
 mod write;
 
 use std::collections::HashMap;
@@ -26,12 +29,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use self::agenda::{Agenda, Item};
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
@@ -44,9 +50,13 @@ use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
 use crate::routing::IdGenerator;
 use crate::segment::Env;
 use crate::shard::Services;
+pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
-use crate::wal::{FrameNumber, Wal};
+use crate::wal::{FrameNumber, ReplayProgress, Wal};
 use crate::{Config, Error, Lane, Principal, Result, SharedClock};
+
+/// Shards that a request refreshes or flushes at a time.
+const SIDE_BY_SIDE: usize = 32;
 
 /// The store. Cheap to share as `Arc<Engine>`.
 #[derive(Debug)]
@@ -61,6 +71,7 @@ struct Inner {
     config: Config,
     clock: SharedClock,
     services: Services,
+    disk: Arc<dyn Disk>,
     metadata: ArcSwap<Metadata>,
     /// Held while the metadata changes.
     metadata_change: AsyncMutex,
@@ -69,13 +80,19 @@ struct Inner {
     indices: RwLock<HashMap<Arc<str>, Arc<Index>>>,
     budget: Budget,
     ids: Mutex<IdGenerator>,
-    /// Wakes the background work.
-    upkeep: Notify,
+    /// What the background work is to look at.
+    agenda: Arc<Agenda>,
+    /// Permits of flushes; a large one takes several.
     flushes: Semaphore,
-    compactions: Semaphore,
+    compactions: upkeep::Compactions,
     busy: Mutex<upkeep::Busy>,
+    /// Whether the log may have a file that is needed no more.
+    wants_cut: AtomicBool,
     leases: sync::Mutex<feed::Leases>,
     positions: positions::Positions,
+    identity: identity::Identity,
+    /// Files that no commit knows, left to their time.
+    orphans: Mutex<Vec<recovery::Orphan>>,
     /// Shared by updates of sources while they are decided, alone with one that lost against another.
     source_updates: tokio::sync::RwLock<()>,
     stopping: AtomicBool,
@@ -111,7 +128,20 @@ impl Engine {
     /// The directory is locked or cannot be written, the log or the catalog is corrupt, the object
     /// store cannot be reached.
     pub async fn open(config: Config, clock: SharedClock) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None).await?)
+        Self::open_watched(config, clock, Arc::default()).await
+    }
+
+    /// Opens the data directory as [`Engine::open`] does; `progress` tells others meanwhile how far the replay of the
+    /// log is.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open_watched(
+        config: Config,
+        clock: SharedClock,
+        progress: Arc<ReplayProgress>,
+    ) -> Result<Arc<Self>> {
+        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None, progress).await?)
     }
 
     /// Opens the store on a given disk and catalog; simulated ones make power loss a test. Files
@@ -126,11 +156,15 @@ impl Engine {
         disk: Arc<dyn Disk>,
         catalog: Arc<dyn Catalog>,
     ) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, disk, Some(catalog)).await?)
+        Self::start(recovery::open(config, clock, disk, Some(catalog), Arc::default()).await?)
     }
 
     fn start(inner: Arc<Inner>) -> Result<Arc<Self>> {
-        let upkeep = tokio::spawn(upkeep::run(Arc::clone(&inner)));
+        let both =
+            futures::future::join(upkeep::run(Arc::clone(&inner)), watermarks::run(Arc::clone(&inner)));
+        let upkeep = tokio::spawn(async move {
+            both.await;
+        });
         Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)) }))
     }
 
@@ -214,7 +248,8 @@ impl Engine {
                     None => Mapping::empty(&meta.settings),
                 };
                 mappings.push((meta.uuid, mapping.encode()));
-                let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), inner.env(), &inner.clock);
+                let (env, clock) = (inner.env(), &inner.clock);
+                let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), env, clock, &inner.agenda);
                 created.push(Arc::new(index));
             }
         }
@@ -307,13 +342,7 @@ impl Engine {
     /// # Errors
     /// An in-memory segment cannot be built.
     pub async fn refresh(&self, indices: &[Arc<Index>]) -> Result<()> {
-        let now_ms = self.inner.clock.now_ms();
-        for index in indices {
-            for shard in index.shards() {
-                shard.refresh(self.inner.env(), now_ms).await?;
-            }
-        }
-        Ok(())
+        self.each_shard(indices, Inner::refresh_one).await
     }
 
     /// Writes memtables out as segments and commits them.
@@ -321,12 +350,30 @@ impl Engine {
     /// # Errors
     /// The object store or the catalog fails; what was not flushed stays in memory and log.
     pub async fn flush(&self, indices: &[Arc<Index>]) -> Result<()> {
-        for index in indices {
-            for shard in index.shards() {
-                self.inner.flush_shard(shard).await?;
+        self.each_shard(indices, Inner::flush_one).await?;
+        self.inner.cut_log().await
+    }
+
+    /// Does work on every shard, some at a time; all of it, whatever fails.
+    async fn each_shard<F>(&self, indices: &[Arc<Index>], work: fn(Arc<Inner>, Item) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let items: Vec<Item> = indices.iter().flat_map(Item::all_of).collect();
+        let mut items = items.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut done = Ok(());
+        loop {
+            while running.len() < SIDE_BY_SIDE
+                && let Some(item) = items.next()
+            {
+                running.push(work(Arc::clone(&self.inner), item));
+            }
+            match running.next().await {
+                None => return done,
+                Some(one) => done = done.and(one),
             }
         }
-        self.inner.cut_log().await
     }
 
     /// Compacts each shard to at most so many segments, after a flush; what is written meanwhile comes on
@@ -378,6 +425,22 @@ impl Drop for Engine {
 }
 
 impl Inner {
+    async fn refresh_one(self: Arc<Self>, item: Item) -> Result<()> {
+        if item.shard.read().dirty() {
+            item.shard.refresh(self.env(), self.clock.now_ms()).await?;
+            self.agenda.report(&item.index, &item.shard);
+        }
+        Ok(())
+    }
+
+    async fn flush_one(self: Arc<Self>, item: Item) -> Result<()> {
+        if item.shard.read().needs_flush() {
+            self.flush_shard(&item.shard).await?;
+            self.agenda.report(&item.index, &item.shard);
+        }
+        Ok(())
+    }
+
     /// Merges a body into an index's mapping and logs it; returns the frame that is to be durable.
     async fn merge_mapping(&self, index: &Index, body: &Value) -> Result<FrameNumber> {
         let _change = index.mapping_change.lock().await;
@@ -448,6 +511,7 @@ impl Inner {
                             closed.push(Arc::clone(index));
                         }
                         index.set_meta(Arc::clone(meta), followed.remove(&meta.uuid));
+                        self.agenda.report_all(index);
                     }
                 }
                 MetadataChange::DeleteIndex { name, uuid } => {
@@ -485,10 +549,11 @@ impl Inner {
     }
 
     /// Lets go of a deleted index: its memory now, its files with their last user.
-    fn forget(&self, index: &Index) {
+    fn forget(&self, index: &Arc<Index>) {
         for shard in index.shards() {
             self.budget.free(shard.close());
         }
+        self.agenda.report_all(index);
     }
 }
 

@@ -62,6 +62,14 @@ impl Catalog for SlowCatalog {
         self.call(self.memory.commit(commit)).await
     }
 
+    async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
+        self.memory.put_store(id, claimed, generation).await
+    }
+
+    fn generation(&self) -> u64 {
+        self.memory.generation()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         self.memory.get(key).await
     }
@@ -95,7 +103,9 @@ impl Machine {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
         let inner: Arc<Inner> =
-            recovery::open(config, clock, Arc::new(self.disk.clone()), Some(catalog)).await.unwrap();
+            recovery::open(config, clock, Arc::new(self.disk.clone()), Some(catalog), Arc::default())
+                .await
+                .unwrap();
         // Without upkeep: the checks do what it does.
         Arc::new(Engine { inner, upkeep: Mutex::default() })
     }
@@ -280,6 +290,33 @@ fn updates_beside_commits(dir: &Path) {
     verify(machine, engine, dir, &BTreeMap::from([(("a", "1"), 3)]));
 }
 
+/// Two indices are flushed beside each other, by one request and by another, while fields and documents come; their
+/// commits may share a transaction. Then the power is lost.
+fn commits_beside_each_other(dir: &Path) {
+    let disk = SimulatedDisk::new(1);
+    let machine = Machine::new(disk.clone(), MemoryCatalog::new(disk));
+    let engine = block_on(machine.open(dir));
+    for index in ["a", "b"] {
+        block_on(create(&engine, index));
+        block_on(write(&engine, index, "1", r#"{"v":0}"#));
+    }
+    let writer = {
+        let engine = Arc::clone(&engine);
+        shuttle::thread::spawn(move || block_on(write(&engine, "b", "1", r#"{"v":1,"new":1}"#)))
+    };
+    let flusher = {
+        let engine = Arc::clone(&engine);
+        shuttle::thread::spawn(move || {
+            let index = engine.index("b").unwrap();
+            block_on(engine.flush(&[index])).unwrap();
+        })
+    };
+    block_on(engine.flush(&engine.inner.all_indices())).unwrap();
+    assert_eq!(writer.join().unwrap(), 2);
+    flusher.join().unwrap();
+    verify(machine, engine, dir, &BTreeMap::from([(("a", "1"), 1), (("b", "1"), 2)]));
+}
+
 #[test]
 fn nothing_acknowledged_is_cut_away() {
     check(300, writes_beside_cuts);
@@ -295,4 +332,5 @@ fn changes_of_an_index_never_wait_in_a_circle() {
 #[test]
 fn updates_survive_commits_in_any_order() {
     check(40, updates_beside_commits);
+    check(40, commits_beside_each_other);
 }

@@ -4,25 +4,28 @@
 //! log has the rest. Replay parses logged documents by the mapping that was current when they were
 //! logged (mapping changes are in the log, in order) and keeps the versions that were decided then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path as FilePath;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
+use super::agenda::Agenda;
 use super::budget::Budget;
+use super::identity::{Identity, Surroundings, segment_of};
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
-use crate::catalog::{Catalog, Commit, SegmentRecord, open_sqlite};
+use crate::catalog::{Catalog, Commit, SegmentRecord, StoreRecord, open_sqlite};
 use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
@@ -32,9 +35,9 @@ use crate::routing::IdGenerator;
 use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
-use crate::shard::{Applied, Change, Damage, Probed, Services};
+use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
-use crate::wal::{Entry, Frame, FrameNumber, ShardOps, Wal};
+use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
 /// Opens everything below the data directory; `catalog` is the SQLite file there where none is given.
@@ -43,6 +46,7 @@ pub(super) async fn open(
     clock: SharedClock,
     disk: Arc<dyn Disk>,
     catalog: Option<Arc<dyn Catalog>>,
+    progress: Arc<ReplayProgress>,
 ) -> Result<Arc<Inner>> {
     let dir = config.data_dir.clone();
     disk.create_dir_all(&dir)?;
@@ -51,10 +55,23 @@ pub(super) async fn open(
     clear_scratch(&scratch)?;
     let compute = Compute::start(config.compute_threads)?;
     let objects = Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?);
+    // Listed before anything is written: a file that is made from here on is no orphan.
+    let listed = objects.list(None).await?;
+    let surroundings = Surroundings::look(&dir, &disk, &objects, &listed).await?;
     let catalog = match catalog {
         Some(catalog) => catalog,
-        None => open_sqlite(&dir.join("catalog.sqlite")).await?,
+        None => {
+            let file = dir.join("catalog.sqlite");
+            // An empty file is as good as none.
+            if std::fs::metadata(&file).map_or(0, |metadata| metadata.len()) == 0 {
+                surroundings.judge(&StoreRecord::default())?;
+            }
+            open_sqlite(&file).await?
+        }
     };
+    let state = catalog.load().await?;
+    let known = surroundings.judge(&state.store)?;
+    let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
     let env = Env {
         objects: Arc::clone(&objects),
         compute,
@@ -63,11 +80,11 @@ pub(super) async fn open(
         values: Arc::default(),
         runtime: Handle::current(),
     };
-    let state = catalog.load().await?;
     let metadata = Metadata::default().apply(&state.metadata);
-    let indices = load_indices(&metadata, &state, &env, &clock).await?;
-    // Listed before anything is written: a file that is made from here on is no orphan.
-    let orphans = find_orphans(&objects, &state.segments).await?;
+    let wake = Arc::new(Notify::new());
+    let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
+    let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
+    let orphans = find_orphans(&objects, listed, &state.segments).await?;
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
@@ -78,24 +95,28 @@ pub(super) async fn open(
         env,
         catalog: Arc::clone(&catalog),
         wal: Arc::new(OnceLock::new()),
-        commits: Arc::new(AsyncMutex::new(Place::of(Rank::Commits))),
+        commits: Arc::new(Commits::new()),
         scratch: Arc::from(scratch.as_path()),
     };
     let inner = Arc::new(Inner {
-        budget: Budget::new(config.memtable_max_bytes),
+        disk: Arc::clone(&disk),
+        budget: Budget::new(config.memtable_max_bytes, wake),
         clock,
         metadata: ArcSwap::from_pointee(metadata),
         metadata_change: AsyncMutex::new(Place::of(Rank::MetadataChange)),
         cutting: AsyncMutex::new(Place::of(Rank::Cut)),
         indices: RwLock::new(indices),
         ids: Mutex::new(ids),
-        upkeep: Notify::new(),
-        flushes: Semaphore::new(1),
-        compactions: Semaphore::new(1),
+        agenda,
+        flushes: Semaphore::new(upkeep::FLUSHES as usize),
+        compactions: upkeep::Compactions::default(),
         busy: Mutex::new(upkeep::Busy::default()),
+        wants_cut: AtomicBool::new(false),
         source_updates: tokio::sync::RwLock::default(),
         leases: sync::Mutex::new(Rank::Leases, feed::Leases::default()),
         positions: Positions::load(state.positions),
+        identity,
+        orphans: Mutex::new(orphans),
         stopping: AtomicBool::new(false),
         services,
         config,
@@ -104,17 +125,15 @@ pub(super) async fn open(
     let replayed = {
         let inner = Arc::clone(&inner);
         let runtime = Handle::current();
-        sync::blocking(move || replay(&inner, &disk, known_frames, &runtime)).await?
+        sync::blocking(move || replay(&inner, &disk, known_frames, &progress, &runtime)).await?
     };
     if inner.services.wal.set(Arc::new(replayed)).is_err() {
         return Err(Error::Internal("the log was opened twice".to_owned()));
     }
+    inner.all_indices().iter().for_each(|index| inner.agenda.report_all(index));
     sync::scope(raise_terms(&inner)).await;
-    sync::detached(async move {
-        if let Err(error) = delete_orphans(&objects, orphans).await {
-            tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
-        }
-    });
+    inner.claim_log().await?;
+    inner.delete_orphans();
     Ok(inner)
 }
 
@@ -153,6 +172,7 @@ async fn load_indices(
     state: &crate::catalog::State,
     env: &Env,
     clock: &SharedClock,
+    agenda: &Arc<Agenda>,
 ) -> Result<HashMap<Arc<str>, Arc<Index>>> {
     let mut by_index: BTreeMap<Uuid, Vec<&SegmentRecord>> = BTreeMap::new();
     for record in &state.segments {
@@ -178,7 +198,7 @@ async fn load_indices(
             };
             segments.push((record.clone(), deleted));
         }
-        let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock);
+        let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock, agenda);
         for (shard, damage) in damaged {
             index.shard(shard)?.damaged(damage);
         }
@@ -210,20 +230,22 @@ fn replay(
     inner: &Arc<Inner>,
     disk: &Arc<dyn Disk>,
     known_frames: FrameNumber,
+    progress: &ReplayProgress,
     runtime: &Handle,
 ) -> Result<Wal> {
     let by_uuid: HashMap<Uuid, Arc<Index>> =
         inner.all_indices().into_iter().map(|index| (index.meta().uuid, index)).collect();
     let dir = inner.config.data_dir.join("wal");
     let (mut frames, mut operations) = (0u64, 0u64);
-    let wal = Wal::open(Arc::clone(disk), &dir, &inner.config, known_frames, &mut |number, frame| {
-        frames += 1;
-        operations += apply_frame(inner, &by_uuid, number, frame)?;
-        if inner.budget.used() > inner.budget.max() {
-            flush_largest(inner, runtime)?;
-        }
-        Ok(())
-    })?;
+    let wal =
+        Wal::open(Arc::clone(disk), &dir, &inner.config, known_frames, progress, &mut |number, frame| {
+            frames += 1;
+            operations += apply_frame(inner, &by_uuid, number, frame)?;
+            if inner.budget.used() > inner.budget.max() {
+                flush_largest(inner, runtime)?;
+            }
+            Ok(())
+        })?;
     if frames > 0 {
         tracing::info!(frames, operations, "log replayed");
     }
@@ -264,6 +286,8 @@ fn apply_frame(
                 }
             }
             Entry::Position(delta) => inner.positions.replay(number, &delta),
+            // Looked at before.
+            Entry::Store(_) => {}
         }
     }
     Ok(applied)
@@ -368,36 +392,75 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     Ok(ops.ops.len() as u64)
 }
 
+/// Time that a file must have been there before it is taken for an orphan that nobody misses.
+const ORPHANED_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// A file of a segment that the catalog does not know.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    path: Path,
+    modified_ms: i64,
+}
+
 /// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
 /// the catalog does not know, and deletes files of other generations than it knows. The latter are
 /// deleted here, since the next generation will have the same name.
-async fn find_orphans(objects: &Objects, segments: &[SegmentRecord]) -> Result<Vec<Path>> {
+async fn find_orphans(
+    objects: &Objects,
+    listed: Vec<ObjectMeta>,
+    segments: &[SegmentRecord],
+) -> Result<Vec<Orphan>> {
     let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
+    let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
     let mut orphans = Vec::new();
-    for object in objects.list(None).await? {
-        let path = object.location;
-        let segment = path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok());
-        match segment.map(|id| known.get(&id)) {
-            // Not a file of this store.
+    let mut stale = Vec::new();
+    for object in &listed {
+        let path = &object.location;
+        match segment_of(path).map(|id| known.get(&id)) {
+            // Not a file of a segment.
             None => {}
-            Some(None) => orphans.push(path),
+            Some(None) => {
+                let modified_ms = object.last_modified.timestamp_millis();
+                orphans.push(Orphan { path: path.clone(), modified_ms });
+            }
             Some(Some(record)) => {
                 let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
-                if path.filename().is_some_and(is_deletes_file) && path != current {
-                    objects.delete(&path).await?;
+                // Where the current one is missing, another is all there is: the shard is put out of use.
+                let replaced = record.delete_generation == 0 || present.contains(&current);
+                if replaced && path.filename().is_some_and(is_deletes_file) && *path != current {
+                    stale.push(path.clone());
                 }
             }
         }
     }
+    for path in stale {
+        objects.delete(&path).await?;
+    }
     Ok(orphans)
 }
 
-async fn delete_orphans(objects: &Objects, orphans: Vec<Path>) -> Result<()> {
-    for path in &orphans {
-        objects.delete(path).await?;
+impl Inner {
+    /// Deletes orphans whose time has come.
+    pub(super) fn delete_orphans(self: &Arc<Self>) {
+        let now_ms = self.clock.now_ms();
+        let due: Vec<Orphan> = {
+            let mut orphans = self.orphans.lock();
+            orphans
+                .extract_if(.., |orphan| now_ms.saturating_sub(orphan.modified_ms) >= ORPHANED_MS)
+                .collect()
+        };
+        if due.is_empty() {
+            return;
+        }
+        let objects = Arc::clone(&self.env().objects);
+        sync::detached(async move {
+            for orphan in &due {
+                if let Err(error) = objects.delete(&orphan.path).await {
+                    tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
+                    return;
+                }
+            }
+            tracing::info!(files = due.len(), "orphan files deleted");
+        });
     }
-    if !orphans.is_empty() {
-        tracing::info!(files = orphans.len(), "orphan files deleted");
-    }
-    Ok(())
 }

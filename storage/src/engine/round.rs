@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use hashbrown::{HashTable, hash_table};
 
 use super::Inner;
+use super::agenda::Item;
 use super::index::Index;
 use super::types::WriteOutcome;
 use crate::document::ChunkBuilder;
@@ -185,9 +186,10 @@ impl Inner {
             return Ok(None);
         }
         let now_ms = self.clock.now_ms();
-        let shards: Vec<Arc<Shard>> = batches.iter().map(|b| Arc::clone(&b.shard)).collect();
+        let item = |batch: &Batch| Item { index: Arc::clone(&batch.index), shard: Arc::clone(&batch.shard) };
+        let items: Vec<Item> = batches.iter().map(item).collect();
         let mut probed: Vec<Probed> = batches.iter().map(|batch| batch.shard.probe(batch.ids())).collect();
-        let turns: Vec<Turn<'_>> = shards.iter().map(|shard| shard.turn_blocking()).collect();
+        let turns: Vec<Turn<'_>> = items.iter().map(|item| item.shard.turn_blocking()).collect();
         for ((batch, turn), probed) in batches.iter().zip(&turns).zip(&mut probed) {
             turn.probe_rest(probed, batch.ids());
             if let Some((chunk, sources)) = &batch.builder {
@@ -236,6 +238,7 @@ impl Inner {
         appended.applied();
         // The next writer waits for these turns: what is only to be freed is freed without them.
         drop(turns);
+        items.iter().for_each(|item| self.agenda.report(&item.index, &item.shard));
         drop((frame, spent));
         Ok(Some(number))
     }

@@ -160,7 +160,6 @@ impl Engine {
             }
         };
         drop(reserved);
-        inner.upkeep.notify_one();
         Ok(Appended { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
     }
 

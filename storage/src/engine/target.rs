@@ -132,6 +132,7 @@ impl Engine {
     ) -> Result<Target> {
         let now_ms = self.inner.clock.now_ms();
         let metadata = self.metadata();
+        metadata.check_flood(name, now_ms)?;
         if require_alias && metadata.indices.contains_key(name) {
             return Err(Error::IndexNotFound {
                 index: format!(

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
 use crate::segment::SegmentView;
+use crate::shard::ContextFigures;
 
 /// What to do to one document.
 #[derive(Clone, Debug)]
@@ -262,6 +263,12 @@ pub struct ShardFigures {
     pub merge_total: u64,
     /// Snapshots handed to searches since start.
     pub query_total: u64,
+    /// Scrolls over the shard.
+    pub scrolls: ContextFigures,
+    /// Points in time over the shard.
+    pub points_in_time: ContextFigures,
+    /// Cursors of statements over the shard.
+    pub cursors: ContextFigures,
 }
 
 /// Sizes of a segment.

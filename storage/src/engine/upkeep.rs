@@ -1,34 +1,79 @@
 //! Background work: refreshes that are due, flushes, compactions, and cutting the log.
 //!
-//! One task looks at every shard on a short beat and whenever a write wakes it; the work itself
-//! runs in tasks of its own, at most one flush and one compaction at a time over all shards, so
-//! that a refresh always finds a free thread.
+//! One task looks at the shards on the agenda (`agenda.rs`): those that were reported, and those whose time has come. The
+//! work itself runs in tasks of its own.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::FutureExt;
+use tokio::sync::Semaphore;
+
 use super::Inner;
+use super::agenda::{Entries, Item, Outlook};
 use super::index::{Index, gc_deletes_ms};
 use crate::catalog::Commit;
-use crate::shard::{ForceMerge, Shard};
+use crate::shard::{FlushFacts, ForceMerge, Shard, flush_in_ms};
 use crate::sync;
 use crate::wal::{FrameNumber, Wal};
 use crate::{Error, Lane, Result};
 
-/// Pause between two looks at the shards.
-const BEAT: Duration = Duration::from_millis(50);
+/// Longest pause between two looks at the agenda: a clock that is set moves what is due.
+const MAX_PAUSE_MS: i64 = 250;
+/// Least pause between two looks: a burst of writes must not turn the loop into a spin.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 /// Pause after a failed flush or compaction before the next try.
 const BACK_OFF: Duration = Duration::from_secs(2);
+/// Pause between two looks at what no shard reports, and between two clean-ups of a shard's tombstones.
+const TIDY: Duration = Duration::from_secs(10);
 /// Size of the log below which it is never a reason to flush.
 const MIN_LOG_BYTES: u64 = 1 << 20;
-/// Beats between two clean-ups of tombstones.
-const BEATS_A_CLEANUP: u64 = 200;
+/// Permits of flushes: so many small ones run at once.
+pub(super) const FLUSHES: u32 = 16;
+/// Bytes of documents that a permit is for: large memtables are flushed one after the other.
+const BYTES_A_PERMIT: u64 = 128 << 10;
+/// Small compactions at once, beside a large one.
+const SMALL_COMPACTIONS: usize = 2;
+/// Bytes from which on a compaction is large.
+const LARGE_COMPACTION: u64 = 64 << 20;
+/// Shards that are flushed together where room is needed in memory or log, for as long as they are small.
+const FLUSHED_TOGETHER: usize = FLUSHES as usize;
+/// Bytes of documents from which on shards are not small together.
+const SMALL_BYTES: u64 = FLUSHES as u64 * BYTES_A_PERMIT;
 
-/// Shards that a task works on, by identity of the shard and kind of work.
+/// Permits of compactions: a small one never waits for a large one.
+#[derive(Debug)]
+pub(super) struct Compactions {
+    small: Semaphore,
+    large: Semaphore,
+}
+
+impl Default for Compactions {
+    fn default() -> Self {
+        Self { small: Semaphore::new(SMALL_COMPACTIONS), large: Semaphore::new(1) }
+    }
+}
+
+impl Compactions {
+    /// The permits of compactions that read so many bytes.
+    fn of(&self, bytes: u64) -> &Semaphore {
+        if bytes < LARGE_COMPACTION { &self.small } else { &self.large }
+    }
+}
+
+/// What a task works on.
 #[derive(Debug, Default)]
-pub(super) struct Busy(HashSet<(usize, Work)>);
+pub(super) struct Busy {
+    /// Shards, by identity, and kinds of work.
+    shards: HashSet<(usize, Work)>,
+    /// Whether the log is being cut.
+    cut: bool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
@@ -44,111 +89,159 @@ impl Work {
     }
 }
 
-/// Stands for the positions of sources where a shard stands for its work: no shard is there.
-const POSITIONS: (usize, Work) = (0, Work::Flush);
-
 /// Runs until it is aborted.
 pub(super) async fn run(inner: Arc<Inner>) {
-    let mut beats = 0u64;
+    let mut entries = Entries::default();
+    let mut tidy = tokio::time::interval(TIDY);
+    tidy.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let _ = tokio::time::timeout(BEAT, inner.upkeep.notified()).await;
-        beats += 1;
-        look(&inner, beats.is_multiple_of(BEATS_A_CLEANUP));
-        // A burst of writes must not turn the loop into a spin.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let now_ms = inner.clock.now_ms();
+        let next = entries.next_ms().map_or(MAX_PAUSE_MS, |next| next.saturating_sub(now_ms));
+        let pause = Duration::from_millis(next.clamp(0, MAX_PAUSE_MS).unsigned_abs());
+        let _ = tokio::time::timeout(pause, inner.agenda.woken()).await;
+        let tidy = tidy.tick().now_or_never().is_some();
+        attend(&inner, &mut entries, tidy);
+        if tidy {
+            inner.stamp_progress();
+            inner.delete_orphans();
+        }
+        tokio::time::sleep(MIN_PAUSE).await;
     }
 }
 
-fn look(inner: &Arc<Inner>, clean_up: bool) {
+/// Looks at the shards on the agenda, and at what is everybody's: memory, log, positions.
+fn attend(inner: &Arc<Inner>, entries: &mut Entries, tidy: bool) {
     let now_ms = inner.clock.now_ms();
-    let pressed = inner.budget.is_pressed();
-    let most_log = inner.config.wal_max_bytes.max(MIN_LOG_BYTES);
-    let mut largest: Option<(u64, Arc<Shard>)> = None;
-    let mut oldest: Option<(u64, Arc<Shard>)> = None;
-    for index in inner.all_indices() {
-        for shard in index.shards() {
-            let state = shard.read();
-            let refresh = index.refresh_due(&state, now_ms);
-            let (bytes, since_ms) = state.unflushed();
-            // A damaged shard holds back the log, but has nothing that a flush could write.
-            let first_frame = state.first_uncommitted_frame().filter(|_| state.check().is_ok());
-            let crowded = state.crowded();
-            let clean = clean_up && state.has_versions();
-            drop(state);
-            if clean {
-                let (shard, gc_ms) = (Arc::clone(shard), gc_deletes_ms(&index.meta()));
-                let clean = move || shard.clean_versions(now_ms, gc_ms);
-                inner.env().compute.spawn(Lane::Background, clean);
-            }
-            if refresh {
-                spawn_refresh(inner, &index, shard);
-            }
-            let max_age_ms =
-                i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
-            let old = since_ms.is_some_and(|since| now_ms.saturating_sub(since) > max_age_ms);
-            if (bytes > 0 && bytes >= inner.config.flush_bytes) || old || crowded {
-                spawn_flush(inner, shard);
-            }
-            if bytes > 0 && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
-                largest = Some((bytes, Arc::clone(shard)));
-            }
-            if let Some(frame) = first_frame
-                && oldest.as_ref().is_none_or(|(least, _)| frame < *least)
-            {
-                oldest = Some((frame, Arc::clone(shard)));
-            }
-        }
+    let due = entries.due(now_ms);
+    for item in inner.agenda.take().into_iter().chain(due) {
+        let outlook = look(inner, &item, now_ms);
+        entries.enter(item, outlook);
     }
+    let most_log = inner.config.wal_max_bytes.max(MIN_LOG_BYTES);
     // No flush may be due where positions move, nor where the last reader has let go of the log.
-    if clean_up && (inner.positions.has_unsaved() || inner.wal().is_ok_and(|wal| wal.bytes() > most_log)) {
+    if tidy && (inner.positions.has_unsaved() || inner.wal().is_ok_and(|wal| wal.bytes() > most_log)) {
+        inner.wants_cut.store(true, Ordering::Relaxed);
+    }
+    if inner.wants_cut.load(Ordering::Relaxed) {
         spawn_cut(inner);
     }
-    if pressed && let Some((_, shard)) = largest {
-        spawn_flush(inner, &shard);
+    if inner.budget.is_pressed() {
+        flush_together(inner, entries.largest());
     }
     // Flushing makes the part of the log shorter that shards need; that of readers has a bound of its own.
-    if let Some((frame, shard)) = oldest
-        && inner.wal().is_ok_and(|wal| wal.bytes_from(frame) > most_log)
-    {
-        spawn_flush(inner, &shard);
+    if let Ok(wal) = inner.wal() {
+        let long = entries.oldest().take_while(|(_, frame, _)| wal.bytes_from(*frame) > most_log);
+        flush_together(inner, long.map(|(item, _, bytes)| (item, bytes)));
     }
+}
+
+/// Flushes the first of these shards, and those behind it while they are few and small.
+fn flush_together<'a>(inner: &Arc<Inner>, shards: impl Iterator<Item = (&'a Item, u64)>) {
+    let mut together = 0;
+    for (item, bytes) in shards.take(FLUSHED_TOGETHER) {
+        spawn_flush(inner, item);
+        together += bytes;
+        if together >= SMALL_BYTES {
+            break;
+        }
+    }
+}
+
+/// Looks at a shard, starts what is due, and tells what is to come.
+fn look(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
+    let Item { index, shard } = item;
+    let state = shard.read();
+    if state.closed() {
+        return Outlook::default();
+    }
+    let refresh_in = index.refresh_in_ms(&state, now_ms);
+    let (bytes, since_ms) = state.unflushed();
+    let max_age_ms = i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+    let flush_in = flush_in_ms(&FlushFacts {
+        bytes,
+        max_bytes: inner.config.flush_bytes,
+        age_ms: since_ms.map(|since| now_ms.saturating_sub(since)),
+        max_age_ms,
+        crowded: state.crowded(),
+    });
+    // A damaged shard holds back the log, but has nothing that a flush could write.
+    let first_frame = state.first_uncommitted_frame().filter(|_| state.check().is_ok());
+    let gc_ms = gc_deletes_ms(&index.meta());
+    let clean_in =
+        state.oldest_tombstone_ms().map(|oldest| gc_ms.saturating_sub(now_ms.saturating_sub(oldest)));
+    drop(state);
+    let mut next = [None; 3];
+    match refresh_in {
+        // What has ended reports the shard.
+        Some(0) => spawn_refresh(inner, item),
+        later => next[0] = later,
+    }
+    match flush_in {
+        Some(0) => spawn_flush(inner, item),
+        later => next[1] = later,
+    }
+    match clean_in {
+        Some(..=0) => {
+            let shard = Arc::clone(shard);
+            let clean = move || shard.clean_versions(now_ms, gc_ms);
+            inner.env().compute.spawn(Lane::Background, clean);
+            next[2] = Some(i64::try_from(TIDY.as_millis()).unwrap_or(i64::MAX));
+        }
+        later => next[2] = later,
+    }
+    let next = next.into_iter().flatten().min();
+    Outlook { again_ms: next.map(|next| now_ms.saturating_add(next)), bytes, first_frame }
 }
 
 /// Marks a piece of work as running; `None` when it is already.
-fn begin(inner: &Arc<Inner>, shard: &Arc<Shard>, work: Work) -> Option<Running> {
-    let key = (Arc::as_ptr(shard) as usize, work);
-    inner.busy.lock().0.insert(key).then(|| Running { inner: Arc::clone(inner), key })
+fn begin(inner: &Arc<Inner>, item: &Item, work: Work) -> Option<Running> {
+    let key = (Arc::as_ptr(&item.shard) as usize, work);
+    inner.busy.lock().shards.insert(key).then(|| Running {
+        inner: Arc::clone(inner),
+        item: item.clone(),
+        key,
+    })
 }
 
+/// Work on a shard, which is looked at again once it has ended.
 struct Running {
     inner: Arc<Inner>,
+    item: Item,
     key: (usize, Work),
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.inner.busy.lock().0.remove(&self.key);
+        self.inner.busy.lock().shards.remove(&self.key);
+        self.inner.agenda.report(&self.item.index, &self.item.shard);
     }
 }
 
-/// Cuts the log beside flushes.
+/// Cuts the log, one cut at a time; what wants another meanwhile gets it then.
 fn spawn_cut(inner: &Arc<Inner>) {
-    if !inner.busy.lock().0.insert(POSITIONS) {
+    struct Cutting(Arc<Inner>);
+    impl Drop for Cutting {
+        fn drop(&mut self) {
+            self.0.busy.lock().cut = false;
+            self.0.agenda.wake();
+        }
+    }
+    if std::mem::replace(&mut inner.busy.lock().cut, true) {
         return;
     }
-    let running = Running { inner: Arc::clone(inner), key: POSITIONS };
+    let cutting = Cutting(Arc::clone(inner));
+    inner.wants_cut.store(false, Ordering::Relaxed);
     tokio::spawn(async move {
-        if let Err(error) = running.inner.cut_log().await {
+        if let Err(error) = cutting.0.cut_log().await {
             tracing::error!(%error, "cannot cut the log, it will be tried again");
         }
     });
 }
 
-fn spawn_refresh(inner: &Arc<Inner>, index: &Arc<Index>, shard: &Arc<Shard>) {
-    let Some(running) = begin(inner, shard, Work::Refresh) else { return };
-    let (inner, index, shard) = (Arc::clone(inner), Arc::clone(index), Arc::clone(shard));
+fn spawn_refresh(inner: &Arc<Inner>, item: &Item) {
+    let Some(running) = begin(inner, item, Work::Refresh) else { return };
     tokio::spawn(async move {
-        let _running = running;
+        let Running { inner, item: Item { index, shard }, .. } = &running;
         let refreshed = shard.refresh(inner.env(), inner.clock.now_ms()).await;
         shard.counters.attempted(Work::Refresh.bit(), refreshed.is_err());
         if let Err(error) = refreshed {
@@ -158,47 +251,35 @@ fn spawn_refresh(inner: &Arc<Inner>, index: &Arc<Index>, shard: &Arc<Shard>) {
     });
 }
 
-fn spawn_flush(inner: &Arc<Inner>, shard: &Arc<Shard>) {
-    let Some(running) = begin(inner, shard, Work::Flush) else { return };
-    let (inner, shard) = (Arc::clone(inner), Arc::clone(shard));
+fn spawn_flush(inner: &Arc<Inner>, item: &Item) {
+    let Some(running) = begin(inner, item, Work::Flush) else { return };
     tokio::spawn(async move {
-        let _running = running;
-        let flushed = match inner.flushes.acquire().await {
-            Ok(_slot) => {
-                let flushed = inner.flush_shard(&shard).await;
-                shard.counters.attempted(Work::Flush.bit(), flushed.is_err());
-                if flushed.is_ok() {
-                    shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
-                }
-                flushed
-            }
-            Err(_) => return,
-        };
-        let cut = match flushed {
-            Ok(()) => inner.cut_log().await,
-            Err(error) => Err(error),
-        };
-        match cut {
-            Ok(()) => spawn_compaction(&inner, &shard),
-            Err(error) => {
-                tracing::error!(index = %shard.index, shard = shard.number, %error, "flush failed, it will be tried again");
-                tokio::time::sleep(BACK_OFF).await;
-            }
+        let Running { inner, item, .. } = &running;
+        let shard = &item.shard;
+        let flushed = inner.flush_shard(shard).await;
+        shard.counters.attempted(Work::Flush.bit(), flushed.is_err());
+        if let Err(error) = flushed {
+            tracing::error!(index = %shard.index, shard = shard.number, %error, "flush failed, it will be tried again");
+            tokio::time::sleep(BACK_OFF).await;
+            return;
         }
+        shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
+        inner.wants_cut.store(true, Ordering::Relaxed);
+        spawn_compaction(inner, item);
     });
 }
 
-fn spawn_compaction(inner: &Arc<Inner>, shard: &Arc<Shard>) {
-    let Some(running) = begin(inner, shard, Work::Compact) else { return };
-    let (inner, shard) = (Arc::clone(inner), Arc::clone(shard));
+fn spawn_compaction(inner: &Arc<Inner>, item: &Item) {
+    let Some(running) = begin(inner, item, Work::Compact) else { return };
     tokio::spawn(async move {
-        let _running = running;
+        let Running { inner, item: Item { shard, .. }, .. } = &running;
         loop {
             if inner.stopping.load(Ordering::Relaxed) {
                 return;
             }
-            let Ok(_slot) = inner.compactions.acquire().await else { return };
-            let compacted = inner.compact_shard(&shard, None).await;
+            let Some(bytes) = shard.compaction_bytes() else { return };
+            let Ok(_permit) = inner.compactions.of(bytes).acquire().await else { return };
+            let compacted = inner.compact_shard(shard, None).await;
             shard.counters.attempted(Work::Compact.bit(), compacted.is_err());
             match compacted {
                 Ok(true) => {}
@@ -220,8 +301,15 @@ impl Inner {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
         sync::uninterrupted(async move {
             let now_ms = inner.clock.now_ms();
+            let bytes = shard.read().unflushed().0;
+            let permits = u32::try_from(bytes.div_ceil(BYTES_A_PERMIT)).unwrap_or(FLUSHES).clamp(1, FLUSHES);
+            let permit = inner.flushes.acquire_many(permits).await;
+            let _permit = permit.map_err(|_| Error::Stopped("the node is shutting down".to_owned()))?;
             let freed = shard.flush(&inner.services, now_ms).await?;
             inner.budget.free(freed);
+            if !shard.read().has_versions() {
+                return Ok(());
+            }
             // Tombstones are left to the clean-up by the clock.
             let clean = move || {
                 shard.clean_versions(now_ms, i64::MAX);
@@ -253,6 +341,9 @@ impl Inner {
         // Asked first: a frame below it is in the memory that is looked at next, and what is appended or applied
         // from here on stays.
         let mut below = wal.settled_below();
+        if wal.oldest_removable(below).is_none() {
+            return Ok(());
+        }
         let indices = self.all_indices();
         for index in &indices {
             for shard in index.shards() {
@@ -262,11 +353,10 @@ impl Inner {
             }
         }
         below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
-        if wal.oldest_removable(below).is_none() {
-            return Ok(());
-        }
+        let Some(kept) = wal.first_kept(below) else { return Ok(()) };
         self.save_mappings(&indices).await?;
         self.save_positions().await?;
+        self.stamp_before_cut(wal, kept).await?;
         let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
         match sync::blocking(move || inner.remove_log_below(&wal, below)).await {
             Err(error @ (Error::Stopped(_) | Error::Internal(_))) => Err(error),

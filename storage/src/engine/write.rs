@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use super::agenda::Item;
 use super::index::{Index, durable_acknowledgement};
 use super::round::Prepared;
 use super::target::{Survey, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
-use crate::shard::{Shard, Wanted};
+use crate::shard::Wanted;
 use crate::wal::FrameNumber;
 use crate::{Error, Lane, Principal, Result};
 
@@ -165,13 +166,12 @@ impl Engine {
         if let Some(frame) = frame {
             self.inner.wal()?.synced(frame).await?;
         }
-        self.inner.upkeep.notify_one();
         Ok(())
     }
 
     /// Makes the shards that were written to searchable, as the request asks.
     async fn after_write(&self, written: &Written, refresh: RefreshPolicy) -> Result<()> {
-        for shard in written.0.values() {
+        for Item { index, shard } in written.0.values() {
             match refresh {
                 RefreshPolicy::None => {}
                 RefreshPolicy::Immediate => {
@@ -180,10 +180,12 @@ impl Engine {
                     if let Err(error) = refreshed {
                         tracing::error!(index = %shard.index, shard = shard.number, %error, "refresh failed");
                     }
+                    self.inner.agenda.report(index, shard);
                 }
                 RefreshPolicy::WaitFor => {
-                    self.inner.upkeep.notify_one();
-                    shard.wait_searchable(shard.next_seq_no()).await;
+                    let searchable = shard.wait_searchable(shard.next_seq_no());
+                    self.inner.agenda.report(index, shard);
+                    searchable.await;
                 }
             }
         }
@@ -193,7 +195,7 @@ impl Engine {
 
 /// The shards that a request has written to.
 #[derive(Default)]
-pub(super) struct Written(BTreeMap<(uuid::Uuid, u32), Arc<Shard>>);
+pub(super) struct Written(BTreeMap<(uuid::Uuid, u32), Item>);
 
 impl Written {
     /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
@@ -211,7 +213,7 @@ impl Written {
             if let std::collections::btree_map::Entry::Vacant(place) =
                 self.0.entry((shard.index, shard.number))
             {
-                place.insert(Arc::clone(shard));
+                place.insert(Item { index: Arc::clone(index), shard: Arc::clone(shard) });
             }
             wait = wait || durable_acknowledgement(&index.meta());
         }

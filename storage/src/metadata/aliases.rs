@@ -267,7 +267,7 @@ impl Metadata {
                 if removed.contains_key(&meta.name) {
                     continue;
                 }
-                check_block(&meta, BlockLevel::MetadataWrite)?;
+                self.check_block(&meta, BlockLevel::MetadataWrite)?;
                 let target = changed.entry(meta.name.clone()).or_insert_with(|| (*meta).clone());
                 match action {
                     AliasAction::Add { alias, .. } => {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::IndexMeta;
+use super::{IndexMeta, Metadata};
 use crate::{Error, Result};
 
 /// What an operation does to an index.
@@ -71,7 +71,7 @@ const BLOCKS: [Block; 5] = [
         forbids: &[MetadataRead, MetadataWrite, Delete],
     },
     Block {
-        setting: "index.blocks.read_only_allow_delete",
+        setting: FLOOD,
         id: 12,
         description: "disk usage exceeded flood-stage watermark, index has read-only-allow-delete block",
         retryable: true,
@@ -80,23 +80,55 @@ const BLOCKS: [Block; 5] = [
     },
 ];
 
-/// Lists the blocks that an index carries.
-pub fn blocks_of(index: &IndexMeta) -> impl Iterator<Item = &'static Block> {
-    BLOCKS.iter().filter(|block| index.settings.get(block.setting).and_then(Value::as_str) == Some("true"))
+/// Name of the setting whose block all indices carry at the flood stage.
+const FLOOD: &str = "index.blocks.read_only_allow_delete";
+
+/// Whether the settings of an index have a block.
+fn is_set(index: &IndexMeta, block: &Block) -> bool {
+    index.settings.get(block.setting).and_then(Value::as_str) == Some("true")
 }
 
-/// Checks that no block of an index forbids an operation.
+/// Checks that no block that an index carries by its settings forbids an operation.
 ///
 /// # Errors
 /// [`Error::Blocked`] with every block that does.
 pub fn check_block(index: &IndexMeta, level: BlockLevel) -> Result<()> {
+    check(&index.name, BLOCKS.iter().filter(|block| is_set(index, block)), level)
+}
+
+impl Metadata {
+    /// Lists the blocks that an index carries: by its settings, and as all do at the flood stage.
+    pub fn blocks_of(&self, index: &IndexMeta) -> impl Iterator<Item = &'static Block> {
+        BLOCKS.iter().filter(move |block| is_set(index, block) || self.flood_stage && block.setting == FLOOD)
+    }
+
+    /// Checks that no block of an index forbids an operation, [`Metadata::flood_stage`] included.
+    ///
+    /// # Errors
+    /// [`Error::Blocked`] with every block that does.
+    pub fn check_block(&self, index: &IndexMeta, level: BlockLevel) -> Result<()> {
+        check(&index.name, self.blocks_of(index), level)
+    }
+
+    /// Checks that writes to a name need not be refused at once.
+    ///
+    /// # Errors
+    /// [`Error::Blocked`] at the flood stage, for the index that the name means, if there is one.
+    pub(crate) fn check_flood(&self, name: &str, now_ms: i64) -> Result<()> {
+        let flood = BLOCKS.iter().filter(|block| self.flood_stage && block.setting == FLOOD);
+        let index = self.write_index(name, now_ms).ok().flatten();
+        check(index.as_ref().map_or(name, |index| &index.name), flood, Write)
+    }
+}
+
+fn check(index: &str, blocks: impl Iterator<Item = &'static Block>, level: BlockLevel) -> Result<()> {
     let mut reason = String::new();
-    for block in blocks_of(index).filter(|block| block.forbids.contains(&level)) {
+    for block in blocks.filter(|block| block.forbids.contains(&level)) {
         if !reason.is_empty() {
             reason.push_str(", ");
         }
         let status = if block.retryable { "TOO_MANY_REQUESTS" } else { "FORBIDDEN" };
         reason.push_str(&format!("{status}/{}/{}", block.id, block.description));
     }
-    if reason.is_empty() { Ok(()) } else { Err(Error::Blocked { index: index.name.to_string(), reason }) }
+    if reason.is_empty() { Ok(()) } else { Err(Error::Blocked { index: index.to_owned(), reason }) }
 }

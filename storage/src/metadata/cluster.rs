@@ -22,6 +22,8 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("cluster.routing.allocation.disk.watermark.low", Kind::BytesOrPercent, "85%"),
     ("cluster.routing.allocation.disk.watermark.high", Kind::BytesOrPercent, "90%"),
     ("cluster.routing.allocation.disk.watermark.flood_stage", Kind::BytesOrPercent, "95%"),
+    ("cluster.routing.allocation.disk.watermark.high.max_headroom", Kind::Bytes, "150gb"),
+    ("cluster.routing.allocation.disk.watermark.flood_stage.max_headroom", Kind::Bytes, "100gb"),
     ("cluster.info.update.interval", Time, "30s"),
     ("indices.recovery.max_bytes_per_sec", Kind::Bytes, "40mb"),
     ("indices.breaker.total.limit", Kind::BytesOrPercent, "95%"),

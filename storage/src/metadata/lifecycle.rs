@@ -84,7 +84,7 @@ impl Metadata {
         self.check_destructive(expression)?;
         let mut changes = Vec::new();
         for meta in self.resolve(expression, options, now_ms)? {
-            check_block(&meta, BlockLevel::MetadataWrite)?;
+            self.check_block(&meta, BlockLevel::MetadataWrite)?;
             if meta.open != open {
                 changes.push(MetadataChange::replace(IndexMeta { open, ..(*meta).clone() }));
             }
@@ -146,7 +146,7 @@ impl Metadata {
         for meta in indices {
             // Blocks can be taken away however they are set.
             if !only_blocks {
-                check_block(&meta, BlockLevel::MetadataWrite)?;
+                self.check_block(&meta, BlockLevel::MetadataWrite)?;
             }
             let mut next = (*meta).clone();
             for key in update.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key) {

@@ -40,7 +40,7 @@ pub use uuid::Uuid;
 use crate::Result;
 
 pub use aliases::{AliasAction, AliasListing, IndexAliases, parse_alias, parse_alias_actions};
-pub use blocks::{Block, BlockLevel, blocks_of, check_block};
+pub use blocks::{Block, BlockLevel, check_block};
 pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
 pub use create::{CreateIndex, VERSION_CREATED};
 pub use index_settings::defaults as index_setting_defaults;
@@ -72,6 +72,8 @@ pub struct Metadata {
     pub persistent: Map<String, Value>,
     /// Transient cluster settings, flattened; not stored.
     pub transient: Map<String, Value>,
+    /// Whether the disk is at the flood stage: indices can be read and deleted only. Not stored.
+    pub flood_stage: bool,
     /// Counts the times that changes were applied.
     pub version: u64,
     /// Indices of each alias, derived from `indices` by `apply`.

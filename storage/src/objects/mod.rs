@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
 
 pub use local::DurableLocal;
 
@@ -90,6 +90,21 @@ impl Objects {
         }
         self.store.put(path, bytes.into()).await.map_err(lift)?;
         Ok(())
+    }
+
+    /// Writes an object unless there is one of that name, and tells whether it did: of several that try it,
+    /// wherever they are, one succeeds.
+    ///
+    /// # Errors
+    /// The store's; then the object may be there or not, but whole.
+    pub async fn put_new(&self, path: &Path, bytes: Bytes) -> Result<bool> {
+        match self.store.put_opts(path, bytes.into(), PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(lift(error)),
+        }
     }
 
     /// Moves a finished scratch file into the store, replacing an object of that name. The file

@@ -187,6 +187,11 @@ impl Segment {
         }
     }
 
+    /// Returns the number, unique in the process, and the bytes of a segment that lies in memory.
+    pub fn in_memory(&self) -> Option<(u64, u64)> {
+        self.as_memory().map(|memory| (self.key, memory.heap_bytes))
+    }
+
     /// Counts rows, deleted ones included.
     pub fn rows(&self) -> u32 {
         match &*self.kind {

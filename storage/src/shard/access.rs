@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use super::decide::Current;
 use super::state::{Location, Probed, State, Tail};
-use super::versions::{STRIPES, VersionEntry};
+use super::versions::VersionEntry;
 use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
 use crate::catalog::ShardCheckpoint;
@@ -92,7 +92,8 @@ impl Shard {
 
     /// Removes versions whose rows were flushed, and tombstones older than `gc_ms`. Blocks.
     pub(crate) fn clean_versions(&self, now_ms: i64, gc_ms: i64) {
-        for stripes in (0..STRIPES).step_by(STRIPES_A_TURN) {
+        let all = self.state.read().versions.stripes();
+        for stripes in (0..all).step_by(STRIPES_A_TURN) {
             let turn = self.turn_blocking();
             for stripe in stripes..stripes + STRIPES_A_TURN {
                 let mut state = turn.state();
@@ -257,9 +258,19 @@ impl Reading<'_> {
         self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
     }
 
+    /// Whether a flush has anything to do.
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.dirty() || self.first_uncommitted_frame().is_some()
+    }
+
+    /// Whether versions of ids are kept in memory.
+    pub(crate) fn has_versions(&self) -> bool {
+        self.state.versions.stripes() > 0
+    }
+
     /// Whether somebody waits for a refresh, and milliseconds since the last one.
     pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
-        let waited = self.shard.waiting.load(Ordering::Relaxed) > 0;
+        let waited = self.shard.waiting.load(Ordering::Acquire) > 0;
         (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
     }
 
@@ -280,9 +291,10 @@ impl Reading<'_> {
             || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
     }
 
-    /// Whether versions of ids are kept in memory.
-    pub(crate) fn has_versions(&self) -> bool {
-        self.state.versions.len() > 0
+    /// When the first tombstone came that a clean-up could remove, or one that is gone since the last.
+    pub(crate) fn oldest_tombstone_ms(&self) -> Option<i64> {
+        let (seq_no, deleted_at_ms) = self.state.versions.first_tombstone()?;
+        (seq_no < self.state.committed_below.0).then_some(deleted_at_ms)
     }
 
     /// Bytes of documents that are not in committed segments, and since when.

@@ -12,13 +12,14 @@ use std::sync::{Arc, OnceLock};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
+use super::group::Commits;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
 use super::{Shard, Turn, next_key, tombstones};
 use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
-use crate::sync::{self, AsyncMutex};
+use crate::sync;
 use crate::wal::Wal;
 use crate::{Error, Lane, Result};
 
@@ -27,6 +28,9 @@ const FLUSH_ZSTD: i32 = 3;
 /// zstd level of compacted rows.
 const COMPACT_ZSTD: i32 = 3;
 
+/// Rows of a segment from which on it is opened before anybody asks it.
+const WARM_ROWS: u32 = 1_024;
+
 /// What commits need of the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Services {
@@ -34,9 +38,8 @@ pub(crate) struct Services {
     pub(crate) catalog: Arc<dyn Catalog>,
     /// Set once the log is open; a flush during recovery needs no log, its frames are durable.
     pub(crate) wal: Arc<OnceLock<Arc<Wal>>>,
-    /// One commit with mappings at a time, over all shards: what a commit says of a mapping must not
-    /// be older than what one before it said.
-    pub(crate) commits: Arc<AsyncMutex>,
+    /// The commits with mappings, over all shards.
+    pub(crate) commits: Arc<Commits>,
     /// Directory for files under construction.
     pub(crate) scratch: Arc<Path>,
 }
@@ -100,7 +103,10 @@ impl Shard {
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             capture(memory, 0, Some(state.frozen_below))
         };
-        let captured = services.env.compute.run(Lane::Flush, move || Ok(keep_deleted(captured))).await?;
+        let captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
+            true => captured,
+            false => services.env.compute.run(Lane::Flush, move || Ok(keep_deleted(captured))).await?,
+        };
         let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
@@ -110,6 +116,15 @@ impl Shard {
     /// `last_key` are not written again only because rows of them are deleted.
     pub(crate) fn force_merge(&self, max_segments: usize, last_key: u64) -> ForceMerge {
         ForceMerge { max_segments, below: self.state.read().committed_below.0, last_key }
+    }
+
+    /// Bytes that the compaction would read that the shape asks for now; `None` where it asks for none.
+    pub(crate) fn compaction_bytes(&self) -> Option<u64> {
+        let state = self.state.read();
+        let stored = state.segments.iter().filter(|s| s.segment.as_stored().is_some());
+        let sizes: Vec<_> = stored.map(SegmentState::size).collect();
+        let chosen = choose_compaction(&sizes)?;
+        Some(sizes[chosen].iter().map(|size| size.live_bytes).sum())
     }
 
     /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
@@ -274,12 +289,7 @@ impl Shard {
             services.env.objects.put(&path, encode_deletes(bitmap)?).await?;
             commit.put.push(record.clone());
         }
-        let committed = {
-            let _one = services.commits.lock().await;
-            // Loaded under the lock, so that an older mapping never follows a newer one.
-            commit.mappings.push((self.index, self.mapping.load().encode()));
-            services.catalog.commit(&commit).await
-        };
+        let committed = services.commits.commit(&*services.catalog, commit, self.index, &self.mapping).await;
         if let Err(error) = committed {
             let id = output.as_ref().map(|output| output.record.id);
             match (&error, id) {
@@ -294,7 +304,7 @@ impl Shard {
             let stored = Stored::new(output.record.clone(), services.env.clone());
             (Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)), output)
         });
-        if let Some((segment, _)) = &made {
+        if let Some((segment, _)) = made.as_ref().filter(|(segment, _)| segment.rows() >= WARM_ROWS) {
             // So that the first get does not have to; its own error tells what this one may find.
             let segment = Arc::clone(segment);
             let warm = move || segment.as_stored().map_or(Ok(()), Stored::warm);

@@ -12,15 +12,17 @@
 
 mod access;
 mod commit;
+mod contexts;
 mod decide;
 mod get;
+mod group;
 mod policy;
 mod state;
 mod tombstones;
 mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -29,8 +31,11 @@ use uuid::Uuid;
 
 pub(crate) use self::access::{Applied, Change, Reading, Turn};
 pub(crate) use self::commit::{ForceMerge, Services};
+pub(crate) use self::contexts::ContextCounters;
+pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
 pub(crate) use self::decide::{Current, Wanted, decide};
-pub(crate) use self::policy::{RefreshFacts, SEARCH_IDLE_MS, refresh_due};
+pub(crate) use self::group::Commits;
+pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};
 pub(crate) use self::state::{Damage, Location, Probed, State};
 use self::state::{SegmentState, Tail};
 use self::versions::Versions;
@@ -102,8 +107,11 @@ pub(crate) struct Shard {
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
+    /// Whether background work was asked to look at it, and has not yet.
+    reported: AtomicBool,
     last_refresh_ms: AtomicI64,
     pub(crate) counters: Counters,
+    pub(crate) contexts: Arc<ContextCounters>,
 }
 
 impl Shard {
@@ -167,8 +175,10 @@ impl Shard {
             compacting: lock(Rank::ShardWork),
             doubtful: Mutex::new(None),
             waiting: AtomicU64::new(0),
+            reported: AtomicBool::new(false),
             last_refresh_ms: AtomicI64::new(0),
             counters: Counters::default(),
+            contexts: Arc::default(),
         }
     }
 
@@ -251,7 +261,6 @@ impl Shard {
                 let tail = std::mem::replace(&mut state.tail, Tail::new(next_key()));
                 state.frozen.push(tail);
             }
-            state.dirty_deletes = false;
             let frozen: Vec<_> = state
                 .frozen
                 .iter()
@@ -288,6 +297,8 @@ impl Shard {
             });
         }
         state.frozen_below = below;
+        // Only now: who is cancelled before leaves the deletions to the next refresh.
+        state.dirty_deletes = state.segments.iter().any(|s| s.live.len() != s.published.len());
         self.publish(&state);
         drop(state);
         drop(turn);
@@ -321,19 +332,32 @@ impl Shard {
         self.published.store(Arc::new(state.views()));
     }
 
-    /// Waits until everything below `seq_no` is searchable.
-    pub(crate) async fn wait_searchable(&self, seq_no: u64) {
+    /// Waits until everything below `seq_no` is searchable. The wait counts from the call on.
+    pub(crate) fn wait_searchable(&self, seq_no: u64) -> impl Future<Output = ()> {
         struct Waiting<'a>(&'a AtomicU64);
         impl Drop for Waiting<'_> {
             fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
+                self.0.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let waiting = Waiting(&self.waiting);
         let mut searchable = self.searchable.subscribe();
-        // The sender lives in `self`, so it cannot be gone.
-        let _ = searchable.wait_for(|below| *below >= seq_no).await;
+        async move {
+            let _waiting = waiting;
+            // The sender lives in `self`, so it cannot be gone.
+            let _ = searchable.wait_for(|below| *below >= seq_no).await;
+        }
+    }
+
+    /// Takes note that background work is to look at the shard; whether nobody had asked for it yet.
+    pub(crate) fn report(&self) -> bool {
+        !self.reported.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes note that it looks now: what changes from here on is reported again.
+    pub(crate) fn take_report(&self) {
+        self.reported.swap(false, Ordering::AcqRel);
     }
 
     /// Sizes of the segments that searches see, in order.
@@ -390,6 +414,9 @@ impl Shard {
             log_since_ms: state.unflushed_since_ms(),
             merge_total: count(&self.counters.merge),
             query_total: count(&self.counters.query),
+            scrolls: self.contexts.figures(ContextKind::Scroll),
+            points_in_time: self.contexts.figures(ContextKind::PointInTime),
+            cursors: self.contexts.figures(ContextKind::Cursor),
         }
     }
 }

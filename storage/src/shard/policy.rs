@@ -110,22 +110,50 @@ pub(crate) struct RefreshFacts {
     pub(crate) since_refresh_ms: i64,
     /// Milliseconds since the last search.
     pub(crate) since_search_ms: i64,
+    /// `index.search.idle.after` in milliseconds: without a search for so long, the next one refreshes.
+    pub(crate) idle_after_ms: i64,
 }
 
-/// An index that was not searched for so long is not refreshed by the clock.
-pub(crate) const SEARCH_IDLE_MS: i64 = 30_000;
-
-/// Decides whether a refresh is due.
-pub(crate) fn refresh_due(facts: &RefreshFacts) -> bool {
+/// Decides in how many milliseconds a refresh is due, 0 for now; `None` for never, as things are.
+pub(crate) fn refresh_in_ms(facts: &RefreshFacts) -> Option<i64> {
     if !facts.dirty {
-        return false;
+        return None;
     }
     if facts.interval_ms < 0 {
-        return facts.waited_for;
+        return facts.waited_for.then_some(0);
     }
-    let active = facts.explicit || facts.waited_for || facts.since_search_ms < SEARCH_IDLE_MS;
+    let active = facts.explicit || facts.waited_for || facts.since_search_ms < facts.idle_after_ms;
+    if !active {
+        return None;
+    }
     // A clock that was set back must not hold up refreshes.
-    active && (facts.since_refresh_ms >= facts.interval_ms || facts.since_refresh_ms < 0)
+    match facts.since_refresh_ms {
+        ..0 => Some(0),
+        since => Some(facts.interval_ms.saturating_sub(since).max(0)),
+    }
+}
+
+/// What a shard's flush depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlushFacts {
+    /// Bytes of unflushed documents.
+    pub(crate) bytes: u64,
+    /// Bytes that start a flush.
+    pub(crate) max_bytes: u64,
+    /// Milliseconds since the oldest unflushed operation came, if there is any.
+    pub(crate) age_ms: Option<i64>,
+    /// Age that starts a flush.
+    pub(crate) max_age_ms: i64,
+    /// Whether there is too much besides bytes.
+    pub(crate) crowded: bool,
+}
+
+/// Decides in how many milliseconds a flush is due, 0 for now; `None` where there is nothing to flush.
+pub(crate) fn flush_in_ms(facts: &FlushFacts) -> Option<i64> {
+    if facts.crowded || (facts.bytes > 0 && facts.bytes >= facts.max_bytes) {
+        return Some(0);
+    }
+    facts.age_ms.map(|age| facts.max_age_ms.saturating_sub(age).max(0))
 }
 
 #[cfg(test)]
@@ -245,12 +273,30 @@ mod tests {
             explicit: false,
             since_refresh_ms: 5_000,
             since_search_ms: 40_000,
+            idle_after_ms: 30_000,
         };
-        assert!(!refresh_due(&facts));
-        assert!(refresh_due(&RefreshFacts { since_search_ms: 10, ..facts }));
-        assert!(refresh_due(&RefreshFacts { explicit: true, ..facts }));
-        assert!(refresh_due(&RefreshFacts { waited_for: true, ..facts }));
-        assert!(!refresh_due(&RefreshFacts { dirty: false, waited_for: true, ..facts }));
-        assert!(!refresh_due(&RefreshFacts { since_search_ms: 10, interval_ms: -1, ..facts }));
+        assert_eq!(refresh_in_ms(&facts), None);
+        assert_eq!(refresh_in_ms(&RefreshFacts { idle_after_ms: 40_001, ..facts }), Some(0));
+        let searched = RefreshFacts { since_search_ms: 10, ..facts };
+        assert_eq!(refresh_in_ms(&searched), Some(0));
+        assert_eq!(refresh_in_ms(&RefreshFacts { since_refresh_ms: 400, ..searched }), Some(600));
+        assert_eq!(refresh_in_ms(&RefreshFacts { since_refresh_ms: -400, ..searched }), Some(0));
+        assert_eq!(refresh_in_ms(&RefreshFacts { explicit: true, ..facts }), Some(0));
+        assert_eq!(refresh_in_ms(&RefreshFacts { waited_for: true, ..facts }), Some(0));
+        assert_eq!(refresh_in_ms(&RefreshFacts { dirty: false, waited_for: true, ..facts }), None);
+        assert_eq!(refresh_in_ms(&RefreshFacts { interval_ms: -1, ..searched }), None);
+        assert_eq!(refresh_in_ms(&RefreshFacts { interval_ms: -1, waited_for: true, ..facts }), Some(0));
+    }
+
+    #[test]
+    fn a_flush_is_due_by_size_by_crowding_or_by_age() {
+        let facts =
+            FlushFacts { bytes: 10, max_bytes: 100, age_ms: Some(3_000), max_age_ms: 10_000, crowded: false };
+        assert_eq!(flush_in_ms(&facts), Some(7_000));
+        assert_eq!(flush_in_ms(&FlushFacts { age_ms: Some(10_000), ..facts }), Some(0));
+        assert_eq!(flush_in_ms(&FlushFacts { bytes: 100, ..facts }), Some(0));
+        assert_eq!(flush_in_ms(&FlushFacts { crowded: true, ..facts }), Some(0));
+        assert_eq!(flush_in_ms(&FlushFacts { bytes: 0, age_ms: None, ..facts }), None);
+        assert_eq!(flush_in_ms(&FlushFacts { bytes: 0, max_bytes: 0, age_ms: None, ..facts }), None);
     }
 }

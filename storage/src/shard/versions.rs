@@ -1,8 +1,8 @@
 //! The versions of ids in memory: the last operation on each id whose row no stored segment holds, and
 //! tombstones.
 //!
-//! The map is cut into stripes, so that growing it or cleaning it up is many short pieces of work: gets
-//! wait for the lock that guards it. An entry whose row was flushed says nothing any more
+//! A large map is cut into stripes, so that growing it or cleaning it up is many short pieces of work: gets
+//! wait for the lock that guards it. A shard without any has none allocated. An entry whose row was flushed says nothing any more
 //! ([`Versions::flushed`]); it is taken for absent at once and removed later, stripe by stripe.
 
 use std::hash::BuildHasher;
@@ -13,8 +13,10 @@ use hashbrown::hash_table::Entry;
 
 use super::state::Location;
 
-/// Stripes of the map: with the million of ids beyond which a shard is flushed, some 4,000 ids each.
-pub(super) const STRIPES: usize = 256;
+/// Stripes of a large map: with the million of ids beyond which a shard is flushed, some 4,000 ids each.
+const STRIPES: usize = 256;
+/// Ids from which on a map is large.
+const MANY: usize = 1_024;
 
 /// The last operation on an id that is not in a stored segment, or a tombstone.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +31,27 @@ pub(crate) struct VersionEntry {
 }
 
 /// The versions of a shard's ids in memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Versions {
-    stripes: Vec<HashTable<(Box<str>, VersionEntry)>>,
+    /// None at first, then one, then all.
+    stripes: Vec<Stripe>,
     hasher: RandomState,
     /// Greatest key of a tail whose rows are in a stored segment, where their ids are found.
     flushed: Option<u64>,
 }
 
-impl Default for Versions {
-    fn default() -> Self {
-        let stripes = (0..STRIPES).map(|_| HashTable::new()).collect();
-        Self { stripes, hasher: RandomState::default(), flushed: None }
-    }
+#[derive(Debug, Default)]
+struct Stripe {
+    entries: HashTable<(Box<str>, VersionEntry)>,
+    /// Sequence number and time of its first tombstone, or of one that is gone since the last clean-up.
+    first_tombstone: Option<(u64, i64)>,
 }
 
 impl Versions {
-    fn hash(&self, id: &str) -> (u64, usize) {
-        let hash = self.hasher.hash_one(id);
+    /// The stripe of a hash, where there is any.
+    fn stripe_of(&self, hash: u64) -> usize {
         // The table itself goes by the upper and the lowest bits.
-        (hash, (hash >> 32) as usize % STRIPES)
+        (hash >> 32) as usize % self.stripes.len().max(1)
     }
 
     fn is_flushed(flushed: Option<u64>, entry: &VersionEntry) -> bool {
@@ -57,17 +60,29 @@ impl Versions {
 
     /// Finds what is known of an id.
     pub(crate) fn get(&self, id: &str) -> Option<&VersionEntry> {
-        let (hash, stripe) = self.hash(id);
-        let (_, entry) = self.stripes[stripe].find(hash, |(other, _)| **other == *id)?;
+        let hash = self.hasher.hash_one(id);
+        let (_, entry) =
+            self.stripes.get(self.stripe_of(hash))?.entries.find(hash, |(other, _)| **other == *id)?;
         (!Self::is_flushed(self.flushed, entry)).then_some(entry)
     }
 
     /// Remembers the last operation on an id.
     pub(crate) fn insert(&mut self, id: Box<str>, entry: VersionEntry) {
-        let (hash, stripe) = self.hash(&id);
+        match self.stripes.len() {
+            0 => self.stripes = vec![Stripe::default()],
+            1 if self.stripes[0].entries.len() >= MANY => self.divide(),
+            _ => {}
+        }
+        let hash = self.hasher.hash_one(&id);
+        let at = self.stripe_of(hash);
+        let stripe = &mut self.stripes[at];
+        if entry.location.is_none() {
+            let tombstone = (entry.seq_no, entry.deleted_at_ms);
+            stripe.first_tombstone = stripe.first_tombstone.into_iter().chain([tombstone]).min();
+        }
         let hasher = &self.hasher;
         let rehash = |(id, _): &(Box<str>, VersionEntry)| hasher.hash_one(&**id);
-        match self.stripes[stripe].entry(hash, |(other, _)| *other == id, rehash) {
+        match stripe.entries.entry(hash, |(other, _)| *other == id, rehash) {
             Entry::Occupied(mut known) => known.get_mut().1 = entry,
             Entry::Vacant(place) => {
                 place.insert((id, entry));
@@ -75,9 +90,28 @@ impl Versions {
         }
     }
 
+    /// Makes many stripes of the first.
+    fn divide(&mut self) {
+        let first = std::mem::take(&mut self.stripes);
+        self.stripes.resize_with(STRIPES, Stripe::default);
+        for (id, entry) in first.into_iter().flat_map(|stripe| stripe.entries) {
+            self.insert(id, entry);
+        }
+    }
+
     /// Counts the ids, those that are yet to be removed included.
     pub(crate) fn len(&self) -> usize {
-        self.stripes.iter().map(HashTable::len).sum()
+        self.stripes.iter().map(|stripe| stripe.entries.len()).sum()
+    }
+
+    /// Counts the stripes as of now.
+    pub(super) fn stripes(&self) -> usize {
+        self.stripes.len()
+    }
+
+    /// Sequence number and time of the first tombstone, or of one that is gone since the last clean-up.
+    pub(super) fn first_tombstone(&self) -> Option<(u64, i64)> {
+        self.stripes.iter().filter_map(|stripe| stripe.first_tombstone).min()
     }
 
     /// Takes note that the rows of all tails up to this key are in a stored segment. Keys of a shard's
@@ -89,17 +123,22 @@ impl Versions {
     /// Removes from one stripe what was flushed, and what `forget` says of the rest.
     pub(super) fn clean(&mut self, stripe: usize, forget: &dyn Fn(&VersionEntry) -> bool) {
         let flushed = self.flushed;
-        let Some(table) = self.stripes.get_mut(stripe) else { return };
-        table.retain(|(_, entry)| !Self::is_flushed(flushed, entry) && !forget(entry));
-        if table.is_empty() {
-            *table = HashTable::new();
+        let Some(stripe) = self.stripes.get_mut(stripe) else { return };
+        stripe.entries.retain(|(_, entry)| !Self::is_flushed(flushed, entry) && !forget(entry));
+        let tombstones = stripe.entries.iter().filter(|(_, entry)| entry.location.is_none());
+        stripe.first_tombstone = tombstones.map(|(_, entry)| (entry.seq_no, entry.deleted_at_ms)).min();
+        if stripe.entries.is_empty() {
+            stripe.entries = HashTable::new();
+        }
+        if self.stripes.iter().all(|stripe| stripe.entries.is_empty()) {
+            self.stripes = Vec::new();
         }
     }
 
     /// All entries that were not flushed.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &VersionEntry)> {
         let live = |(_, entry): &&(Box<str>, VersionEntry)| !Self::is_flushed(self.flushed, entry);
-        self.stripes.iter().flatten().filter(live).map(|(id, entry)| (&**id, entry))
+        self.stripes.iter().flat_map(|stripe| &stripe.entries).filter(live).map(|(id, entry)| (&**id, entry))
     }
 }
 
@@ -125,12 +164,29 @@ mod tests {
         let before = found(&versions);
         assert!((0..10_000).all(|i| before[i] == (i % 3 != 1)));
         assert_eq!((versions.len(), versions.iter().count()), (10_000, 6_667));
+        assert_eq!(versions.first_tombstone(), Some((0, 0)));
         for stripe in 0..STRIPES {
             versions.clean(stripe, &|entry| entry.location.is_none() && entry.version < 300);
         }
+        assert_eq!(versions.first_tombstone(), Some((300, 0)));
         assert_eq!(versions.len(), 6_667 - 100);
         assert!((300..10_000).all(|i| versions.get(&format!("{i}")).is_some() == before[i]));
         versions.insert("4".into(), entry(Some(2), 7));
         assert_eq!(versions.get("4").map(|e| e.version), Some(7));
+    }
+
+    #[test]
+    fn few_ids_take_one_stripe_and_none_take_nothing() {
+        let mut versions = Versions::default();
+        assert!(versions.get("a").is_none() && versions.stripes() == 0);
+        for i in 0..=MANY as u64 {
+            assert_eq!(versions.stripes(), usize::from(i > 0));
+            versions.insert(format!("{i}").into(), entry(None, i + 7));
+        }
+        assert_eq!((versions.stripes(), versions.len()), (STRIPES, MANY + 1));
+        assert_eq!(versions.first_tombstone(), Some((7, 0)));
+        assert!((0..=MANY as u64).all(|i| versions.get(&format!("{i}")).map(|e| e.version) == Some(i + 7)));
+        (0..STRIPES).for_each(|stripe| versions.clean(stripe, &|_| true));
+        assert_eq!((versions.stripes(), versions.first_tombstone()), (0, None));
     }
 }

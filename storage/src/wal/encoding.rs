@@ -7,11 +7,12 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::frame::{Entry, Frame, Op, PositionDelta, ShardOps};
+use super::frame::{Entry, Frame, Op, PositionDelta, ShardOps, StoreStamp};
 
 const MAPPING: u8 = 1;
 const OPS: u8 = 2;
 const POSITION: u8 = 3;
+const STORE: u8 = 4;
 const ENTRY_HEADER: usize = 5;
 
 const GENERATED: u8 = 1;
@@ -45,6 +46,7 @@ fn body_len(entry: &Entry) -> usize {
                 + slice_len(&delta.new)
                 + varint_len(delta.owner_epoch)
         }
+        Entry::Store(stamp) => 16 + varint_len(stamp.generation),
     }
 }
 
@@ -71,6 +73,7 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
             Entry::Mapping { .. } => MAPPING,
             Entry::Ops(_) => OPS,
             Entry::Position(_) => POSITION,
+            Entry::Store(_) => STORE,
         });
         out.extend_from_slice(&[0; 4]);
         match entry {
@@ -80,6 +83,10 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
             }
             Entry::Ops(shard) => encode_ops(shard, out),
             Entry::Position(delta) => encode_position(delta, out),
+            Entry::Store(stamp) => {
+                out.extend_from_slice(stamp.store.as_bytes());
+                put_varint(out, stamp.generation);
+            }
         }
         let length = (out.len() - start - ENTRY_HEADER) as u32;
         out[start + 1..start + ENTRY_HEADER].copy_from_slice(&length.to_le_bytes());
@@ -152,6 +159,7 @@ pub(super) fn decode(payload: &Bytes) -> Result<Frame, String> {
             MAPPING => Entry::Mapping { index: body.uuid()?, mapping: body.rest() },
             OPS => Entry::Ops(decode_ops(&mut body)?),
             POSITION => Entry::Position(decode_position(&mut body)?),
+            STORE => Entry::Store(StoreStamp { store: body.uuid()?, generation: body.varint()? }),
             other => {
                 return Err(format!("unknown entry kind {other}; a newer version wrote this frame"));
             }

@@ -117,6 +117,13 @@ impl Files {
             .map(|oldest| (oldest.path.clone(), oldest.next))
     }
 
+    /// Number of the first frame behind all files that [`Files::oldest_removable`] gives one after the other.
+    pub(super) fn first_kept(&self, number: FrameNumber) -> Option<FrameNumber> {
+        let list = self.list.lock();
+        let removable = list.iter().take(list.len().saturating_sub(1)).take_while(|file| file.next <= number);
+        removable.last().map(|file| file.next)
+    }
+
     /// Removes the oldest file if it may be; durable when it returns.
     pub(super) fn remove_oldest(&self, disk: &dyn Disk, number: FrameNumber) -> Result<()> {
         let Some((path, _)) = self.oldest_removable(number) else { return Ok(()) };

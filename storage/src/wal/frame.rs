@@ -27,6 +27,17 @@ pub enum Entry {
     Ops(ShardOps),
     /// The position delta of the frame's source, applied by compare-and-set.
     Position(PositionDelta),
+    /// Which store the log belongs to, and how far its catalog was.
+    Store(StoreStamp),
+}
+
+/// Says which store something belongs to, and when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStamp {
+    /// Id of the store.
+    pub store: Uuid,
+    /// A generation that the store's catalog had reached then.
+    pub generation: u64,
 }
 
 /// Operations of one shard.

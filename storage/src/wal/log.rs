@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::encoding;
 use super::files::{Files, LogFile, corrupt};
 use super::frame::{Frame, FrameNumber};
+use super::progress::ReplayProgress;
 use super::queue::Queue;
 use super::record::{self, Fault, Kind, RECORD_HEADER};
 use super::recovery;
@@ -97,7 +98,8 @@ impl fmt::Debug for Wal {
 impl Wal {
     /// Opens the log in `dir`, handing every intact frame in order to `replay`. A torn tail is cut
     /// with a log line. What was replayed is durable once this returns. All frames below `known` are
-    /// known to have been durable: a log that ends before is not the one that belongs here. Blocks.
+    /// known to have been durable: a log that ends before is not the one that belongs here. `progress` tells others how
+    /// far it is. Blocks.
     ///
     /// # Errors
     /// Damage is [`Error::Corrupt`] with file and offset; then nothing was changed. Errors of
@@ -107,9 +109,10 @@ impl Wal {
         dir: &Path,
         config: &Config,
         known: FrameNumber,
+        progress: &ReplayProgress,
         replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
     ) -> Result<Self> {
-        Self::open_from(disk, dir, Options::from_config(config), known, replay)
+        Self::open_from(disk, dir, Options::from_config(config), known, progress, replay)
     }
 
     /// Opens the log with a shape of its own; see [`Wal::open`].
@@ -122,7 +125,7 @@ impl Wal {
         options: Options,
         replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
     ) -> Result<Self> {
-        Self::open_from(disk, dir, options, 0, replay)
+        Self::open_from(disk, dir, options, 0, &ReplayProgress::default(), replay)
     }
 
     fn open_from(
@@ -130,10 +133,11 @@ impl Wal {
         dir: &Path,
         options: Options,
         known: FrameNumber,
+        progress: &ReplayProgress,
         replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
     ) -> Result<Self> {
         disk.create_dir_all(dir)?;
-        let recovered = recovery::recover(&*disk, dir, replay)?;
+        let recovered = recovery::recover(&*disk, dir, progress, replay)?;
         if recovered.next < known {
             let reason = format!(
                 "the log ends before frame {}, the catalog knows of frames up to {}: log files are missing",
@@ -246,6 +250,12 @@ impl Wal {
     /// Number of the first frame behind the oldest file, where [`Wal::remove_oldest`] would remove that.
     pub fn oldest_removable(&self, frame: FrameNumber) -> Option<FrameNumber> {
         self.files.oldest_removable(frame).map(|(_, next)| next)
+    }
+
+    /// Number of the first frame that is left when [`Wal::remove_oldest`] has removed all that it would; `None`
+    /// where that is nothing.
+    pub fn first_kept(&self, frame: FrameNumber) -> Option<FrameNumber> {
+        self.files.first_kept(frame)
     }
 
     /// Number that the next frame will have.

@@ -14,6 +14,7 @@ mod encoding;
 mod files;
 mod frame;
 mod log;
+mod progress;
 mod queue;
 mod record;
 mod recovery;
@@ -21,5 +22,7 @@ mod recovery;
 mod tests;
 mod writer;
 
-pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
+pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps, StoreStamp};
 pub use log::{EncodedFrame, Options, Unapplied, Wal};
+pub use progress::ReplayProgress;
+pub use recovery::{Origin, origin};

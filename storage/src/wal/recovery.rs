@@ -6,10 +6,14 @@ use bytes::Bytes;
 
 use super::encoding;
 use super::files::{self, LogFile, corrupt};
-use super::frame::{Frame, FrameNumber};
+use super::frame::{Entry, Frame, FrameNumber, StoreStamp};
+use super::progress::ReplayProgress;
 use super::record::{self, FILE_HEADER, Fault, FileHeader, Kind};
 use crate::Result;
 use crate::disk::Disk;
+
+/// Bytes of a frame with a stamp, at most.
+const MAX_STAMP: usize = 64;
 
 /// What recovery found, all of it durable.
 #[derive(Debug)]
@@ -19,13 +23,60 @@ pub(super) struct Recovered {
     pub(super) next: FrameNumber,
 }
 
+/// Where a log comes from, as far as it says so itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Whether there was ever a frame in it.
+    pub used: bool,
+    /// The newest stamp of a store.
+    pub stamp: Option<StoreStamp>,
+}
+
+/// Looks which store the log in `dir` belongs to, and changes nothing. What cannot be read is passed over:
+/// opening the log tells of it. Blocks.
+///
+/// # Errors
+/// The disk's.
+pub fn origin(disk: &dyn Disk, dir: &Path) -> Result<Origin> {
+    let mut origin = Origin::default();
+    // The newest file that has a stamp has the newest one.
+    for path in files::list(disk, dir)?.iter().rev() {
+        let bytes = disk.read(path)?;
+        let Ok(header) = FileHeader::decode(&bytes) else { continue };
+        origin.used |= header.first > 1;
+        let mut at = FILE_HEADER;
+        while at < bytes.len() {
+            let Ok(record) = record::read_record(&bytes[at..], header.id) else { break };
+            if record.kind == Kind::Frame {
+                origin.used = true;
+                // A stamp is a frame of its own, and a short one.
+                if record.payload.len() <= MAX_STAMP
+                    && let Ok(frame) = encoding::decode(&Bytes::copy_from_slice(record.payload))
+                    && let [Entry::Store(stamp)] = frame.entries.as_slice()
+                    && origin.stamp.is_none_or(|newest| newest.generation <= stamp.generation)
+                {
+                    origin.stamp = Some(*stamp);
+                }
+            }
+            at += record.len;
+        }
+        if origin.stamp.is_some() {
+            break;
+        }
+    }
+    Ok(origin)
+}
+
 /// Reads all log files in `dir` and hands their frames to `replay`.
 pub(super) fn recover(
     disk: &dyn Disk,
     dir: &Path,
+    progress: &ReplayProgress,
     replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
 ) -> Result<Recovered> {
     let paths = files::list(disk, dir)?;
+    let lengths: Result<Vec<u64>> = paths.iter().map(|path| disk.len(path)).collect();
+    progress.found(lengths?.iter().sum());
     let mut recovered = Recovered { files: Vec::with_capacity(paths.len()), next: 1 };
     for (position, path) in paths.iter().enumerate() {
         let last = position + 1 == paths.len();
@@ -47,7 +98,7 @@ pub(super) fn recover(
             // committed before all of it is.
             disk.sync_file(path)?;
         }
-        let file = scan(path, &bytes, header, last, replay)?;
+        let file = scan(path, &bytes, header, last, progress, replay)?;
         if last && file.len < bytes.len() as u64 {
             disk.truncate(path, file.len)?;
         }
@@ -62,6 +113,7 @@ fn scan(
     bytes: &[u8],
     header: FileHeader,
     last: bool,
+    progress: &ReplayProgress,
     replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
 ) -> Result<LogFile> {
     let mut file = LogFile::new(path.to_owned(), header);
@@ -85,6 +137,7 @@ fn scan(
             replay(record.number, frame)?;
         }
         at += record.len;
+        progress.replayed(record.len as u64);
     }
     file.len = at as u64;
     Ok(file)

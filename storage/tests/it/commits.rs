@@ -46,6 +46,14 @@ impl Catalog for Unreliable {
         Err(Error::io("commit", "catalog", std::io::Error::other("no answer")))
     }
 
+    async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
+        self.catalog.put_store(id, claimed, generation).await
+    }
+
+    fn generation(&self) -> u64 {
+        self.catalog.generation()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         self.catalog.get(key).await
     }

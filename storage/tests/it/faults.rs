@@ -328,3 +328,53 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself() {
     assert_eq!(docs, u64::from(total));
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn at_the_flood_stage_indices_are_read_and_deleted_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::new(1);
+    let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
+    let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+    let clock = Arc::new(ManualClock::new(1_000));
+    let engine = Engine::open_with(config, clock, Arc::new(disk.clone()), catalog).await.unwrap();
+    let one = |index: &str| vec![index_op(index, Some("1"), r#"{"v":1}"#)];
+    write(&engine, one("a")).await.remove(0).unwrap();
+    let settings = serde_json::json!({ "persistent": {
+        "cluster.routing.allocation.disk.watermark.high": "10gb",
+        "cluster.routing.allocation.disk.watermark.flood_stage": "10gb",
+    }});
+    let update = millrace_storage::metadata::ClusterSettingsUpdate::parse(&settings).unwrap();
+    let system = Principal::system();
+    let set = engine.change(&system, |state| state.update_cluster_settings(&update));
+    set.await.unwrap();
+    disk.set_capacity(8 << 30);
+    while !engine.metadata().flood_stage {
+        tokio::task::yield_now().await;
+    }
+    for op in [one("a"), one("new"), vec![op("a", Some("1"), Action::Delete)]] {
+        let index = op[0].index.to_string();
+        let refused = write(&engine, op).await.remove(0).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "index [{index}] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index \
+                 has read-only-allow-delete block];"
+            )
+        );
+    }
+    assert!(engine.index("new").is_err(), "nothing is made for a write that is refused");
+    assert!(get(&engine, "a", "1").await.unwrap().is_some());
+    engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
+    let delete = engine.change(&system, |state| {
+        state.delete_indices("a", &millrace_storage::metadata::IndicesOptions::open_and_closed(), 0)
+    });
+    delete.await.unwrap();
+    assert!(engine.index("a").is_err());
+
+    disk.set_capacity(30 << 30);
+    while engine.metadata().flood_stage {
+        tokio::task::yield_now().await;
+    }
+    write(&engine, one("new")).await.remove(0).unwrap();
+    engine.shutdown().await.unwrap();
+}

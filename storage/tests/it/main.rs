@@ -6,6 +6,8 @@ mod commits;
 mod crash;
 mod documents;
 mod faults;
+mod identity;
+mod idle;
 mod nested;
 mod ordinary;
 mod positions;

@@ -6,13 +6,14 @@
 //! A file is known by device, inode and a hash of its first line, so that it is known again under another
 //! name, and its successor of the same name is not taken for it. A position is the offset behind the last line
 //! that was stored whole, with a hash of the bytes before it: a file that was truncated and written again meanwhile
-//! is noticed.
+//! is noticed. Truncations are counted, so that lines at the same offset are told apart.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use bytes::Bytes;
+use chrono::Utc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the first line that tell files apart.
@@ -20,9 +21,12 @@ pub(super) const FIRST_BYTES: usize = 1024;
 /// Bytes before a position that tell whether it still is one.
 pub(super) const BEFORE: usize = 256;
 /// Version of the form of stored positions.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The one before, without the count of truncations.
+const VERSION_1: u8 = 1;
 const COMPLETE: u8 = 1;
-const LENGTH: usize = 26;
+const LENGTH: usize = 34;
+const LENGTH_1: usize = 26;
 
 /// Device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,9 +75,17 @@ pub(super) struct Position {
     pub(super) complete: bool,
     /// When it was made, in seconds.
     pub(super) seconds: i64,
+    /// How often the file was truncated, as far as was seen.
+    pub(super) truncations: u64,
 }
 
 impl Position {
+    /// The beginning of a file that was truncated so often.
+    pub(super) fn beginning(truncations: u64) -> Self {
+        let (before, seconds) = (xxh3_64(&[]), Utc::now().timestamp());
+        Self { offset: 0, before, complete: false, seconds, truncations }
+    }
+
     pub(super) fn encode(self) -> Bytes {
         let mut bytes = Vec::with_capacity(LENGTH);
         bytes.push(VERSION);
@@ -81,20 +93,24 @@ impl Position {
         bytes.extend_from_slice(&self.offset.to_be_bytes());
         bytes.extend_from_slice(&self.before.to_be_bytes());
         bytes.extend_from_slice(&self.seconds.to_be_bytes());
+        bytes.extend_from_slice(&self.truncations.to_be_bytes());
         Bytes::from(bytes)
     }
 
     /// Reads a stored position; `None` where it has another form.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let number = |from: usize| Some(u64::from_be_bytes(bytes.get(from..from + 8)?.try_into().ok()?));
-        if bytes.len() != LENGTH || bytes.first() != Some(&VERSION) {
-            return None;
-        }
+        let truncations = match (*bytes.first()?, bytes.len()) {
+            (VERSION, LENGTH) => number(26)?,
+            (VERSION_1, LENGTH_1) => 0,
+            _ => return None,
+        };
         Some(Self {
             complete: bytes.get(1)? & COMPLETE != 0,
             offset: number(2)?,
             before: number(10)?,
             seconds: i64::from_be_bytes(bytes.get(18..26)?.try_into().ok()?),
+            truncations,
         })
     }
 
@@ -151,9 +167,14 @@ mod tests {
 
     #[test]
     fn positions_are_read_as_written() {
-        let position = Position { offset: u64::MAX, before: 7, complete: true, seconds: -1 };
-        assert_eq!(Position::decode(&position.encode()), Some(position));
-        for wrong in [&[][..], &[1; 25], &[2; 26]] {
+        let position =
+            Position { offset: u64::MAX, before: 7, complete: true, seconds: -1, truncations: 1 << 40 };
+        let mut encoded = position.encode().to_vec();
+        assert_eq!(Position::decode(&encoded), Some(position));
+        encoded.truncate(LENGTH_1);
+        encoded[0] = VERSION_1;
+        assert_eq!(Position::decode(&encoded), Some(Position { truncations: 0, ..position }));
+        for wrong in [&[][..], &[1; 25], &[2; 26], &[1; 34], &[3; 34]] {
             assert_eq!(Position::decode(wrong), None);
         }
         let inode = Inode { device: 0xfd00, inode: u64::MAX };

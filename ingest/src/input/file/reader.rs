@@ -4,9 +4,11 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::time::UNIX_EPOCH;
 
 use chrono::Utc;
 use flate2::read::MultiGzDecoder;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::position::{BEFORE, Position, find, hash_before};
 use crate::codec::{Decoder, Events, decode_piece};
@@ -36,6 +38,10 @@ pub(super) struct Reader {
     at_end: bool,
     /// Bytes that the events of one line may take.
     most_of_line: u64,
+    /// How often the file was truncated, as far as was seen.
+    truncations: u64,
+    /// What tells its lines from those that were at the same offsets before.
+    incarnation: u64,
 }
 
 enum Source {
@@ -59,15 +65,16 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Begins at an offset, which is the beginning of a line.
+    /// Begins at an offset, which is the beginning of a line, of a file that was truncated so often.
     pub(super) fn open(
         file: File,
         gzip: bool,
-        offset: u64,
+        (offset, truncations): (u64, u64),
         decoder: Box<dyn Decoder>,
         delimiter: &[u8],
         most_of_line: u64,
     ) -> io::Result<Self> {
+        let incarnation = incarnation(&file, truncations);
         let mut recent = Vec::new();
         let source = if gzip {
             let mut file = file;
@@ -94,6 +101,8 @@ impl Reader {
             recent,
             at_end: false,
             most_of_line,
+            truncations,
+            incarnation,
         })
     }
 
@@ -107,20 +116,21 @@ impl Reader {
             // The delimiter may have begun in what was searched already.
             let from = searched.min(rest.len());
             match find(rest.get(from..).unwrap_or_default(), &self.delimiter) {
-                Some(at) => {
+                Some(at) if from + at <= MAX_LINE => {
                     let (line, whole) = (from + at, from + at + self.delimiter.len());
                     self.decode(taken, line, whole, &mut events);
                     taken += whole;
                     searched = 0;
                 }
-                None if rest.len() >= MAX_LINE => {
+                // Wherever reading begins, a line is cut at the same places.
+                _ if rest.len() >= MAX_LINE + self.delimiter.len() => {
                     let before = events.len();
                     self.decode(taken, MAX_LINE, MAX_LINE, &mut events);
                     events.iter_mut().skip(before).for_each(|event| event.tag(SPLIT));
                     taken += MAX_LINE;
                     searched = 0;
                 }
-                None => {
+                _ => {
                     searched = rest.len().saturating_sub(self.delimiter.len().saturating_sub(1));
                     self.buffer.drain(..taken);
                     taken = 0;
@@ -144,6 +154,7 @@ impl Reader {
         if matches!(self.source, Source::Gzip(_)) {
             line = line.strip_suffix(b"\r").unwrap_or(line);
         }
+        events.begin_record(u128::from(self.line), self.incarnation);
         decode_piece(&mut *self.decoder, line, false, self.most_of_line, events);
         let begin = self.line;
         self.line += whole as u64;
@@ -208,6 +219,11 @@ impl Reader {
         self.line + self.buffer.len() as u64
     }
 
+    /// How often the file was truncated, as far as was seen.
+    pub(super) fn truncations(&self) -> u64 {
+        self.truncations
+    }
+
     /// Offset up to which everything is in events.
     pub(super) fn safe(&self) -> u64 {
         self.safe
@@ -219,7 +235,8 @@ impl Reader {
             Source::Plain(file) => hash_before(file, self.safe)?,
             Source::Gzip(_) => 0,
         };
-        Ok(Position { offset: self.safe, before, complete, seconds: Utc::now().timestamp() })
+        let (offset, truncations, seconds) = (self.safe, self.truncations, Utc::now().timestamp());
+        Ok(Position { offset, before, complete, seconds, truncations })
     }
 
     /// The file, where it is read as it is.
@@ -242,6 +259,16 @@ impl Reader {
         file.read_exact_at(&mut now, from)?;
         Ok(now != self.recent)
     }
+}
+
+/// A number that another content of the same name has not: inodes are given again, and files truncated.
+fn incarnation(file: &File, truncations: u64) -> u64 {
+    // Not all file systems know when a file was made.
+    let made = file.metadata().and_then(|metadata| metadata.created()).ok();
+    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    let mut bytes = made.as_nanos().to_be_bytes().to_vec();
+    bytes.extend_from_slice(&truncations.to_be_bytes());
+    xxh3_64(&bytes)
 }
 
 fn bytes_before(file: &File, offset: u64) -> io::Result<Vec<u8>> {
@@ -272,3 +299,6 @@ pub(super) fn last_line(file: &File, delimiter: &[u8]) -> io::Result<u64> {
     }
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,10 +121,12 @@ pub(super) fn resume(
 ) -> io::Result<(Reader, bool)> {
     let gzip = is_gzip(settings, path);
     let mut skipped = false;
+    let mut truncations = position.map_or(0, |position| position.truncations);
     let offset = match position {
         Some(position) if gzip || position.fits(&file)? => position.offset,
         Some(_) => {
             tracing::info!(path = %path.display(), "file is not what it was, it is read from its beginning");
+            truncations += 1;
             0
         }
         None => {
@@ -139,7 +141,8 @@ pub(super) fn resume(
         }
     };
     let decoder = settings.codec.line_decoder();
-    let reader = Reader::open(file, gzip, offset, decoder, &settings.delimiter, most_of_line)?;
+    let at = (offset, truncations);
+    let reader = Reader::open(file, gzip, at, decoder, &settings.delimiter, most_of_line)?;
     Ok((reader, skipped))
 }
 

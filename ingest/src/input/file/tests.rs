@@ -223,6 +223,32 @@ async fn a_truncated_file_is_read_from_its_beginning() {
 }
 
 #[tokio::test]
+async fn lines_behind_a_truncation_are_told_from_those_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, stored) = (dir.path().join("app.log"), Arc::default());
+    append(&path, 0..10);
+    let mut running = start(input(&path.display().to_string(), &beginning()), &stored);
+    running.until(10).await;
+    // The same again, and less of it.
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    append(&path, 0..9);
+    running.until(19).await;
+    let from = |running: &Running| -> std::collections::HashSet<_> {
+        running.pipeline.events.iter().map(|event| event.provenance().unwrap()).collect()
+    };
+    let before = from(&running);
+    assert_eq!(before.len(), 19);
+    assert_eq!(running.stop().await, [lines(0..10), lines(0..9)].concat());
+    // Also while nobody looks.
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    append(&path, 0..8);
+    let mut running = start(input(&path.display().to_string(), &beginning()), &stored);
+    running.until(8).await;
+    assert!(before.is_disjoint(&from(&running)));
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_not_stored_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let (path, stored) = (dir.path().join("app.log"), Arc::default());
@@ -361,6 +387,7 @@ async fn positions_of_an_earlier_version_and_of_other_paths_are_found() {
         offset: 28,
         before: position::hash_before(&file, 28).unwrap(),
         complete: false,
+        truncations: 0,
         seconds: 1,
     };
     let moved = crate::Move {

@@ -330,6 +330,11 @@ impl Watch {
             return Ok(Turn::Wait);
         }
         match std::mem::replace(&mut tracked.state, State::Gone) {
+            // What it was moved to must be there.
+            State::Unknown(file, start) if tracked.in_flight > 0 => {
+                tracked.state = State::Unknown(file, start);
+                Ok(Turn::Wait)
+            }
             State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
             State::Known(reader) => self.read(inode, tracked, *reader).await,
             State::Complete(file, position) if tracked.in_flight == 0 => {
@@ -385,6 +390,10 @@ impl Watch {
         };
         if tracked.only.as_ref().is_some_and(|only| !only.contains(&name)) {
             return Ok(Turn::Close);
+        }
+        if !tracked.name.is_empty() && tracked.name != name {
+            // What was truncated begins with another line now.
+            self.forget(tracked).await;
         }
         let (mut position, mut inherited) = (None, false);
         if self.settings.stored {
@@ -490,9 +499,7 @@ impl Watch {
                 tracked.state = State::Known(Box::new(reader));
                 return Ok(Turn::Wait);
             }
-            let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
-            drop(reader);
-            return self.begin_anew(tracked, file).await;
+            return self.begin_anew(inode, tracked, reader).await;
         }
         let some = !chunk.events.is_empty();
         if grew {
@@ -519,13 +526,22 @@ impl Watch {
     }
 
     /// Goes on with a file that was truncated.
-    async fn begin_anew(&mut self, tracked: &mut Tracked, file: File) -> Result<Turn, InputError> {
+    async fn begin_anew(
+        &mut self,
+        inode: Inode,
+        tracked: &mut Tracked,
+        reader: Reader,
+    ) -> Result<Turn, InputError> {
         tracing::info!(path = %tracked.path.display(), "file was truncated, it is read from its beginning");
-        self.forget(tracked).await;
+        let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
+        let beginning = Position::beginning(reader.truncations() + 1);
+        drop(reader);
         tracked.changed = Instant::now();
         tracked.state = State::Unknown(file, Start::Beginning);
-        // Its next line may be the same first one: the position must be forgotten by then.
-        Ok(Turn::Wait)
+        // Its next lines may be the same again: by then, the position must be at its beginning.
+        let moved = !self.settings.stored
+            || self.send(inode, tracked, Vec::new(), Some(beginning), Reservation::default()).await;
+        Ok(if moved { Turn::Wait } else { Turn::Stop })
     }
 
     /// Forgets how far a file was read.

@@ -19,7 +19,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec};
-use crate::{Fault, FieldReference, Options, Setting, tls};
+use crate::{Fault, FieldReference, Options, Secret, Setting, tls};
 
 /// Port where none is given.
 const PORT: i64 = 8080;
@@ -45,13 +45,13 @@ struct Settings {
     port: u16,
     tls: Option<tls::Server>,
     /// The only accepted `Authorization` header.
-    authorization: Option<String>,
+    authorization: Option<Secret>,
     codec: Arc<dyn Codec>,
     /// Codecs by media type.
     codecs: Vec<(String, Arc<dyn Codec>)>,
     response_code: StatusCode,
     response_headers: Vec<(HeaderName, HeaderValue)>,
-    max_content_length: usize,
+    max_content_length: u64,
     max_pending_requests: usize,
     headers_field: FieldReference,
     host_field: FieldReference,
@@ -96,7 +96,7 @@ impl Listener {
             codecs,
             response_code: code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::OK),
             response_headers,
-            max_content_length: usize::try_from(max_content_length).unwrap_or(usize::MAX),
+            max_content_length: max_content_length.unsigned_abs(),
             max_pending_requests: usize::try_from(max_pending_requests).unwrap_or(usize::MAX),
             headers_field,
             host_field,
@@ -109,12 +109,12 @@ impl Listener {
     }
 }
 
-fn authorization(options: &mut Options) -> Option<String> {
+fn authorization(options: &mut Options) -> Option<Secret> {
     let (user, password) = (options.text("user"), options.text("password"));
     match (user, password) {
         (Some(user), Some(password)) => {
             let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-            Some(format!("Basic {credentials}"))
+            Some(Secret::new(format!("Basic {credentials}")))
         }
         (None, None) => None,
         _ => {
@@ -179,6 +179,6 @@ impl Input for Listener {
         let source = format!("{} idempotency", self.identity());
         let keys = idempotency::Keys::load(source, self.settings.idempotency, &context).await?;
         let service = Arc::new(request::Service::new(Arc::clone(&self.settings), context, keys));
-        listener::serve(service).await
+        listener::serve(service, &listener::ACCEPTOR).await
     }
 }

@@ -1,21 +1,19 @@
 //! A request: from its bytes to events, to the pipeline, to the answer.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use millrace_listen::{Bodies, BodyError, Peer};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, watch};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
@@ -30,8 +28,6 @@ use crate::{Ack, Batch, Event};
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for room in the pipeline.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of a body that are made room for at once, at least.
-const STEP: usize = 16 << 10;
 /// Copies of a field that the input adds to an event: there, in its document, in the log.
 const COPIES: u64 = 3;
 /// Header that tells requests that are sent again.
@@ -44,6 +40,7 @@ pub(super) struct Service {
     pub(super) settings: Arc<Settings>,
     context: Context,
     keys: Keys,
+    bodies: Bodies,
     /// Places of requests whose events are not stored yet.
     pending: Semaphore,
     #[cfg(test)]
@@ -89,52 +86,46 @@ impl From<Exceeded> for Refusal {
     }
 }
 
-/// A body in memory, all of which is reserved before it is there.
-struct Held {
-    bytes: Vec<u8>,
-    room: Reservation,
+impl From<BodyError<Exceeded>> for Refusal {
+    fn from(error: BodyError<Exceeded>) -> Self {
+        let reason = error.to_string();
+        match error {
+            BodyError::Exceeded(exceeded) => exceeded.into(),
+            BodyError::TooLong { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{reason} (max_content_length)"))
+            }
+            BodyError::Silent | BodyError::Slow => Self::new(StatusCode::REQUEST_TIMEOUT, reason),
+            BodyError::Coding(_) => Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason),
+            BodyError::Broken(_) | BodyError::Invalid { .. } => Self::new(StatusCode::BAD_REQUEST, reason),
+            BodyError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"),
+        }
+    }
 }
 
-impl Held {
-    /// Makes room for further bytes.
-    fn make_room(&mut self, more: usize) -> Result<(), Refusal> {
-        let wanted = self.bytes.len() + more;
-        if wanted > self.bytes.capacity() {
-            let capacity = wanted.max(self.bytes.capacity() * 2).max(STEP);
-            self.room.grow((capacity - self.bytes.capacity()) as u64)?;
-            self.bytes.reserve_exact(capacity - self.bytes.len());
-        }
-        Ok(())
-    }
+/// The body of a request, and what is reserved for it.
+type Held = millrace_listen::Held<Reservation>;
 
-    /// Reads to the end, or past `most` bytes.
-    fn read_from(&mut self, mut from: impl Read, encoding: &str, most: usize) -> Result<(), Refusal> {
-        let mut piece = vec![0; STEP];
-        while self.bytes.len() <= most {
-            match from.read(&mut piece) {
-                Ok(0) => break,
-                Ok(length) => {
-                    self.make_room(length)?;
-                    self.bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let reason = format!("the body is not {encoding}: {error}");
-                    return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
-                }
-            }
-        }
-        Ok(())
+/// A service as its listener has it.
+pub(super) struct Handler(pub(super) Arc<Service>);
+
+impl millrace_listen::Service for Handler {
+    type Body = Full<Bytes>;
+
+    async fn call(&self, request: Request<Incoming>) -> Answer {
+        let Peer(peer) = *request.extensions().get().expect("every request has its peer");
+        Arc::clone(&self.0).call(request, peer).await
     }
 }
 
 impl Service {
     pub(super) fn new(settings: Arc<Settings>, context: Context, keys: Keys) -> Self {
         let pending = Semaphore::new(settings.max_pending_requests);
+        let bodies = Bodies::new(settings.max_content_length, BODY_TIMEOUT);
         Self {
             settings,
             context,
             keys,
+            bodies,
             pending,
             #[cfg(test)]
             address: watch::Sender::new(None),
@@ -181,14 +172,15 @@ impl Service {
     }
 
     async fn take(self: &Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<(), Refusal> {
-        self.authorize(request.headers())?;
-        let behind = || Refusal::busy("the pipeline is behind, send it again later");
-        if self.pending.available_permits() == 0 {
-            return Err(behind());
-        }
-        let (head, body) = request.into_parts();
-        let body = self.read(&head.headers, body).await?;
-        let body = self.inflate(&head.headers, body).await?;
+        let (head, mut body) = request.into_parts();
+        let body = match self.read(&head.headers, &mut body).await {
+            Ok(held) => held,
+            Err(refusal) => {
+                // A client that is still sending would see a reset connection in place of the answer.
+                self.bodies.discard(body).await;
+                return Err(refusal);
+            }
+        };
         let key = match head.headers.get(IDEMPOTENCY_KEY) {
             Some(key) if self.keys.are_kept() => {
                 let wrong = || Refusal::new(StatusCode::BAD_REQUEST, "header Idempotency-Key is not usable");
@@ -220,75 +212,19 @@ impl Service {
         let given = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
         // Digests, so that not even the length shows.
         let digest = |bytes: &[u8]| ring::digest::digest(&ring::digest::SHA256, bytes);
-        let same = digest(given).as_ref().ct_eq(digest(expected.as_bytes()).as_ref());
+        let same = digest(given).as_ref().ct_eq(digest(expected.expose().as_bytes()).as_ref());
         if bool::from(same) {
             return Ok(());
         }
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "credentials are missing or wrong"))
     }
 
-    async fn read(&self, headers: &HeaderMap, mut body: Incoming) -> Result<Held, Refusal> {
-        let most = self.settings.max_content_length;
-        let too_large = || {
-            let reason = format!("the body exceeds max_content_length [{most}]");
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
-        };
-        let announced =
-            headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if announced.or(body.size_hint().exact()).is_some_and(|length| length > most as u64) {
-            return Err(too_large());
+    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<Held, Refusal> {
+        self.authorize(headers)?;
+        if self.pending.available_permits() == 0 {
+            return Err(behind());
         }
-        let mut held = Held { bytes: Vec::new(), room: self.context.budget.empty() };
-        loop {
-            let frame = tokio::time::timeout(BODY_TIMEOUT, body.frame()).await;
-            let frame = match frame {
-                Ok(Some(Ok(frame))) => frame,
-                Ok(None) => return Ok(held),
-                Ok(Some(Err(error))) => {
-                    return Err(Refusal::new(
-                        StatusCode::BAD_REQUEST,
-                        format!("cannot read the body: {error}"),
-                    ));
-                }
-                Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive")),
-            };
-            if let Ok(data) = frame.into_data() {
-                if held.bytes.len() + data.len() > most {
-                    return Err(too_large());
-                }
-                held.make_room(data.len())?;
-                held.bytes.extend_from_slice(&data);
-            }
-        }
-    }
-
-    async fn inflate(&self, headers: &HeaderMap, body: Held) -> Result<Held, Refusal> {
-        let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(body) };
-        let encoding = encoding.to_str().unwrap_or_default().trim().to_ascii_lowercase();
-        let most = self.settings.max_content_length;
-        let inflate = move || {
-            let mut body = body;
-            let mut inflated = Held { bytes: Vec::new(), room: std::mem::take(&mut body.room) };
-            match encoding.as_str() {
-                "" | "identity" => return Ok(Held { bytes: body.bytes, room: inflated.room }),
-                "gzip" | "x-gzip" => {
-                    inflated.read_from(MultiGzDecoder::new(&body.bytes[..]), &encoding, most)?;
-                }
-                "deflate" => inflated.read_from(ZlibDecoder::new(&body.bytes[..]), &encoding, most)?,
-                other => {
-                    let reason = format!("content encoding [{other}] is not one of [gzip, deflate]");
-                    return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
-                }
-            }
-            if inflated.bytes.len() > most {
-                let reason = format!("the decompressed body exceeds max_content_length [{most}]");
-                return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason));
-            }
-            inflated.room.set(inflated.bytes.capacity() as u64);
-            Ok(inflated)
-        };
-        let inflated = tokio::task::spawn_blocking(inflate).await;
-        inflated.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))?
+        Ok(self.bodies.read(headers, body, self.context.budget.empty()).await?)
     }
 
     /// Makes the events of a body, each reserved before it is kept.
@@ -307,12 +243,15 @@ impl Service {
         let host = Value::from(peer.ip().to_canonical().to_string());
         let (headers, host) = (Written::from(headers), Written::from(host));
         let each = COPIES * (headers.bytes() + host.bytes());
-        let Held { bytes: body, mut room } = body;
+        let Held { bytes: body, reservation: mut room } = body;
         // One event may have all of it as text.
         let held = room.bytes();
         room.grow(text_bytes(&body))?;
         room.set(held);
         let mut events = Events::within(room, each);
+        if head.headers.contains_key(IDEMPOTENCY_KEY) {
+            events.begin_record(xxh3_128(&body), 0);
+        }
         let mut decoder = codec.decoder();
         decoder.decode(&body, &mut events);
         decoder.finish(&mut events);
@@ -380,6 +319,10 @@ fn text_bytes(body: &[u8]) -> u64 {
         _ => 1,
     });
     bytes.sum()
+}
+
+fn behind() -> Refusal {
+    Refusal::busy("the pipeline is behind, send it again later")
 }
 
 /// What is answered to events that are not stored.

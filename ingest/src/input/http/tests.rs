@@ -4,8 +4,10 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use millrace_listen::{Acceptor, Config};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -22,6 +24,10 @@ struct Running {
 }
 
 async fn start(given: &[(&str, Given)], pipeline: Pipeline) -> Running {
+    start_within(given, pipeline, listener::ACCEPTOR.clone()).await
+}
+
+async fn start_within(given: &[(&str, Given)], pipeline: Pipeline, acceptor: Acceptor) -> Running {
     let mut given = given.to_vec();
     if !given.iter().any(|(name, _)| *name == "port") {
         given.push(("port", "0".into()));
@@ -34,7 +40,7 @@ async fn start(given: &[(&str, Given)], pipeline: Pipeline) -> Running {
     let keys = idempotency::Keys::load(source, input.settings.idempotency, &context).await.unwrap();
     let service = Arc::new(request::Service::new(Arc::clone(&input.settings), context, keys));
     let mut address = service.address();
-    let ended = tokio::spawn(listener::serve(service));
+    let ended = tokio::spawn(async move { listener::serve(service, &acceptor).await });
     let address = address.wait_for(Option::is_some).await.unwrap().unwrap();
     Running { address, pipeline, ended }
 }
@@ -153,6 +159,7 @@ async fn a_request_with_the_same_key_is_stored_once() {
     let keyed = |running: &Running, key: &str| running.post(key.to_owned()).header("Idempotency-Key", key);
     // While the first is on its way.
     let (sent, batch) = running.batch(keyed(&running, "a")).await;
+    assert!(batch.events[0].provenance().is_some());
     let (status, _) = answer(tokio::spawn(keyed(&running, "a").send())).await;
     assert_eq!(status, StatusCode::CONFLICT);
     running.pipeline.store(batch).unwrap();
@@ -369,6 +376,34 @@ async fn tls_asks_clients_for_certificates_where_it_is_to() {
     let client = builder().identity(reqwest::Identity::from_pem(&pem).unwrap()).build().unwrap();
     assert_eq!(running.stored(client.post(&url).body("x")).await.0, StatusCode::OK);
     assert_eq!(running.pipeline.messages(), ["x"]);
+}
+
+#[tokio::test]
+async fn inputs_share_bounds_and_silent_connections_make_room() {
+    let config = Config { max_connections: 4, max_connections_per_address: 3, ..Config::default() };
+    let acceptor = Acceptor::new(config);
+    let mut first = start_within(&[], Pipeline::new(4), acceptor.clone()).await;
+    let second = start_within(&[], Pipeline::new(4), acceptor).await;
+    // More silent ones than there are places.
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        silent.push(TcpStream::connect(first.address).await.unwrap());
+    }
+    assert_eq!(first.stored(first.post("x")).await.0, StatusCode::OK);
+    // Those that are busy stay, at whichever input they are: there are two, and the one before is idle.
+    let (waits, batch) = first.batch(first.post("a")).await;
+    let (also, other) = first.batch(first.post("b")).await;
+    let mut second = second;
+    let (third, last) = second.batch(second.post("c")).await;
+    // A fourth one of this address is closed, at both.
+    assert!(first.post("d").send().await.is_err());
+    assert!(second.post("d").send().await.is_err());
+    first.pipeline.store(batch).unwrap();
+    first.pipeline.store(other).unwrap();
+    second.pipeline.store(last).unwrap();
+    for sent in [waits, also, third] {
+        assert_eq!(answer(sent).await.0, StatusCode::OK);
+    }
 }
 
 #[tokio::test]

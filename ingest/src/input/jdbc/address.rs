@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Secret;
+
 /// A kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -55,12 +57,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How a connection is secured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a connection is secured, the weakest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tls {
     /// Not at all.
     Off,
-    /// Where the server can.
+    /// Where the server says that it can: who is between may say that it cannot.
     #[default]
     Preferred,
     /// Encrypted, the certificate unchecked.
@@ -81,7 +83,7 @@ pub(super) struct Address {
     /// Name of the database; path of the file for SQLite.
     pub(super) database: String,
     pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+    pub(super) password: Option<Secret>,
     pub(super) tls: Tls,
     /// Certificate authorities, PEM.
     pub(super) authorities: Option<String>,
@@ -90,6 +92,37 @@ pub(super) struct Address {
     pub(super) key: Option<String>,
     /// Schemas to search, PostgreSQL only.
     pub(super) schema: Option<String>,
+}
+
+/// What the parameters say of TLS, in whatever order.
+#[derive(Debug, Default)]
+struct Wishes {
+    mode: Option<Tls>,
+    /// `ssl`, `useSSL`.
+    enabled: Option<bool>,
+    /// `requireSSL`.
+    required: Option<bool>,
+    /// `verifyServerCertificate`.
+    verify: Option<bool>,
+    /// `trustServerCertificate`.
+    trust: Option<bool>,
+}
+
+impl Wishes {
+    /// As the drivers decide it: a mode counts before all else.
+    fn decide(&self, scheme: &str) -> Tls {
+        let on = |wish: Option<bool>| wish == Some(true);
+        match (self.mode, scheme) {
+            (Some(mode), _) => mode,
+            (None, "postgres" | "postgresql") if on(self.enabled) => Tls::VerifyFull,
+            (None, "postgres" | "postgresql") => Tls::default(),
+            (None, _) if on(self.verify) => Tls::VerifyIssuer,
+            (None, "mariadb") if on(self.enabled) && !on(self.trust) => Tls::VerifyFull,
+            (None, _) if on(self.enabled) || on(self.required) => Tls::Required,
+            (None, _) if self.enabled == Some(false) => Tls::Off,
+            (None, _) => Tls::default(),
+        }
+    }
 }
 
 /// Parameters of JDBC drivers that steer what is no question here.
@@ -121,16 +154,11 @@ const WITHOUT_EFFECT: &[&str] = &[
     "stringtype",
     "targetServerType",
     "tcpKeepAlive",
-    "tinyInt1isBit",
     "useCompression",
     "useCursorFetch",
     "useLegacyDatetimeCode",
     "useServerPrepStmts",
     "useUnicode",
-    "yearIsDateType",
-    "zeroDateTimeBehavior",
-    "serverTimezone",
-    "connectionTimeZone",
 ];
 
 impl Address {
@@ -163,13 +191,16 @@ impl Address {
             None if kind == Kind::Postgres => ("", place.trim_start_matches('/')),
             None => return Err(format!("[{scheme}:] must be followed by //host/database")),
         };
+        if database.contains('@') {
+            return Err("the connection string has an @ behind the address; write a / in a password as %2F and an @ as %40, or give [jdbc_user] and [jdbc_password]".to_owned());
+        }
         address.database = decode(database)?;
         let host = match authority.rsplit_once('@') {
             None => authority,
             Some((account, host)) => {
                 let (user, password) = match account.split_once(':') {
                     None => (account, None),
-                    Some((user, password)) => (user, Some(decode(password)?)),
+                    Some((user, password)) => (user, Some(Secret::new(decode(password)?))),
                 };
                 address.user = Some(decode(user)?).filter(|user| !user.is_empty());
                 address.password = password;
@@ -180,9 +211,14 @@ impl Address {
             return Err(format!("[{host}] names several hosts: one is supported"));
         }
         address.set_host(host)?;
+        let mut wishes = Wishes::default();
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            address.parameter(name, &decode(value)?)?;
+            address.parameter(name, &decode(value)?, &mut wishes)?;
+        }
+        address.tls = wishes.decide(scheme);
+        if address.authorities.is_some() && address.tls < Tls::VerifyIssuer {
+            return Err("the certificate authorities that are given would not be used: write sslmode=verify-full, which also checks the name of the host, or verify-ca".to_owned());
         }
         if address.database.is_empty() && kind == Kind::Postgres {
             address.database = address.user.clone().unwrap_or_default();
@@ -233,20 +269,31 @@ impl Address {
             },
         };
         if let Some(port) = port.filter(|port| !port.is_empty()) {
-            self.port = port.parse().map_err(|_| format!("[{port}] is not a port"))?;
+            // What stands there may be part of a password that is not encoded.
+            self.port = port.parse().map_err(|_| {
+                "what stands behind the host is not a port; write special characters of a password as %2F and the like".to_owned()
+            })?;
         }
         self.host = if name.is_empty() { "localhost".to_owned() } else { decode(name)? };
         Ok(())
     }
 
-    fn parameter(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let on = matches!(value, "" | "true" | "yes" | "1");
+    fn parameter(&mut self, name: &str, value: &str, wishes: &mut Wishes) -> Result<(), String> {
+        let boolean = || match value.to_ascii_lowercase().as_str() {
+            "" | "true" | "yes" | "1" => Ok(Some(true)),
+            "false" | "no" | "0" => Ok(Some(false)),
+            _ => Err(format!("[{name}={value}] is not known: true or false")),
+        };
+        let only = |values: &[&str], instead: &str| {
+            let known = values.iter().any(|known| known.eq_ignore_ascii_case(value));
+            if known { Ok(()) } else { Err(format!("[{name}={value}] is not supported: {instead}")) }
+        };
         match name {
             "user" | "username" => self.user = Some(value.to_owned()),
-            "password" => self.password = Some(value.to_owned()),
+            "password" => self.password = Some(Secret::new(value)),
             "currentSchema" if self.kind == Kind::Postgres => self.schema = Some(value.to_owned()),
             "sslmode" | "sslMode" | "ssl-mode" => {
-                self.tls = match value.to_ascii_lowercase().replace('_', "-").as_str() {
+                wishes.mode = Some(match value.to_ascii_lowercase().replace('_', "-").as_str() {
                     "disable" | "disabled" => Tls::Off,
                     "allow" | "prefer" | "preferred" => Tls::Preferred,
                     "require" | "required" | "trust" => Tls::Required,
@@ -257,16 +304,19 @@ impl Address {
                             "[{name}={value}] is not known: disable, prefer, require, verify-ca or verify-full"
                         ));
                     }
-                }
+                });
             }
-            "ssl" | "useSSL" | "useSsl" | "requireSSL" => match (on, self.tls) {
-                (false, _) => self.tls = Tls::Off,
-                (true, Tls::VerifyIssuer | Tls::VerifyFull) => {}
-                (true, _) if name == "ssl" && self.kind == Kind::Postgres => self.tls = Tls::VerifyFull,
-                (true, _) => self.tls = Tls::Required,
-            },
-            "verifyServerCertificate" if on => self.tls = Tls::VerifyIssuer,
-            "verifyServerCertificate" | "trustServerCertificate" => {}
+            "ssl" | "useSSL" | "useSsl" => wishes.enabled = boolean()?,
+            "requireSSL" => wishes.required = boolean()?,
+            "verifyServerCertificate" => wishes.verify = boolean()?,
+            "trustServerCertificate" => wishes.trust = boolean()?,
+            // What would change values is refused where it is not what happens here.
+            "serverTimezone" | "connectionTimeZone" => {
+                only(&["UTC", "GMT", "Z", "+00:00", "Etc/UTC"], "give the zone as [jdbc_default_timezone]")?;
+            }
+            "zeroDateTimeBehavior" => only(&["convertToNull", "CONVERT_TO_NULL"], "dates of zeros are null")?,
+            "tinyInt1isBit" => only(&["true"], "TINYINT(1) is a boolean; cast it in the statement")?,
+            "yearIsDateType" => only(&["false"], "a YEAR is a number; leave it out")?,
             "sslrootcert" | "serverSslCert" | "ssl-ca" => self.authorities = Some(value.to_owned()),
             "sslcert" | "ssl-cert" => self.certificate = Some(value.to_owned()),
             "sslkey" | "ssl-key" => self.key = Some(value.to_owned()),
@@ -354,6 +404,14 @@ mod tests {
         assert_eq!(tls("jdbc:postgresql://db/logs?sslmode=verify-ca"), Tls::VerifyIssuer);
         assert_eq!(tls("jdbc:mysql://db/logs?useSSL=true"), Tls::Required);
         assert_eq!(tls("jdbc:mysql://db/logs?sslMode=VERIFY_IDENTITY"), Tls::VerifyFull);
+        // A mode counts wherever it stands.
+        assert_eq!(tls("jdbc:mysql://db/logs?sslMode=VERIFY_IDENTITY&useSSL=false"), Tls::VerifyFull);
+        assert_eq!(tls("jdbc:mysql://db/logs?verifyServerCertificate=true&useSSL=true"), Tls::VerifyIssuer);
+        assert_eq!(tls("jdbc:mysql://db/logs?useSSL=false"), Tls::Off);
+        assert_eq!(tls("jdbc:mysql://db/logs?requireSSL=false"), Tls::Preferred);
+        assert_eq!(tls("jdbc:mariadb://db/logs?useSsl=true"), Tls::VerifyFull);
+        assert_eq!(tls("jdbc:mariadb://db/logs?useSsl=true&trustServerCertificate=true"), Tls::Required);
+        assert_eq!(tls("jdbc:postgresql://db/logs?sslmode=verify-full&sslrootcert=/ca.pem"), Tls::VerifyFull);
     }
 
     #[test]
@@ -366,6 +424,16 @@ mod tests {
             ("jdbc:postgresql://a,b/logs", "[a,b]"),
             ("jdbc:sqlite:", "path"),
             ("postgres://joe:secret%4@db:no/logs", "percent"),
+            ("postgres://joe:secret/x@db/logs", "%2F"),
+            ("postgres://joe:12/secret@db/logs", "%2F"),
+            ("jdbc:postgresql://db/logs?sslmode=verify", "verify-full"),
+            ("jdbc:postgresql://db/logs?ssl=ture", "true or false"),
+            ("jdbc:mysql://db/logs?sslMode=VERIFY", "verify-full"),
+            ("jdbc:mysql://db/logs?useSSL=maybe", "true or false"),
+            ("jdbc:postgresql://db/logs?sslrootcert=/ca.pem", "sslmode=verify-full"),
+            ("jdbc:postgresql://db/logs?sslmode=require&sslrootcert=/ca.pem", "sslmode=verify-full"),
+            ("jdbc:mysql://db/logs?serverTimezone=Europe/Berlin", "[jdbc_default_timezone]"),
+            ("jdbc:mysql://db/logs?zeroDateTimeBehavior=round", "null"),
         ] {
             let error = Address::parse(text).expect_err(text);
             assert!(error.contains(part) && !error.contains("secret"), "{error}");

@@ -13,6 +13,7 @@ use super::address::{Address, Kind, Tls};
 use super::row::{Reading, Row};
 use super::statement::Literal;
 use super::{mysql, postgres, sqlite};
+use crate::Secret;
 
 /// How long SQLite waits for another writer.
 const BUSY: Duration = Duration::from_secs(30);
@@ -38,7 +39,7 @@ impl Connection {
         password: Option<&str>,
     ) -> sqlx::Result<Self> {
         let user = user.or(address.user.as_deref());
-        let password = password.or(address.password.as_deref());
+        let password = password.or(address.password.as_ref().map(Secret::expose));
         match address.kind {
             Kind::Postgres => {
                 let options = postgres_options(address, user, password);

@@ -43,7 +43,7 @@ use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
 use self::statement::{LAST_VALUE, Literal, Ordered};
 use self::tracking::{Seen, TrackingType, Window, restore_run, store_run};
 use crate::input::{Context, Input, InputError, mark_version};
-use crate::{Event, Fault, Options};
+use crate::{Event, Fault, Options, Provenance};
 
 /// How long a database may take to say goodbye.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -214,7 +214,7 @@ impl Jdbc {
     async fn password(&self) -> Result<Option<String>, Ended> {
         match &self.settings.password {
             None => Ok(None),
-            Some(Password::Text(text)) => Ok(Some(text.clone())),
+            Some(Password::Text(text)) => Ok(Some(text.expose().to_owned())),
             Some(Password::File(path)) => match tokio::fs::read_to_string(path).await {
                 Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
                 Err(error) => Err(Ended::failed(format!(
@@ -242,14 +242,16 @@ impl Jdbc {
                 value => value.clone(),
             })
             .collect();
-        let sql = self.settings.statement.fill(&named, &positions);
+        // What the user gives may be secret, what the input sets is not.
+        let shown = |name: &str| named(name).filter(|_| [LAST_VALUE, SIZE, OFFSET].contains(&name));
+        let sql = self.settings.statement.fill(&shown, &[]);
         match self.settings.log {
             LogLevel::Error => tracing::error!(target: "millrace::jdbc", sql, "statement"),
             LogLevel::Warn => tracing::warn!(target: "millrace::jdbc", sql, "statement"),
             LogLevel::Info => tracing::info!(target: "millrace::jdbc", sql, "statement"),
             LogLevel::Debug => tracing::debug!(target: "millrace::jdbc", sql, "statement"),
         }
-        sql
+        self.settings.statement.fill(&named, &positions)
     }
 
     /// `:sql_last_value` as a time.
@@ -366,14 +368,16 @@ impl Jdbc {
             let Some(tracked) = &row.tracked else { continue };
             // A map of texts and values can always be written.
             let encoded = serde_json::to_vec(&row.fields).unwrap_or_default();
-            let seen = window.take(tracked, xxh3_128(&encoded));
-            if seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))? == Seen::Before {
-                continue;
-            }
+            let hash = xxh3_128(&encoded);
+            let seen = window.take(tracked, hash);
+            let seen = seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))?;
+            let Seen::New { occurrence } = seen else { continue };
             if events.is_empty() {
                 events = Rows::within(delivery.room().await?);
             }
-            events.push(self.event(row));
+            let mut event = self.event(row);
+            event.set_provenance(Some(Provenance { record: hash, incarnation: 0, ordinal: occurrence }));
+            events.push(event);
             if events.is_full(delivery.batch_size()) {
                 let position = settings.record.then(|| window.store(began));
                 delivery.send(std::mem::take(&mut events), position).await?;

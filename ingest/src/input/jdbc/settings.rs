@@ -14,7 +14,7 @@ use super::schedule::Schedule;
 use super::statement::{LAST_VALUE, Literal, Statement};
 use super::tracking::{Lag, TrackingType};
 use super::zone::Zone;
-use crate::{Fault, FieldReference, Options, Setting};
+use crate::{Fault, FieldReference, Options, Secret, Setting};
 
 /// Longest statement.
 const MAX_STATEMENT: u64 = 1 << 20;
@@ -71,18 +71,10 @@ pub(super) struct Settings {
 }
 
 /// A password, or the file that has it.
+#[derive(Debug)]
 pub(super) enum Password {
-    Text(String),
+    Text(Secret),
     File(PathBuf),
-}
-
-impl std::fmt::Debug for Password {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Text(_) => f.write_str("Text(…)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-        }
-    }
 }
 
 impl Settings {
@@ -191,7 +183,8 @@ fn seconds(options: &mut Options, name: &'static str, default: f64) -> Duration 
 }
 
 fn take_password(options: &mut Options) -> Option<Password> {
-    let text = options.text("jdbc_password").filter(|password| !password.is_empty()).map(Password::Text);
+    let text =
+        options.secret("jdbc_password").filter(|password| !password.expose().is_empty()).map(Password::Text);
     let file = parsed(options, "jdbc_password_filepath", |path| {
         let path = PathBuf::from(path);
         match std::fs::metadata(&path) {

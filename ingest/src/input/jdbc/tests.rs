@@ -130,6 +130,29 @@ async fn each_row_comes_once_whatever_the_pages_and_batches() {
 }
 
 #[tokio::test]
+async fn rows_are_from_the_same_places_whatever_the_pages_and_batches() {
+    let _up = UP.read().await;
+    for database in Database::all() {
+        database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20))").await;
+        for _ in 0..2 {
+            database.execute(&format!("INSERT INTO T# VALUES {}", values(0, 100))).await;
+        }
+        let mut all = Vec::new();
+        for (page, batch) in [(7, 3), (1000, 1000), (50, 1)] {
+            let ledger = Ledger::new();
+            let input = database.input("SELECT * FROM T#", &tracked("id", "numeric", page));
+            assert_eq!(run(&ledger, input, batch).await, None);
+            all.push(ledger.provenances("name"));
+        }
+        let mut places: Vec<_> = all[0].iter().map(|(_, from)| (from.record, from.ordinal)).collect();
+        places.sort();
+        places.dedup();
+        assert_eq!(places.len(), 200, "{}", database.kind);
+        assert!(all.iter().all(|one| *one == all[0]), "{}", database.kind);
+    }
+}
+
+#[tokio::test]
 async fn a_refused_batch_is_read_again() {
     let _up = UP.read().await;
     for database in Database::all() {

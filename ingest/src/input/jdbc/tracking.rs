@@ -6,6 +6,7 @@
 //! rows that were read are told by their hashes: a multiset of them, for a table may have equal rows.
 
 use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
@@ -72,8 +73,8 @@ struct Group {
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It is new.
-    New,
+    /// It is new; so many equal rows were there before it.
+    New { occurrence: u32 },
     /// It was read before.
     Before,
 }
@@ -98,8 +99,10 @@ pub(super) struct Window {
     lag: Lag,
     groups: BTreeMap<Key, Group>,
     rows: usize,
+    /// How many rows of the window have a hash.
+    counts: HashMap<u128, u32>,
     /// What of the window this reading has not met yet.
-    expected: HashMap<u128, usize>,
+    expected: HashMap<u128, u32>,
     narrowed: bool,
 }
 
@@ -118,7 +121,8 @@ struct Stored {
 
 impl Window {
     pub(super) fn new(of: TrackingType, lag: Lag) -> Self {
-        Self { of, lag, groups: BTreeMap::new(), rows: 0, expected: HashMap::new(), narrowed: false }
+        let (counts, expected) = (HashMap::new(), HashMap::new());
+        Self { of, lag, groups: BTreeMap::new(), rows: 0, counts, expected, narrowed: false }
     }
 
     /// How many rows a reading from the window's lower end meets again.
@@ -128,10 +132,7 @@ impl Window {
 
     /// Begins to read from the lower end on.
     pub(super) fn begin(&mut self) {
-        self.expected.clear();
-        for hash in self.groups.values().flat_map(|group| &group.hashes) {
-            *self.expected.entry(*hash).or_default() += 1;
-        }
+        self.expected.clone_from(&self.counts);
     }
 
     /// The lower end, as the statement around the user's wants it; `None` before the first row.
@@ -187,6 +188,9 @@ impl Window {
             self.groups.entry(key).or_insert_with(|| Group { text: text.to_owned(), hashes: Vec::new() });
         group.hashes.push(hash);
         self.rows += 1;
+        let count = self.counts.entry(hash).or_default();
+        let occurrence = *count;
+        *count += 1;
         if greatest {
             self.prune();
         }
@@ -195,11 +199,11 @@ impl Window {
                 return Err(TrackingError::TooManyAlike(text.to_owned()));
             }
             if let Some((_, group)) = self.groups.pop_first() {
-                self.rows -= group.hashes.len();
+                self.drop_rows(&group);
                 self.narrowed = true;
             }
         }
-        Ok(Seen::New)
+        Ok(Seen::New { occurrence })
     }
 
     /// Whether the lag covers more rows than a window may have, so that it is shorter than wanted.
@@ -218,8 +222,22 @@ impl Window {
         while let Some(first) =
             self.groups.first_entry().filter(|first| first.key().cmp(&low) == Ordering::Less)
         {
-            self.rows -= first.remove().hashes.len();
+            let group = first.remove();
+            self.drop_rows(&group);
             self.narrowed = false;
+        }
+    }
+
+    /// Counts the rows of a group off that left the window.
+    fn drop_rows(&mut self, group: &Group) {
+        self.rows -= group.hashes.len();
+        for hash in &group.hashes {
+            if let Entry::Occupied(mut count) = self.counts.entry(*hash) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
         }
     }
 
@@ -241,6 +259,7 @@ impl Window {
             || "the stored position of the statement cannot be read; set clean_run to begin anew".to_owned();
         let stored: Stored = serde_json::from_slice(position).map_err(|_| wrong())?;
         self.groups.clear();
+        self.counts.clear();
         self.rows = 0;
         self.narrowed = stored.narrowed;
         for (text, hashes) in stored.rows {
@@ -254,6 +273,9 @@ impl Window {
             }
             let hashes: Vec<u128> = hashes.iter().map(|hash| u128::from_be_bytes(*hash)).collect();
             self.rows += hashes.len();
+            for hash in &hashes {
+                *self.counts.entry(*hash).or_default() += 1;
+            }
             self.groups.insert(key, Group { text, hashes });
         }
         DateTime::from_timestamp_millis(stored.ran).ok_or_else(wrong)
@@ -286,6 +308,8 @@ mod tests {
 
     use super::*;
 
+    const NEW: Seen = Seen::New { occurrence: 0 };
+
     fn numbers(lag: i64) -> Window {
         Window::new(TrackingType::Numeric, Lag::Number(lag.into()))
     }
@@ -293,13 +317,14 @@ mod tests {
     #[test]
     fn rows_of_one_value_are_read_once_each() {
         let mut window = numbers(0);
-        assert_eq!(window.take("1", 10), Ok(Seen::New));
-        assert_eq!(window.take("2", 20), Ok(Seen::New));
-        assert_eq!(window.take("2", 20), Ok(Seen::New));
+        assert_eq!(window.take("1", 10), Ok(NEW));
+        assert_eq!(window.take("2", 20), Ok(NEW));
+        assert_eq!(window.take("2", 20), Ok(Seen::New { occurrence: 1 }));
         assert_eq!(window.from(), Some(Literal::Number("2".to_owned())));
         assert_eq!(window.last_value(), Some(Literal::Number("1".to_owned())));
         window.begin();
-        for (hash, seen) in [(20, Seen::Before), (21, Seen::New), (20, Seen::Before), (20, Seen::New)] {
+        let third = Seen::New { occurrence: 2 };
+        for (hash, seen) in [(20, Seen::Before), (21, NEW), (20, Seen::Before), (20, third)] {
             assert_eq!(window.take("2", hash), Ok(seen));
         }
         assert_eq!(window.rows(), 4);
@@ -311,14 +336,14 @@ mod tests {
         let mut window = Window::new(TrackingType::Timestamp, lag.clone());
         for (at, hash) in [(1, 1), (5, 2), (12, 3)] {
             let text = format!("2024-01-01 00:00:{at:02}");
-            assert_eq!(window.take(&text, hash), Ok(Seen::New));
+            assert_eq!(window.take(&text, hash), Ok(NEW));
         }
         assert_eq!(window.from(), Some(Literal::Text("2024-01-01 00:00:02".to_owned())));
         let mut again = Window::new(TrackingType::Timestamp, lag);
         let ran = DateTime::from_timestamp_millis(1_700_000_000_123).expect("a time");
         assert_eq!(again.restore(&window.store(ran)), Ok(ran));
         again.begin();
-        assert_eq!(again.take("2024-01-01 00:00:03", 9), Ok(Seen::New));
+        assert_eq!(again.take("2024-01-01 00:00:03", 9), Ok(NEW));
         assert_eq!(again.take("2024-01-01 00:00:05", 2), Ok(Seen::Before));
         assert_eq!(again.take("2024-01-01 00:00:12", 3), Ok(Seen::Before));
         assert_eq!(again.rows(), 3);
@@ -328,7 +353,7 @@ mod tests {
     fn bounds_hold() {
         let mut window = numbers(1_000_000);
         for row in 0..MAX_ROWS as u128 + 10 {
-            assert_eq!(window.take(&row.to_string(), row), Ok(Seen::New));
+            assert_eq!(window.take(&row.to_string(), row), Ok(NEW));
         }
         assert!(window.narrowed() && window.rows() == MAX_ROWS);
         assert_eq!(window.from(), Some(Literal::Number("10".to_owned())));
@@ -379,7 +404,7 @@ mod tests {
                     window.begin();
                     let limit = limit + window.rows();
                     for (value, hash) in visible.iter().filter(|(value, _)| *value >= low).take(limit) {
-                        if window.take(&value.to_string(), *hash) == Ok(Seen::New) {
+                        if window.take(&value.to_string(), *hash) == Ok(NEW) {
                             read.push(*hash);
                         }
                     }

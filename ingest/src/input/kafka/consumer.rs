@@ -226,6 +226,9 @@ impl Reader<'_> {
         let Some(open) = self.open.get_mut(at) else { return Ok(()) };
         let (before, bytes_before) = (open.events.len(), open.events.bytes());
         let payload = message.payload().unwrap_or_default();
+        // The time tells the records of a topic that was made again.
+        let time = message.timestamp().to_millis().unwrap_or(-1);
+        open.events.begin_record(offset.unsigned_abs().into(), time.cast_unsigned());
         decode_piece(&mut *self.decoder, payload, true, self.context.budget.most(), &mut open.events);
         open.next = offset + 1;
         for event in open.events.iter_mut().skip(before) {

@@ -102,7 +102,8 @@ impl Cluster {
             ("heartbeat_interval_ms", text("500")),
             ("auto_commit_interval_ms", text("50")),
         ];
-        let options = options("kafka", given.into_iter().chain(more.iter().cloned()));
+        let given = given.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
+        let options = options("kafka", given.chain(more.iter().cloned()));
         build(options).unwrap_or_else(|faults| panic!("{}", messages(&faults)))
     }
 
@@ -188,6 +189,26 @@ async fn a_refused_batch_is_read_again() {
         running.wait(600).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.sorted("n"), numbers(600));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_from_the_same_places_whatever_the_batches() {
+    let _up = UP.read().await;
+    for cluster in Cluster::all().await {
+        cluster.produce(0, 60).await;
+        let mut all = Vec::new();
+        for batch in [1, 7, 100] {
+            let ledger = Ledger::new();
+            let group = [("group_id", text(name()))];
+            let running = Running::start(&ledger, cluster.input(&group), batch, Duration::ZERO);
+            running.wait(60).await;
+            assert_eq!(running.stop().await, None);
+            all.push(ledger.provenances("n"));
+        }
+        let offsets: Vec<u128> = all[0].iter().map(|(_, from)| from.record).collect();
+        assert_eq!(offsets, (0..60).map(|at| at / PARTITIONS.unsigned_abs() as u128).collect::<Vec<_>>());
+        assert!(all.iter().all(|one| *one == all[0]));
     }
 }
 

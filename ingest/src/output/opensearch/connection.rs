@@ -6,7 +6,7 @@ use base64::Engine as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-use crate::{Options, tls};
+use crate::{Options, Secret, tls};
 
 /// Bytes of one request, before compression.
 const BULK_BYTES: usize = 20 << 20;
@@ -16,15 +16,16 @@ const PORT: u16 = 9200;
 /// Where events are sent, and how.
 #[derive(Debug)]
 pub(super) struct Settings {
-    hosts: Vec<String>,
+    /// They may have credentials.
+    hosts: Vec<Secret>,
     tls_enabled: Option<bool>,
     tls: tls::Client,
     authorization: Option<HeaderValue>,
     headers: HeaderMap,
     path: Option<String>,
     bulk_path: Option<String>,
-    parameters: Vec<(String, String)>,
-    proxy: Option<String>,
+    parameters: Vec<(String, Secret)>,
+    proxy: Option<Secret>,
     timeout: Duration,
     pub(super) retry_initial: Duration,
     pub(super) retry_max: Duration,
@@ -35,16 +36,16 @@ pub(super) struct Settings {
 impl Settings {
     /// Takes the options of a connection; `None` without hosts.
     pub(super) fn take(options: &mut Options) -> Option<Self> {
-        let hosts = options.texts("hosts");
+        let hosts: Vec<_> = options.texts("hosts").into_iter().map(Secret::new).collect();
         let tls_enabled = options.boolean("ssl_enabled");
         let tls_enabled = options.boolean("ssl").or(tls_enabled);
         let tls = tls::Client::take(options);
         let authorization = authorization(options);
         let headers = headers(options);
         let (path, bulk_path) = (options.text("path"), options.text("bulk_path"));
-        let texts = |(name, value): (String, crate::Setting)| Some((name, value.as_text()?));
+        let texts = |(name, value): (String, crate::Setting)| Some((name, Secret::new(value.as_text()?)));
         let parameters: Vec<_> = options.hash("parameters").into_iter().filter_map(texts).collect();
-        let proxy = options.text("proxy").filter(|proxy| !proxy.is_empty());
+        let proxy = options.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
         let seconds = |seconds: i64| Duration::from_secs(seconds.unsigned_abs());
         let timeout = seconds(options.integer("timeout", 1..=86_400).unwrap_or(60));
         let retry_initial = seconds(options.integer("retry_initial_interval", 1..=3600).unwrap_or(2));
@@ -87,16 +88,19 @@ impl Settings {
     pub(super) fn addresses(&self) -> Result<Vec<Url>, String> {
         let mut addresses = Vec::with_capacity(self.hosts.len());
         for host in &self.hosts {
+            let host = host.expose();
+            // Without what stands before the host: a name and a password.
+            let shown = host.rsplit_once('@').map_or(host, |(_, host)| host);
             let scheme = if self.tls_enabled == Some(true) { "https" } else { "http" };
-            let text = if host.contains("://") { host.clone() } else { format!("{scheme}://{host}") };
+            let text = if host.contains("://") { host.to_owned() } else { format!("{scheme}://{host}") };
             let mut url =
-                Url::parse(&text).map_err(|error| format!("host [{host}] is not an address: {error}"))?;
+                Url::parse(&text).map_err(|error| format!("host [{shown}] is not an address: {error}; write special characters of a password as %2F and the like"))?;
             match (url.scheme(), self.tls_enabled) {
                 ("http" | "https", None) | ("http", Some(false)) | ("https", Some(true)) => {}
                 (scheme @ ("http" | "https"), Some(tls)) => {
-                    return Err(format!("host [{host}] says {scheme}, but [ssl_enabled] is {tls}"));
+                    return Err(format!("host [{shown}] says {scheme}, but [ssl_enabled] is {tls}"));
                 }
-                (other, _) => return Err(format!("host [{host}] says {other}, not http or https")),
+                (other, _) => return Err(format!("host [{shown}] says {other}, not http or https")),
             }
             let authority = text.split("://").nth(1).unwrap_or_default();
             let authority = authority.split('/').next().unwrap_or_default();
@@ -113,7 +117,8 @@ impl Settings {
             };
             url.set_path(&path);
             if !self.parameters.is_empty() {
-                url.query_pairs_mut().extend_pairs(&self.parameters);
+                let parameters = self.parameters.iter().map(|(name, value)| (name, value.expose()));
+                url.query_pairs_mut().extend_pairs(parameters);
             }
             addresses.push(url);
         }
@@ -137,8 +142,10 @@ impl Settings {
             .redirect(reqwest::redirect::Policy::none());
         let builder = match &self.proxy {
             Some(proxy) => {
-                let proxy = reqwest::Proxy::all(proxy.as_str());
-                builder.proxy(proxy.map_err(|error| format!("[proxy] is not an address: {error}"))?)
+                let proxy = reqwest::Proxy::all(proxy.expose());
+                builder.proxy(
+                    proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?,
+                )
             }
             None => builder.no_proxy(),
         };
@@ -202,7 +209,8 @@ fn headers(options: &mut Options) -> HeaderMap {
     for (name, value) in options.hash("custom_headers") {
         let value = value.as_text().unwrap_or_default();
         match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
-            (Ok(name), Ok(value)) => {
+            (Ok(name), Ok(mut value)) => {
+                value.set_sensitive(true);
                 headers.insert(name, value);
             }
             _ => options.fault(at, format!("[{name}] of [custom_headers] is not a header")),

@@ -17,27 +17,17 @@ use std::sync::Arc;
 use crate::output::Output;
 use crate::{Fault, Options};
 
-/// Options without a meaning here, accepted because configurations have them: templates and life cycles
-/// are the server's own affair, and connections are looked after by themselves.
+/// Options that change nothing about what is stored, accepted because configurations have them: connections are looked
+/// after by themselves.
 const WITHOUT_EFFECT: &[&str] = &[
     "default_server_major_version",
     "document_type",
     "healthcheck_path",
-    "ilm_enabled",
-    "ilm_pattern",
-    "ilm_policy",
-    "ilm_rollover_alias",
-    "legacy_template",
-    "manage_template",
     "pool_max",
     "pool_max_per_route",
     "resurrect_delay",
     "silence_errors_in_log",
     "failure_type_logging_whitelist",
-    "template",
-    "template_api",
-    "template_name",
-    "template_overwrite",
     "validate_after_inactivity",
 ];
 
@@ -61,6 +51,40 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ("sniffing_path", "give all [hosts]"),
 ];
 
+/// Options of life cycles, which have an effect in Logstash unless `ilm_enabled` is false.
+const LIFE_CYCLES: &[&str] = &["ilm_pattern", "ilm_policy", "ilm_rollover_alias"];
+/// Options of templates, which have an effect in Logstash unless `manage_template` is false.
+const TEMPLATES: &[&str] =
+    &["legacy_template", "template", "template_api", "template_name", "template_overwrite"];
+
+/// Refuses what would make the server store otherwise than the configuration says.
+fn refuse_management(options: &mut Options) {
+    let flag = |options: &mut Options, name| options.one_of(name, &["true", "false", "auto"]);
+    let cycles = "give [index], with a date in its name or the name of an alias, and ilm_enabled => false";
+    let templates =
+        "put the template over the API (PUT _index_template/<name>), and give manage_template => false";
+    for (name, of, instead) in
+        [("ilm_enabled", LIFE_CYCLES, cycles), ("manage_template", TEMPLATES, templates)]
+    {
+        let enabled = flag(options, name);
+        if enabled == Some("true") {
+            options.fault_here(format!("[{name} => true] is not supported: {instead}"));
+        }
+        for option in of {
+            if let Some((at, _)) = options.take(option)
+                && enabled != Some("false")
+            {
+                options.fault(at, format!("option [{option}] is not supported: {instead}"));
+            }
+        }
+    }
+    if flag(options, "data_stream") == Some("true") {
+        options.fault_here(
+            "[data_stream => true] is not supported: data streams are not supported, give [index]",
+        );
+    }
+}
+
 /// Makes the output.
 ///
 /// # Errors
@@ -74,11 +98,10 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
             options.fault(at, format!("option [{name}] is not supported: {why}"));
         }
     }
-    for (name, why) in [
-        ("data_stream", "data streams are not supported, give [index]"),
-        ("scripted_upsert", "scripts are not supported, use a filter"),
-        ("sniffing", "give all [hosts]"),
-    ] {
+    refuse_management(&mut options);
+    for (name, why) in
+        [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]
+    {
         if options.boolean(name) == Some(true) {
             options.fault_here(format!("[{name} => true] is not supported: {why}"));
         }

@@ -24,6 +24,7 @@ use tokio::sync::{OnceCell, watch};
 use super::connection::Settings;
 use super::operation::{Operation, Operations};
 use crate::Event;
+use crate::offload::offload;
 use crate::output::{Interrupted, Place, Refused, Sink};
 
 /// Longest answer.
@@ -33,7 +34,7 @@ const MAX_REASON: usize = 4096;
 
 /// Sends events to another server.
 pub(super) struct Remote {
-    operations: Operations,
+    operations: Arc<Operations>,
     settings: Settings,
     addresses: Vec<Url>,
     /// The address that worked last.
@@ -74,63 +75,13 @@ struct Answer {
 impl Remote {
     pub(super) fn new(operations: Operations, settings: Settings) -> Result<Self, String> {
         let addresses = settings.addresses()?;
-        Ok(Self { operations, settings, addresses, current: AtomicUsize::new(0), client: OnceCell::new() })
+        let (operations, current) = (Arc::new(operations), AtomicUsize::new(0));
+        Ok(Self { operations, settings, addresses, current, client: OnceCell::new() })
     }
 
     /// Names of the hosts, without the credentials that an address may have.
     fn hosts(&self) -> Vec<&str> {
         self.addresses.iter().filter_map(Url::host_str).collect()
-    }
-
-    fn items(&self, events: &[(Arc<Event>, Option<String>)], refused: &mut Vec<Refused>) -> Vec<Item> {
-        let mut items = Vec::with_capacity(events.len());
-        for (event, (content, stable_id)) in events.iter().enumerate() {
-            match self.operations.of(content, stable_id.clone()) {
-                Ok(operation) => items.push(self.item(event, operation)),
-                Err(reason) => refused.push(Refused { event, reason }),
-            }
-        }
-        items
-    }
-
-    fn item(&self, event: usize, operation: Operation) -> Item {
-        let Operation { action, index, id, routing, pipeline, version, document, upsert, doc_as_upsert } =
-            operation;
-        let mut meta = json!({"_index": index});
-        let mut put = |name: &str, value: Option<Value>| {
-            if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
-                meta.insert(name.to_owned(), value);
-            }
-        };
-        put("_id", id.map(Value::from));
-        put("routing", routing.map(Value::from));
-        put("pipeline", pipeline.map(Value::from));
-        put("version", version.map(|(version, _)| Value::from(version)));
-        put("version_type", version.map(|(_, kind)| Value::from(kind.name())));
-        if action == ActionKind::Update {
-            put("retry_on_conflict", Some(Value::from(self.operations.retry_on_conflict)));
-        }
-        let mut lines = json!({ action.name(): meta }).to_string().into_bytes();
-        lines.push(b'\n');
-        match action {
-            ActionKind::Delete => {}
-            ActionKind::Index | ActionKind::Create => {
-                lines.extend_from_slice(&document);
-                lines.push(b'\n');
-            }
-            ActionKind::Update => {
-                lines.extend_from_slice(b"{\"doc\":");
-                lines.extend_from_slice(&document);
-                if doc_as_upsert {
-                    lines.extend_from_slice(b",\"doc_as_upsert\":true");
-                }
-                if let Some(upsert) = upsert {
-                    lines.extend_from_slice(format!(",\"upsert\":{upsert}").as_bytes());
-                }
-                lines.extend_from_slice(b"}\n");
-            }
-        }
-        Item { event, lines, create: action == ActionKind::Create }
     }
 
     /// Sends one request.
@@ -143,7 +94,13 @@ impl Remote {
         let Some(url) = self.addresses.get(at % self.addresses.len().max(1)) else {
             return Sent::Again(items, "there are no hosts".to_owned());
         };
-        let body = match self.body(&items) {
+        let gzip = self.settings.gzip;
+        let (items, body) = offload(move || {
+            let body = body(&items, gzip);
+            (items, body)
+        })
+        .await;
+        let body = match body {
             Ok(body) => body,
             Err(error) => return Sent::Again(items, format!("cannot compress: {error}")),
         };
@@ -174,29 +131,21 @@ impl Remote {
             }
             other => return fails(items, format!("{other}: {}", cut(&String::from_utf8_lossy(&text)))),
         }
-        match serde_json::from_slice::<Answer>(&text) {
-            Ok(answer) if answer.items.len() == items.len() => sort(items, answer, refused),
-            Ok(answer) => {
-                let reason =
-                    format!("the answer has {} items, the request had {}", answer.items.len(), items.len());
-                fails(items, reason)
-            }
-            Err(error) => fails(items, format!("the answer is not that of _bulk: {error}")),
-        }
-    }
-
-    fn body(&self, items: &[Item]) -> std::io::Result<Bytes> {
-        let length = items.iter().map(|item| item.lines.len()).sum();
-        let Some(level) = self.settings.gzip else {
-            let mut body = Vec::with_capacity(length);
-            items.iter().for_each(|item| body.extend_from_slice(&item.lines));
-            return Ok(Bytes::from(body));
-        };
-        let mut encoder = GzEncoder::new(Vec::with_capacity(length / 4), Compression::new(level));
-        for item in items {
-            encoder.write_all(&item.lines)?;
-        }
-        Ok(Bytes::from(encoder.finish()?))
+        let (sent, more) = offload(move || {
+            let mut refused = Vec::new();
+            let sent = match serde_json::from_slice::<Answer>(&text) {
+                Ok(answer) if answer.items.len() == items.len() => Ok(sort(items, answer, &mut refused)),
+                Ok(answer) => {
+                    let (answered, sent) = (answer.items.len(), items.len());
+                    Err((items, format!("the answer has {answered} items, the request had {sent}")))
+                }
+                Err(error) => Err((items, format!("the answer is not that of _bulk: {error}"))),
+            };
+            (sent, refused)
+        })
+        .await;
+        refused.extend(more);
+        sent.unwrap_or_else(|(items, reason)| fails(items, reason))
     }
 
     /// Sends items until each is taken or refused.
@@ -256,6 +205,76 @@ impl Remote {
         }
         Ok(())
     }
+}
+
+/// What events become; what cannot is refused.
+fn items(
+    operations: &Operations,
+    events: &[(Arc<Event>, Option<String>)],
+    refused: &mut Vec<Refused>,
+) -> Vec<Item> {
+    let mut items = Vec::with_capacity(events.len());
+    for (event, (content, stable_id)) in events.iter().enumerate() {
+        match operations.of(content, stable_id.clone()) {
+            Ok(operation) => items.push(item(event, operation, operations.retry_on_conflict)),
+            Err(reason) => refused.push(Refused { event, reason }),
+        }
+    }
+    items
+}
+
+fn item(event: usize, operation: Operation, retry_on_conflict: u32) -> Item {
+    let Operation { action, index, id, routing, pipeline, version, document, upsert, doc_as_upsert } =
+        operation;
+    let mut meta = json!({"_index": index});
+    let mut put = |name: &str, value: Option<Value>| {
+        if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
+            meta.insert(name.to_owned(), value);
+        }
+    };
+    put("_id", id.map(Value::from));
+    put("routing", routing.map(Value::from));
+    put("pipeline", pipeline.map(Value::from));
+    put("version", version.map(|(version, _)| Value::from(version)));
+    put("version_type", version.map(|(_, kind)| Value::from(kind.name())));
+    if action == ActionKind::Update {
+        put("retry_on_conflict", Some(Value::from(retry_on_conflict)));
+    }
+    let mut lines = json!({ action.name(): meta }).to_string().into_bytes();
+    lines.push(b'\n');
+    match action {
+        ActionKind::Delete => {}
+        ActionKind::Index | ActionKind::Create => {
+            lines.extend_from_slice(&document);
+            lines.push(b'\n');
+        }
+        ActionKind::Update => {
+            lines.extend_from_slice(b"{\"doc\":");
+            lines.extend_from_slice(&document);
+            if doc_as_upsert {
+                lines.extend_from_slice(b",\"doc_as_upsert\":true");
+            }
+            if let Some(upsert) = upsert {
+                lines.extend_from_slice(format!(",\"upsert\":{upsert}").as_bytes());
+            }
+            lines.extend_from_slice(b"}\n");
+        }
+    }
+    Item { event, lines, create: action == ActionKind::Create }
+}
+
+fn body(items: &[Item], gzip: Option<u32>) -> std::io::Result<Bytes> {
+    let length = items.iter().map(|item| item.lines.len()).sum();
+    let Some(level) = gzip else {
+        let mut body = Vec::with_capacity(length);
+        items.iter().for_each(|item| body.extend_from_slice(&item.lines));
+        return Ok(Bytes::from(body));
+    };
+    let mut encoder = GzEncoder::new(Vec::with_capacity(length / 4), Compression::new(level));
+    for item in items {
+        encoder.write_all(&item.lines)?;
+    }
+    Ok(Bytes::from(encoder.finish()?))
 }
 
 /// A pause of between half and all of the given one: clients that failed together do not come back together.
@@ -343,8 +362,12 @@ impl Sink for Remote {
         mut stopping: watch::Receiver<bool>,
         _place: Place,
     ) -> Result<Vec<Refused>, Interrupted> {
-        let mut refused = Vec::new();
-        let items = self.items(events, &mut refused);
+        let (operations, events) = (Arc::clone(&self.operations), events.to_vec());
+        let (items, mut refused) = offload(move || {
+            let mut refused = Vec::new();
+            (items(&operations, &events, &mut refused), refused)
+        })
+        .await;
         self.send_all(items, &mut refused, &mut stopping).await?;
         refused.sort_by_key(|refused| refused.event);
         Ok(refused)

@@ -229,6 +229,41 @@ fn events(count: usize) -> Vec<(Arc<Event>, Option<String>)> {
     (0..count).map(|n| (Arc::new(event(json!({"n": n}))), Some(format!("id-{n}")))).collect()
 }
 
+/// Keeps all that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut self.clone());
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().push_str(&format!("{field}={value:?}\n"));
+    }
+}
+
 async fn send(sink: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) -> Vec<Refused> {
     let stop = watch::Sender::new(false);
     sink.send(events, stop.subscribe(), Place::new().0).await.unwrap()
@@ -292,6 +327,84 @@ async fn requests_are_as_configured() {
     assert_eq!(server.sent()[0][0], expected);
     assert_eq!(send(&remote(&server, &[("api_key", "id:key".into())]), &events(1)).await, []);
     assert_eq!(server.requests.lock()[1].1["authorization"], "ApiKey aWQ6a2V5");
+}
+
+#[tokio::test]
+async fn neither_logs_nor_faults_show_secrets() {
+    let log = Log::default();
+    let _kept = tracing::subscriber::set_default(log.clone());
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = gone.local_addr().unwrap();
+    drop(gone);
+    for (credentials, hosts) in [
+        (vec![], format!("http://joe:s3cr3t@{dead}")),
+        (vec![("user", "joe".into()), ("password", "s3cr3t".into())], format!("http://{dead}")),
+        (vec![("api_key", "id:s3cr3t".into())], format!("http://{dead}")),
+    ] {
+        let mut given: Vec<(&str, Given)> = credentials;
+        given.extend([
+            ("hosts", hosts.into()),
+            ("index", "logs".into()),
+            ("parameters", [("token", "s3cr3t")].into()),
+            ("custom_headers", [("X-Key", "s3cr3t")].into()),
+        ]);
+        let options = options("opensearch", &given);
+        assert!(!format!("{options:?}").contains("s3cr3t"));
+        let Output::Sink(sink) = build(options).unwrap() else { panic!() };
+        assert!(!format!("{sink:?}").contains("s3cr3t"));
+        let stop = watch::Sender::new(false);
+        let one = events(1);
+        let sending = sink.send(&one, stop.subscribe(), Place::new().0);
+        let stopping = async {
+            while !log.0.lock().contains("they are sent again") {
+                tokio::task::yield_now().await;
+            }
+            stop.send_replace(true);
+        };
+        let (sent, ()) = tokio::join!(sending, stopping);
+        assert_eq!(sent, Err(Interrupted));
+        let logged = std::mem::take(&mut *log.0.lock());
+        assert!(!logged.contains("s3cr3t"), "{logged}");
+    }
+    for hosts in ["https://joe:s3cr3t@host:port", "ftp://joe:s3cr3t@host", "http://joe:s3cr3t/x@host"] {
+        for more in [None, Some(("proxy", Given::from("no:s3cr3t@x y")))] {
+            let mut given = vec![("hosts", Given::from(hosts)), ("index", "logs".into())];
+            given.extend(more);
+            let faults = build(options("opensearch", &given)).unwrap_err();
+            assert!(!faults.is_empty() && !format!("{faults:?}").contains("s3cr3t"), "{faults:?}");
+        }
+    }
+}
+
+#[test]
+fn what_changes_where_documents_land_is_refused() {
+    let faults = |given: &[(&str, Given)]| build(options("elasticsearch", given)).err().unwrap_or_default();
+    for (name, value, instead) in [
+        ("ilm_rollover_alias", "logs", "[index]"),
+        ("ilm_pattern", "000001", "[index]"),
+        ("ilm_policy", "logs", "[index]"),
+        ("ilm_enabled", "true", "[index]"),
+        ("template", "/etc/template.json", "_index_template"),
+        ("template_name", "logs", "_index_template"),
+        ("template_overwrite", "true", "_index_template"),
+        ("template_api", "legacy", "_index_template"),
+        ("manage_template", "true", "_index_template"),
+        ("data_stream", "true", "[index]"),
+        ("data_stream_dataset", "logs", "[index]"),
+    ] {
+        let faults = faults(&[(name, value.into())]);
+        let told = |fault: &Fault| fault.message.contains(name) && fault.message.contains(instead);
+        assert!(faults.len() == 1 && faults.iter().all(told), "{name}: {faults:?}");
+    }
+    // What Logstash does not look at either.
+    for given in [
+        &[("ilm_enabled", Given::from("auto"))][..],
+        &[("ilm_enabled", "false".into()), ("ilm_rollover_alias", "logs".into())],
+        &[("manage_template", "false".into()), ("template_name", "logs".into())],
+        &[("data_stream", "auto".into())],
+    ] {
+        assert_eq!(faults(given), []);
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use millrace_ingest::pattern::{Expression, Stopped};
+use millrace_ingest::pattern::{Deadline, Expression, Stopped};
 
 use crate::filter::characters::Characters;
 
@@ -20,7 +20,7 @@ pub(super) enum Separator {
 
 impl Separator {
     /// The first separator at a place or behind it; what stands behind a backslash is none.
-    fn find(&self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
+    fn find(&self, text: &str, from: usize, deadline: &Deadline) -> Result<Option<Range<usize>>, Stopped> {
         match self {
             Self::Characters(set) => {
                 let mut escaped = false;
@@ -34,12 +34,15 @@ impl Separator {
             }
             Self::Expression(expression) => {
                 let mut at = from;
-                while let Some(found) = expression.find_at(text, at)? {
+                while let Some(found) = expression.find_at(text, at, deadline)? {
                     let before = text.get(from..found.start).unwrap_or_default();
                     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
                     let escaped = !backslashes.is_multiple_of(2);
                     if !escaped && !found.is_empty() {
                         return Ok(Some(found));
+                    }
+                    if deadline.is_over() {
+                        return Err(Stopped);
                     }
                     at = match text.get(found.start..).and_then(|rest| rest.chars().next()) {
                         Some(letter) => found.start + letter.len_utf8(),
@@ -65,13 +68,14 @@ pub(super) struct Syntax {
 /// The next separators from a place on, so that each is searched once.
 struct Ahead<'a> {
     separator: &'a Separator,
+    deadline: &'a Deadline,
     /// Where the search began, and what it found.
     known: Option<(usize, Option<Range<usize>>)>,
 }
 
 impl<'a> Ahead<'a> {
-    fn new(separator: &'a Separator) -> Self {
-        Self { separator, known: None }
+    fn new(separator: &'a Separator, deadline: &'a Deadline) -> Self {
+        Self { separator, deadline, known: None }
     }
 
     fn find(&mut self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
@@ -81,7 +85,7 @@ impl<'a> Ahead<'a> {
         {
             return Ok(found.clone());
         }
-        let found = self.separator.find(text, from)?;
+        let found = self.separator.find(text, from, self.deadline)?;
         self.known = Some((from, found.clone()));
         Ok(found)
     }
@@ -91,13 +95,15 @@ impl Syntax {
     /// Hands on each key with its value, which may be empty, until `pair` answers `false`.
     ///
     /// # Errors
-    /// [`Stopped`] where an expression takes too long.
+    /// [`Stopped`] when the time is over.
     pub(super) fn scan<'t>(
         &self,
         text: &'t str,
+        deadline: &Deadline,
         mut pair: impl FnMut(&'t str, &'t str) -> bool,
     ) -> Result<(), Stopped> {
-        let (mut fields, mut values) = (Ahead::new(&self.fields), Ahead::new(&self.values));
+        let mut fields = Ahead::new(&self.fields, deadline);
+        let mut values = Ahead::new(&self.values, deadline);
         let mut at = 0;
         while at < text.len() {
             // Without a further splitter there is no further pair.

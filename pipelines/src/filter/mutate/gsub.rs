@@ -1,11 +1,8 @@
 //! Replacing what an expression matches.
 
-use millrace_ingest::pattern::{Bounds, Expression, Replacement};
+use millrace_ingest::pattern::{Deadline, Expression, Replacement};
 use millrace_ingest::{Event, FieldReference, Template};
 use serde_json::Value;
-
-/// Longest text that replacing may make, in bytes.
-const MAX_BYTES: usize = 64 << 20;
 
 /// A field with what is replaced in it.
 #[derive(Debug)]
@@ -31,7 +28,7 @@ impl Gsub {
         if !template.is_constant() {
             return Ok(Self { field, expression: Part::PerEvent(template), replacement, fixed: None });
         }
-        let expression = Expression::compile(expression, Bounds::default())?;
+        let expression = Expression::compile(expression)?;
         let fixed = replacement.is_constant().then(|| Replacement::parse(replacement.as_str(), &expression));
         Ok(Self { field, expression: Part::Fixed(expression), replacement, fixed })
     }
@@ -45,7 +42,7 @@ impl Gsub {
         let expression = match &self.expression {
             Part::Fixed(expression) => expression,
             Part::PerEvent(template) => {
-                compiled = Expression::compile(&template.render(event), Bounds::default())?;
+                compiled = Expression::compile(&template.render(event))?;
                 &compiled
             }
         };
@@ -57,13 +54,10 @@ impl Gsub {
                 &rendered
             }
         };
+        let deadline = Deadline::default();
         let replace = |text: &str| -> Result<Option<String>, String> {
-            let replaced = expression.replace_all(text, replacement);
-            let replaced = replaced.map_err(|_| format!("[gsub] of [{}] took too long", self.field))?;
-            match replaced {
-                Some(text) if text.len() > MAX_BYTES => Err(format!("[gsub] made [{}] too long", self.field)),
-                replaced => Ok(replaced),
-            }
+            let replaced = expression.replace_all(text, replacement, &deadline);
+            replaced.map_err(|_| format!("[gsub] took too long, or made [{}] too long", self.field))
         };
         let changed = match &*value {
             Value::String(text) => replace(text)?.map(Value::String),

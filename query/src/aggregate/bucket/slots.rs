@@ -15,7 +15,8 @@ use crate::aggregate::result::{
 };
 use crate::aggregate::segment::{RowBits, Rows, SegmentContext};
 use crate::aggregate::shortcut;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::work::Work;
 
 /// An aggregation with so many buckets.
 #[derive(Debug)]
@@ -84,7 +85,12 @@ pub(crate) struct SlotCollector {
     subs: Subs,
     positions: Vec<u32>,
     children: Vec<u32>,
+    /// Whether joining parts made more buckets than there are numbers.
+    overflown: bool,
 }
+
+/// Bytes by which counters grow without a look at what queries may hold.
+const UNASKED_BYTES: usize = 1 << 20;
 
 impl SlotCollector {
     /// Makes an empty state.
@@ -95,6 +101,7 @@ impl SlotCollector {
             subs,
             positions: Vec::new(),
             children: Vec::new(),
+            overflown: false,
         }
     }
 
@@ -112,16 +119,53 @@ impl SlotCollector {
         self.counts[at] += count;
     }
 
+    /// Makes counters for the buckets below all parents of a selection.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where these are more than there are numbers, or than queries may hold.
+    fn make_room(&mut self, parents: Ordinals<'_>, work: &Work) -> Result<()> {
+        let last = match parents {
+            Ordinals::One(parent) => (parent != NONE).then_some(parent),
+            Ordinals::Each(parents) => parents.iter().copied().filter(|parent| *parent != NONE).max(),
+        };
+        let Some(last) = last else { return Ok(()) };
+        let slots = self.slots.slots;
+        let last = child(last, slots, slots.saturating_sub(1)).ok_or_else(|| too_many(slots))?;
+        let wanted = last as usize + 1;
+        let growth = wanted.saturating_sub(self.counts.len()) * size_of::<u64>();
+        if growth > UNASKED_BYTES {
+            // Given back at once: what states hold is accounted for as a whole.
+            drop(work.part_of(growth)?);
+        }
+        if growth > 0 {
+            self.counts.resize(wanted, 0);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of a bucket, of a parent that there is room for.
     fn child(&self, parent: u32, slot: usize) -> u32 {
         match parent {
             NONE => NONE,
-            parent => parent.saturating_mul(self.slots.slots as u32).saturating_add(slot as u32),
+            parent => child(parent, self.slots.slots, slot).unwrap_or(NONE),
         }
     }
 
     fn count(&self, child: u32) -> u64 {
         self.counts.get(child as usize).copied().unwrap_or(0)
     }
+}
+
+/// Returns the number of a bucket among those below all parents; `None` where there are too many to be numbered.
+fn child(parent: u32, slots: usize, slot: usize) -> Option<u32> {
+    let number = (parent as usize).checked_mul(slots)?.checked_add(slot)?;
+    u32::try_from(number).ok().filter(|number| *number < NONE)
+}
+
+fn too_many(slots: usize) -> Error {
+    Error::CircuitBreaking(format!(
+        "[{slots}] buckets below each of the buckets above are more than [{NONE}]; ask for fewer of either"
+    ))
 }
 
 impl Collector for SlotCollector {
@@ -131,6 +175,7 @@ impl Collector for SlotCollector {
             selection.for_each(|_, parent| self.add(parent, 1));
             return self.subs.collect(batch, selection);
         }
+        self.make_room(selection.ordinals, &batch.segment.table.options.work)?;
         if self.only_counts()
             && let Some((parent, counts)) = counted(&slots, batch, selection)?
         {
@@ -184,15 +229,26 @@ impl Collector for SlotCollector {
                 children.push(DROPPED);
                 continue;
             }
-            let child = self.child(parent, slot);
-            self.add(child, other.counts[at]);
-            children.push(child);
+            match child(parent, slots, slot) {
+                Some(child) => {
+                    self.add(child, other.counts[at]);
+                    children.push(child);
+                }
+                None => {
+                    self.overflown = true;
+                    children.push(DROPPED);
+                }
+            }
         }
+        self.overflown |= other.overflown;
         self.subs.merge(other.subs, Some(&children));
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
         let slots = Arc::clone(&self.slots);
+        if self.overflown {
+            return Err(too_many(slots.slots));
+        }
         match &slots.answer {
             Answer::Single(kind) => {
                 let results = self.subs.reduce(parents, reduction)?;
@@ -408,4 +464,53 @@ fn bits<'b>(batch: &'b Batch<'_>, filters: &[usize]) -> Result<Vec<&'b RowBits>>
         found.extend(batch.segment.filter(*filter)?);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+
+    use super::*;
+
+    fn collector(slots: usize) -> SlotCollector {
+        let answer = Answer::Single(SingleKind::Filter);
+        let slots = Slots { slots, rule: Rule::Pairs(Vec::new()), answer, format: Format::default() };
+        SlotCollector::new(&Arc::new(slots), Subs::default())
+    }
+
+    #[test]
+    fn buckets_of_different_parents_never_share_a_number() {
+        assert_eq!(child(7, 100, 99), Some(799));
+        assert_eq!(child(u32::MAX / 100, 100, 94), Some(NONE - 1));
+        assert_eq!(child(u32::MAX / 100, 100, 95), None);
+        assert_eq!((child(1 << 31, 2, 0), child(NONE - 1, usize::MAX, 1)), (None, None));
+    }
+
+    #[test]
+    fn room_is_asked_for_before_it_is_taken() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(16 << 20));
+        let work = Work::new(&pool);
+        let mut small = collector(1_000);
+        small.make_room(Ordinals::Each(&[3, NONE, 1_000]), &work).unwrap();
+        assert_eq!((small.counts.len(), pool.reserved()), (1_001_000, 0));
+        for parent in [4_000, 4_000_000] {
+            let error = small.make_room(Ordinals::One(parent), &work).unwrap_err();
+            assert_eq!((error.status(), error.error_type().as_str()), (429, "circuit_breaking_exception"));
+        }
+        small.make_room(Ordinals::One(NONE), &work).unwrap();
+        assert_eq!(small.counts.len(), 1_001_000);
+    }
+
+    #[test]
+    fn parts_that_together_have_too_many_buckets_are_refused() {
+        let (mut all, mut part) = (collector(100), collector(100));
+        part.add(101, 5);
+        all.merge(Box::new(part), Some(&[0, u32::MAX / 100 + 1]));
+        assert!(all.overflown && all.counts.len() <= 100);
+        let mut joined = collector(100);
+        joined.merge(Box::new(all), None);
+        assert!(joined.overflown);
+    }
 }

@@ -124,7 +124,7 @@ impl Percentiles {
             States::TDigest(digests, compression) => {
                 let mut none = Digest::default();
                 let digest = digests.get_mut(at).unwrap_or(&mut none);
-                digest.settle(*compression);
+                digest.merge_buffered(*compression);
                 let method = result::PercentileMethod::TDigest;
                 match &self.wanted {
                     Wanted::Percentiles { percents, keyed } => {

@@ -45,7 +45,7 @@ impl Digest {
     pub(crate) fn add(&mut self, number: f64, compression: f64) {
         self.buffer.push(key(number));
         if self.buffer.len() >= BUFFER {
-            self.settle(compression);
+            self.merge_buffered(compression);
         }
     }
 
@@ -58,7 +58,7 @@ impl Digest {
             self.buffer.extend(now.iter().map(|number| key(*number)));
             rest = later;
             if self.buffer.len() >= BUFFER {
-                self.settle(compression);
+                self.merge_buffered(compression);
             }
         }
     }
@@ -70,21 +70,21 @@ impl Digest {
             return;
         }
         if !other.runs.is_empty() {
-            other.settle(compression);
-            self.settle(compression);
+            other.merge_buffered(compression);
+            self.merge_buffered(compression);
             self.join(&other.runs, compression);
         } else {
             for key in other.buffer {
                 self.buffer.push(key);
                 if self.buffer.len() >= BUFFER {
-                    self.settle(compression);
+                    self.merge_buffered(compression);
                 }
             }
         }
     }
 
     /// Moves what is buffered to the runs.
-    pub(crate) fn settle(&mut self, compression: f64) {
+    pub(crate) fn merge_buffered(&mut self, compression: f64) {
         if self.buffer.is_empty() {
             return;
         }
@@ -139,12 +139,12 @@ impl Digest {
         })
     }
 
-    /// Returns the value below which the fraction `q` of the values is; NaN without values. What is buffered must be settled.
+    /// Returns the value below which the fraction `q` of the values is; NaN without values. What is buffered must have been merged.
     pub(crate) fn quantile(&self, q: f64) -> f64 {
         quantile(self.centroids(), self.count() as f64, q)
     }
 
-    /// Returns the fraction of the values below `x`; NaN without values. What is buffered must be settled.
+    /// Returns the fraction of the values below `x`; NaN without values. What is buffered must have been merged.
     pub(crate) fn cdf(&self, x: f64) -> f64 {
         let count = self.count() as f64;
         let mut centroids = self.centroids();
@@ -235,7 +235,7 @@ mod tests {
     fn of(numbers: &[f64]) -> Digest {
         let mut digest = Digest::default();
         digest.add_all(numbers, 100.0);
-        digest.settle(100.0);
+        digest.merge_buffered(100.0);
         digest
     }
 
@@ -262,7 +262,7 @@ mod tests {
         for part in numbers.chunks(70_000) {
             parts.merge(of(part), 100.0);
         }
-        parts.settle(100.0);
+        parts.merge_buffered(100.0);
         numbers.sort_by(f64::total_cmp);
         for digest in [&digest, &parts] {
             assert!(digest.runs.len() <= 1_100, "{}", digest.runs.len());

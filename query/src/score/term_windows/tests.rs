@@ -91,7 +91,7 @@ fn the_best_are_those_of_a_search_through_all() {
                 found.sort();
                 found.truncate(limit);
                 if let Some((Reverse(worst), _)) = found.get(limit - 1) {
-                    windows.raise_bar(f32::from_bits(*worst));
+                    windows.raise_threshold(f32::from_bits(*worst));
                 }
                 next = windows.seek(next.0 + 1);
             }

@@ -11,6 +11,7 @@ use datafusion::functions_aggregate::variance::{var_pop_udaf, var_samp_udaf};
 use datafusion::functions_window::rank::{dense_rank_udwf, rank_udwf};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::utils::find_window_exprs;
 use datafusion::logical_expr::{
     AggregateUDF, Case, Expr, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
 };
@@ -147,6 +148,11 @@ impl Binder<'_> {
             }
             _ => exprs.iter().map(|arg| self.expr(arg, scope, place)).collect::<Result<Vec<_>>>()?,
         };
+        if matches!(name.as_str(), "ifnull" | "nullif" | "coalesce") {
+            for arg in &args {
+                self.repeat(&arg.expr, 1)?;
+            }
+        }
         match (name.as_str(), args.as_slice()) {
             ("isnull", [value]) => Ok(super::expr::null_test(value, scope, true)),
             ("if", [condition, one, other]) => {
@@ -323,6 +329,10 @@ impl Binder<'_> {
             }
             _ => return Err(SqlError::Semantic(format!("unsupported function name: {name}"))),
         };
+        let within = args.iter().chain(&partition_by).chain(order_by.iter().map(|key| &key.expr));
+        if !find_window_exprs(within).is_empty() {
+            return unsupported("a window function within another");
+        }
         let ranked = matches!(name, "row_number" | "rank" | "dense_rank");
         let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
         let params = WindowFunctionParams {

@@ -19,6 +19,7 @@ impl Binder<'_> {
     /// Binds an expression.
     pub(crate) fn expr(&mut self, expr: &ast::Expr, scope: &mut Scope, place: Place) -> Result<Bound> {
         use ast::Expr as E;
+        self.work.check()?;
         match expr {
             E::Nested(inner) => self.expr(inner, scope, place),
             E::Identifier(ident) => self.name(std::slice::from_ref(ident), scope, place),
@@ -60,6 +61,7 @@ impl Binder<'_> {
             E::Between { expr, negated, low, high } => {
                 let value = self.expr(expr, scope, place)?;
                 let (low, high) = (self.expr(low, scope, place)?, self.expr(high, scope, place)?);
+                self.repeat(&value.expr, 1)?;
                 let from = self.binary(&value, &BinaryOperator::GtEq, &low, scope)?;
                 let to = self.binary(&value, &BinaryOperator::LtEq, &high, scope)?;
                 let bound = and_or(&[from, to], true);
@@ -147,7 +149,9 @@ impl Binder<'_> {
             scope.following = true;
             let bound = self.expr(&aliased, scope, Place::Output);
             scope.following = false;
-            return bound;
+            let bound = bound?;
+            self.repeat(&bound.expr, 1)?;
+            return Ok(bound);
         }
         match source::resolve(&mut scope.sources, &path)? {
             Some(bound) => Ok(bound),
@@ -305,6 +309,7 @@ impl Binder<'_> {
         let literals: Option<Vec<_>> = parts.iter().map(|part| as_compared(part, &value)).collect();
         let pushed = own.zip(literals).and_then(|(own, literals)| own.any_of(&literals));
         let mut bound = if value.list {
+            self.repeat(&value.expr, parts.len())?;
             let mut any = Vec::with_capacity(parts.len());
             for part in &parts {
                 any.push(compare(&value, Operator::Eq, part, scope)?);
@@ -327,6 +332,9 @@ impl Binder<'_> {
         place: Place,
     ) -> Result<Bound> {
         let operand = operand.map(|operand| self.expr(operand, scope, place)).transpose()?;
+        if let Some(operand) = &operand {
+            self.repeat(&operand.expr, conditions.len())?;
+        }
         let mut branches = Vec::with_capacity(conditions.len());
         let mut ty = SqlType::Undefined;
         let join = |ty: &mut SqlType, result: &Bound| {

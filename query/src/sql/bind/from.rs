@@ -13,6 +13,7 @@ use crate::sql::column::SqlColumn;
 use crate::sql::error::{Result, SqlError};
 use crate::sql::push::{Clause, Pushed};
 use crate::sql::source::{Derived, IndexSource, Source, SourceKind};
+use crate::sql::statement::{MAX_SOURCES, too_many_sources};
 use crate::sql::table::SqlTable;
 use crate::table::leaf::{CombineFunction, LeafFunction};
 use crate::table::{ScanHandle, TableSnapshot};
@@ -81,6 +82,9 @@ impl Binder<'_> {
     fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
         let qualifier = format!("t{}", self.next_source);
         self.next_source += 1;
+        if self.next_source > MAX_SOURCES {
+            return Err(too_many_sources());
+        }
         match factor {
             ast::TableFactor::Table { name, alias, args: None, .. } => {
                 let name = table_name(name);
@@ -194,7 +198,9 @@ impl Binder<'_> {
         filters: Vec<Expr>,
     ) -> Result<(LogicalPlan, Count)> {
         let mut make = |columns: Vec<SqlColumn>, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
-            let table = SqlTable::new(Arc::clone(&snapshot), columns, self.now_ms, self.compute.clone());
+            let compute = self.compute.clone();
+            let table =
+                SqlTable::new(Arc::clone(&snapshot), columns, self.now_ms, compute, self.work.clone());
             let handle = Arc::clone(table.handle());
             self.handles.push(Arc::clone(&handle));
             let source = provider_as_source(Arc::new(table));

@@ -16,6 +16,7 @@ mod select;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
@@ -24,11 +25,16 @@ pub(crate) use self::select::{OutColumn, Planned, Total};
 use super::error::{Result, SqlError};
 use super::functions;
 use super::push::Pushed;
+use super::request::SqlRequest;
 use super::source::Source;
 use super::statement::Names;
 use super::types::SqlType;
 use crate::compute::Compute;
 use crate::table::{ScanHandle, TableSnapshot};
+use crate::work::Work;
+
+/// Most parts of expressions that stand in a plan more often than in its statement.
+const MAX_REPEATED: usize = 100_000;
 
 /// A value that a statement spells out.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +136,8 @@ pub(crate) struct Binder<'a> {
     pub now_ms: i64,
     /// Where work is done.
     pub compute: Compute,
+    /// What it is done for.
+    pub work: &'a Work,
     /// Whether scores are asked for.
     pub scores: bool,
     /// The scans of the statement.
@@ -138,6 +146,8 @@ pub(crate) struct Binder<'a> {
     pub pushed: Vec<serde_json::Value>,
     /// Number of the next source.
     next_source: usize,
+    /// Parts of expressions that stand in the plan more often than in the statement.
+    repeated: usize,
 }
 
 /// What expressions of one SELECT are bound in.
@@ -156,23 +166,43 @@ impl<'a> Binder<'a> {
     pub(crate) fn new(
         snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
         names: &'a Names,
-        parameters: &'a [Literal],
-        filter: Option<&'a serde_json::Value>,
+        request: &'a SqlRequest,
         now_ms: i64,
         compute: Compute,
-        scores: bool,
+        work: &'a Work,
     ) -> Self {
         Self {
             snapshots,
             names,
-            parameters,
-            filter,
+            parameters: &request.parameters,
+            filter: request.filter.as_ref(),
             now_ms,
             compute,
-            scores,
+            work,
+            scores: request.query.contains("_score"),
             handles: Vec::new(),
             pushed: Vec::new(),
             next_source: 0,
+            repeated: 0,
+        }
+    }
+
+    /// Accounts for an expression that stands in the plan more often than in the statement.
+    ///
+    /// # Errors
+    /// [`SqlError::TooLarge`]: repetitions within one another multiply.
+    fn repeat(&mut self, expr: &Expr, times: usize) -> Result<()> {
+        let mut nodes = 0_usize;
+        expr.apply(|_| {
+            nodes += 1;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        self.repeated = self.repeated.saturating_add(nodes.saturating_mul(times));
+        match self.repeated > MAX_REPEATED {
+            true => Err(SqlError::TooLarge(format!(
+                "expressions that are computed more than once (BETWEEN, CASE, aliases) have more than {MAX_REPEATED} parts"
+            ))),
+            false => Ok(()),
         }
     }
 }

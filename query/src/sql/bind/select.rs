@@ -288,8 +288,10 @@ impl Binder<'_> {
     fn items(&mut self, select: &ast::Select, scope: &mut Scope) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         let place = select.select_token.0.span.start;
+        let names = self.names;
+        let written = names.items(place);
         for (at, item) in select.projection.iter().enumerate() {
-            let written = self.names.item(place, at).unwrap_or_default();
+            let written = written.get(at).copied().unwrap_or_default();
             match item {
                 ast::SelectItem::UnnamedExpr(expr) => {
                     let name = shown_name(expr, written, scope);
@@ -370,6 +372,7 @@ impl Binder<'_> {
                 })?,
                 None => self.expr(expr, scope, Place::Aliased)?,
             };
+            self.repeat(&bound.expr, 1)?;
             if !groups.iter().any(|group| group.expr == bound.expr) {
                 groups.push(bound);
             }
@@ -393,6 +396,7 @@ impl Binder<'_> {
                     let bound = items.get(at).map(|item| item.bound.clone()).ok_or_else(|| {
                         SqlError::Semantic(format!("Sort ordinal [{}] is out of bound", key.expr))
                     })?;
+                    self.repeat(&bound.expr, 1)?;
                     let ascending = key.options.asc.unwrap_or(true);
                     let nulls_first = key.options.nulls_first.unwrap_or(false);
                     SortExpr::new(bound.single().expr, ascending, nulls_first)

@@ -1,20 +1,16 @@
-//! The text of a statement by places, and what is read from it before it is parsed: index expressions, and what the user
-//! wrote for each output column.
-
-use std::collections::HashMap;
+//! The text of a statement by places, and the index expressions that are read from it before it is parsed.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 
-/// What the user wrote for the output columns of each SELECT, by the place of its first word.
-#[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<Location, Vec<String>>);
+use crate::sql::error::{Result, SqlError};
 
-impl Names {
-    /// Returns the text of a SELECT's item.
-    pub(crate) fn item(&self, select: Location, at: usize) -> Option<&str> {
-        self.0.get(&select)?.get(at).map(String::as_str)
-    }
+/// Most sources of a statement.
+pub(crate) const MAX_SOURCES: usize = 64;
+
+/// Refuses a statement of more sources.
+pub(crate) fn too_many_sources() -> SqlError {
+    SqlError::TooLarge(format!("the statement has more than {MAX_SOURCES} sources"))
 }
 
 /// A statement's text, by places.
@@ -38,7 +34,12 @@ impl<'a> Source<'a> {
         Self { text, lines }
     }
 
-    fn offset(&self, place: Location) -> usize {
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The byte at which a place is.
+    pub(super) fn offset(&self, place: Location) -> usize {
         let line = usize::try_from(place.line).ok().and_then(|line| self.lines.get(line.checked_sub(1)?));
         let column = usize::try_from(place.column).ok().and_then(|column| column.checked_sub(1));
         line.zip(column).and_then(|(line, column)| line.get(column)).copied().unwrap_or(self.text.len())
@@ -50,7 +51,7 @@ impl<'a> Source<'a> {
     }
 
     /// Makes one quoted name of each index expression, and of each such name before the dot of a field.
-    pub(super) fn merged(&self, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    pub(super) fn merged(&self, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
         let mut odd: Vec<String> = Vec::new();
         let mut at = 0;
@@ -85,13 +86,16 @@ impl<'a> Source<'a> {
             let start = solid(&tokens, at);
             let Some((name, span, next)) = self.index_expression(&tokens, start) else { continue };
             out.extend(tokens.get(at..start).unwrap_or_default().iter().cloned());
-            if name.contains(['-', '*', ',']) || name.starts_with('.') {
+            if (name.contains(['-', '*', ',']) || name.starts_with('.')) && !odd.contains(&name) {
                 odd.push(name.clone());
+            }
+            if odd.len() > MAX_SOURCES {
+                return Err(too_many_sources());
             }
             out.push(TokenWithSpan { token: Token::make_word(&name, Some('`')), span });
             at = next;
         }
-        if odd.is_empty() { out } else { self.qualified(out, &odd) }
+        Ok(if odd.is_empty() { out } else { self.qualified(out, &odd) })
     }
 
     /// Reads an index expression at a token: its name, its place, and the token behind it.
@@ -192,54 +196,6 @@ impl<'a> Source<'a> {
             }
         }
         out
-    }
-
-    /// Cuts out the items of each SELECT.
-    pub(super) fn names(&self, tokens: &[TokenWithSpan]) -> Names {
-        let mut names = HashMap::new();
-        let select = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::SELECT && word.quote_style.is_none());
-        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| select(token)) {
-            names.insert(token.span.start, self.items(tokens, at + 1));
-        }
-        Names(names)
-    }
-
-    fn items(&self, tokens: &[TokenWithSpan], start: usize) -> Vec<String> {
-        let mut items = Vec::new();
-        let mut depth = 0usize;
-        let mut first: Option<Location> = None;
-        let mut last = Location::empty();
-        let mut begun = false;
-        for token in tokens.get(start..).unwrap_or_default() {
-            match &token.token {
-                Token::Whitespace(_) => continue,
-                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
-                Token::RParen | Token::RBracket | Token::RBrace if depth > 0 => depth -= 1,
-                Token::RParen | Token::SemiColon | Token::EOF => break,
-                Token::Comma if depth == 0 => {
-                    items.push(first.take().map_or(String::new(), |first| self.cut(first, last).to_owned()));
-                    continue;
-                }
-                Token::Word(word) if depth == 0 && word.quote_style.is_none() => match word.keyword {
-                    Keyword::DISTINCT | Keyword::ALL if !begun => continue,
-                    Keyword::FROM
-                    | Keyword::WHERE
-                    | Keyword::GROUP
-                    | Keyword::HAVING
-                    | Keyword::ORDER
-                    | Keyword::LIMIT
-                    | Keyword::UNION
-                    | Keyword::MINUS => break,
-                    _ => {}
-                },
-                _ => {}
-            }
-            begun = true;
-            first.get_or_insert(token.span.start);
-            last = token.span.end;
-        }
-        items.push(first.map_or(String::new(), |first| self.cut(first, last).to_owned()));
-        items
     }
 }
 

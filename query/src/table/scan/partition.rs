@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
-use super::bar::{self, Bar};
 use super::terms::{self, First, TermOrder};
+use super::threshold::{self, Threshold};
 use super::{Column, Shared, Top};
 use crate::error::{Error, Result};
 use crate::score::collect::{self, Matches, Pass};
@@ -175,7 +175,7 @@ impl Shared {
     }
 
     /// Bounds the codes of a segment's rows by a key.
-    fn key_bounds(&self, number: u32, key: usize, bar: &Bar) -> (u64, u64) {
+    fn key_bounds(&self, number: u32, key: usize, threshold: &Threshold) -> (u64, u64) {
         let segment = &self.table.snapshot.segments[number as usize];
         let key = &self.table.keys[key];
         let source = key.sources.get(segment.index).and_then(Option::as_ref);
@@ -187,20 +187,20 @@ impl Shared {
                 full: false,
             },
         };
-        bar.bounds(key, source, &page)
+        threshold.bounds(key, source, &page)
     }
 
     /// Finds the rows of a part that may be among the first by a key: pages that may have the best
-    /// are read first, those that cannot meet the bar are not read.
+    /// are read first, those that cannot meet the threshold are not read.
     fn first_by_key(
         &self,
         part: &Part,
         key: usize,
-        bar: &Bar,
+        threshold: &Threshold,
         order: Option<&TermOrder>,
     ) -> Result<Vec<RecordBatch>> {
         let (number, mut batches) = (part.segment, Vec::new());
-        if !bar.admits_any(bar::address(number, 0), self.key_bounds(number, key, bar)) {
+        if !threshold.admits_any(threshold::address(number, 0), self.key_bounds(number, key, threshold)) {
             let totals = &self.table.handle.totals;
             if totals.wants_more() || !self.table.handle.budgets.is_empty() {
                 self.visit(part, false, |_, pass| collect::count(&pass))?;
@@ -214,11 +214,11 @@ impl Shared {
         let place = source_of.and_then(|own| columns.iter().position(|column| *column == own.column));
         let mut take = |rows: Vec<u32>, arrays: &[ArrayRef]| -> Result<()> {
             let keys = table_key.compute(index, place.and_then(|place| arrays.get(place)), rows.len())?;
-            let Some(codes) = bar.codes(&keys) else {
+            let Some(codes) = threshold.codes(&keys) else {
                 return Err(Error::Execution("a sort key has no number".to_owned()));
             };
-            bar.meet(number, &rows, &codes);
-            let admitted = bar.admits(number, &rows, &codes);
+            threshold.meet(number, &rows, &codes);
+            let admitted = threshold.admits(number, &rows, &codes);
             let rows: Vec<u32> =
                 rows.into_iter().zip(&admitted).filter(|(_, wanted)| **wanted).map(|(row, _)| row).collect();
             if rows.is_empty() {
@@ -241,8 +241,8 @@ impl Shared {
                 // All rows have the same key here, so later keys and addresses decide.
                 return if columns.is_empty() {
                     // Where addresses decide the first rows are the best: as many as are wanted will do.
-                    let wanted = match (bar.by_address(), self.table.options.after_key.is_some()) {
-                        (true, false) => bar.limit(),
+                    let wanted = match (threshold.by_address(), self.table.options.after_key.is_some()) {
+                        (true, false) => threshold.limit(),
                         _ => usize::MAX,
                     };
                     chunks(&rows, wanted).try_for_each(|chunk| take(chunk, &[]))
@@ -255,7 +255,7 @@ impl Shared {
             let mut ordered: Vec<((u64, u64), &PageBounds)> = matches
                 .pages(&pages)?
                 .into_iter()
-                .map(|page| (bar.bounds(table_key, source_of, page), page))
+                .map(|page| (threshold.bounds(table_key, source_of, page), page))
                 .collect();
             ordered.sort_by_key(|(bounds, page)| (bounds.0, page.rows.start));
             // Where the bounds of no page tell it from the others, few matches are read at once, and of many those that the
@@ -293,7 +293,7 @@ impl Shared {
             while at < ordered.len() && !self.stopped() {
                 let mut selected = RoaringBitmap::new();
                 for (bounds, page) in ordered.iter().skip(at).take(step) {
-                    if bar.admits_any(bar::address(number, page.rows.start), *bounds) {
+                    if threshold.admits_any(threshold::address(number, page.rows.start), *bounds) {
                         selected.insert_range(collect::overlap(&part.rows, &page.rows));
                     }
                 }
@@ -375,7 +375,7 @@ impl PartitionTask {
             Some(Top::Rows { limit, by_score }) => {
                 stream::once(self.best_rows(limit, by_score)).map_ok(|batch| vec![batch]).boxed()
             }
-            Some(Top::Key { key, bar, order }) => self.first_rows(key, bar, order),
+            Some(Top::Key { key, threshold, order }) => self.first_rows(key, threshold, order),
             None if self.shared.columns.is_empty() => self.counts(),
             None => return self.streamed(schema, None),
             Some(Top::Term { key, order }) => return self.streamed(schema, Some((key, order))),
@@ -451,7 +451,7 @@ impl PartitionTask {
     fn first_rows(
         self,
         key: usize,
-        bar: Arc<Bar>,
+        threshold: Arc<Threshold>,
         order: Option<TermOrder>,
     ) -> stream::BoxStream<'static, Result<Vec<RecordBatch>>> {
         let shared = self.shared;
@@ -459,14 +459,14 @@ impl PartitionTask {
         // Segments that may have the best rows come first, so that the others need not be read. With
         // a bound on matches the order of counting stays.
         if shared.table.handle.budgets.is_empty() {
-            group.sort_by_key(|part| (shared.key_bounds(part.segment, key, &bar).0, part.segment));
+            group.sort_by_key(|part| (shared.key_bounds(part.segment, key, &threshold).0, part.segment));
         }
         stream::iter(group)
             .then(move |part| {
-                let (shared, bar, order) = (Arc::clone(&shared), Arc::clone(&bar), order.clone());
+                let (shared, threshold, order) = (Arc::clone(&shared), Arc::clone(&threshold), order.clone());
                 async move {
                     let compute = shared.table.compute.clone();
-                    compute.run(move || shared.first_by_key(&part, key, &bar, order.as_ref())).await
+                    compute.run(move || shared.first_by_key(&part, key, &threshold, order.as_ref())).await
                 }
             })
             .boxed()

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::encoding::{decode, encode, encoded_len};
 use super::super::record;
-use super::super::{Entry, Frame, Op, PositionDelta, ShardOps};
+use super::super::{Entry, Frame, Op, PositionDelta, ShardOps, StoreStamp};
 
 fn bytes(max: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..max).prop_map(Bytes::from)
@@ -44,6 +44,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 owner_epoch
             })
         ),
+        (index(), number()).prop_map(|(store, generation)| Entry::Store(StoreStamp { store, generation })),
     ]
 }
 

@@ -1,9 +1,9 @@
 //! How good a row must be to be among the first by a key, as far as the scan knows by now.
 //!
 //! A number becomes a *code*: an unsigned integer whose order is the order of the search, least
-//! first. The bar is the greatest code of the best rows met so far, once there are enough of them:
-//! what is greater need not be read, page or segment. Rows with the bar's own code stay in where later
-//! keys decide among them; where addresses do, those behind the bar's row are left out too.
+//! first. The threshold is the greatest code of the best rows met so far, once there are enough of them:
+//! what is greater need not be read, page or segment. Rows with the threshold's own code stay in where later
+//! keys decide among them; where addresses do, those behind the threshold's row are left out too.
 
 use std::collections::BinaryHeap;
 
@@ -19,7 +19,7 @@ use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 
 /// Best codes met so far.
 #[derive(Debug)]
-pub(super) struct Bar {
+pub(super) struct Threshold {
     limit: usize,
     descending: bool,
     /// Code of the point where the search goes on; rows before it are of no interest.
@@ -38,8 +38,8 @@ pub(super) fn address(segment: u32, row: u32) -> u64 {
     u64::from(segment) << 32 | u64::from(row)
 }
 
-impl Bar {
-    /// Makes a bar that nothing has met yet. `after` is an ascending code; `by_address` tells that
+impl Threshold {
+    /// Makes a threshold that nothing has met yet. `after` is an ascending code; `by_address` tells that
     /// addresses decide among rows of one code.
     pub(super) fn new(limit: usize, descending: bool, by_address: bool, after: Option<u64>) -> Self {
         let after = after.map(|code| if descending { !code } else { code });
@@ -226,35 +226,35 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_falls_as_better_rows_come() {
-        let bar = Bar::new(2, false, false, None);
-        bar.meet(0, &[0], &[9]);
-        assert_eq!(bar.admits(0, &[1], &[1_000]), [true]);
-        bar.meet(0, &[1, 2], &[5, 7]);
-        assert_eq!(bar.admits(0, &[3, 4], &[7, 8]), [true, false]);
-        assert!(bar.admits_any(9, (7, 20)) && !bar.admits_any(9, (8, 20)));
+    fn the_threshold_falls_as_better_rows_come() {
+        let threshold = Threshold::new(2, false, false, None);
+        threshold.meet(0, &[0], &[9]);
+        assert_eq!(threshold.admits(0, &[1], &[1_000]), [true]);
+        threshold.meet(0, &[1, 2], &[5, 7]);
+        assert_eq!(threshold.admits(0, &[3, 4], &[7, 8]), [true, false]);
+        assert!(threshold.admits_any(9, (7, 20)) && !threshold.admits_any(9, (8, 20)));
     }
 
     #[test]
     fn among_rows_of_one_code_the_first_are_wanted() {
-        let bar = Bar::new(2, false, true, None);
-        bar.meet(1, &[4, 6, 7], &[5, 5, 5]);
-        assert_eq!(bar.admits(1, &[3, 6, 7], &[5, 5, 5]), [true, true, false]);
-        assert!(bar.admits_any(address(1, 5), (5, 5)) && !bar.admits_any(address(1, 7), (5, 5)));
-        assert!(bar.admits_any(address(0, 9), (5, 5)) && bar.admits_any(address(2, 0), (4, 5)));
+        let threshold = Threshold::new(2, false, true, None);
+        threshold.meet(1, &[4, 6, 7], &[5, 5, 5]);
+        assert_eq!(threshold.admits(1, &[3, 6, 7], &[5, 5, 5]), [true, true, false]);
+        assert!(threshold.admits_any(address(1, 5), (5, 5)) && !threshold.admits_any(address(1, 7), (5, 5)));
+        assert!(threshold.admits_any(address(0, 9), (5, 5)) && threshold.admits_any(address(2, 0), (4, 5)));
     }
 
     #[test]
     fn rows_before_the_point_are_left_out_and_its_own_do_not_count() {
-        let bar = Bar::new(1, true, false, Some(of_i64(10)));
-        let codes = bar
+        let threshold = Threshold::new(1, true, false, Some(of_i64(10)));
+        let codes = threshold
             .codes(
                 &(std::sync::Arc::new(datafusion::arrow::array::Int64Array::from(vec![11, 10, 9, 8]))
                     as ArrayRef),
             )
             .unwrap();
         let rows = [0, 1, 2, 3];
-        bar.meet(0, &rows, &codes);
-        assert_eq!(bar.admits(0, &rows, &codes), [false, true, true, false]);
+        threshold.meet(0, &rows, &codes);
+        assert_eq!(threshold.admits(0, &rows, &codes), [false, true, true, false]);
     }
 }

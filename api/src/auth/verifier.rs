@@ -1,0 +1,303 @@
+//! Checking passwords on two threads of their own, within bounds that do not depend on requests staying.
+//!
+//! A job is one hash. Its place, its part of the bounds and its outcome are the job's, not the request's: requests
+//! that go away leave at most the jobs that run, for those that nobody waits for any more are dropped unhashed. Requests with the
+//! same credentials share a job, and who was right or wrong lately needs none.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_storage::{Principal, SharedClock};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use super::buckets::Buckets;
+use super::memory::{Digest, Digests, Refused, Verified};
+use super::password;
+
+/// Hashes made at a time.
+const THREADS: usize = 2;
+/// Jobs that wait; beyond it attempts are refused for now.
+const MAX_QUEUED: usize = 128;
+/// Jobs of one client address, waiting and under way.
+const MAX_OF_ADDRESS: usize = 8;
+/// Attempts of one address with credentials that turn out wrong, at once and in the long run.
+const ADDRESS_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
+/// The same for one account, whoever tries.
+const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
+/// When to come back if there is no place.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Checks passwords; see the module.
+pub(super) struct Verifier(Arc<Shared>);
+
+/// Credentials, and the account that they name.
+#[derive(Debug)]
+pub(super) struct Attempt<'a> {
+    /// The client, as [`millrace_listen::client`] has it.
+    pub(super) address: IpAddr,
+    pub(super) name: &'a str,
+    pub(super) password: &'a str,
+    /// Hash to check against. An unknown name has one, too, so that it costs the same.
+    pub(super) hash: &'a Arc<str>,
+    /// Who that is if the password is right; `None` for an unknown name.
+    pub(super) principal: Option<&'a Principal>,
+}
+
+/// Why an attempt fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// The credentials are wrong.
+    Wrong,
+    /// There is no telling now.
+    Later {
+        /// What there is too much of.
+        reason: &'static str,
+        /// When to try again.
+        after: Duration,
+    },
+    /// The check itself failed.
+    Failed(String),
+}
+
+type Outcome = Result<Principal, Denied>;
+type Told = watch::Receiver<Option<Outcome>>;
+
+struct Shared {
+    clock: SharedClock,
+    digests: Digests,
+    verified: Verified,
+    state: Mutex<State>,
+    /// Told of each job, and of the end.
+    changed: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    /// Where to tell the outcome of each job, waiting and under way.
+    jobs: HashMap<Digest, watch::Sender<Option<Outcome>>>,
+    of_address: HashMap<IpAddr, usize>,
+    refused: Refused,
+    addresses: Buckets<IpAddr>,
+    accounts: Buckets<Digest>,
+    ended: bool,
+    #[cfg(test)]
+    hashed: usize,
+}
+
+struct Job {
+    digest: Digest,
+    address: IpAddr,
+    account: Digest,
+    password: String,
+    hash: Arc<str>,
+    principal: Option<Principal>,
+}
+
+impl Verifier {
+    /// Starts the threads, which end with it.
+    ///
+    /// # Errors
+    /// Where the system has none.
+    pub(super) fn start(clock: SharedClock) -> io::Result<Self> {
+        let state = State {
+            queue: VecDeque::new(),
+            jobs: HashMap::new(),
+            of_address: HashMap::new(),
+            refused: Refused::default(),
+            addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
+            accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
+            ended: false,
+            #[cfg(test)]
+            hashed: 0,
+        };
+        let (digests, verified) = (Digests::new(), Verified::default());
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let this = Self(Arc::new(Shared { clock, digests, verified, state, changed }));
+        for number in 0..THREADS {
+            let shared = Arc::clone(&this.0);
+            let thread = std::thread::Builder::new().name(format!("password-{number}"));
+            thread.spawn(move || shared.work())?;
+        }
+        Ok(this)
+    }
+
+    /// Checks credentials.
+    ///
+    /// # Errors
+    /// See [`Denied`]. Dropping the future gives up the job if nobody else waits for it and it has not begun.
+    pub(super) async fn verify(&self, attempt: Attempt<'_>) -> Outcome {
+        let shared = &*self.0;
+        let digest = shared.digests.of(&[attempt.hash, attempt.name, attempt.password]);
+        if let Some(principal) = shared.verified.find(&digest, shared.clock.now_ms()) {
+            return Ok(principal);
+        }
+        let mut told = shared.enlist(digest, &attempt)?;
+        let ended = || Denied::Failed("the threads that check passwords have ended".to_owned());
+        let outcome = told.wait_for(Option::is_some).await.map_err(|_| ended())?.clone();
+        outcome.unwrap_or_else(|| Err(ended()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn hashed(&self) -> usize {
+        self.0.state.lock().hashed
+    }
+}
+
+impl Shared {
+    /// Finds the outcome, or a job that will tell it.
+    fn enlist(&self, digest: Digest, attempt: &Attempt<'_>) -> Result<Told, Denied> {
+        let later = |reason, after| Err(Denied::Later { reason, after });
+        let mut state = self.state.lock();
+        let now_ms = self.clock.now_ms();
+        // A job may have ended since the caller looked.
+        if let Some(principal) = self.verified.find(&digest, now_ms) {
+            return Ok(watch::channel(Some(Ok(principal))).1);
+        }
+        if state.refused.contains(&digest, now_ms) {
+            return Err(Denied::Wrong);
+        }
+        if let Some(job) = state.jobs.get(&digest) {
+            return Ok(job.subscribe());
+        }
+        let is_full = |state: &State| {
+            let of_address = state.of_address.get(&attempt.address).copied().unwrap_or_default();
+            (state.queue.len() >= MAX_QUEUED, of_address >= MAX_OF_ADDRESS)
+        };
+        if is_full(&state) != (false, false) {
+            state.drop_abandoned();
+        }
+        match is_full(&state) {
+            (_, true) => return later("too many credentials of this address are being verified", RETRY),
+            (true, false) => return later("too many credentials are being verified", RETRY),
+            (false, false) => {}
+        }
+        let account = self.digests.of(&[attempt.name]);
+        let wait = state.addresses.wait(&attempt.address, now_ms);
+        if !wait.is_zero() {
+            return later("too many wrong credentials came from this address", wait);
+        }
+        let wait = state.accounts.wait(&account, now_ms);
+        if !wait.is_zero() {
+            return later("too many wrong passwords were given for this user", wait);
+        }
+        state.addresses.take(&attempt.address, now_ms);
+        state.accounts.take(&account, now_ms);
+        let (told, outcome) = watch::channel(None);
+        state.jobs.insert(digest, told);
+        *state.of_address.entry(attempt.address).or_default() += 1;
+        state.queue.push_back(Job {
+            digest,
+            address: attempt.address,
+            account,
+            password: attempt.password.to_owned(),
+            hash: Arc::clone(attempt.hash),
+            principal: attempt.principal.cloned(),
+        });
+        drop(state);
+        self.changed.notify_one();
+        Ok(outcome)
+    }
+
+    /// Works on jobs until the end.
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let right = password::verify(&job.password, &job.hash);
+            let outcome = match (right, &job.principal) {
+                (Ok(true), Some(principal)) => Ok(principal.clone()),
+                (Ok(_), _) => Err(Denied::Wrong),
+                (Err(error), _) => Err(Denied::Failed(error.to_string())),
+            };
+            let mut state = self.state.lock();
+            let now_ms = self.clock.now_ms();
+            match &outcome {
+                Ok(principal) => {
+                    self.verified.remember(job.digest, principal.clone(), now_ms);
+                    state.give_back(&job);
+                }
+                Err(Denied::Wrong) => state.refused.remember(job.digest, now_ms),
+                Err(_) => {}
+            }
+            #[cfg(test)]
+            {
+                state.hashed += 1;
+            }
+            let told = state.end(&job);
+            drop(state);
+            if let Some(told) = told {
+                told.send_replace(Some(outcome));
+            }
+        }
+    }
+
+    /// Waits for a job; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            match state.queue.pop_front() {
+                Some(job) if state.is_abandoned(&job) => state.drop_unhashed(&job),
+                Some(job) => return Some(job),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether nobody waits for a job.
+    fn is_abandoned(&self, job: &Job) -> bool {
+        self.jobs.get(&job.digest).is_none_or(|told| told.receiver_count() == 0)
+    }
+
+    fn drop_abandoned(&mut self) {
+        for job in std::mem::take(&mut self.queue) {
+            if self.is_abandoned(&job) {
+                self.drop_unhashed(&job);
+            } else {
+                self.queue.push_back(job);
+            }
+        }
+    }
+
+    fn drop_unhashed(&mut self, job: &Job) {
+        self.give_back(job);
+        drop(self.end(job));
+    }
+
+    /// Gives back what an attempt cost that told nobody that it was wrong.
+    fn give_back(&mut self, job: &Job) {
+        self.addresses.give_back(&job.address);
+        self.accounts.give_back(&job.account);
+    }
+
+    /// Lets go of what a job had.
+    fn end(&mut self, job: &Job) -> Option<watch::Sender<Option<Outcome>>> {
+        if let Entry::Occupied(mut count) = self.of_address.entry(job.address) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        self.jobs.remove(&job.digest)
+    }
+}
+
+impl Drop for Verifier {
+    fn drop(&mut self) {
+        self.0.state.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! The one way to match a regular expression: in the syntax of Ruby, and never longer than until a [`Deadline`].
+//!
+//! PCRE2 counts steps, and anew at each place of the text where a match may begin; between two steps it may look at the whole
+//! text. A match is therefore tried in two ways. At first quickly, without a clock: so many places at once, and so few steps
+//! at each, that it ends within a tenth of a second even if each step looks at the whole text. Ordinary matches of ordinary lines need one such call.
+//! Places where the steps did not do are tried again by code that is compiled with callouts, which look at the clock; it
+//! takes about ten times as long, and ends when the time is over.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use super::native::{Code, Ended, Locations, Mode};
+use super::translate::translate;
+use super::{Capture, Deadline, Stopped};
+
+/// Longest expression, in bytes, in the syntax of PCRE2.
+const MAX_BYTES: usize = 1 << 20;
+/// Bytes of a text that one call without a clock may look at, over all its steps: less than a tenth of a second at a nanosecond each, which sets of
+/// Unicode take; most take a tenth of it.
+const WORK: usize = 1 << 26;
+/// Steps at a place; the patterns of the library need up to 200 on lines that they are made for.
+const STEPS: usize = 500;
+/// Most steps at a place, on short texts.
+const MAX_STEPS: usize = 20_000;
+/// Fewest steps at a place, on long texts; beyond, texts are searched by the clock at once.
+const MIN_STEPS: usize = 100;
+/// Locations kept for reuse.
+const MAX_IDLE: usize = 16;
+
+/// A compiled regular expression.
+#[derive(Debug)]
+pub(super) struct Regex {
+    expression: String,
+    named: bool,
+    quick: Code,
+    /// Made when the steps do not do for the first time; `None` where there is no room for it.
+    watched: OnceLock<Option<Code>>,
+    cost: Cost,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle(Vec<Locations>);
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Idle").field(&self.0.len()).finish()
+    }
+}
+
+/// What one place may cost at most, in bytes that are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cost {
+    /// The same on all texts: nothing is repeated.
+    Fixed(usize),
+    /// So much for each byte of the text: one character or set is repeated.
+    PerByte(usize),
+    /// Bounded by the steps only.
+    Steps,
+    /// The places cannot be tried by parts: `\G` is where the search began.
+    Whole,
+}
+
+/// Part of a search without a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Portion {
+    places: usize,
+    steps: usize,
+}
+
+impl Regex {
+    /// Compiles an expression in the syntax of Ruby, in which groups were made for the captures given. Answers also what it captures.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn compile(expression: &str, made: Vec<Capture>) -> Result<(Self, Vec<Capture>), String> {
+        let (expression, captures) = translate(expression, made)?;
+        if expression.len() > MAX_BYTES {
+            return Err(format!("it is longer than {MAX_BYTES} bytes"));
+        }
+        let named = !captures.is_empty();
+        let quick = Code::compile(&expression, Mode { named, watched: false })?;
+        let cost = Cost::of(&expression);
+        let regex = Self { expression, named, quick, watched: OnceLock::new(), cost, idle: Mutex::default() };
+        Ok((regex, captures))
+    }
+
+    /// Finds the first match that begins at a place or behind it, and puts it into the locations.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the time is over, or the match needs too much memory.
+    pub(super) fn find(
+        &self,
+        locations: &mut Locations,
+        text: &str,
+        from: usize,
+        deadline: &Deadline,
+    ) -> Result<bool, Stopped> {
+        if from > text.len() {
+            return Ok(false);
+        }
+        let mut from = boundary(text, from);
+        loop {
+            let portion = self.cost.portion(text.len(), text.len().saturating_sub(from) + 1);
+            let end = portion.map_or(text.len() + 1, |portion| from.saturating_add(portion.places));
+            let end = boundary(text, end);
+            let ended = match portion {
+                Some(portion) => {
+                    let steps = u32::try_from(portion.steps).unwrap_or(u32::MAX);
+                    self.quick.search(locations, text, from..end, steps, None)
+                }
+                None => Ended::OutOfSteps,
+            };
+            let ended = match ended {
+                Ended::OutOfSteps => {
+                    let watched = self.watched().ok_or(Stopped)?;
+                    watched.search(locations, text, from..end, u32::MAX, Some(deadline))
+                }
+                ended => ended,
+            };
+            match ended {
+                Ended::Found => return Ok(true),
+                Ended::Nothing if end > text.len() => return Ok(false),
+                Ended::Nothing => from = end,
+                Ended::OutOfSteps | Ended::Stopped => return Err(Stopped),
+            }
+            if deadline.is_over() {
+                return Err(Stopped);
+            }
+        }
+    }
+
+    fn watched(&self) -> Option<&Code> {
+        let compile = || Code::compile(&self.expression, Mode { named: self.named, watched: true }).ok();
+        self.watched.get_or_init(compile).as_ref()
+    }
+
+    /// Locations for its matches.
+    pub(super) fn locations(&self) -> Lent<'_> {
+        let idle = self.idle.lock().0.pop();
+        Lent { regex: self, locations: Some(idle.unwrap_or_else(|| Locations::new(&self.quick))) }
+    }
+}
+
+impl Cost {
+    /// Judges an expression of PCRE2 by its signs, those that stand for themselves included: what is doubtful costs more.
+    fn of(expression: &str) -> Self {
+        // More than that may multiply beyond all bounds.
+        const MAX_CHOICES: u32 = 8;
+        let (mut choices, mut repeats) = (0, 0);
+        let mut before = ' ';
+        let mut is_escape = false;
+        for letter in expression.chars() {
+            match letter {
+                'G' if is_escape => return Self::Whole,
+                // Back references, calls of groups, clusters.
+                '0'..='9' | 'k' | 'g' | 'X' if is_escape => return Self::Steps,
+                '*' | '+' | '{' | '?' if before == ')' => return Self::Steps,
+                // Conditions, calls of groups and what they may be taken for.
+                '(' | '|' | '&' | '+' | '-' | '0'..='9' if before == '?' => return Self::Steps,
+                '*' | '+' | '{' => repeats += 1,
+                '?' if before != '(' => choices += 1,
+                '|' => choices += 1,
+                _ => {}
+            }
+            is_escape = letter == '\\' && !is_escape;
+            before = letter;
+        }
+        let once = expression.len().max(1) << choices.min(MAX_CHOICES);
+        match repeats {
+            _ if choices > MAX_CHOICES => Self::Steps,
+            0 => Self::Fixed(once),
+            1 => Self::PerByte(once),
+            _ => Self::Steps,
+        }
+    }
+
+    /// How many places of a text of a length are searched at once, and with how many steps each, if so many are left. `None` where
+    /// it cannot be done without a clock.
+    fn portion(self, length: usize, left: usize) -> Option<Portion> {
+        let length = length.max(1);
+        let bounded = |cost: usize| {
+            let places = WORK / cost.max(1);
+            (places > 0).then_some(Portion { places, steps: usize::MAX })
+        };
+        match self {
+            Self::Whole => None,
+            Self::Fixed(cost) => bounded(cost),
+            Self::PerByte(cost) => bounded(cost.saturating_mul(length)),
+            Self::Steps => {
+                let steps = (WORK / length / left.max(1)).clamp(STEPS, MAX_STEPS);
+                let places = WORK / length / steps;
+                match places {
+                    0 => Some(WORK / length).filter(|steps| *steps >= MIN_STEPS),
+                    _ => Some(steps),
+                }
+                .map(|steps| Portion { places: places.max(1), steps })
+            }
+        }
+    }
+}
+
+/// The place itself, or the next one where a character begins.
+fn boundary(text: &str, mut place: usize) -> usize {
+    while place < text.len() && !text.is_char_boundary(place) {
+        place += 1;
+    }
+    place
+}
+
+/// Locations that go back when they are dropped.
+pub(super) struct Lent<'a> {
+    regex: &'a Regex,
+    /// Taken out only at the end.
+    locations: Option<Locations>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Locations;
+
+    fn deref(&self) -> &Locations {
+        self.locations.as_ref().expect("taken out only at the end")
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Locations {
+        self.locations.as_mut().expect("taken out only at the end")
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(locations) = self.locations.take() {
+            let mut idle = self.regex.idle.lock();
+            if idle.0.len() < MAX_IDLE {
+                idle.0.push(locations);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_never_underestimated() {
+        for (expression, cost) in [
+            (",", Cost::Fixed(1)),
+            (r"\r$", Cost::Fixed(3)),
+            ("[ab]|c", Cost::Fixed(12)),
+            (r"\s+$", Cost::PerByte(4)),
+            (r"\\G", Cost::Fixed(3)),
+            (r"\G,", Cost::Whole),
+            ("a*a*", Cost::Steps),
+            ("(a+)+", Cost::Steps),
+            ("(a)?(b)?", Cost::Steps),
+            (r"(a+)\1", Cost::Steps),
+            ("a?a?a?a?a?a?a?a?a?aaaaaaaaa", Cost::Steps),
+            ("a{2}b{3}", Cost::Steps),
+            ("(?(1)a)", Cost::Steps),
+        ] {
+            assert_eq!(Cost::of(expression), cost, "{expression}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_a_clock_is_bounded() {
+        for length in [0, 1, 80, 324, 1_000, 4_000, 60_000, 130_000, 600_000, 10_000_000, 1 << 30] {
+            for cost in [Cost::Fixed(7), Cost::PerByte(7), Cost::Steps] {
+                let Some(portion) = cost.portion(length, length + 1) else { continue };
+                let place = match cost {
+                    Cost::Fixed(cost) => cost,
+                    Cost::PerByte(cost) => cost * length,
+                    _ => portion.steps * length,
+                };
+                assert!(place.saturating_mul(portion.places) <= WORK, "{length} {cost:?} {portion:?}");
+                assert!(portion.places > 0 && portion.steps >= MIN_STEPS, "{length} {cost:?} {portion:?}");
+            }
+        }
+        // An ordinary line is one call.
+        assert!(Cost::Steps.portion(360, 361).is_some_and(|portion| portion.places >= 361));
+    }
+}

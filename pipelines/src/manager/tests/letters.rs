@@ -1,0 +1,138 @@
+//! Dead letters of pipelines that run against a real store.
+
+use std::path::Path;
+
+use millrace_storage::segment::RowParts;
+use millrace_storage::{Config as StorageConfig, Engine, SystemClock};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::store::of_engine;
+
+async fn engine(directory: &Path) -> Arc<Engine> {
+    let config = StorageConfig { data_dir: directory.join("data"), ..StorageConfig::default() };
+    Engine::open(config, Arc::new(SystemClock)).await.unwrap()
+}
+
+fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
+    let config = Config {
+        directory: directory.join("pipelines"),
+        reload_interval: Duration::ZERO,
+        settings_file: None,
+        queues: None,
+        memory_bytes: millrace_ingest::budget::DEFAULT_BYTES,
+        environment: [("OUT".to_owned(), directory.join("out").display().to_string())].into_iter().collect(),
+    };
+    Manager::new(config, of_engine(Arc::clone(engine)), engine.compute().clone())
+}
+
+/// Values of a field of the documents of an index, sorted.
+async fn values(engine: &Engine, index: &str, field: &str) -> Vec<Value> {
+    let Ok(index) = engine.index(index) else { return Vec::new() };
+    engine.refresh(&[Arc::clone(&index)]).await.unwrap();
+    let snapshot = index.snapshot().await.unwrap();
+    let mut values = Vec::new();
+    for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
+        let rows: Vec<u32> = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).collect();
+        for row in view.segment.fetch(&rows, RowParts::ALL).await.unwrap() {
+            let document: Value = serde_json::from_slice(&row.source).unwrap();
+            values.push(document[field].clone());
+        }
+    }
+    values.sort_by_key(Value::to_string);
+    values
+}
+
+const WRONG: &str = r#"
+input { generator { count => 1 codec => json lines => [
+  '{"n":1,"m":1,"kind":"a"}', '{"n":2,"kind":"a"}', '{"n":3,"m":0}', '{"n":4,"m":5,"kind":"a","f":"text"}'
+] } }
+filter {
+  if [f] and [f] > 1 { drop { } }
+  mutate { add_field => { "[@metadata][to]" => "of-%{kind}" } }
+}
+output {
+  elasticsearch { id => here index => 'here' }
+  if [m] > 1 { elasticsearch { index => 'big' } } else { elasticsearch { id => small index => 'small' } }
+  elasticsearch { id => unmade index => '%{[@metadata][to]}' }
+  if [never] { file { id => rest path => '${OUT}/rest' codec => json_lines } }
+}
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    put(dir.path(), "main.conf", WRONG);
+    let manager = manager_of(dir.path(), &engine);
+    manager.start().await;
+    let letters = |most: usize| {
+        let manager = Arc::clone(&manager);
+        async move {
+            let letters = manager.letters(Some("main"), most).await.unwrap();
+            let mut plugins: Vec<String> = letters.iter().map(|letter| letter.plugin.clone()).collect();
+            plugins.sort();
+            plugins
+        }
+    };
+    // A filter's condition and an output's have no answer, and a name cannot be made.
+    while letters(10).await.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let plugins = letters(10).await;
+    assert_eq!(plugins, ["if_line_11", "if_line_6", "unmade"]);
+    assert_eq!(values(&engine, "here", "n").await, [json!(1), json!(2), json!(3)]);
+
+    // As long as the reason is there, each is a letter again.
+    let again = manager.replay(None, None, 100).await.unwrap();
+    assert_eq!((again.stored, again.left.len()), (0, 3));
+    assert!(again.left.iter().all(|(_, reason)| reason.contains("refused again")), "{again:?}");
+    assert_eq!(letters(10).await, plugins);
+    assert_eq!(manager.letters(Some("other"), 10).await.unwrap().len(), 0);
+
+    let right = WRONG
+        .replace("[f] and [f] > 1 { drop { } }", "[f] { mutate { add_tag => ['seen'] } }")
+        .replace("if [m] > 1", "if [m] and [m] > 1")
+        .replace("'%{[@metadata][to]}'", "'made'");
+    put(dir.path(), "main.conf", &right);
+    manager.look().await;
+    let done = manager.replay(Some("main"), None, 100).await.unwrap();
+    assert_eq!((done.stored, done.left), (3, Vec::new()));
+    assert_eq!(letters(10).await, Vec::<String>::new());
+    // What had them does not get them again; the one that came through no filter goes everywhere.
+    assert_eq!(values(&engine, "here", "n").await, [json!(1), json!(2), json!(3), json!(4)]);
+    assert_eq!(values(&engine, "small", "n").await, [json!(1), json!(2), json!(3)]);
+    assert_eq!(values(&engine, "big", "tags").await, [json!(["seen"])]);
+    assert_eq!(values(&engine, "of-a", "n").await, [json!(1), json!(2)]);
+    assert_eq!(values(&engine, "made", "n").await, [json!(3), json!(4)]);
+    manager.stop(Duration::from_secs(10)).await;
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_go_to_the_output_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let strict = r#"
+input { generator { count => 1 codec => json lines => ['{"n":1}', '{"n":"text"}'] } }
+output {
+  elasticsearch { index => 'strict' }
+  if [never] { file { id => rest path => '${OUT}/rest' codec => json_lines } }
+}
+"#;
+    put(dir.path(), "main.conf", strict);
+    let manager = manager_of(dir.path(), &engine);
+    manager.start().await;
+    while manager.letters(None, 10).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let left = manager.replay(None, Some("absent"), 10).await.unwrap().left;
+    assert!(left.len() == 1 && left[0].1.contains("name one of its outputs"), "{left:?}");
+    let done = manager.replay(None, Some("rest"), 10).await.unwrap();
+    assert_eq!((done.stored, done.left), (1, Vec::new()));
+    let rest = std::fs::read_to_string(dir.path().join("out/rest")).unwrap();
+    assert!(rest.lines().count() == 1 && rest.contains("\"n\":\"text\""), "{rest}");
+    assert_eq!(manager.letters(None, 10).await.unwrap(), []);
+    manager.stop(Duration::from_secs(10)).await;
+    engine.shutdown().await.unwrap();
+}

@@ -1,0 +1,86 @@
+//! The graphs of a pipeline that follow each other at reloads.
+//!
+//! A batch is queued for the graph that runs then. Another graph that takes its place leaves it time to come to its
+//! end; then the generation ends: its sinks give up, and what they had, as well as what still waits in the queue, goes
+//! through the graph that runs by then.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::Graph;
+
+/// A graph for as long as something is on its way through it.
+#[derive(Debug)]
+pub(super) struct Generation {
+    pub(super) graph: Arc<Graph>,
+    /// Becomes `true` when nothing is waited for any more that goes through this graph.
+    ended: watch::Sender<bool>,
+}
+
+impl Generation {
+    fn new(graph: Arc<Graph>) -> Arc<Self> {
+        Arc::new(Self { graph, ended: watch::Sender::new(false) })
+    }
+
+    /// Tells sinks and retries to give up.
+    pub(super) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Becomes `true` when it ends.
+    pub(super) fn ending(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
+    }
+}
+
+/// The generation that runs and those before it that are not through.
+#[derive(Debug)]
+pub(super) struct Generations {
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    current: Arc<Generation>,
+    before: Vec<Weak<Generation>>,
+}
+
+impl Generations {
+    pub(super) fn new(graph: Arc<Graph>) -> Self {
+        Self { state: RwLock::new(State { current: Generation::new(graph), before: Vec::new() }) }
+    }
+
+    /// The one that runs.
+    pub(super) fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.state.read().current)
+    }
+
+    /// The one to go through for what was queued for another one: that, unless it has ended.
+    pub(super) fn instead_of(&self, queued_for: &Arc<Generation>) -> Arc<Generation> {
+        if queued_for.has_ended() { self.current() } else { Arc::clone(queued_for) }
+    }
+
+    /// Puts another graph in the place of the running one; answers the generation that is to end.
+    pub(super) fn replace(&self, graph: Arc<Graph>) -> Weak<Generation> {
+        let mut state = self.state.write();
+        let before = std::mem::replace(&mut state.current, Generation::new(graph));
+        let before = Arc::downgrade(&before);
+        state.before.retain(|generation| generation.strong_count() > 0);
+        state.before.push(Weak::clone(&before));
+        before
+    }
+
+    /// Ends all of them: the pipeline waits for nothing any more.
+    pub(super) fn end_all(&self) {
+        let state = self.state.read();
+        state.current.end();
+        state.before.iter().filter_map(Weak::upgrade).for_each(|generation| generation.end());
+    }
+}

@@ -1,0 +1,130 @@
+//! Events between the filters and their end: what outputs want done with them, and what is done already.
+//!
+//! As long as nothing of a portion is written, its outputs can be asked anew: then it goes the way of another graph. What a
+//! sink has taken is not sent again to the output of the same id.
+
+use std::sync::Arc;
+
+use millrace_ingest::Move;
+use millrace_ingest::output::Refused;
+use millrace_storage::{Compute, Lane};
+
+use super::generation::Generation;
+use super::work::{Filtered, Plan, Send, Taken, plan};
+use crate::graph::walk::Rejected;
+
+/// Events on their way out.
+#[derive(Debug)]
+pub(super) struct Portion {
+    filtered: Arc<Filtered>,
+    /// Places of the events that outputs get.
+    places: Vec<usize>,
+    /// Batches that it is of.
+    batches: Vec<usize>,
+    /// What ends as dead letters whatever outputs say: filters or sinks refused it.
+    rejected: Vec<Rejected>,
+    taken: Taken,
+    /// The graph that the plan is of.
+    pub(super) generation: Arc<Generation>,
+    pub(super) plan: Plan,
+}
+
+impl Portion {
+    pub(super) fn new(
+        filtered: Filtered,
+        places: Vec<usize>,
+        rejected: Vec<Rejected>,
+        generation: Arc<Generation>,
+        plan: Plan,
+    ) -> Self {
+        let batches = (0..filtered.moves.len()).collect();
+        let filtered = Arc::new(filtered);
+        Self { filtered, places, batches, rejected, taken: Taken::new(), generation, plan }
+    }
+
+    /// Positions to be moved.
+    pub(super) fn moves(&self) -> impl Iterator<Item = &Move> {
+        self.batches.iter().filter_map(|batch| self.filtered.moves.get(*batch)?.as_ref())
+    }
+
+    /// What ends as dead letters.
+    pub(super) fn rejected(&self) -> impl Iterator<Item = &Rejected> {
+        self.rejected.iter().chain(&self.plan.rejected)
+    }
+
+    /// Takes note that a sink is through.
+    pub(super) fn took(&mut self, send: Send, refused: Vec<Refused>) {
+        let Send { label, places, .. } = send;
+        for Refused { event, reason } in refused {
+            let at = places.get(event).and_then(|at| self.filtered.events.get(*at)?.as_ref());
+            let Some((event, origin)) = at else { continue };
+            let (event, plugin) = (Arc::clone(event), Arc::clone(&label.id));
+            self.rejected.push(Rejected { event, batch: origin.batch, plugin, reason });
+        }
+        self.taken.entry(label.id).or_default().extend(places);
+    }
+
+    /// Asks the outputs of another graph.
+    ///
+    /// # Errors
+    /// It could not be computed.
+    pub(super) async fn plan_anew(
+        &mut self,
+        compute: &Compute,
+        generation: Arc<Generation>,
+    ) -> Result<(), millrace_storage::Error> {
+        let (filtered, places) = (Arc::clone(&self.filtered), std::mem::take(&mut self.places));
+        let (graph, taken) = (Arc::clone(&generation.graph), std::mem::take(&mut self.taken));
+        let job = move || {
+            let plan = plan(&filtered, &places, &graph.outputs, &taken);
+            Ok((plan, places, taken))
+        };
+        (self.plan, self.places, self.taken) = compute.run(Lane::Ingest, job).await?;
+        self.generation = generation;
+        Ok(())
+    }
+
+    /// Divides what is to be written into a portion for each batch. Nothing is left to be sent.
+    pub(super) fn by_batch(self) -> Vec<Self> {
+        let empty = |batch: usize| Self {
+            filtered: Arc::clone(&self.filtered),
+            places: Vec::new(),
+            batches: vec![batch],
+            rejected: Vec::new(),
+            taken: Taken::new(),
+            generation: Arc::clone(&self.generation),
+            plan: Plan::default(),
+        };
+        // Nothing was divided before, so that batches are numbered from 0 on.
+        let mut portions: Vec<Self> = self.batches.iter().map(|batch| empty(*batch)).collect();
+        let batch_of = |at: usize| self.filtered.events.get(at)?.as_ref().map(|(_, origin)| origin.batch);
+        for at in self.places {
+            if let Some(portion) = batch_of(at).and_then(|batch| portions.get_mut(batch)) {
+                portion.places.push(at);
+            }
+        }
+        for (output, places) in self.taken {
+            for at in places {
+                if let Some(portion) = batch_of(at).and_then(|batch| portions.get_mut(batch)) {
+                    portion.taken.entry(Arc::clone(&output)).or_default().push(at);
+                }
+            }
+        }
+        for rejected in self.rejected {
+            if let Some(portion) = portions.get_mut(rejected.batch) {
+                portion.rejected.push(rejected);
+            }
+        }
+        for rejected in self.plan.rejected {
+            if let Some(portion) = portions.get_mut(rejected.batch) {
+                portion.plan.rejected.push(rejected);
+            }
+        }
+        for planned in self.plan.ops {
+            if let Some(portion) = portions.get_mut(planned.batch) {
+                portion.plan.ops.push(planned);
+            }
+        }
+        portions
+    }
+}

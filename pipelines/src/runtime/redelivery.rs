@@ -1,0 +1,37 @@
+//! Dead letters whose events go through the running pipeline again.
+//!
+//! What became of an event is written in one frame with the removal of its letter: it is a letter as long as it is nowhere else. Only
+//! what refused it gets it again (`graph::route`).
+
+use std::time::Duration;
+
+use millrace_ingest::dead_letter::Letter;
+use millrace_storage::Lane;
+
+use super::sequence::Sequence;
+use super::{Pipeline, commit, work};
+
+/// Time that an event may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Pipeline {
+    /// Sends the event of a letter again, to what refused it, or to an output of this id.
+    ///
+    /// # Errors
+    /// Why there is still a letter: this one, or the one that took its place.
+    pub(crate) async fn redeliver(&self, letter: &Letter, output: Option<&str>) -> Result<(), String> {
+        let (event, removal) = (letter.event()?, letter.removal());
+        let id = output.unwrap_or(&letter.plugin).to_owned();
+        let generation = self.shared.generations.current();
+        let job = move || Ok(work::run_letter(event, removal, &id, generation));
+        let portion =
+            self.shared.compute.run(Lane::Ingest, job).await.map_err(|error| error.to_string())??;
+        // It has no order with others.
+        let turn = Sequence::default().enter(std::iter::empty(), false, &portion.generation);
+        let through = commit::redeliver(&self.shared, portion, turn);
+        match tokio::time::timeout(PATIENCE, through).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("it was not stored within {PATIENCE:?}")),
+        }
+    }
+}

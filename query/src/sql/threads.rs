@@ -1,0 +1,158 @@
+//! The threads that statements run on: a runtime of their own, beside the one that serves connections.
+//!
+//! DataFusion's operators compute in the polls of their streams, some of them for long. Here they delay other
+//! statements at most: connections are served by other threads, and these have the priority of bulks, so that gets and
+//! searches go first. Trees of expressions are bound, planned, evaluated and dropped by functions that call themselves,
+//! so the stacks are deep; a statement's trees never leave these threads ([`StatementThreads::owned`]).
+
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+
+use super::error::Result;
+use crate::compute::{Stop, StopOnDrop};
+use crate::error::Error;
+
+/// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
+const STACK_BYTES: usize = 64 << 20;
+
+/// The threads; clones share them. They end with the last clone.
+#[derive(Clone)]
+pub(crate) struct StatementThreads(Arc<Shared>);
+
+struct Shared {
+    handle: Handle,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Waiting for the threads would block one of the runtime that serves connections.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for StatementThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementThreads").finish_non_exhaustive()
+    }
+}
+
+impl StatementThreads {
+    /// Starts so many threads.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub(crate) fn start(threads: usize) -> Result<Self, Error> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("sql")
+            .thread_stack_size(STACK_BYTES)
+            .on_thread_start(millrace_storage::run_behind_reads)
+            .enable_time()
+            .build()
+            .map_err(|error| Error::Execution(format!("cannot start the threads of statements: {error}")))?;
+        Ok(Self(Arc::new(Shared { handle: runtime.handle().clone(), runtime: Some(runtime) })))
+    }
+
+    /// Runs a part of a statement on the threads and waits for it, for so long.
+    ///
+    /// Dropping the future, and the end of the time, end the part: it is told by `stop`, where there is one, and dropped at
+    /// its next await.
+    ///
+    /// # Errors
+    /// The part's own; [`Error::TimedOut`]; [`Error::Execution`] when it panicked.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        stop: Option<&Arc<Stop>>,
+        timeout_ms: Option<u64>,
+        part: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let mut task =
+            Running { task: self.0.handle.spawn(part), stop: stop.map(|stop| StopOnDrop(Arc::clone(stop))) };
+        let limit = async {
+            match timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
+                Some(timeout_ms) => tokio::time::sleep(Duration::from_millis(timeout_ms)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            done = &mut task.task => {
+                if let Some(stop) = task.stop.take() {
+                    stop.disarm();
+                }
+                done.unwrap_or_else(|error| {
+                    tracing::error!(%error, "a statement failed");
+                    Err(Error::Execution("the statement failed, see the log of the server".to_owned()).into())
+                })
+            }
+            () = limit => {
+                if let Some(stop) = stop {
+                    stop.time_out();
+                }
+                Err(Error::TimedOut.into())
+            }
+        }
+    }
+
+    /// Makes a value that is dropped on the threads, wherever its owner is.
+    pub(crate) fn owned<T: Send + 'static>(&self, value: T) -> Owned<T> {
+        Owned { value: Some(value), threads: self.clone() }
+    }
+}
+
+/// A part of a statement that ends when nobody waits for it any more.
+struct Running<T> {
+    task: JoinHandle<Result<T>>,
+    stop: Option<StopOnDrop>,
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A value that is dropped on the threads of statements.
+pub(crate) struct Owned<T: Send + 'static> {
+    /// There until it is dropped.
+    value: Option<T>,
+    threads: StatementThreads,
+}
+
+impl<T: Send + 'static> Owned<T> {
+    /// Returns the threads that drop it.
+    pub(crate) fn threads(&self) -> &StatementThreads {
+        &self.threads
+    }
+}
+
+impl<T: Send + 'static> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Owned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let value = self.value.take();
+        self.threads.0.handle.spawn(async move { drop(value) });
+    }
+}

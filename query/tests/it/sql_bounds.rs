@@ -1,0 +1,293 @@
+//! Statements that would take what a server has: its stack, its memory, its threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_query::OutcomeBody;
+use millrace_storage::metadata::ClusterSettingsUpdate;
+use serde_json::{Value, json};
+
+use crate::fixture::{Store, value};
+
+/// Asks a statement; returns status and answer.
+async fn ask(store: &Store, query: &str) -> (u16, Value) {
+    let outcome = store.service.sql(&store.principal, Vec::new(), Some(json!({"query": query}))).await;
+    (outcome.status, value(outcome))
+}
+
+async fn explained(store: &Store, query: &str) -> String {
+    let outcome =
+        store.service.explain_sql(&store.principal, Vec::new(), Some(json!({"query": query}))).await;
+    match outcome.body {
+        OutcomeBody::Json(plan) => plan["physical_plan"].to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether a statement is refused because it is too large or too deep.
+fn is_bounded((status, answer): &(u16, Value)) -> bool {
+    *status == 400 && answer["error"]["type"] == "IllegalArgumentException"
+}
+
+/// What is put around a part of a statement, again and again: what opens, the part, what closes.
+const FORMS: &[(&str, &str, &str)] = &[
+    ("", "age > 1", " XOR age > 1"),
+    ("", "age", " IS NULL"),
+    ("", "age", " IS NOT NULL"),
+    ("", "age > 1", " IS NOT TRUE"),
+    ("", "age", "::int"),
+    ("", "city", " || city"),
+    ("", "age", " DIV 1"),
+    ("", "age", " + 1"),
+    ("", "1", " XOR 1"),
+    ("", "age", " / age"),
+    ("", "age", " % 3"),
+    ("", "age", " & 1"),
+    ("", "age", " | 1"),
+    ("", "age", " ^ 1"),
+    ("", "age", " << 1"),
+    ("", "age > 1", " = true"),
+    ("", "age > 1", " <=> true"),
+    ("", "age > 1", " AND age > 1"),
+    ("", "age > 1", " OR age > 1"),
+    ("", "age > 1", " AND age > 1 OR age < 9"),
+    ("(", "age > 1", " AND age > 1 OR age < 9)"),
+    ("", "age > 1", " IN (true)"),
+    ("", "age > 1", " NOT IN (true, false)"),
+    ("", "age > 1", " BETWEEN false AND true"),
+    ("", "age > 1", " IS NULL BETWEEN false AND true"),
+    ("", "city", " LIKE 'x'"),
+    ("", "city", " LIKE 'x' = 'x'"),
+    ("", "city", " REGEXP 'x'"),
+    ("", "city", " COLLATE x"),
+    ("", "city", " COLLATE x || city"),
+    ("", "born", " AT TIME ZONE 'UTC'"),
+    ("", "born", " + INTERVAL 1 DAY"),
+    ("", "age", "[1]"),
+    ("", "age", ".a"),
+    ("", "age", "::and"),
+    ("", "age", "::when IS NULL"),
+    ("", "age", ", age"),
+    ("", "age", " MEMBER OF (age)"),
+    ("", "age", " -> 'x'"),
+    ("NOT ", "age > 1", ""),
+    ("! ", "age > 1", ""),
+    ("- ", "age", ""),
+    ("+ ", "age", ""),
+    ("~ ", "age", ""),
+    ("(", "age", ")"),
+    ("((", "age", "))"),
+    ("{", "age", "}"),
+    ("[", "age", "]"),
+    ("abs(", "age", ")"),
+    ("concat('x', ", "city", ")"),
+    ("coalesce(age, ", "age", ")"),
+    ("coalesce(", "age", ", age)"),
+    ("ifnull(", "age", ", age)"),
+    ("nullif(", "age", ", 1)"),
+    ("if(age > 1, ", "age", ", 1)"),
+    ("CAST(", "age", " AS int)"),
+    ("CAST(age AS ", "int", ")"),
+    ("CASE WHEN age > 1 THEN ", "age", " END"),
+    ("CASE ", "age", " WHEN 1 THEN 1 WHEN 2 THEN 2 END"),
+    ("CASE ", "age", ""),
+    ("CASE WHEN ", "age > 1", " THEN true END"),
+    ("age IN (", "1", ")"),
+    ("EXTRACT(YEAR FROM ", "born", ")"),
+    ("SUBSTRING(", "city", " FROM 1 FOR 2)"),
+    ("TRIM(", "city", ")"),
+    ("POSITION('x' IN ", "city", ")"),
+    ("INTERVAL ", "1", " DAY"),
+    ("CAST(age AS ARRAY<", "int", ">)"),
+    ("ARRAY<", "int", ">"),
+    ("age::ARRAY<", "int", ">"),
+    ("SUM(age) OVER (PARTITION BY ", "age", ")"),
+    ("MAX(", "age", ")"),
+    ("EXISTS (SELECT ", "1", ")"),
+    ("(SELECT ", "1", ")"),
+    ("match(city, ", "'x'", ")"),
+    ("query([city ^ ", "2", "], 'x')"),
+    ("SELECT ", "1", ""),
+    ("SELECT 1, 1 UNION ", "SELECT 1, 1", ""),
+    ("t.select, ", "1", ""),
+    ("x.when + ", "1", ""),
+    ("case + ", "1", ""),
+    ("DATE ", "'2020-01-01'", ""),
+    ("/* ", "1", " */"),
+];
+
+fn nested(form: &(&str, &str, &str), count: usize) -> String {
+    let (open, part, close) = form;
+    format!("{}{part}{}", open.repeat(count), close.repeat(count))
+}
+
+/// The process would end, not the test, if a thread's stack did.
+#[tokio::test]
+async fn no_nesting_takes_more_than_the_stack() {
+    let store = Store::open().await;
+    let body = json!({"mappings": {"properties": {
+        "age": {"type": "integer"}, "city": {"type": "keyword"}, "born": {"type": "date"}
+    }}});
+    store.create("people", &body).await;
+    store.index("people", &[json!({"age": 3, "city": "Oslo", "born": "2020-01-01"})]).await;
+    let mut wrong = Vec::new();
+    for (select, from) in [("SELECT ", " FROM "), ("SELECT age FROM ", " WHERE ")] {
+        for form in FORMS.iter().filter(|form| from == " FROM " || form.1.contains('>')) {
+            let statement = |count: usize, index: &str| match from.trim() {
+                "FROM" => format!("{select}{}{from}{index}", nested(form, count)),
+                _ => format!("{select}{index}{from}{}", nested(form, count)),
+            };
+            let most = (48 << 10) / (form.0.len() + form.2.len());
+            let refused = ask(&store, &statement(most, "people")).await;
+            assert!(refused.0 == 400 || form.2.contains("AND age") || form.2.contains("OR age"), "{form:?}");
+            // The deepest that is not refused for its depth: an index that is not there is missed behind that.
+            let shallow = is_bounded(&ask(&store, &statement(300, "nowhere")).await);
+            let (mut least, mut most) = if shallow { (1, 299) } else { (300, 10_000.min(most)) };
+            while least < most {
+                let count = (least + most).div_ceil(2);
+                match is_bounded(&ask(&store, &statement(count, "nowhere")).await) {
+                    true => most = count - 1,
+                    false => least = count,
+                }
+            }
+            let (status, answer) = ask(&store, &statement(least, "people")).await;
+            if status != 200 && status != 400 {
+                wrong.push(format!(
+                    "{form:?} {least}: {}",
+                    answer.to_string().chars().take(500).collect::<String>()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (from, least) in [
+        ("SELECT 1 UNION ", 0),
+        ("SELECT 1 EXCEPT ", 0),
+        ("SELECT age FROM people a JOIN people b ON a.age = b.age JOIN ", 0),
+        ("EXPLAIN ", 0),
+        ("WITH a AS (SELECT 1) ", 0),
+        ("CREATE TABLE a AS ", 0),
+    ] {
+        for count in [1, 10, 100, 1_000, (250 << 10) / from.len()] {
+            let (status, answer) = ask(&store, &format!("{}SELECT 1", from.repeat(count))).await;
+            assert!(status == 400 || count <= least, "{from} {count}: {answer}");
+        }
+    }
+    for count in [1, 10, 63, 64, 1_000, 5_000] {
+        let joins = " CROSS JOIN people".repeat(count);
+        let (status, _) = ask(&store, &format!("SELECT COUNT(*) FROM people{joins}")).await;
+        assert_eq!(status == 200, count < 64, "{count}");
+        let pivots = " PIVOT (SUM(age) FOR age IN (1, 2))".repeat(count);
+        assert_eq!(ask(&store, &format!("SELECT 1 FROM people{pivots}")).await.0, 400);
+    }
+}
+
+/// What is written once and computed often multiplies where it is nested.
+#[tokio::test]
+async fn repetitions_within_one_another_are_bounded() {
+    let store = numbers(3).await;
+    let between = format!("SELECT n FROM numbers WHERE n > 1{}", " BETWEEN false AND true".repeat(60));
+    let case = format!(
+        "SELECT {}n{} FROM numbers",
+        "CASE ".repeat(30),
+        " WHEN 1 THEN 1 WHEN 2 THEN 2 END".repeat(30)
+    );
+    let ifnull = format!("SELECT {}n{} FROM numbers", "IFNULL(".repeat(40), ", 1)".repeat(40));
+    let sum = vec!["n"; 150].join(" + ");
+    let having = vec!["m > 1"; 1_500].join(" AND ");
+    let alias = format!("SELECT {sum} AS m, COUNT(*) FROM numbers GROUP BY m HAVING {having}");
+    for query in [between, case, ifnull, alias] {
+        let answer = ask(&store, &query).await;
+        assert!(is_bounded(&answer), "{}: {answer:?}", &query[..60]);
+    }
+}
+
+async fn numbers(count: i64) -> Store {
+    let store = Store::open().await;
+    store.create("numbers", &json!({"mappings": {"properties": {"n": {"type": "long"}}}})).await;
+    let documents: Vec<Value> = (0..count).map(|n| json!({"n": n})).collect();
+    store.index("numbers", &documents).await;
+    store
+}
+
+/// Joins of so many pairs that none of them comes to an end: one finds nothing, one makes rows, one has a key.
+const ENDLESS: &[&str] = &[
+    "SELECT COUNT(*) FROM numbers a JOIN numbers b ON a.n < b.n + 1 JOIN numbers c ON abs(a.n * b.n - c.n) < 0",
+    "SELECT SUM(a.n) FROM numbers a CROSS JOIN numbers b CROSS JOIN numbers c CROSS JOIN numbers d",
+    "SELECT SUM(a.n) FROM numbers a JOIN numbers b ON a.n % 1 = b.n % 1 JOIN numbers c ON a.n % 1 = c.n % 1 AND a.n + b.n + c.n < 0 JOIN numbers d ON d.n % 1 = c.n % 1",
+];
+
+/// Waits until no statement is at work: each holds the store.
+async fn ended(store: &Store, holders: usize) {
+    let wait = async {
+        while Arc::strong_count(&store.engine) > holders {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("a statement did not end");
+}
+
+#[tokio::test]
+async fn statements_leave_the_server_its_threads_and_end_when_told() {
+    let store = numbers(2_000).await;
+    let holders = Arc::strong_count(&store.engine);
+    // Nobody waits for them any more.
+    {
+        let first = async {
+            let answers = ENDLESS.iter().map(|query| ask(&store, query));
+            futures::future::select_all(answers.map(Box::pin)).await.0
+        };
+        let beside = async {
+            while Arc::strong_count(&store.engine) < holders + ENDLESS.len() {
+                tokio::task::yield_now().await;
+            }
+            // This thread serves what else there is, and so do those of statements: they are fewer than the joins.
+            let (status, answer) = ask(&store, "SELECT COUNT(*) FROM numbers WHERE n < 10").await;
+            assert_eq!((status, &answer["datarows"]), (200, &json!([[10]])), "{answer}");
+        };
+        tokio::select! {
+            biased;
+            answer = first => panic!("{answer:?}"),
+            () = beside => {}
+        }
+    }
+    ended(&store, holders).await;
+    // Their time is over.
+    let update =
+        ClusterSettingsUpdate::parse(&json!({"transient": {"search.default_search_timeout": "50ms"}}))
+            .unwrap();
+    store.engine.change(&store.principal, |state| state.update_cluster_settings(&update)).await.unwrap();
+    for query in ENDLESS {
+        let (status, answer) = ask(&store, query).await;
+        assert_eq!(status, 504, "{answer}");
+    }
+    ended(&store, holders).await;
+}
+
+#[tokio::test]
+async fn conditions_are_tested_before_a_join() {
+    let store = numbers(10).await;
+    for (query, wanted, unwanted) in [
+        ("SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n = b.n", "HashJoinExec", "CrossJoinExec"),
+        (
+            "SELECT a.n FROM numbers a JOIN numbers b ON a.n < b.n WHERE a.n + 1 = b.n",
+            "HashJoinExec",
+            "NestedLoop",
+        ),
+        (
+            "SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n < b.n",
+            "NestedLoopJoinExec",
+            "CrossJoinExec",
+        ),
+    ] {
+        let plan = explained(&store, query).await;
+        assert!(plan.contains(wanted) && !plan.contains(unwanted), "{query}: {plan}");
+    }
+    let plan =
+        explained(&store, "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n WHERE a.n % 2 = 0").await;
+    assert!(plan.find("HashJoinExec") < plan.find("FilterExec"), "{plan}");
+    let (_, answer) =
+        ask(&store, "SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n = b.n + 7 AND a.n % 2 = 0")
+            .await;
+    assert_eq!((&answer["datarows"], &answer["total"]), (&json!([[8]]), &json!(1)));
+}

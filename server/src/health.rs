@@ -1,0 +1,75 @@
+//! `millrace health`: asks the server of a configuration whether it takes requests, for supervisors that can only run a
+//! command.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use reqwest::Client;
+
+use crate::cli::HealthArgs;
+use crate::config::Config;
+use crate::exit::Failure;
+
+/// Where servers answer it, without credentials.
+const PATH: &str = "/_health/ready";
+
+/// Asks, and says on stdout what the answer was.
+pub(crate) fn run(args: &HealthArgs, config: &Config) -> Result<(), Failure> {
+    let url = match (&args.url, config.api.listen.first()) {
+        (Some(url), _) => url.trim_end_matches('/').to_owned(),
+        (None, Some(address)) => {
+            let scheme = if config.api.tls.is_some() { "https" } else { "http" };
+            format!("{scheme}://{}", reachable(*address))
+        }
+        (None, None) => return Err(Failure::other(anyhow::anyhow!("`listen` is empty"))),
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
+    runtime.block_on(ask(&url, args.timeout)).map_err(Failure::other)?;
+    crate::print(&format!("ready: {url}\n"))
+}
+
+async fn ask(url: &str, timeout: Duration) -> Result<()> {
+    // Nothing secret is sent, and a certificate is rarely one for loopback: that the server answers is the question.
+    let client = Client::builder()
+        .danger_accept_invalid_certs(true)
+        .no_proxy()
+        .timeout(timeout)
+        .build()
+        .context("cannot set up the HTTP client")?;
+    let answer = client.get(format!("{url}{PATH}")).send().await;
+    let answer =
+        answer.map_err(reqwest::Error::without_url).with_context(|| format!("{url} does not answer"))?;
+    let status = answer.status();
+    if !status.is_success() {
+        bail!("{url} is not ready: {status}");
+    }
+    Ok(())
+}
+
+/// Returns the address at which a listener on this machine is reached: loopback for one on all addresses.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_on_all_addresses_are_asked_on_loopback() {
+        for (listener, asked) in [
+            ("0.0.0.0:9200", "127.0.0.1:9200"),
+            ("[::]:9201", "[::1]:9201"),
+            ("10.0.0.7:9200", "10.0.0.7:9200"),
+        ] {
+            assert_eq!(reachable(listener.parse().unwrap()).to_string(), asked);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Which store this is. Catalog, log and object store carry one id; what carries another, or none where it should, is
+//! not started with.
+//!
+//! The catalog draws the id. The object store has it in [`STORE_OBJECT`], of which there can be one only, whoever
+//! else writes to the bucket; the log in stamps, which also say how far the catalog was: one that is behind its
+//! log was restored from an older time. [`Surroundings::judge`] decides, before anything is written or collected.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Inner;
+use crate::catalog::{Catalog, StoreRecord};
+use crate::disk::Disk;
+use crate::objects::{Objects, is_missing};
+use crate::wal::{self, Entry, Frame, FrameNumber, Origin, StoreStamp, Wal};
+use crate::{Error, Result, sync};
+
+/// Name of the object that says which store the others belong to.
+const STORE_OBJECT: &str = "store.json";
+/// Room on the disk that a stamp asks for.
+const STAMP_BYTES: u64 = 4 << 10;
+
+const RESTORE: &str = "restore the catalog that belongs to them from a backup, or choose another data directory, bucket or prefix";
+
+/// What [`STORE_OBJECT`] holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoreObject {
+    store: Uuid,
+}
+
+/// What is there beside the catalog.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    /// The catalog, for messages.
+    catalog: String,
+    /// The object store, for messages.
+    objects: String,
+    /// The directory of the log.
+    wal: PathBuf,
+    /// Whose the object store is.
+    owner: Option<Uuid>,
+    /// Whether there are segments in it.
+    segments: bool,
+    log: Origin,
+}
+
+impl Surroundings {
+    /// Looks around, changing nothing. `listed` is the whole object store.
+    pub(super) async fn look(
+        dir: &FilePath,
+        disk: &Arc<dyn Disk>,
+        objects: &Objects,
+        listed: &[ObjectMeta],
+    ) -> Result<Self> {
+        let wal = dir.join("wal");
+        let log = {
+            let (disk, wal) = (Arc::clone(disk), wal.clone());
+            sync::blocking(move || wal::origin(&*disk, &wal)).await?
+        };
+        Ok(Self {
+            catalog: dir.join("catalog.sqlite").display().to_string(),
+            objects: objects.store().to_string(),
+            wal,
+            owner: read_owner(objects).await?,
+            segments: listed.iter().any(|object| segment_of(&object.location).is_some()),
+            log,
+        })
+    }
+
+    /// Says of which store all of it is; `None` where nothing has an id yet, and may be given one.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`].
+    pub(super) fn judge(&self, record: &StoreRecord) -> Result<Option<Uuid>> {
+        let (catalog, objects, wal) = (&self.catalog, &self.objects, self.wal.display());
+        let differ = |what: String, remedy: &str| Err(Error::Mismatch { what, remedy: remedy.to_owned() });
+        let stamped = self.log.stamp.map(|stamp| stamp.store);
+        let Some(id) = record.id else {
+            let nameless = if record.unnamed { "was made by an older version" } else { "is new or lost" };
+            return match (self.owner, stamped) {
+                (Some(other), _) => differ(
+                    format!(
+                        "the catalog [{catalog}] {nameless}, the object store [{objects}] belongs to store {other}"
+                    ),
+                    RESTORE,
+                ),
+                (None, Some(other)) => differ(
+                    format!("the catalog [{catalog}] {nameless}, the log [{wal}] belongs to store {other}"),
+                    RESTORE,
+                ),
+                (None, None) if !record.unnamed && self.segments => differ(
+                    format!("the catalog [{catalog}] {nameless}, the object store [{objects}] has segments"),
+                    RESTORE,
+                ),
+                (None, None) if !record.unnamed && self.log.used => differ(
+                    format!("the catalog [{catalog}] {nameless}, the log [{wal}] has been written to"),
+                    RESTORE,
+                ),
+                (None, None) => Ok(None),
+            };
+        };
+        if let Some(other) = self.owner.filter(|other| *other != id) {
+            return differ(
+                format!(
+                    "the catalog [{catalog}] belongs to store {id}, the object store [{objects}] to store {other}"
+                ),
+                "name the bucket, prefix or data directory of this store",
+            );
+        }
+        if let Some(other) = stamped.filter(|other| *other != id) {
+            return differ(
+                format!("the catalog [{catalog}] belongs to store {id}, the log [{wal}] to store {other}"),
+                "put the catalog and the directory of the log together that belong to each other",
+            );
+        }
+        if record.claimed && self.owner.is_none() {
+            return differ(
+                format!(
+                    "the catalog [{catalog}] belongs to store {id}, the object store [{objects}] has no {STORE_OBJECT}"
+                ),
+                "name the bucket, prefix or data directory of this store, or restore its objects from a backup",
+            );
+        }
+        if record.claimed && stamped.is_none() && self.log.used {
+            return differ(
+                format!("the catalog [{catalog}] belongs to store {id}, the log [{wal}] names no store"),
+                "put the catalog and the directory of the log together that belong to each other",
+            );
+        }
+        if let Some(StoreStamp { generation, .. }) = self.log.stamp
+            && generation > record.generation
+        {
+            let older = record.generation;
+            return differ(
+                format!(
+                    "the catalog [{catalog}] is of generation {older}, older than the log [{wal}], which was written beside generation {generation}"
+                ),
+                "restore the newest catalog",
+            );
+        }
+        Ok(Some(id))
+    }
+}
+
+/// The segment that an object is a file of.
+pub(super) fn segment_of(path: &Path) -> Option<Uuid> {
+    path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok())
+}
+
+async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
+    let path = Path::from(STORE_OBJECT);
+    let bytes = match objects.get(&path).await {
+        Ok(bytes) => bytes,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let corrupt = |error: serde_json::Error| Error::Corrupt {
+        file: format!("{}/{STORE_OBJECT}", objects.store()),
+        offset: 0,
+        reason: error.to_string(),
+    };
+    let object: StoreObject = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    Ok(Some(object.store))
+}
+
+/// The store that this process serves.
+#[derive(Debug)]
+pub(super) struct Identity {
+    id: Uuid,
+    /// Whether the catalog knows that log and object store carry the id.
+    claimed: bool,
+    stamped: Mutex<Stamped>,
+}
+
+/// The newest stamp in the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stamped {
+    generation: u64,
+    frame: FrameNumber,
+}
+
+impl Identity {
+    /// Sees to it that the catalog has an id and the object store carries it. The log follows with
+    /// [`Inner::claim_log`].
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] where another node took the object store meanwhile; the catalog's, the object store's.
+    pub(super) async fn claim(
+        known: Option<Uuid>,
+        record: &StoreRecord,
+        catalog: &dyn Catalog,
+        objects: &Objects,
+    ) -> Result<Self> {
+        let id = known.unwrap_or_else(Uuid::new_v4);
+        if !record.claimed {
+            // First here: whoever finds the id elsewhere is to find it here as well.
+            catalog.put_store(id, false, 0).await?;
+            let content = serde_json::to_vec(&StoreObject { store: id });
+            let content = Bytes::from(content.map_err(|error| Error::Internal(error.to_string()))?);
+            let path = Path::from(STORE_OBJECT);
+            if !objects.put_new(&path, content.clone()).await? {
+                let owner = read_owner(objects).await?;
+                if let Some(other) = owner.filter(|owner| *owner != id) {
+                    let objects = objects.store();
+                    return Err(Error::Mismatch {
+                        what: format!(
+                            "another node has just taken the object store [{objects}] for its store {other}"
+                        ),
+                        remedy: "name another bucket or prefix".to_owned(),
+                    });
+                }
+                // An earlier start may have ended before it was durable.
+                objects.put(&path, content).await?;
+            }
+            tracing::info!(store = %id, objects = %objects.store(), "store named");
+        }
+        Ok(Self { id, claimed: record.claimed, stamped: Mutex::default() })
+    }
+}
+
+impl Inner {
+    /// Sees to it that the log carries the store's id, and that the catalog knows of it.
+    pub(super) async fn claim_log(&self) -> Result<()> {
+        let wal = self.wal()?;
+        if self.identity.claimed {
+            // A full disk is no reason not to serve reads: the log has older stamps.
+            self.stamp_progress();
+            return Ok(());
+        }
+        wal.synced(self.stamp_log(wal)?).await?;
+        self.services.catalog.put_store(self.identity.id, true, 0).await
+    }
+
+    /// Notes in the log how far the catalog is, unless that is there.
+    pub(super) fn stamp_progress(&self) {
+        let behind = || self.identity.stamped.lock().generation < self.services.catalog.generation();
+        let Ok(wal) = self.wal() else { return };
+        if behind()
+            && wal.admit(STAMP_BYTES).is_ok()
+            && let Err(error) = self.stamp_log(wal)
+        {
+            tracing::debug!(%error, "the log takes no stamp");
+        }
+    }
+
+    /// Sees to it that the log has a stamp when its files with frames below `kept` are gone: a durable one of now,
+    /// or, if the disk is full, any.
+    pub(super) async fn stamp_before_cut(&self, wal: &Wal, kept: FrameNumber) -> Result<()> {
+        let newest = *self.identity.stamped.lock();
+        let behind = newest.generation < self.services.catalog.generation();
+        if newest.frame < kept || (behind && wal.admit(STAMP_BYTES).is_ok()) {
+            wal.synced(self.stamp_log(wal)?).await?;
+        }
+        Ok(())
+    }
+
+    fn stamp_log(&self, wal: &Wal) -> Result<FrameNumber> {
+        // Read first: a stamp never says more than the catalog has.
+        let generation = self.services.catalog.generation();
+        let stamp = StoreStamp { store: self.identity.id, generation };
+        let frame = wal.append(&Frame { entries: vec![Entry::Store(stamp)] })?.applied();
+        let mut stamped = self.identity.stamped.lock();
+        if stamped.generation <= generation {
+            *stamped = Stamped { generation, frame };
+        }
+        Ok(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+use super::*;
+
+fn id(n: u128) -> Uuid {
+    Uuid::from_u128(n)
+}
+
+fn around(owner: Option<Uuid>, segments: bool, log: Origin) -> Surroundings {
+    let (catalog, objects) = ("data/catalog.sqlite".to_owned(), "bucket".to_owned());
+    Surroundings { catalog, objects, wal: PathBuf::from("data/wal"), owner, segments, log }
+}
+
+fn stamped(store: Uuid, generation: u64) -> Origin {
+    Origin { used: true, stamp: Some(StoreStamp { store, generation }) }
+}
+
+const NOTHING: Origin = Origin { used: false, stamp: None };
+const UNSTAMPED: Origin = Origin { used: true, stamp: None };
+const NEW: StoreRecord = StoreRecord { id: None, claimed: false, generation: 0, unnamed: false };
+const UNNAMED: StoreRecord = StoreRecord { unnamed: true, ..NEW };
+
+fn named(claimed: bool) -> StoreRecord {
+    StoreRecord { id: Some(id(1)), claimed, generation: 10, unnamed: false }
+}
+
+fn refused(around: &Surroundings, record: &StoreRecord, said: &str) {
+    match around.judge(record) {
+        Err(error @ Error::Mismatch { .. }) => assert!(error.to_string().contains(said), "{error}"),
+        other => panic!("{other:?} where [{said}] was expected"),
+    }
+}
+
+#[test]
+fn what_has_no_id_gets_one_only_where_nothing_is_at_stake() {
+    assert_eq!(around(None, false, NOTHING).judge(&NEW).unwrap(), None);
+    refused(&around(None, true, NOTHING), &NEW, "has segments");
+    refused(&around(None, false, UNSTAMPED), &NEW, "has been written to");
+    refused(&around(Some(id(1)), false, NOTHING), &NEW, "belongs to store");
+    refused(&around(None, false, stamped(id(1), 0)), &NEW, "data/wal");
+    // The version before.
+    assert_eq!(around(None, true, UNSTAMPED).judge(&UNNAMED).unwrap(), None);
+    refused(&around(Some(id(1)), true, UNSTAMPED), &UNNAMED, "older version");
+    refused(&around(None, true, stamped(id(1), 0)), &UNNAMED, "older version");
+}
+
+#[test]
+fn all_three_must_say_the_same() {
+    let known = Some(id(1));
+    for claimed in [false, true] {
+        let record = named(claimed);
+        assert_eq!(around(known, true, stamped(id(1), 10)).judge(&record).unwrap(), known);
+        refused(
+            &around(Some(id(2)), true, stamped(id(1), 9)),
+            &record,
+            "to store 00000000-0000-0000-0000-000000000002",
+        );
+        refused(&around(known, true, stamped(id(2), 9)), &record, "the log [data/wal] to store");
+        refused(&around(known, true, stamped(id(1), 11)), &record, "generation 10, older than the log");
+        // A log that is missing as a whole is told of by its opening, where something was in it.
+        assert_eq!(around(known, true, NOTHING).judge(&record).unwrap(), known);
+    }
+    // A start that ended before all had the id goes on.
+    assert_eq!(around(None, false, UNSTAMPED).judge(&named(false)).unwrap(), known);
+    refused(&around(None, false, stamped(id(1), 9)), &named(true), "has no store.json");
+    refused(&around(known, true, UNSTAMPED), &named(true), "names no store");
+}

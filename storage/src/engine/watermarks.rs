@@ -1,0 +1,161 @@
+//! Disk watermarks: at the flood stage indices can only be read and deleted, until the disk is below the high watermark
+//! again. Background work that frees space goes on.
+//!
+//! The block is the node's alone and not stored: no file is to be written for it, and none to be written to be rid of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+
+use super::Inner;
+use crate::disk::Space;
+use crate::metadata::{Metadata, parse_bytes};
+use crate::{Result, sync};
+
+/// Time between two looks at the disk: what is written in it is to be little beside what the watermarks leave free.
+const LOOK: Duration = Duration::from_secs(1);
+/// What the names of the settings begin with.
+const SETTINGS: &str = "cluster.routing.allocation.disk";
+
+/// What has to be free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Watermark {
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the disk, but no more than so many bytes.
+    Share { free: f64, most: u64 },
+}
+
+impl Watermark {
+    /// Reads a setting: a percentage or ratio that may be used, or bytes that have to be free.
+    fn of(metadata: &Metadata, name: &str) -> Option<Self> {
+        let text = |name: &str| {
+            let value = metadata.cluster_setting(&format!("{SETTINGS}.watermark.{name}"))?;
+            value.as_str().map(str::to_owned)
+        };
+        let setting = text(name)?;
+        let percent = setting.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+        let ratio = percent.map(|percent| percent / 100.0).or_else(|| setting.parse().ok());
+        match ratio {
+            Some(used) => {
+                let most = text(&format!("{name}.max_headroom")).and_then(|most| parse_bytes(&most).ok());
+                Some(Self::Share { free: 1.0 - used, most: most.flatten().unwrap_or(u64::MAX) })
+            }
+            None => parse_bytes(&setting).ok().flatten().map(Self::Bytes),
+        }
+    }
+
+    fn is_exceeded(self, space: Space) -> bool {
+        let needed = match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share { free, most } => ((space.total as f64 * free) as u64).min(most),
+        };
+        space.free < needed
+    }
+}
+
+/// Whether a disk is at the flood stage, where it was or was not before.
+fn is_flooded(metadata: &Metadata, space: Space) -> bool {
+    let exceeded = |name| Watermark::of(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
+    let enabled = metadata.cluster_setting(&format!("{SETTINGS}.threshold_enabled"));
+    enabled.as_ref().and_then(Value::as_str) != Some("false")
+        && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))
+}
+
+/// Looks at the disk until it is aborted.
+pub(super) async fn run(inner: Arc<Inner>) {
+    let mut tick = tokio::time::interval(LOOK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        if let Err(error) = look(&inner).await {
+            tracing::warn!(%error, "cannot look at the space of the disk");
+        }
+    }
+}
+
+async fn look(inner: &Arc<Inner>) -> Result<()> {
+    let (disk, dir) = (Arc::clone(&inner.disk), inner.config.data_dir.clone());
+    let space = sync::blocking(move || {
+        // The log or the segments may have a file system of their own.
+        let parts = ["wal", "segments"].map(|part| dir.join(part));
+        let spaces = parts.iter().filter(|part| disk.metadata(part).is_ok()).map(|part| disk.space(part));
+        spaces.collect::<Result<Vec<Space>>>()
+    });
+    let spaces = space.await?;
+    let metadata = inner.metadata.load_full();
+    let flooded = spaces.iter().any(|space| is_flooded(&metadata, *space));
+    if flooded == metadata.flood_stage {
+        return Ok(());
+    }
+    let free = spaces.iter().map(|space| space.free).min().unwrap_or(0);
+    match flooded {
+        true => tracing::error!(
+            free,
+            "disk usage exceeded the flood-stage watermark: indices can be read and deleted only"
+        ),
+        false => tracing::info!(free, "disk usage is below the high watermark: indices can be written again"),
+    }
+    sync::scope(async {
+        let _one = inner.metadata_change.lock_owned().await;
+        let mut next = Metadata::clone(&inner.metadata.load());
+        next.flood_stage = flooded;
+        next.version += 1;
+        inner.metadata.store(Arc::new(next));
+    })
+    .await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::metadata::ClusterSettingsUpdate;
+
+    const GB: u64 = 1 << 30;
+
+    fn metadata(settings: Value, flood_stage: bool) -> Metadata {
+        let mut state = Metadata::default();
+        state.flood_stage = flood_stage;
+        if settings.as_object().unwrap().is_empty() {
+            return state;
+        }
+        let update = ClusterSettingsUpdate::parse(&json!({ "persistent": settings })).unwrap();
+        state.apply(&state.update_cluster_settings(&update).unwrap())
+    }
+
+    #[test]
+    fn the_flood_begins_at_one_watermark_and_ends_at_the_other() {
+        let none = json!({});
+        let bytes = json!({
+            "cluster.routing.allocation.disk.watermark.high": "3gb",
+            "cluster.routing.allocation.disk.watermark.flood_stage": "2gb",
+            "cluster.routing.allocation.disk.watermark.low": "4gb",
+        });
+        let ratio = json!({ "cluster.routing.allocation.disk.watermark.flood_stage": "0.99" });
+        let off = json!({ "cluster.routing.allocation.disk.threshold_enabled": false });
+        for (settings, total, free, begins, stays) in [
+            (&none, 100, 6, false, true),
+            (&none, 100, 4, true, true),
+            (&none, 100, 11, false, false),
+            // Of a large disk a share would be too much to ask.
+            (&none, 20_000, 120, false, true),
+            (&none, 20_000, 99, true, true),
+            (&none, 20_000, 151, false, false),
+            (&bytes, 20_000, 2, false, true),
+            (&bytes, 100, 1, true, true),
+            (&bytes, 100, 3, false, false),
+            (&ratio, 100, 2, false, true),
+            (&ratio, 100, 0, true, true),
+            (&off, 100, 0, false, false),
+        ] {
+            let space = Space { total: total * GB, free: free * GB };
+            let decided = [false, true].map(|before| is_flooded(&metadata(settings.clone(), before), space));
+            assert_eq!(decided, [begins, stays], "{settings} {total} {free}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+import java.net.URI;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import co.elastic.clients.elasticsearch.ElasticsearchClient;
+import co.elastic.clients.elasticsearch._types.ElasticsearchException;
+import co.elastic.clients.elasticsearch._types.Refresh;
+import co.elastic.clients.elasticsearch._types.SortOrder;
+import co.elastic.clients.elasticsearch._types.mapping.TypeMapping;
+import co.elastic.clients.elasticsearch.core.BulkRequest;
+import co.elastic.clients.elasticsearch.core.search.Hit;
+import co.elastic.clients.json.jackson.JacksonJsonpMapper;
+import co.elastic.clients.transport.rest_client.RestClientTransport;
+import org.apache.http.HttpHost;
+import org.apache.http.auth.AuthScope;
+import org.apache.http.auth.UsernamePasswordCredentials;
+import org.apache.http.impl.client.BasicCredentialsProvider;
+import org.elasticsearch.client.RestClient;
+
+/** elasticsearch-java: what it reads into types must have every member that the types require. */
+public final class ElasticsearchJava {
+    static final String INDEX = "client-elasticsearch-java";
+    static final int COUNT = 250;
+
+    public static void main(String[] arguments) throws Exception {
+        URI url = URI.create(System.getenv("CLIENT_URL"));
+        String user = System.getenv("CLIENT_USER");
+        var credentials = new BasicCredentialsProvider();
+        if (user != null && !user.isEmpty()) {
+            var pair = new UsernamePasswordCredentials(user, System.getenv("CLIENT_PASSWORD"));
+            credentials.setCredentials(AuthScope.ANY, pair);
+        }
+        var rest = RestClient.builder(new HttpHost(url.getHost(), url.getPort(), url.getScheme()))
+            .setHttpClientConfigCallback(http -> http.setDefaultCredentialsProvider(credentials))
+            .build();
+        try (var transport = new RestClientTransport(rest, new JacksonJsonpMapper())) {
+            check(new ElasticsearchClient(transport));
+        }
+    }
+
+    static void check(ElasticsearchClient client) throws Exception {
+        expect("7.10.2", client.info().version().number(), "version");
+        if (client.indices().exists(e -> e.index(INDEX)).value()) {
+            client.indices().delete(d -> d.index(INDEX));
+        }
+        var mappings = new TypeMapping.Builder()
+            .properties("@timestamp", p -> p.date(d -> d))
+            .properties("message", p -> p.text(t -> t))
+            .properties("host", p -> p.keyword(k -> k))
+            .properties("status", p -> p.integer(i -> i))
+            .properties("bytes", p -> p.long_(l -> l))
+            .build();
+        var created = client.indices().create(c -> c.index(INDEX).mappings(mappings)
+            .settings(s -> s.numberOfShards("1").numberOfReplicas("0")));
+        expect(true, created.acknowledged(), "create");
+        expect(Set.of("@timestamp", "message", "host", "status", "bytes"),
+            client.indices().getMapping(g -> g.index(INDEX)).get(INDEX).mappings().properties().keySet(), "mapping");
+        client.indices().getSettings(g -> g.index(INDEX));
+        client.indices().get(g -> g.index(INDEX));
+
+        var bulk = new BulkRequest.Builder().refresh(Refresh.True);
+        for (int n = 0; n < COUNT; n++) {
+            String id = Integer.toString(n);
+            Map<String, Object> document = document(n);
+            bulk.operations(o -> o.index(i -> i.index(INDEX).id(id).document(document)));
+        }
+        bulk.operations(o -> o.create(c -> c.index(INDEX).id("0").document(document(0))));
+        var written = client.bulk(bulk.build());
+        expect(COUNT + 1, written.items().size(), "items");
+        expect(true, written.errors(), "the conflict");
+        expect("version_conflict_engine_exception", written.items().get(COUNT).error().type(), "type of the conflict");
+
+        expect("created", client.index(i -> i.index(INDEX).id("one").document(document(1))).result().jsonValue(), "index");
+        expect(true, client.get(g -> g.index(INDEX).id("one"), Map.class).found(), "get");
+        expect("updated", client.update(u -> u.index(INDEX).id("one").doc(Map.of("host", "moved")), Map.class)
+            .result().jsonValue(), "update");
+        expect(2, client.mget(m -> m.index(INDEX).ids("1", "2"), Map.class).docs().size(), "mget");
+        expect("deleted", client.delete(d -> d.index(INDEX).id("one").refresh(Refresh.True)).result().jsonValue(), "delete");
+        try {
+            client.search(s -> s.index("client-missing"), Map.class);
+            throw new AssertionError("a missing index must be told");
+        } catch (ElasticsearchException error) {
+            expect("index_not_found_exception", error.error().type(), "type");
+        }
+        expect((long) COUNT, client.count(c -> c.index(INDEX)).count(), "count");
+
+        var found = client.search(s -> s.index(INDEX).size(3).trackTotalHits(t -> t.enabled(true))
+            .query(q -> q.match(m -> m.field("message").query("refused")))
+            .sort(o -> o.field(f -> f.field("bytes").order(SortOrder.Desc)))
+            .highlight(h -> h.fields("message", f -> f))
+            .aggregations("hosts", a -> a.terms(t -> t.field("host")).aggregations("bytes", b -> b.stats(v -> v.field("bytes"))))
+            .aggregations("days", a -> a.dateHistogram(d -> d.field("@timestamp").fixedInterval(t -> t.time("1d"))))
+            .aggregations("percentiles", a -> a.percentiles(p -> p.field("bytes")))
+            .aggregations("distinct", a -> a.cardinality(c -> c.field("status")))
+            .aggregations("ranges", a -> a.range(r -> r.field("status").ranges(x -> x.to(400.0)).ranges(x -> x.from(400.0))))
+            .aggregations("refused", a -> a.filter(f -> f.term(t -> t.field("status").value(500)))), Map.class);
+        expect((long) COUNT / 5, found.hits().total().value(), "match");
+        expect(3, found.hits().hits().size(), "hits");
+        expect(3, found.aggregations().get("hosts").sterms().buckets().array().size(), "terms");
+        long most = found.aggregations().get("hosts").sterms().buckets().array().get(0).aggregations().get("bytes").stats().count();
+        expect(true, most > 0, "stats");
+        expect(true, found.aggregations().get("days").dateHistogram().buckets().array().size() > 20, "days");
+        expect(1L, found.aggregations().get("distinct").cardinality().value(), "cardinality");
+        expect(2, found.aggregations().get("ranges").range().buckets().array().size(), "ranges");
+        expect((long) COUNT / 5, found.aggregations().get("refused").filter().docCount(), "filter");
+        found.aggregations().get("percentiles").tdigestPercentiles().values();
+        var several = client.msearch(m -> m.searches(s -> s.header(h -> h.index(INDEX)).body(b -> b.query(q -> q.matchAll(a -> a)))), Map.class);
+        expect((long) COUNT, several.responses().get(0).result().hits().total().value(), "msearch");
+        client.fieldCaps(f -> f.index(INDEX).fields("*"));
+        expect(true, client.indices().validateQuery(v -> v.index(INDEX).query(q -> q.matchAll(a -> a))).valid(), "validate");
+        client.indices().analyze(a -> a.index(INDEX).field("message").text("Two words"));
+
+        Set<String> scrolled = new HashSet<>();
+        var page = client.search(s -> s.index(INDEX).size(40).scroll(t -> t.time("1m")), Map.class);
+        String scroll = page.scrollId();
+        List<Hit<Map>> hits = page.hits().hits();
+        while (!hits.isEmpty()) {
+            hits.forEach(hit -> scrolled.add(hit.id()));
+            String id = scroll;
+            var next = client.scroll(s -> s.scrollId(id).scroll(t -> t.time("1m")), Map.class);
+            scroll = next.scrollId();
+            hits = next.hits().hits();
+        }
+        expect(COUNT, scrolled.size(), "scroll");
+        String last = scroll;
+        expect(true, client.clearScroll(c -> c.scrollId(last)).succeeded(), "clear scroll");
+
+        expect((long) COUNT, client.indices().stats(s -> s.index(INDEX)).indices().get(INDEX).primaries().docs().count(), "stats");
+        client.indices().stats(s -> s);
+        client.nodes().info();
+        client.nodes().stats();
+        expect(1, client.cluster().stats(s -> s).nodes().count().total(), "cluster stats");
+        expect(1, client.cluster().health().numberOfNodes(), "health");
+        client.cluster().getSettings(s -> s.includeDefaults(true));
+        client.cluster().pendingTasks();
+        client.indices().flush(f -> f.index(INDEX));
+        client.indices().refresh(r -> r.index(INDEX));
+        client.indices().forcemerge(f -> f.index(INDEX));
+        client.indices().segments(s -> s.index(INDEX));
+        client.indices().putAlias(p -> p.index(INDEX).name(INDEX + "-alias"));
+        expect(Set.of(INDEX), client.indices().getAlias(g -> g.name(INDEX + "-alias")).result().keySet(), "alias");
+        client.indices().putIndexTemplate(p -> p.name(INDEX).indexPatterns(INDEX + "-none-*").template(t -> t.mappings(mappings)));
+        expect(1, client.indices().getIndexTemplate(g -> g.name(INDEX)).indexTemplates().size(), "template");
+        client.indices().deleteIndexTemplate(d -> d.name(INDEX));
+
+        var deleted = client.deleteByQuery(d -> d.index(INDEX).refresh(true).query(q -> q.term(t -> t.field("status").value(500))));
+        expect((long) COUNT / 5, deleted.deleted(), "delete by query");
+
+        expect(true, client.cat().indices().valueBody().stream().anyMatch(row -> INDEX.equals(row.index())), "cat indices");
+        client.cat().health();
+        client.cat().nodes();
+        client.cat().shards();
+        client.cat().segments();
+        client.cat().allocation();
+        client.cat().aliases();
+        client.cat().count();
+        client.cat().templates();
+        client.cat().plugins();
+        client.cat().master();
+        client.indices().delete(d -> d.index(INDEX));
+    }
+
+    static Map<String, Object> document(int n) {
+        boolean refused = n % 5 == 0;
+        return Map.of(
+            "@timestamp", String.format("2024-05-%02dT12:00:00Z", 1 + n % 28),
+            "message", "request number " + n + " was " + (refused ? "refused" : "served"),
+            "host", "web-" + n % 3,
+            "status", refused ? 500 : 200,
+            "bytes", n * 1_000_003L);
+    }
+
+    static void expect(Object expected, Object found, String what) {
+        if (!expected.equals(found instanceof Integer number && expected instanceof Long ? number.longValue() : found)) {
+            throw new AssertionError(what + ": " + found + ", expected " + expected);
+        }
+    }
+}
