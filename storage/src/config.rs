@@ -24,6 +24,9 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Threads for parsing, searching, flushing and compacting; 0 means one a core.
     pub compute_threads: usize,
+    /// Whether the disk's watermarks have their effect, unless the cluster setting
+    /// `cluster.routing.allocation.disk.threshold_enabled` says otherwise.
+    pub disk_threshold_enabled: bool,
 }
 
 impl Default for Config {
@@ -37,6 +40,8 @@ impl Default for Config {
             wal_max_bytes: 512 << 20,
             cache_bytes: 8 << 30,
             compute_threads: 0,
+            // The server's configuration has it on; a library's or test's disk is not its own.
+            disk_threshold_enabled: false,
         }
     }
 }

@@ -38,7 +38,8 @@ else
   data=$work/data
   rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM
-  MILLRACE_ADMIN_PASSWORD=${user#*:} "$server" serve --data "$data" --listen 127.0.0.1:0 \
+  # Others may fill the disk.
+  MILLRACE_ADMIN_PASSWORD=${user#*:} MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED=false "$server" serve --data "$data" --listen 127.0.0.1:0 \
     >"$work/server.out" 2>"$work/server.log" &
   pid=$!
   trap 'kill -KILL "$pid" 2>/dev/null || true' EXIT

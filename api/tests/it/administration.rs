@@ -493,7 +493,8 @@ async fn a_disk_at_the_flood_stage_lets_indices_be_read_and_deleted_only() {
     node.ask("PUT /a/_doc/1?refresh=true", "{\"f\":1}", 201).await;
     let watermarks = |needed: &str| {
         let marks = json!({ "high": needed, "flood_stage": needed, "low": needed });
-        json!({ "transient": { "cluster.routing.allocation.disk.watermark": marks } }).to_string()
+        let disk = json!({ "threshold_enabled": true, "watermark": marks });
+        json!({ "transient": { "cluster.routing.allocation.disk": disk } }).to_string()
     };
     // No disk has that much.
     node.ask("PUT /_cluster/settings", &watermarks("1000pb"), 200).await;

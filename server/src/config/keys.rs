@@ -133,6 +133,12 @@ pub(crate) static KEYS: &[Key] = &[
         "threads that parse, search, flush and compact; 0 is one a core",
     ),
     key(
+        "storage.disk_threshold_enabled",
+        Kind::Bool,
+        "true",
+        "whether indices are read-only while the disk is at cluster.routing.allocation.disk.watermark.flood_stage",
+    ),
+    key(
         "storage.object_store.kind",
         Kind::Word(&["local", "s3"]),
         "local",

@@ -286,6 +286,7 @@ impl Settings {
             wal_max_bytes: self.number("storage.wal_max_bytes"),
             cache_bytes: self.number("storage.cache_bytes"),
             compute_threads: usize::try_from(self.number("storage.compute_threads"))?,
+            disk_threshold_enabled: self.flag("storage.disk_threshold_enabled"),
         };
         if storage.flush_bytes > storage.memtable_max_bytes {
             bail!(

@@ -49,6 +49,8 @@ impl Server {
 
     /// Starts a prepared command and waits for its ready line.
     pub(crate) fn of(command: &mut Command) -> Self {
+        // Others may fill the disk of a test.
+        command.env("MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED", "false");
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut greeting = String::new();

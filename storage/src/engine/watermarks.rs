@@ -56,12 +56,13 @@ impl Watermark {
     }
 }
 
-/// Whether a disk is at the flood stage, where it was or was not before.
-fn is_flooded(metadata: &Metadata, space: Space) -> bool {
+/// Whether a disk is at the flood stage, where it was or was not before. `enabled` counts where no setting says
+/// whether watermarks do.
+fn is_flooded(metadata: &Metadata, enabled: bool, space: Space) -> bool {
     let exceeded = |name| Watermark::of(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
-    let enabled = metadata.cluster_setting(&format!("{SETTINGS}.threshold_enabled"));
-    enabled.as_ref().and_then(Value::as_str) != Some("false")
-        && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))
+    let setting = metadata.explicit_cluster_setting(&format!("{SETTINGS}.threshold_enabled"));
+    let enabled = setting.and_then(Value::as_str).map_or(enabled, |setting| setting != "false");
+    enabled && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))
 }
 
 /// Looks at the disk until it is aborted.
@@ -86,7 +87,7 @@ async fn look(inner: &Arc<Inner>) -> Result<()> {
     });
     let spaces = space.await?;
     let metadata = inner.metadata.load_full();
-    let flooded = spaces.iter().any(|space| is_flooded(&metadata, *space));
+    let flooded = spaces.iter().any(|space| is_flooded(&metadata, inner.config.disk_threshold_enabled, *space));
     if flooded == metadata.flood_stage {
         return Ok(());
     }
@@ -129,6 +130,12 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_wins_over_the_configuration() {
+        let on = json!({ "cluster.routing.allocation.disk.threshold_enabled": true });
+        assert!(is_flooded(&metadata(on, false), false, Space { total: 100 * GB, free: 0 }));
+    }
+
+    #[test]
     fn the_flood_begins_at_one_watermark_and_ends_at_the_other() {
         let none = json!({});
         let bytes = json!({
@@ -154,8 +161,9 @@ mod tests {
             (&off, 100, 0, false, false),
         ] {
             let space = Space { total: total * GB, free: free * GB };
-            let decided = [false, true].map(|before| is_flooded(&metadata(settings.clone(), before), space));
+            let decided = [false, true].map(|before| is_flooded(&metadata(settings.clone(), before), true, space));
             assert_eq!(decided, [begins, stays], "{settings} {total} {free}");
+            assert!(!is_flooded(&metadata(settings.clone(), true), false, space), "off by configuration");
         }
     }
 }

@@ -357,11 +357,14 @@ impl Metadata {
 
     /// Reads a cluster setting: transient before persistent before the default.
     pub fn cluster_setting(&self, key: &str) -> Option<Value> {
-        self.transient
-            .get(key)
-            .or_else(|| self.persistent.get(key))
+        self.explicit_cluster_setting(key)
             .cloned()
             .or_else(|| cluster::default_of(key).map(Value::from))
+    }
+
+    /// Returns a cluster setting that somebody has set.
+    pub(crate) fn explicit_cluster_setting(&self, key: &str) -> Option<&Value> {
+        self.transient.get(key).or_else(|| self.persistent.get(key))
     }
 }
 
