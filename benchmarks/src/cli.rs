@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::bulk::BulkArgs;
 use crate::corpus::Ids;
 use crate::duckdb::DuckDb;
-
+use crate::many::ManyArgs;
 use crate::measure::{self, Drive};
 use crate::pipelines::PipelinesArgs;
 use crate::probe;
@@ -189,6 +189,14 @@ Examples:
 
 Starts the server itself, each time on an empty directory. Writes OUT.md and OUT.json.")]
     Bulk(BulkArgs),
+    /// Measure many small things: indices, fields, deletions, scrolls, segments
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks many --out benchmarks/reports/many
+  millrace-benchmarks many --indices 100000 --deletes 10000
+
+Starts the server itself, on an empty directory. Writes OUT.md and OUT.json.")]
+    Many(ManyArgs),
     /// Measure pipelines beside _bulk, from Kafka to Kafka, and a webhook
     #[command(after_help = "\
 Examples:
@@ -489,6 +497,7 @@ impl Cli {
             }
             Command::Report(args) => args.run().await,
             Command::Bulk(args) => args.run().await,
+            Command::Many(args) => args.run().await,
             Command::Pipelines(args) => args.run().await,
             Command::Crash(args) => args.run().await,
             Command::Hostile(args) => args.run().await,

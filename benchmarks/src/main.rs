@@ -2,7 +2,8 @@
 //!
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
-//! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone. [`crash`] kills the server and checks what it kept;
+//! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone, [`many`] for many small
+//! things. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
 mod bulk;
@@ -15,6 +16,7 @@ mod hardware;
 mod hostile;
 mod latency;
 mod load;
+mod many;
 mod measure;
 mod pipelines;
 mod probe;
