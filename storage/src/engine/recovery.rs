@@ -33,7 +33,7 @@ use crate::metadata::Metadata;
 use crate::objects::{Objects, is_missing};
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
+    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
 use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
@@ -72,12 +72,15 @@ pub(super) async fn open(
     let state = catalog.load().await?;
     let known = surroundings.judge(&state.store)?;
     let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
+    let opened = Arc::new(OpenedCache::default());
     let env = Env {
         objects: Arc::clone(&objects),
         compute,
         blocks: Arc::new(BlockCache::default()),
-        files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes)?),
+        files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes, Arc::clone(&opened))?),
+        opened,
         values: Arc::default(),
+        counts: Arc::default(),
         runtime: Handle::current(),
     };
     let metadata = Metadata::default().apply(&state.metadata);

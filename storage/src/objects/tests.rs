@@ -66,7 +66,7 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
         objects.put_file(&b, &from).await.unwrap();
         assert!(disk.read(&from).is_err());
         assert!(objects.get(&b).await.unwrap() == bytes);
-        objects.get_to_file(&b, &to).await.unwrap();
+        objects.get_to_file(&b, &to, len as u64).await.unwrap();
         assert!(disk.read(&to).unwrap() == bytes);
         disk.remove(&to).unwrap();
         objects.put(&b, bytes.clone()).await.unwrap();

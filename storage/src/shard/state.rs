@@ -141,22 +141,36 @@ impl Probed {
         if segments.is_empty() {
             return;
         }
+        let mut ids = ids.peekable();
+        if ids.peek().is_none() {
+            return;
+        }
+        // Taken hold of once for all ids.
+        let mut finders = Vec::with_capacity(segments.len());
+        for segment in segments {
+            match segment.finder() {
+                Ok(finder) => finders.push(finder),
+                Err(_) => self.cannot_answer(segment.key()),
+            }
+        }
         for id in ids {
             let fingerprint = Fingerprint::of(id);
-            for segment in segments {
-                match segment.find(id, fingerprint) {
+            for finder in &finders {
+                match finder.find(id, fingerprint) {
                     Ok(rows) if rows.is_empty() => {}
                     Ok(rows) => {
                         let found = self.found.entry(id.into()).or_default();
-                        found.extend(rows.into_iter().map(|located| (segment.key(), located)));
+                        found.extend(rows.into_iter().map(|located| (finder.key(), located)));
                     }
-                    Err(_) => {
-                        for (key, answered) in &mut self.asked {
-                            *answered &= *key != segment.key();
-                        }
-                    }
+                    Err(_) => self.cannot_answer(finder.key()),
                 }
             }
+        }
+    }
+
+    fn cannot_answer(&mut self, segment: u64) {
+        for (key, answered) in &mut self.asked {
+            *answered &= *key != segment;
         }
     }
 
