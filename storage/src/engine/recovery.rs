@@ -40,12 +40,14 @@ use crate::sync::{self, AsyncMutex, Place, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
-/// Opens everything below the data directory; `catalog` is the SQLite file there where none is given.
+/// Opens everything below the data directory; `catalog` is the SQLite file there where none is given, `objects` those
+/// that are configured.
 pub(super) async fn open(
     config: Config,
     clock: SharedClock,
     disk: Arc<dyn Disk>,
     catalog: Option<Arc<dyn Catalog>>,
+    objects: Option<Objects>,
     progress: Arc<ReplayProgress>,
 ) -> Result<Arc<Inner>> {
     let dir = config.data_dir.clone();
@@ -54,7 +56,10 @@ pub(super) async fn open(
     let scratch = dir.join("scratch");
     clear_scratch(&scratch)?;
     let compute = Compute::start(config.compute_threads)?;
-    let objects = Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?);
+    let objects = match objects {
+        Some(objects) => Arc::new(objects),
+        None => Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?),
+    };
     // Listed before anything is written: a file that is made from here on is no orphan.
     let listed = objects.list(None).await?;
     let surroundings = Surroundings::look(&dir, &disk, &objects, &listed).await?;

@@ -6,6 +6,8 @@
 //! `object_store` crate's trait, with [`DurableLocal`] as the local implementation: the crate's own
 //! does not sync.
 
+#[cfg(test)]
+pub(crate) mod counting;
 mod local;
 mod s3;
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Node {
         let disk = SimulatedDisk::new(1);
         let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
         let inner =
-            recovery::open(config, Arc::clone(&clock) as _, Arc::new(disk), Some(catalog), Arc::default())
+            recovery::open(config, Arc::clone(&clock) as _, Arc::new(disk), Some(catalog), None, Arc::default())
                 .await
                 .unwrap();
         let engine = Arc::new(Engine { inner, upkeep: Mutex::default() });
