@@ -210,8 +210,8 @@ async fn load_indices(
         for (shard, damage) in damaged {
             index.shard(shard)?.damaged(damage);
         }
-        for (_, shard, tombstones) in state.tombstones.iter().filter(|(uuid, ..)| *uuid == meta.uuid) {
-            index.shard(*shard)?.remember(tombstones, clock.now_ms(), gc_deletes_ms(meta))?;
+        for chunk in state.tombstones.iter().filter(|chunk| chunk.index == meta.uuid) {
+            index.shard(chunk.shard)?.remember(chunk, clock.now_ms(), gc_deletes_ms(meta))?;
         }
         indices.insert(Arc::clone(&meta.name), Arc::new(index));
     }
