@@ -161,10 +161,14 @@ impl Bundle {
     /// Counts the bytes of memory that the open bundle takes beside its file, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let paths = self.contents.numbers.len() + self.contents.inexact.len();
-        let nested: usize = self.nested.iter().map(|nested| {
-            let places = &nested.places;
-            (places.parents.len() + places.within.len()) * size_of::<u32>() + nested.bundle.heap_bytes()
-        }).sum();
+        let nested: usize = self
+            .nested
+            .iter()
+            .map(|nested| {
+                let places = &nested.places;
+                (places.parents.len() + places.within.len()) * size_of::<u32>() + nested.bundle.heap_bytes()
+            })
+            .sum();
         OPEN_BYTES + paths * size_of::<PathId>() + self.texts.len() * TEXT_BYTES + nested
     }
 

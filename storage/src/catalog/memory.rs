@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChange, TombstoneChunk,
+    Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChange,
+    TombstoneChunk,
 };
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
@@ -120,9 +121,8 @@ impl Tables {
         }
         for TombstoneChange { index, shard, kept, added } in &commit.tombstones {
             self.require(*index)?;
-            self.tombstones.retain(|(of, number, group, _), _| {
-                (of, number) != (index, shard) || kept.contains(group)
-            });
+            self.tombstones
+                .retain(|(of, number, group, _), _| (of, number) != (index, shard) || kept.contains(group));
             for (part, encoded) in added.iter().enumerate() {
                 self.tombstones.insert((*index, *shard, kept.end, part), encoded.clone());
             }

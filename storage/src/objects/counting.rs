@@ -14,8 +14,8 @@ use futures::stream::{self, BoxStream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -83,7 +83,7 @@ impl Counting {
     fn piece(&self, bytes: &Bytes, at: usize) -> Bytes {
         if let Some((file, most)) = &mut self.state.lock().watched {
             let written = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
-            *most = (*most).max(at - written as usize);
+            *most = (*most).max(at.saturating_sub(written as usize));
         }
         bytes.slice(at..bytes.len().min(at + PIECE_BYTES))
     }
@@ -97,7 +97,12 @@ impl fmt::Display for Counting {
 
 #[async_trait]
 impl ObjectStore for Counting {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> StoreResult<PutResult> {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> StoreResult<PutResult> {
         self.objects.put_opts(path, payload, options).await
     }
 

@@ -6,6 +6,7 @@
 //! lives, which whoever searches it holds, or [`OpenedCache`] for the next search: the latter lets go of it where room is
 //! needed here.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ pub(super) struct Mapped {
 ///
 /// Room is made before a file is fetched, so that the directory takes up no more than the bound while it is. A file that
 /// is mapped takes up its space whether it has a name or not. So files in use are counted and stay, and those in use at
-/// once exceed the bound where they must.
+/// once exceed the bound where they must, until the last of their users has ended.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     dir: PathBuf,
@@ -124,7 +125,25 @@ impl Drop for Running {
 /// The map of a file in use.
 struct Map {
     map: Mmap,
-    _held: Held,
+    held: Option<Held>,
+    cache: Weak<FileCache>,
+}
+
+thread_local! {
+    /// Whether this thread makes room, and has the lock.
+    static MAKES_ROOM: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // The space is given back with the map, which goes behind this; the name may go before.
+        drop(self.held.take());
+        if !MAKES_ROOM.get()
+            && let Some(cache) = self.cache.upgrade()
+        {
+            cache.make_room(&mut cache.files.lock(), 0);
+        }
+    }
 }
 
 impl AsRef<[u8]> for Map {
@@ -192,7 +211,8 @@ impl FileCache {
         // SAFETY: the file is private to this cache, never written again, and eviction unlinks it,
         // which leaves existing maps intact.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io("map file", &local, error))?;
-        Ok(Mapped { bytes: Bytes::from_owner(Map { map, _held: held }), verified })
+        let map = Map { map, held: Some(held), cache: Arc::downgrade(cache) };
+        Ok(Mapped { bytes: Bytes::from_owner(map), verified })
     }
 
     /// Begins to fetch a file.
@@ -240,6 +260,10 @@ impl FileCache {
 
     /// Removes files until so many bytes more are within the bound, or all that is left is in use.
     fn make_room(&self, files: &mut Files, more: u64) {
+        if files.bytes.saturating_add(more) <= self.max_bytes {
+            return;
+        }
+        MAKES_ROOM.set(true);
         // Each is looked at once for its use, and once more.
         let mut looks = 2 * files.entries.len();
         while files.bytes.saturating_add(more) > self.max_bytes
@@ -260,6 +284,12 @@ impl FileCache {
             files.bytes -= entry.bytes;
             remove(&self.dir.join(&entry.name));
         }
+        MAKES_ROOM.set(false);
+    }
+
+    /// Whether files in use take up more than the bound: what is opened then is not to be kept.
+    pub(super) fn is_over(&self) -> bool {
+        self.files.lock().bytes > self.max_bytes
     }
 
     /// Removes a file of a segment that is gone.

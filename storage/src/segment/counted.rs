@@ -176,7 +176,7 @@ mod tests {
         };
         for number in 0..100 {
             assert!(again(number));
-            assert_eq!(again(0), false, "{number}");
+            assert!(!again(0), "{number}");
             assert!(cache.kept.lock().bytes <= 10 * one);
         }
         assert!(!again(99) && again(50));

@@ -59,7 +59,8 @@ impl Segment {
     pub fn minutes_blocking(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
         let key = (stored.record.id, column, What::Minutes);
-        let count = || Ok(self.count_minutes(column)?.map_or(Counts::TooMany, |m| Counts::Minutes(Arc::new(m))));
+        let count =
+            || Ok(self.count_minutes(column)?.map_or(Counts::TooMany, |m| Counts::Minutes(Arc::new(m))));
         match stored.counts().of(key, count)? {
             Counts::Minutes(minutes) => Ok(Some(minutes)),
             Counts::Values(_) | Counts::TooMany => Ok(None),
@@ -69,7 +70,8 @@ impl Segment {
     fn count_minutes(&self, column: PathId) -> Result<Option<Minutes>> {
         let NumberBounds::I64(least, most) = self.column_bounds(column).values else { return Ok(None) };
         let (first, last) = (least.div_euclid(MINUTE), most.div_euclid(MINUTE));
-        let most_minutes = (u64::from(self.rows()) / LEAST_ROWS).min((MAX_COUNTS_BYTES / size_of::<u32>()) as u64);
+        let most_minutes =
+            (u64::from(self.rows()) / LEAST_ROWS).min((MAX_COUNTS_BYTES / size_of::<u32>()) as u64);
         if self.is_list(column) || last.abs_diff(first) >= most_minutes {
             return Ok(None);
         }

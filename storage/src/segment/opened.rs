@@ -154,7 +154,9 @@ impl OpenedCache {
         {
             let mut kept = self.kept.lock();
             kept.bytes += bytes;
-            if let Some(before) = kept.entries.put(key, Entry { _opened: opened, bytes, used: Arc::clone(used), seen }) {
+            if let Some(before) =
+                kept.entries.put(key, Entry { _opened: opened, bytes, used: Arc::clone(used), seen })
+            {
                 kept.bytes -= before.bytes;
                 let_go.push(before);
             }
@@ -206,13 +208,14 @@ mod tests {
     fn the_least_recently_used_go_first_and_those_in_use_live_on() {
         let cache = OpenedCache::new(usize::MAX, 4);
         let slots: Vec<Slot<u128>> = (0..10).map(|_| Slot::default()).collect();
-        let open =
-            |number: usize| cache.get_or_open(&slots[number], key(number as u128), || Ok((number as u128, 1)));
+        let open = |number: usize| {
+            cache.get_or_open(&slots[number], key(number as u128), || Ok((number as u128, 1)))
+        };
         let held = open(0).unwrap();
         for number in 1..10 {
             drop(open(number).unwrap());
             // Used by whoever asks for it.
-            assert_eq!(cache.get(&slots[1]).is_some(), true);
+            assert!(cache.get(&slots[1]).is_some());
             assert_eq!(cache.kept().0, (number + 1).min(4));
         }
         let open_now: Vec<usize> = (0..10).filter(|number| cache.get(&slots[*number]).is_some()).collect();

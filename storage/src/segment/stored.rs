@@ -232,6 +232,9 @@ impl Stored {
             // The copy may be what is damaged.
             self.env.files.forget_damaged(key, &verified);
         }
+        if remote && self.env.files.is_over() {
+            self.env.opened.forget(key);
+        }
         opened
     }
 

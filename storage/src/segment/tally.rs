@@ -119,7 +119,11 @@ impl Segment {
     pub fn tally_blocking(&self, column: PathId) -> Result<Option<Arc<Tally>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
         let key = (stored.record.id, column, What::Values);
-        let count = || Ok(self.count_values(column)?.map_or(counted::Counts::TooMany, |t| counted::Counts::Values(Arc::new(t))));
+        let count = || {
+            Ok(self
+                .count_values(column)?
+                .map_or(counted::Counts::TooMany, |t| counted::Counts::Values(Arc::new(t))))
+        };
         match stored.counts().of(key, count)? {
             counted::Counts::Values(tally) => Ok(Some(tally)),
             counted::Counts::Minutes(_) | counted::Counts::TooMany => Ok(None),

@@ -99,9 +99,8 @@ impl Shard {
         for stripes in (0..all).step_by(STRIPES_A_TURN) {
             let stripes: Vec<usize> = {
                 let state = self.state.read();
-                let needed = |stripe: &usize| {
-                    forgotten_below > 0 || state.versions.needs_cleaning(*stripe, oldest_ms)
-                };
+                let needed =
+                    |stripe: &usize| forgotten_below > 0 || state.versions.needs_cleaning(*stripe, oldest_ms);
                 (stripes..stripes + STRIPES_A_TURN).filter(needed).collect()
             };
             if stripes.is_empty() {

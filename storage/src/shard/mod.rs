@@ -50,7 +50,7 @@ use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
 const MAX_MEMORY_SEGMENTS: usize = 64;
 /// Versions of ids in memory beyond which a shard is flushed, where it has that many operations to flush.
 const MAX_VERSIONS: usize = 1_000_000;
-/// Tombstones of a shard that are remembered behind a flush, some 150 bytes each. Beyond it the first are forgotten before their
+/// Tombstones of a shard that are remembered behind a flush, some 200 bytes each. Beyond it the first are forgotten before their
 /// time, as if `index.gc_deletes` were shorter.
 const MAX_TOMBSTONES: usize = 2_000_000;
 

@@ -281,7 +281,12 @@ mod tests {
     }
 
     fn groups(sizes: &[(u64, usize)]) -> Groups {
-        Groups(sizes.iter().map(|(first_seq_no, bytes)| Group { first_seq_no: *first_seq_no, bytes: *bytes }).collect())
+        Groups(
+            sizes
+                .iter()
+                .map(|(first_seq_no, bytes)| Group { first_seq_no: *first_seq_no, bytes: *bytes })
+                .collect(),
+        )
     }
 
     #[test]
@@ -298,7 +303,8 @@ mod tests {
     #[test]
     fn groups_go_once_all_of_their_tombstones_are_forgotten() {
         let groups = groups(&[(0, 9), (10, 9), (20, 9)]);
-        for (first, forgotten) in [(Some(0), 0), (Some(9), 0), (Some(10), 1), (Some(25), 2), (Some(30), 3), (None, 3)]
+        for (first, forgotten) in
+            [(Some(0), 0), (Some(9), 0), (Some(10), 1), (Some(25), 2), (Some(30), 3), (None, 3)]
         {
             assert_eq!(groups.forgotten(30, first), forgotten, "{first:?}");
         }

@@ -126,7 +126,9 @@ impl Versions {
         mut each: impl FnMut(&str, &VersionEntry),
     ) {
         let stripe = self.stripes.get(stripe);
-        let Some(stripe) = stripe.filter(|s| s.tombstones > 0 && s.last_tombstone >= range.start) else { return };
+        let Some(stripe) = stripe.filter(|s| s.tombstones > 0 && s.last_tombstone >= range.start) else {
+            return;
+        };
         for (id, entry) in &stripe.entries {
             if entry.location.is_none() && range.contains(&entry.seq_no) {
                 each(id, entry);
