@@ -20,6 +20,11 @@ use super::{NestedBundle, RowList, TextIndex, directory, file, nested, rows, ter
 use crate::mapping::{PathId, Scalar};
 use crate::{Error, Result};
 
+/// Bytes of memory that an open bundle takes, about: mostly what tantivy's readers hold.
+const OPEN_BYTES: usize = 8 << 10;
+/// Bytes of memory that a text field of it takes, about.
+const TEXT_BYTES: usize = size_of::<TextIndex>() + size_of::<super::contents::Text>();
+
 /// An open bundle. Opening reads the table of contents, not the postings; everything else is read
 /// where a lookup asks for it.
 pub struct Bundle {
@@ -151,6 +156,20 @@ impl Bundle {
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {
         self.nested = nested;
         self.size = size;
+    }
+
+    /// Counts the bytes of memory that the open bundle takes beside its file, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let paths = self.contents.numbers.len() + self.contents.inexact.len();
+        let nested: usize = self
+            .nested
+            .iter()
+            .map(|nested| {
+                let places = &nested.places;
+                (places.parents.len() + places.within.len()) * size_of::<u32>() + nested.bundle.heap_bytes()
+            })
+            .sum();
+        OPEN_BYTES + paths * size_of::<PathId>() + self.texts.len() * TEXT_BYTES + nested
     }
 
     /// The nested paths that have elements here, ascending by number.

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::{Position, SegmentRecord, ShardCheckpoint, State, StoreRecord};
+use super::{Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -42,15 +42,20 @@ impl SqliteCatalog {
             })
         };
         let read_tombstones = |reader: Reader<'_>, row: &SqliteRow| {
-            let index = reader.uuid(row.try_get(0)?)?;
-            Ok((index, reader.u32(row.try_get(1)?)?, row.try_get::<Vec<u8>, _>(2)?))
+            Ok(TombstoneChunk {
+                index: reader.uuid(row.try_get(0)?)?,
+                shard: reader.u32(row.try_get(1)?)?,
+                first_seq_no: reader.u64(row.try_get(2)?)?,
+                encoded: row.try_get::<Vec<u8>, _>(3)?.into(),
+            })
         };
         let mappings = "SELECT index_uuid, encoded FROM mappings ORDER BY index_uuid";
         let checkpoints = "SELECT index_uuid, shard, primary_term, next_seq_no, next_frame
              FROM checkpoints ORDER BY index_uuid, shard";
         let positions = "SELECT pipeline, source, part, reached, owner_epoch, frame
              FROM source_positions ORDER BY pipeline, source, part";
-        let tombstones = "SELECT index_uuid, shard, encoded FROM tombstones ORDER BY index_uuid, shard";
+        let tombstones = "SELECT index_uuid, shard, first_seq_no, encoded
+             FROM tombstone_chunks ORDER BY index_uuid, shard, first_seq_no, part";
         let state = State {
             store: self.load_store(&mut *connection).await?,
             metadata: self.load_metadata(&mut *connection).await?,
@@ -58,7 +63,7 @@ impl SqliteCatalog {
             segments: self.load_segments(&mut *connection).await?,
             checkpoints: self.rows(&mut *connection, "checkpoints", checkpoints, read_checkpoint).await?,
             positions: self.rows(&mut *connection, "source_positions", positions, read_position).await?,
-            tombstones: self.rows(&mut *connection, "tombstones", tombstones, read_tombstones).await?,
+            tombstones: self.rows(&mut *connection, "tombstone_chunks", tombstones, read_tombstones).await?,
         };
         transaction.commit().await.map_err(fails)?;
         self.reached(state.store.generation);

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord};
+use super::{
+    Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChange,
+    TombstoneChunk,
+};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
@@ -31,7 +35,8 @@ struct Tables {
     segments: BTreeMap<Uuid, SegmentRecord>,
     checkpoints: BTreeMap<(Uuid, u32), ShardCheckpoint>,
     positions: BTreeMap<(String, String, String), Position>,
-    tombstones: BTreeMap<(Uuid, u32), Vec<u8>>,
+    /// By index, shard, group and part.
+    tombstones: BTreeMap<(Uuid, u32, u64, usize), Bytes>,
     values: BTreeMap<String, Vec<u8>>,
 }
 
@@ -73,7 +78,7 @@ impl Tables {
                 self.mappings.remove(uuid);
                 self.segments.retain(|_, segment| segment.index != *uuid);
                 self.checkpoints.retain(|(index, _), _| index != uuid);
-                self.tombstones.retain(|(index, _), _| index != uuid);
+                self.tombstones.retain(|(index, ..), _| index != uuid);
             }
             MetadataChange::PutTemplate { kind, name, body } => {
                 self.templates.insert((kind.clone(), name.clone()), body.clone());
@@ -114,12 +119,12 @@ impl Tables {
             self.require(checkpoint.index)?;
             self.checkpoints.insert((checkpoint.index, checkpoint.shard), checkpoint.clone());
         }
-        for (index, shard, encoded) in &commit.tombstones {
+        for TombstoneChange { index, shard, kept, added } in &commit.tombstones {
             self.require(*index)?;
-            if encoded.is_empty() {
-                self.tombstones.remove(&(*index, *shard));
-            } else {
-                self.tombstones.insert((*index, *shard), encoded.clone());
+            self.tombstones
+                .retain(|(of, number, group, _), _| (of, number) != (index, shard) || kept.contains(group));
+            for (part, encoded) in added.iter().enumerate() {
+                self.tombstones.insert((*index, *shard, kept.end, part), encoded.clone());
             }
         }
         for position in &commit.positions {
@@ -158,7 +163,12 @@ impl Tables {
             tombstones: self
                 .tombstones
                 .iter()
-                .map(|((index, shard), encoded)| (*index, *shard, encoded.clone()))
+                .map(|((index, shard, group, _), encoded)| TombstoneChunk {
+                    index: *index,
+                    shard: *shard,
+                    first_seq_no: *group,
+                    encoded: encoded.clone(),
+                })
                 .collect(),
         }
     }

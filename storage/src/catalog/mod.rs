@@ -16,7 +16,10 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -108,12 +111,36 @@ pub struct Commit {
     pub forgotten: Vec<(String, String, String)>,
     /// Mappings: index uuid -> encoded mapping.
     pub mappings: Vec<(Uuid, Vec<u8>)>,
-    /// Tombstones of shards, each replacing all that were there.
-    pub tombstones: Vec<Tombstones>,
+    /// Changes of shards' tombstones.
+    pub tombstones: Vec<TombstoneChange>,
 }
 
-/// A shard's tombstones: index, shard, what the shard makes of them; no bytes for none.
-pub type Tombstones = (Uuid, u32, Vec<u8>);
+/// What a commit does to the tombstones of a shard. They lie in groups, each known by a sequence number: those of its
+/// tombstones are from it to before that of the next group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TombstoneChange {
+    /// Index of the shard.
+    pub index: Uuid,
+    /// Shard number.
+    pub shard: u32,
+    /// Groups that stay, by their sequence numbers; all others are removed.
+    pub kept: Range<u64>,
+    /// Parts of the group that comes behind them, in the form of `shard/tombstones.rs`. There is none without a part.
+    pub added: Vec<Bytes>,
+}
+
+/// A part of a group of tombstones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TombstoneChunk {
+    /// Index of the shard.
+    pub index: Uuid,
+    /// Shard number.
+    pub shard: u32,
+    /// Sequence number of its group.
+    pub first_seq_no: u64,
+    /// The tombstones.
+    pub encoded: Bytes,
+}
 
 /// What the catalog knows of the store that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,8 +170,8 @@ pub struct State {
     pub checkpoints: Vec<ShardCheckpoint>,
     /// All source positions.
     pub positions: Vec<Position>,
-    /// The tombstones of all shards that have any.
-    pub tombstones: Vec<Tombstones>,
+    /// The tombstones of all shards that have any; those of a shard in the order of its groups.
+    pub tombstones: Vec<TombstoneChunk>,
 }
 
 /// How far a part of a source has been read.

@@ -20,7 +20,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
-use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, Tombstones};
+use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, TombstoneChange};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -349,25 +349,38 @@ impl SqliteCatalog {
         Ok(())
     }
 
-    async fn put_tombstones(
+    async fn change_tombstones(
         &self,
         connection: &mut SqliteConnection,
-        (index, shard, encoded): &Tombstones,
+        change: &TombstoneChange,
     ) -> Result<()> {
-        self.require(&mut *connection, *index).await?;
-        let query = if encoded.is_empty() {
-            sqlx::query("DELETE FROM tombstones WHERE index_uuid = $1 AND shard = $2")
-        } else {
+        self.require(&mut *connection, change.index).await?;
+        let bound = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
+        sqlx::query(
+            "DELETE FROM tombstone_chunks
+             WHERE index_uuid = $1 AND shard = $2 AND (first_seq_no < $3 OR first_seq_no >= $4)",
+        )
+        .bind(change.index.to_string())
+        .bind(i64::from(change.shard))
+        .bind(bound(change.kept.start))
+        .bind(bound(change.kept.end))
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| self.failed(error))?;
+        for (part, encoded) in (0i64..).zip(&change.added) {
             sqlx::query(
-                "INSERT INTO tombstones (index_uuid, shard, encoded) VALUES ($1, $2, $3)
-                 ON CONFLICT (index_uuid, shard) DO UPDATE SET encoded = excluded.encoded",
+                "INSERT INTO tombstone_chunks (index_uuid, shard, first_seq_no, part, encoded)
+                 VALUES ($1, $2, $3, $4, $5)",
             )
-        };
-        let mut query = query.bind(index.to_string()).bind(i64::from(*shard));
-        if !encoded.is_empty() {
-            query = query.bind(&encoded[..]);
+            .bind(change.index.to_string())
+            .bind(i64::from(change.shard))
+            .bind(int("first_seq_no", change.kept.end)?)
+            .bind(part)
+            .bind(&encoded[..])
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| self.failed(error))?;
         }
-        query.execute(connection).await.map_err(|error| self.failed(error))?;
         Ok(())
     }
 
@@ -421,8 +434,8 @@ impl Catalog for SqliteCatalog {
         for checkpoint in &commit.checkpoints {
             self.put_checkpoint(&mut transaction, checkpoint).await?;
         }
-        for tombstones in &commit.tombstones {
-            self.put_tombstones(&mut transaction, tombstones).await?;
+        for change in &commit.tombstones {
+            self.change_tombstones(&mut transaction, change).await?;
         }
         for position in &commit.positions {
             self.put_position(&mut transaction, position).await?;

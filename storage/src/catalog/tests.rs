@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord, ShardCheckpoint, StoreRecord,
-    open_sqlite,
+    TombstoneChange, TombstoneChunk, open_sqlite,
 };
 use crate::Error;
 use crate::disk::SimulatedDisk;
@@ -63,6 +63,15 @@ fn segment(id: u128, index: u128) -> SegmentRecord {
 fn checkpoint(index: u128, next_frame: u64) -> ShardCheckpoint {
     let index = Uuid::from_u128(index);
     ShardCheckpoint { index, shard: 1, primary_term: 3, next_seq_no: 2000, next_frame }
+}
+
+fn tombstones(index: &IndexMeta, shard: u32, kept: std::ops::Range<u64>, added: &[&[u8]]) -> TombstoneChange {
+    let added = added.iter().map(|part| part.to_vec().into()).collect();
+    TombstoneChange { index: index.uuid, shard, kept, added }
+}
+
+fn chunk(index: &IndexMeta, first_seq_no: u64, encoded: &[u8]) -> TombstoneChunk {
+    TombstoneChunk { index: index.uuid, shard: 1, first_seq_no, encoded: encoded.to_vec().into() }
 }
 
 /// What every catalog does. `reopen` closes it and opens the same one again.
@@ -132,7 +141,11 @@ where
         checkpoints: vec![checkpoint(1, 10), checkpoint(2, 11)],
         positions: vec![position("0", 3), position("1", 4)],
         mappings: vec![(a.uuid, vec![9; 100_000])],
-        tombstones: vec![(a.uuid, 1, vec![1]), (a.uuid, 2, vec![2]), (b.uuid, 1, vec![3])],
+        tombstones: vec![
+            tombstones(&a, 1, 0..5, &[b"1", b"2"]),
+            tombstones(&a, 2, 0..0, &[b"2"]),
+            tombstones(&b, 1, 0..7, &[b"3"]),
+        ],
         ..Commit::default()
     };
     catalog.commit(&flush).await.unwrap();
@@ -145,7 +158,7 @@ where
         checkpoints: vec![checkpoint(1, 20)],
         positions: vec![position("0", 5)],
         forgotten: vec![("p".to_owned(), "topic/group".to_owned(), "1".to_owned())],
-        tombstones: vec![(a.uuid, 1, vec![0, 4]), (a.uuid, 2, Vec::new())],
+        tombstones: vec![tombstones(&a, 1, 2..9, &[&[0, 4]]), tombstones(&a, 2, 1..9, &[])],
         ..Commit::default()
     };
     catalog.commit(&compaction).await.unwrap();
@@ -158,7 +171,17 @@ where
     assert_eq!(state.segments, [segment(4, 1), deleted.clone()]);
     assert_eq!(state.checkpoints, [checkpoint(1, 20), checkpoint(2, 11)]);
     assert_eq!(state.positions, [position("0", 5)]);
-    assert_eq!(state.tombstones, [(a.uuid, 1, vec![0, 4]), (b.uuid, 1, vec![3])]);
+    let of_b = chunk(&b, 7, b"3");
+    let expected = [chunk(&a, 5, b"1"), chunk(&a, 5, b"2"), chunk(&a, 9, &[0, 4]), of_b.clone()];
+    assert_eq!(state.tombstones, expected);
+    // A group of another number takes the place of those from it on.
+    let merged = Commit { tombstones: vec![tombstones(&a, 1, 5..6, &[b"m"])], ..Commit::default() };
+    catalog.commit(&merged).await.unwrap();
+    let expected = [chunk(&a, 5, b"1"), chunk(&a, 5, b"2"), chunk(&a, 6, b"m"), of_b.clone()];
+    assert_eq!(catalog.load().await.unwrap().tombstones, expected);
+    let replaced = Commit { tombstones: vec![tombstones(&a, 1, 0..5, &[b"n"])], ..Commit::default() };
+    catalog.commit(&replaced).await.unwrap();
+    assert_eq!(catalog.load().await.unwrap().tombstones, [chunk(&a, 5, b"n"), of_b.clone()]);
     assert_eq!(state.mappings, [(a.uuid, vec![9; 100_000]), (b.uuid, vec![0, 255])]);
 
     // Deleting an index takes everything of it along, and its name is free in the same change.
@@ -169,7 +192,7 @@ where
     assert_eq!(state.metadata, [put_index(&again), put_index(&b)]);
     assert_eq!(state.segments, [deleted]);
     assert_eq!(state.checkpoints, [checkpoint(2, 11)]);
-    assert_eq!(state.tombstones, [(b.uuid, 1, vec![3])]);
+    assert_eq!(state.tombstones, [of_b]);
     assert_eq!(state.mappings, [(b.uuid, vec![0, 255]), (again.uuid, vec![5])]);
 
     assert_eq!(catalog.get("admin").await.unwrap(), None);
@@ -192,6 +215,32 @@ async fn the_sqlite_catalog_conforms() {
         }
     };
     conforms(open_sqlite(&path).await.unwrap(), reopen).await;
+}
+
+#[tokio::test]
+async fn tombstones_of_the_version_before_are_the_first_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let catalog = open_sqlite(&path).await.unwrap();
+    let a = index("a", 1);
+    catalog.change(&[put_index(&a)], &[]).await.unwrap();
+    catalog.close().await;
+    // As that version left it.
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    let before = include_str!("../../migrations/0002_tombstones.sql");
+    for statement in [
+        "DROP TABLE tombstone_chunks",
+        "DELETE FROM _sqlx_migrations WHERE version = 5",
+        before,
+        "INSERT INTO tombstones SELECT uuid, 1, x'0102' FROM indices",
+    ] {
+        sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&pool).await.unwrap();
+    }
+    pool.close().await;
+    let catalog = open_sqlite(&path).await.unwrap();
+    assert_eq!(catalog.load().await.unwrap().tombstones, [chunk(&a, 0, &[1, 2])]);
+    catalog.close().await;
 }
 
 #[tokio::test]

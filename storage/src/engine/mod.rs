@@ -141,7 +141,7 @@ impl Engine {
         clock: SharedClock,
         progress: Arc<ReplayProgress>,
     ) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None, progress).await?)
+        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None, None, progress).await?)
     }
 
     /// Opens the store on a given disk and catalog; simulated ones make power loss a test. Files
@@ -156,7 +156,7 @@ impl Engine {
         disk: Arc<dyn Disk>,
         catalog: Arc<dyn Catalog>,
     ) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, disk, Some(catalog), Arc::default()).await?)
+        Self::start(recovery::open(config, clock, disk, Some(catalog), None, Arc::default()).await?)
     }
 
     fn start(inner: Arc<Inner>) -> Result<Arc<Self>> {

@@ -103,7 +103,7 @@ impl Machine {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
         let inner: Arc<Inner> =
-            recovery::open(config, clock, Arc::new(self.disk.clone()), Some(catalog), Arc::default())
+            recovery::open(config, clock, Arc::new(self.disk.clone()), Some(catalog), None, Arc::default())
                 .await
                 .unwrap();
         // Without upkeep: the checks do what it does.

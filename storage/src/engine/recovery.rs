@@ -33,19 +33,21 @@ use crate::metadata::Metadata;
 use crate::objects::{Objects, is_missing};
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, Env, FileCache, MemChunk, Packed, decode_deletes, deletes_path, is_deletes_file,
+    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_path, is_deletes_file,
 };
 use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
-/// Opens everything below the data directory; `catalog` is the SQLite file there where none is given.
+/// Opens everything below the data directory; `catalog` is the SQLite file there where none is given, `objects` those
+/// that are configured.
 pub(super) async fn open(
     config: Config,
     clock: SharedClock,
     disk: Arc<dyn Disk>,
     catalog: Option<Arc<dyn Catalog>>,
+    objects: Option<Objects>,
     progress: Arc<ReplayProgress>,
 ) -> Result<Arc<Inner>> {
     let dir = config.data_dir.clone();
@@ -54,7 +56,10 @@ pub(super) async fn open(
     let scratch = dir.join("scratch");
     clear_scratch(&scratch)?;
     let compute = Compute::start(config.compute_threads)?;
-    let objects = Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?);
+    let objects = match objects {
+        Some(objects) => Arc::new(objects),
+        None => Arc::new(crate::objects::open(&config, Arc::clone(&disk)).await?),
+    };
     // Listed before anything is written: a file that is made from here on is no orphan.
     let listed = objects.list(None).await?;
     let surroundings = Surroundings::look(&dir, &disk, &objects, &listed).await?;
@@ -72,12 +77,15 @@ pub(super) async fn open(
     let state = catalog.load().await?;
     let known = surroundings.judge(&state.store)?;
     let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
+    let opened = Arc::new(OpenedCache::default());
     let env = Env {
         objects: Arc::clone(&objects),
         compute,
         blocks: Arc::new(BlockCache::default()),
-        files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes)?),
+        files: Arc::new(FileCache::open(dir.join("cache"), config.cache_bytes, Arc::clone(&opened))?),
+        opened,
         values: Arc::default(),
+        counts: Arc::default(),
         runtime: Handle::current(),
     };
     let metadata = Metadata::default().apply(&state.metadata);
@@ -202,8 +210,8 @@ async fn load_indices(
         for (shard, damage) in damaged {
             index.shard(shard)?.damaged(damage);
         }
-        for (_, shard, tombstones) in state.tombstones.iter().filter(|(uuid, ..)| *uuid == meta.uuid) {
-            index.shard(*shard)?.remember(tombstones, clock.now_ms(), gc_deletes_ms(meta))?;
+        for chunk in state.tombstones.iter().filter(|chunk| chunk.index == meta.uuid) {
+            index.shard(chunk.shard)?.remember(chunk, clock.now_ms(), gc_deletes_ms(meta))?;
         }
         indices.insert(Arc::clone(&meta.name), Arc::new(index));
     }

@@ -1,5 +1,7 @@
 //! What only small bounds show.
 
+mod remote;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,6 +6,8 @@
 //! `object_store` crate's trait, with [`DurableLocal`] as the local implementation: the crate's own
 //! does not sync.
 
+#[cfg(test)]
+pub(crate) mod counting;
 mod local;
 mod s3;
 #[cfg(test)]
@@ -16,7 +18,7 @@ use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
 use object_store::path::Path;
@@ -28,8 +30,10 @@ use crate::disk::Disk;
 use crate::sync::blocking;
 use crate::{Config, Error, ObjectStoreConfig, Result};
 
-/// Bytes of one part of an upload, and of one piece of a download to a file.
+/// Bytes of one part of an upload.
 const PART_BYTES: usize = 8 << 20;
+/// Bytes that a download to a file collects before they are written.
+const WRITTEN_BYTES: usize = 1 << 20;
 /// Parts on their way at once.
 const PARTS: usize = 4;
 /// Deletions on their way at once.
@@ -69,6 +73,12 @@ pub async fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Objects> {
 impl Objects {
     fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
         Self { store: Arc::new(local.clone()), local: Some(local), disk }
+    }
+
+    /// Takes a store that is not of this machine.
+    #[cfg(test)]
+    pub(crate) fn remote(store: Arc<dyn ObjectStore>, disk: Arc<dyn Disk>) -> Self {
+        Self { store, local: None, disk }
     }
 
     /// Returns the store behind the `object_store` trait, for readers that want it.
@@ -178,18 +188,34 @@ impl Objects {
         object_store::coalesce_ranges(ranges, fetch, object_store::OBJECT_STORE_COALESCE_DEFAULT).await
     }
 
-    /// Copies an object to a new local file, piece by piece; synced. A part of it may be left behind
-    /// after an error.
+    /// Copies an object of so many bytes to a new local file, piece by piece: never more of it than two pieces are in
+    /// memory. The file is not synced. A part of it may be left behind after an error.
     ///
     /// # Errors
-    /// The store's or the disk's; an existing file is one.
-    pub async fn get_to_file(&self, path: &Path, file: &FilePath) -> Result<()> {
+    /// The store's or the disk's; an existing file is one, and so is an object of another length.
+    pub async fn get_to_file(&self, path: &Path, file: &FilePath, len: u64) -> Result<()> {
         let mut pieces = self.store.get(path).await.map_err(lift)?.into_stream();
         let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
-        while let Some(piece) = pieces.try_next().await.map_err(lift)? {
-            target = blocking(move || target.append(&piece).map(|()| target)).await?;
+        let (mut found, mut waiting) = (0, BytesMut::new());
+        loop {
+            let piece = pieces.try_next().await.map_err(lift)?;
+            let ended = piece.is_none();
+            if let Some(piece) = piece {
+                found += piece.len() as u64;
+                waiting.extend_from_slice(&piece);
+            }
+            if found > len || (ended && found < len) {
+                let reason = format!("{found} bytes, the catalog says {len}");
+                return Err(Error::Corrupt { file: path.to_string(), offset: found, reason });
+            }
+            if !waiting.is_empty() && (ended || waiting.len() >= WRITTEN_BYTES) {
+                let bytes = waiting.split().freeze();
+                target = blocking(move || target.append(&bytes).map(|()| target)).await?;
+            }
+            if ended {
+                return Ok(());
+            }
         }
-        blocking(move || target.sync()).await
     }
 
     /// Tells an object's length.

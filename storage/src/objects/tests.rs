@@ -8,6 +8,7 @@ use object_store::{
     CopyMode, CopyOptions, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
+use super::counting::Counting;
 use super::{DurableLocal, Objects, is_missing, open};
 use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::{Config, Error, ObjectStoreConfig};
@@ -66,7 +67,7 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
         objects.put_file(&b, &from).await.unwrap();
         assert!(disk.read(&from).is_err());
         assert!(objects.get(&b).await.unwrap() == bytes);
-        objects.get_to_file(&b, &to).await.unwrap();
+        objects.get_to_file(&b, &to, len as u64).await.unwrap();
         assert!(disk.read(&to).unwrap() == bytes);
         disk.remove(&to).unwrap();
         objects.put(&b, bytes.clone()).await.unwrap();
@@ -236,6 +237,24 @@ async fn the_local_directory_refuses_what_it_cannot_do() {
     store.put(&path("b"), "y".into()).await.unwrap();
     let refused = store.copy_opts(&path("a"), &path("b"), keep).await.unwrap_err();
     assert!(matches!(refused, object_store::Error::AlreadyExists { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_large_object_goes_to_a_file_piece_by_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Counting::default();
+    let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SystemDisk::new()));
+    let bytes = pattern(40 << 20);
+    objects.put(&path("a"), bytes.clone()).await.unwrap();
+    let file = dir.path().join("a");
+    store.watch(file.clone());
+    objects.get_to_file(&path("a"), &file, 40 << 20).await.unwrap();
+    assert!(std::fs::read(&file).unwrap() == bytes);
+    assert!(store.most_held() <= 2 << 20, "{} bytes in memory", store.most_held());
+    for other in [(40 << 20) - 1, (40 << 20) + 1] {
+        let refused = objects.get_to_file(&path("a"), &dir.path().join(other.to_string()), other).await;
+        assert!(matches!(refused, Err(Error::Corrupt { .. })));
+    }
 }
 
 #[tokio::test]

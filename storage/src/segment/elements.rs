@@ -73,7 +73,8 @@ impl Stored {
         sink: &mut dyn FnMut(ColumnBatch) -> bool,
     ) -> Result<()> {
         let chain = self.chain(places.path)?;
-        let (_, metadata) = self.data()?;
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
         let schema = metadata.schema();
         let mut leaves = Vec::new();
         let mut next = 0;

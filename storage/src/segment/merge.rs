@@ -20,13 +20,12 @@ use uuid::Uuid;
 
 use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
-use super::ids::{Entry, Fingerprint, IdsWriter};
+use super::ids::{Entry, Fingerprint, Ids, IdsWriter};
 use super::interleave;
 use super::layout::{self, Shape};
 use super::order::{Arrangement, Order, SORTED, arrange};
 use super::runs::{Run, Sorter};
 use super::source::Source;
-use super::stored::Stored;
 use super::union::{special, union};
 use super::writer::{Writer, Written};
 use super::{Kind, Memory, Segment};
@@ -303,7 +302,7 @@ impl Ord for Next {
 
 /// Live entries of an input in fingerprint order, with their output rows; together its sources have all.
 enum Entries<'a> {
-    Sidecar { stored: &'a Stored, map: &'a RowMap, at: usize },
+    Sidecar { ids: Arc<Ids>, map: &'a RowMap, at: usize },
     Sorted(Run),
 }
 
@@ -341,10 +340,10 @@ impl<'a> Entries<'a> {
             true
         };
         match &*input.segment.kind {
-            Kind::Stored(stored) if stored.record.ids_bytes > 0 => {
-                return Ok(vec![Self::Sidecar { stored, map, at: 0 }]);
-            }
             Kind::Stored(stored) => {
+                if let Some(ids) = stored.ids()? {
+                    return Ok(vec![Self::Sidecar { ids, map, at: 0 }]);
+                }
                 let names = [layout::ID, layout::VERSION, layout::SEQ_NO, layout::PRIMARY_TERM];
                 stored.read_named(&names, None, &mut take)?;
             }
@@ -361,8 +360,7 @@ impl<'a> Entries<'a> {
     fn next(&mut self) -> Result<Option<Entry>> {
         match self {
             Self::Sorted(run) => run.next(),
-            Self::Sidecar { stored, map, at } => {
-                let Some(ids) = stored.ids()? else { return Ok(None) };
+            Self::Sidecar { ids, map, at } => {
                 while *at < ids.len() {
                     let entry = ids.entry(*at)?;
                     *at += 1;

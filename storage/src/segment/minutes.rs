@@ -1,12 +1,13 @@
 //! How many rows of a segment have a time in each minute.
 //!
 //! Histograms over all rows ask for nothing else, whatever their interval and zone: so the minutes are counted once a
-//! segment and kept, as long as they are few beside its rows.
+//! segment and kept ([`super::counted`]), as long as they are few beside its rows.
 
 use std::sync::Arc;
 
 use arrow::array::Int64Array;
 
+use super::counted::{Counts, MAX_COUNTS_BYTES, What};
 use super::range::NumberBounds;
 use super::{Kind, Segment};
 use crate::Result;
@@ -34,6 +35,11 @@ impl Minutes {
         })
     }
 
+    /// Counts its bytes of memory.
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.counts)
+    }
+
     /// Iterates over the minutes that have rows: first millisecond, last millisecond, rows.
     pub fn iter(&self) -> impl Iterator<Item = (i64, i64, u32)> {
         let span = |(at, count): (usize, &u32)| {
@@ -52,13 +58,20 @@ impl Segment {
     /// Corrupt files, an unreachable object store.
     pub fn minutes_blocking(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
-        stored.minutes.of(column, || self.count_minutes(column))
+        let key = (stored.record.id, column, What::Minutes);
+        let count =
+            || Ok(self.count_minutes(column)?.map_or(Counts::TooMany, |m| Counts::Minutes(Arc::new(m))));
+        match stored.counts().of(key, count)? {
+            Counts::Minutes(minutes) => Ok(Some(minutes)),
+            Counts::Values(_) | Counts::TooMany => Ok(None),
+        }
     }
 
     fn count_minutes(&self, column: PathId) -> Result<Option<Minutes>> {
         let NumberBounds::I64(least, most) = self.column_bounds(column).values else { return Ok(None) };
         let (first, last) = (least.div_euclid(MINUTE), most.div_euclid(MINUTE));
-        let most_minutes = u64::from(self.rows()) / LEAST_ROWS;
+        let most_minutes =
+            (u64::from(self.rows()) / LEAST_ROWS).min((MAX_COUNTS_BYTES / size_of::<u32>()) as u64);
         if self.is_list(column) || last.abs_diff(first) >= most_minutes {
             return Ok(None);
         }

@@ -23,6 +23,7 @@ mod memory;
 mod merge;
 mod minutes;
 mod nested;
+mod opened;
 mod order;
 mod paged;
 mod pages;
@@ -59,6 +60,7 @@ pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};
 pub use self::minutes::Minutes;
 pub use self::nested::Nested;
+pub(crate) use self::opened::OpenedCache;
 pub use self::paged::{PagedRange, WINDOW_ROWS, WindowBits};
 pub use self::range::{NumberBounds, PageBounds, ValueRange};
 pub(crate) use self::rows::{MemChunk, Packed};
@@ -202,10 +204,16 @@ impl Segment {
 
     /// Finds the rows of an id on the calling thread, which may block on a remote store.
     pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
-        match &*self.kind {
-            Kind::Memory(memory) => Ok(memory.find(id)),
-            Kind::Stored(stored) => stored.find(id, fingerprint),
-        }
+        self.finder()?.find(id, fingerprint)
+    }
+
+    /// Takes hold of what finds the rows of ids, which may block on a remote store.
+    pub(crate) fn finder(&self) -> Result<Finder<'_>> {
+        let ids = match &*self.kind {
+            Kind::Memory(_) => None,
+            Kind::Stored(stored) => stored.ids()?,
+        };
+        Ok(Finder { segment: self, ids })
     }
 
     /// Finds the rows of an id as [`Segment::find`] does, but nothing else about them: that costs less.
@@ -220,7 +228,7 @@ impl Segment {
     pub fn bundle_blocking(&self) -> Result<Arc<Bundle>> {
         match &*self.kind {
             Kind::Memory(memory) => Ok(Arc::clone(&memory.bundle)),
-            Kind::Stored(stored) => stored.bundle().cloned(),
+            Kind::Stored(stored) => stored.bundle(),
         }
     }
 
@@ -391,6 +399,28 @@ impl Segment {
     pub async fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         let (this, rows) = (self.clone(), rows.to_vec());
         self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, wanted)).await
+    }
+}
+
+/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
+#[derive(Debug)]
+pub(crate) struct Finder<'a> {
+    segment: &'a Segment,
+    ids: Option<Arc<ids::Ids>>,
+}
+
+impl Finder<'_> {
+    /// The segment's number.
+    pub(crate) fn key(&self) -> u64 {
+        self.segment.key
+    }
+
+    /// Finds the rows of an id on the calling thread, which may block on a remote store.
+    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => Ok(memory.find(id)),
+            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
+        }
     }
 }
 

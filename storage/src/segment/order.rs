@@ -228,10 +228,9 @@ impl<'a> Run<'a> {
         order: &Order,
         converter: &RowConverter,
     ) -> Result<Self> {
-        let roots = stored.roots()?;
         let of_key = order.keys.iter().map(|key| match key.column {
             None => stored.named_root(layout::SEQ_NO),
-            Some(id) => Ok(roots.get(&id.0).copied()),
+            Some(id) => stored.root_of(id),
         });
         let of_key = of_key.collect::<Result<Vec<_>>>()?;
         let mut wanted: Vec<usize> = of_key.iter().copied().flatten().collect();

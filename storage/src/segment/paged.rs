@@ -65,7 +65,7 @@ impl Segment {
     pub fn paged_range_blocking(&self, column: PathId, range: &ValueRange) -> Result<Option<PagedRange>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
         let Some(record) = stored.column_record(column) else { return Ok(None) };
-        let Some(&root) = stored.roots()?.get(&column.0) else { return Ok(None) };
+        let Some(root) = stored.root_of(column)? else { return Ok(None) };
         if record.list || !stored.is_cacheable(root)? || range.is_empty() {
             return Ok(None);
         }
@@ -103,7 +103,7 @@ impl Segment {
     pub fn numbers_blocking(&self, column: PathId, rows: &RoaringBitmap) -> Result<Option<ArrayRef>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
         let Some(record) = stored.column_record(column) else { return Ok(None) };
-        let Some(&root) = stored.roots()?.get(&column.0) else { return Ok(None) };
+        let Some(root) = stored.root_of(column)? else { return Ok(None) };
         if record.list || !stored.is_cacheable(root)? {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl Segment {
             number += 1;
         })?;
         let kind = stored.root_type(root)?;
-        let mut numbers = Gathered::new(kind);
+        let mut numbers = Gathered::new(&kind);
         for pages in pages.chunks(MAX_AHEAD) {
             let missing: Vec<(u32, Range<u32>)> =
                 pages.iter().filter(|(number, _)| !stored.keeps_values(root, *number)).cloned().collect();
@@ -144,7 +144,7 @@ impl Segment {
             }
         }
         Ok(Some(match kind {
-            DataType::Timestamp(..) => arrow::compute::cast(&numbers.finish(), kind)?,
+            DataType::Timestamp(..) => arrow::compute::cast(&numbers.finish(), &kind)?,
             _ => numbers.finish(),
         }))
     }
@@ -251,7 +251,7 @@ impl PagedRange {
 
 impl Stored {
     fn is_cacheable(&self, root: usize) -> Result<bool> {
-        Ok(PageValues::supports(self.root_type(root)?))
+        Ok(PageValues::supports(&self.root_type(root)?))
     }
 
     fn kept_values(&self, root: usize, page: u32) -> Option<Arc<PageValues>> {

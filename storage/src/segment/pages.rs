@@ -29,7 +29,8 @@ impl Stored {
 
     /// Returns the value that all rows of a column of whole numbers have, if the statistics tell.
     fn constant(&self, root: usize) -> Result<Option<u64>> {
-        let (_, metadata) = self.data()?;
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
         let Some(leaf) = leaf_of(metadata, root) else { return Ok(None) };
         let mut constant = None;
         for group in metadata.metadata().row_groups() {
@@ -49,7 +50,7 @@ impl Stored {
 
     /// Returns the bounds of a column page by page, in row order; `None` where the file lacks it.
     pub(crate) fn pages(&self, column: PathId) -> Result<Option<Vec<PageBounds>>> {
-        let Some(&root) = self.roots()?.get(&column.0) else { return Ok(None) };
+        let Some(root) = self.root_of(column)? else { return Ok(None) };
         let list = self.column_record(column).is_none_or(|record| record.list);
         let mut pages = Vec::new();
         self.for_each_page(root, |rows, bounds, full| {
@@ -65,7 +66,8 @@ impl Stored {
         root: usize,
         mut visit: impl FnMut(std::ops::Range<u32>, Bounds<'_>, bool),
     ) -> Result<()> {
-        let (_, metadata) = self.data()?;
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
         let parquet = metadata.metadata();
         let leaf = leaf_of(metadata, root).unwrap_or(0);
         let unsigned = matches!(metadata.schema().field(root).data_type(), DataType::UInt64);
@@ -117,7 +119,7 @@ impl Stored {
             }
             _ => {}
         }
-        let Some(&root) = self.roots()?.get(&column.0) else { return nothing };
+        let Some(root) = self.root_of(column)? else { return nothing };
         let mut found = RoaringBitmap::new();
         let mut straddling = RoaringBitmap::new();
         self.for_each_page(root, |rows, bounds, full| match range.relation(&bounds) {

@@ -42,7 +42,8 @@ pub(crate) struct SparseRoot {
 impl Stored {
     /// Lists the columns to be read by their values.
     pub(crate) fn sparse_roots(&self) -> Result<Vec<SparseRoot>> {
-        let (_, metadata) = self.data()?;
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
         let fields = metadata.schema().fields();
         let mut found = Vec::new();
         if fields.len() <= MANY_COLUMNS {
@@ -67,14 +68,16 @@ impl Stored {
 
     /// Counts the row groups and the rows of each.
     pub(crate) fn group_rows(&self) -> Result<Vec<usize>> {
-        let (_, metadata) = self.data()?;
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
         let groups = metadata.metadata().row_groups();
         Ok(groups.iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect())
     }
 
     /// Opens a reader over root columns of one row group.
     pub(crate) fn group_reader(&self, roots: &[usize], group: usize) -> Result<ParquetRecordBatchReader> {
-        let (file, metadata) = self.data()?;
+        let data = self.data()?;
+        let (file, metadata) = data.parts();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
         ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
@@ -86,7 +89,8 @@ impl Stored {
 
     /// Reads a column in a row group; rows are counted from its start.
     pub(crate) fn read_sparse(&self, column: SparseRoot, group: usize) -> Result<Sparse> {
-        let (file, metadata) = self.data()?;
+        let data = self.data()?;
+        let (file, metadata) = data.parts();
         let chunk = metadata.metadata().row_group(group);
         let rows = usize::try_from(chunk.num_rows()).unwrap_or(0);
         let descriptor = chunk.column(column.leaf).column_descr_ptr();

@@ -1,5 +1,5 @@
 //! Segments in the object store, opened lazily: the footer, the sidecar and the bundle are read
-//! when first needed and kept.
+//! when first needed. Who asks for one holds it while it uses it; [`OpenedCache`] keeps those that were used last.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::UInt64Type;
-use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     RowSelection,
@@ -17,16 +16,15 @@ use parquet::file::metadata::PageIndexPolicy;
 use roaring::RoaringBitmap;
 use tokio::runtime::Handle;
 
-use super::cache::FileCache;
+use super::cache::{FileCache, Mapped, Wanted};
 use super::checked::{CheckedBytes, Verifier, decode_sums};
-use super::counted::Counted;
+use super::counted::CountCache;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::{Fingerprint, Ids};
 use super::memory::{owned, stored_row};
-use super::minutes::Minutes;
+use super::opened::{FileKind, OpenedCache, Slot};
 use super::range::Bounds;
-use super::tally::Tally;
 use super::values::ValueCache;
 use super::{Located, RowParts, StoredRow, layout};
 use crate::bundle::Bundle;
@@ -39,14 +37,8 @@ use crate::{Compute, Error, Result};
 const BATCH_ROWS: usize = 8_192;
 /// Bytes decoded at a time, about.
 const BATCH_BYTES: u64 = 32 << 20;
-
-const BUNDLE: &str = "bundle";
-const IDS: &str = "ids";
-
-/// Name of a segment's file in the local cache.
-fn cached(segment: uuid::Uuid, kind: &str) -> String {
-    format!("{}-{kind}", segment.simple())
-}
+/// Bytes that a root column takes in the schema of an open file, about.
+const FIELD_BYTES: usize = 512;
 
 /// What stored segments share: where files come from and who decodes them.
 #[derive(Clone, Debug)]
@@ -55,8 +47,38 @@ pub(crate) struct Env {
     pub(crate) compute: Compute,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) files: Arc<FileCache>,
+    pub(crate) opened: Arc<OpenedCache>,
     pub(crate) values: Arc<ValueCache>,
+    pub(crate) counts: Arc<CountCache>,
     pub(crate) runtime: Handle,
+}
+
+/// The Parquet file of a segment, and its footer.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) file: DataFile,
+    pub(super) metadata: ArrowReaderMetadata,
+    /// Root columns by path number.
+    roots: HashMap<u32, usize>,
+}
+
+impl Data {
+    /// File and footer.
+    pub(super) fn parts(&self) -> (&DataFile, &ArrowReaderMetadata) {
+        (&self.file, &self.metadata)
+    }
+
+    fn open(file: DataFile) -> Result<(Self, usize)> {
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        let metadata = ArrowReaderMetadata::load(&file, options).map_err(|e| reading(&file.name(), e))?;
+        let field_id = |field: &arrow::datatypes::Field| -> Option<u32> {
+            field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok()
+        };
+        let fields = metadata.schema().fields().iter().enumerate();
+        let roots: HashMap<u32, usize> = fields.filter_map(|(i, f)| Some((field_id(f)?, i))).collect();
+        let bytes = metadata.metadata().memory_size() + metadata.schema().fields().len() * FIELD_BYTES;
+        Ok((Self { file, metadata, roots }, bytes))
+    }
 }
 
 /// A segment in the object store.
@@ -64,28 +86,26 @@ pub(crate) struct Env {
 pub(crate) struct Stored {
     pub(crate) record: SegmentRecord,
     env: Env,
-    data: OnceLock<(DataFile, ArrowReaderMetadata)>,
-    roots: OnceLock<HashMap<u32, usize>>,
-    bundle: OnceLock<Arc<Bundle>>,
-    ids: OnceLock<Ids>,
+    data: Slot<Data>,
+    bundle: Slot<Bundle>,
+    ids: Slot<Ids>,
+    /// Whether the bundle of a local store was found to be as it was written.
+    verified: Arc<AtomicBool>,
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
-    pub(super) minutes: Counted<Minutes>,
-    pub(super) tallies: Counted<Tally>,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
 }
 
 impl Drop for Stored {
     fn drop(&mut self) {
+        let (index, shard, id) = self.place();
+        FileKind::ALL.into_iter().for_each(|kind| self.env.opened.forget((id, kind)));
         if !self.discarded.load(Ordering::Relaxed) {
             return;
         }
-        let (index, shard, id) = self.place();
-        for kind in [BUNDLE, IDS] {
-            self.env.files.forget(&cached(id, kind));
-        }
+        FileKind::ALL.into_iter().for_each(|kind| self.env.files.forget((id, kind)));
         let directory = layout::directory(index, shard, id);
         let objects = Arc::clone(&self.env.objects);
         self.env.runtime.spawn(async move {
@@ -122,14 +142,12 @@ impl Stored {
         Self {
             record,
             env,
-            data: OnceLock::new(),
-            roots: OnceLock::new(),
-            bundle: OnceLock::new(),
-            ids: OnceLock::new(),
+            data: Slot::default(),
+            bundle: Slot::default(),
+            ids: Slot::default(),
+            verified: Arc::default(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
-            minutes: Counted::default(),
-            tallies: Counted::default(),
             discarded: AtomicBool::new(false),
         }
     }
@@ -143,13 +161,17 @@ impl Stored {
         (self.record.index, self.record.shard, self.record.id)
     }
 
-    pub(super) fn data(&self) -> Result<&(DataFile, ArrowReaderMetadata)> {
-        get_or_try_init(&self.data, || {
-            let (index, shard, id) = self.place();
+    /// Returns the Parquet file.
+    pub(super) fn data(&self) -> Result<Arc<Data>> {
+        if let Some(data) = self.env.opened.get(&self.data) {
+            return Ok(data);
+        }
+        let (index, shard, id) = self.place();
+        self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
             let path = layout::data(index, shard, id);
             let name = path.to_string();
             let verifier = Verifier::new(name.clone(), sums_of(&self.record, "data_sums", &name)?);
-            let file = match self.env.objects.map_local(&path)? {
+            Data::open(match self.env.objects.map_local(&path)? {
                 Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
                 None => DataFile::Remote(Arc::new(Remote {
                     segment: id,
@@ -160,69 +182,85 @@ impl Stored {
                     cache: Arc::clone(&self.env.blocks),
                     runtime: self.env.runtime.clone(),
                 })),
-            };
-            let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
-            let metadata = ArrowReaderMetadata::load(&file, options).map_err(|e| reading(&name, e))?;
-            Ok((file, metadata))
+            })
         })
     }
 
     /// Returns the inverted index.
-    pub(crate) fn bundle(&self) -> Result<&Arc<Bundle>> {
-        get_or_try_init(&self.bundle, || {
-            let (index, shard, id) = self.place();
-            let path = layout::bundle(index, shard, id);
-            let bytes = self.whole_file(&path, id, BUNDLE)?;
+    pub(crate) fn bundle(&self) -> Result<Arc<Bundle>> {
+        if let Some(bundle) = self.env.opened.get(&self.bundle) {
+            return Ok(bundle);
+        }
+        let (index, shard, id) = self.place();
+        let path = layout::bundle(index, shard, id);
+        let len = self.record.bundle_bytes;
+        self.open_file(&self.bundle, FileKind::Bundle, &path, len, |Mapped { bytes, verified }| {
             // Cut behind the index of its rows, a bundle with nested paths would pass for one without.
-            if bytes.len() as u64 != self.record.bundle_bytes {
+            if bytes.len() as u64 != len {
                 return Err(Error::Corrupt {
                     file: path.to_string(),
                     offset: bytes.len() as u64,
-                    reason: format!("{} bytes, the catalog says {}", bytes.len(), self.record.bundle_bytes),
+                    reason: format!("{} bytes, the catalog says {len}", bytes.len()),
                 });
             }
-            Ok(Arc::new(Bundle::open(owned(&bytes), path.as_ref(), true)?))
+            let bundle = Bundle::open(owned(&bytes), path.as_ref(), !verified.load(Ordering::Relaxed))?;
+            verified.store(true, Ordering::Relaxed);
+            let heap_bytes = bundle.heap_bytes();
+            Ok((bundle, heap_bytes))
         })
     }
 
-    fn whole_file(&self, path: &object_store::path::Path, id: uuid::Uuid, kind: &str) -> Result<Bytes> {
-        match self.env.objects.map_local(path)? {
-            Some(bytes) => Ok(bytes),
-            None => self.env.files.get(&self.env, path, &cached(id, kind)),
+    /// Opens a file that is read as a whole, from the local cache where the store is remote.
+    fn open_file<T: Send + Sync + 'static>(
+        &self,
+        slot: &Slot<T>,
+        kind: FileKind,
+        path: &object_store::path::Path,
+        bytes: u64,
+        open: impl FnOnce(Mapped) -> Result<(T, usize)>,
+    ) -> Result<Arc<T>> {
+        let key = (self.record.id, kind);
+        let local = self.env.objects.map_local(path)?;
+        let remote = local.is_none();
+        let file = match local {
+            Some(bytes) => Mapped { bytes, verified: Arc::clone(&self.verified) },
+            None => FileCache::get(&self.env, &Wanted { key, path, bytes, used: slot.used() })?,
+        };
+        let verified = Arc::clone(&file.verified);
+        let opened = self.env.opened.get_or_open(slot, key, || open(file));
+        if remote && matches!(opened, Err(Error::Corrupt { .. })) {
+            // The copy may be what is damaged.
+            self.env.files.forget_damaged(key, &verified);
         }
+        if remote && self.env.files.is_over() {
+            self.env.opened.forget(key);
+        }
+        opened
     }
 
     /// Returns the sidecar of client-chosen ids, where the segment has one.
-    pub(crate) fn ids(&self) -> Result<Option<&Ids>> {
+    pub(crate) fn ids(&self) -> Result<Option<Arc<Ids>>> {
         if self.record.ids_bytes == 0 {
             return Ok(None);
         }
-        get_or_try_init(&self.ids, || {
-            let (index, shard, id) = self.place();
-            let path = layout::ids(index, shard, id);
+        if let Some(ids) = self.env.opened.get(&self.ids) {
+            return Ok(Some(ids));
+        }
+        let (index, shard, id) = self.place();
+        let path = layout::ids(index, shard, id);
+        self.open_file(&self.ids, FileKind::Ids, &path, self.record.ids_bytes, |Mapped { bytes, .. }| {
             let name = path.to_string();
-            let verifier = Verifier::new(name.clone(), sums_of(&self.record, "ids_sums", &name)?);
-            let bytes = self.whole_file(&path, id, IDS)?;
-            Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)
+            let sums = sums_of(&self.record, "ids_sums", &name)?;
+            let heap_bytes = size_of_val(&*sums) + size_of::<Ids>() + name.len();
+            let verifier = Verifier::new(name.clone(), sums);
+            Ok((Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)?, heap_bytes))
         })
         .map(Some)
     }
 
-    /// Root columns by path number.
-    pub(super) fn roots(&self) -> Result<&HashMap<u32, usize>> {
-        get_or_try_init(&self.roots, || {
-            let (_, metadata) = self.data()?;
-            let field_id = |field: &arrow::datatypes::Field| {
-                field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok()
-            };
-            Ok(metadata
-                .schema()
-                .fields()
-                .iter()
-                .enumerate()
-                .filter_map(|(i, f)| Some((field_id(f)?, i)))
-                .collect())
-        })
+    /// Finds the root column of a path.
+    pub(super) fn root_of(&self, column: PathId) -> Result<Option<usize>> {
+        Ok(self.data()?.roots.get(&column.0).copied())
     }
 
     /// Catalog statistics of a column.
@@ -231,12 +269,17 @@ impl Stored {
     }
 
     pub(super) fn named_root(&self, name: &str) -> Result<Option<usize>> {
-        Ok(self.data()?.1.schema().index_of(name).ok())
+        Ok(self.data()?.metadata.schema().index_of(name).ok())
     }
 
     /// Arrow type of a root column.
-    pub(super) fn root_type(&self, root: usize) -> Result<&arrow::datatypes::DataType> {
-        Ok(self.data()?.1.schema().field(root).data_type())
+    pub(super) fn root_type(&self, root: usize) -> Result<arrow::datatypes::DataType> {
+        Ok(self.data()?.metadata.schema().field(root).data_type().clone())
+    }
+
+    /// What was counted before.
+    pub(super) fn counts(&self) -> &CountCache {
+        &self.env.counts
     }
 
     /// Values that were decoded before.
@@ -251,7 +294,7 @@ impl Stored {
 
     /// Counts the root columns.
     pub(crate) fn root_count(&self) -> Result<usize> {
-        Ok(self.data()?.1.schema().fields().len())
+        Ok(self.data()?.metadata.schema().fields().len())
     }
 
     /// Opens a reader over root columns for the selected rows, all of them without a selection.
@@ -260,8 +303,8 @@ impl Stored {
         roots: &[usize],
         rows: Option<&RoaringBitmap>,
     ) -> Result<ParquetRecordBatchReader> {
-        let (_, metadata) = self.data()?;
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
+        let data = self.data()?;
+        let mask = ProjectionMask::roots(data.metadata.parquet_schema(), roots.iter().copied());
         self.masked_reader(mask, rows)
     }
 
@@ -271,7 +314,8 @@ impl Stored {
         mask: ProjectionMask,
         rows: Option<&RoaringBitmap>,
     ) -> Result<ParquetRecordBatchReader> {
-        let (file, metadata) = self.data()?;
+        let data = self.data()?;
+        let (file, metadata) = data.parts();
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
             .with_batch_size(self.batch_rows());
@@ -290,8 +334,8 @@ impl Stored {
 
     /// Maps requested columns to root columns of the file; `None` where it lacks one.
     pub(crate) fn roots_of(&self, columns: &[PathId]) -> Result<Vec<Option<usize>>> {
-        let roots = self.roots()?;
-        Ok(columns.iter().map(|c| roots.get(&c.0).copied()).collect())
+        let data = self.data()?;
+        Ok(columns.iter().map(|c| data.roots.get(&c.0).copied()).collect())
     }
 
     /// Reads metadata (and the source) of a few rows, ascending and without repetition.
@@ -347,7 +391,7 @@ impl Stored {
 
     /// Brings an error of the batch reader back to the store's own.
     pub(crate) fn read_error(&self, error: arrow::error::ArrowError) -> Error {
-        let name = self.data().map_or_else(|_| self.record.id.to_string(), |(file, _)| file.name());
+        let name = self.data().map_or_else(|_| self.record.id.to_string(), |data| data.file.name());
         match error {
             arrow::error::ArrowError::ExternalError(inner) => {
                 match inner.downcast::<parquet::errors::ParquetError>() {
@@ -378,21 +422,16 @@ impl Stored {
         self.generated_rows(id)
     }
 
-    /// Finds the rows of an id and what a write needs to know of them.
-    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
-        if let Some(ids) = self.ids()? {
-            let entries = ids.find(fingerprint)?;
-            return Ok(entries
-                .into_iter()
-                .map(|e| Located {
-                    row: e.row,
-                    version: e.version,
-                    seq_no: e.seq_no,
-                    primary_term: e.primary_term,
-                })
-                .collect());
-        }
-        self.find_generated(id)
+    /// Finds the rows of an id and what a write needs to know of them; `ids` are the segment's.
+    pub(crate) fn find(&self, ids: Option<&Ids>, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+        let Some(ids) = ids else { return self.find_generated(id) };
+        let located = |e: super::ids::Entry| Located {
+            row: e.row,
+            version: e.version,
+            seq_no: e.seq_no,
+            primary_term: e.primary_term,
+        };
+        Ok(ids.find(fingerprint)?.into_iter().map(located).collect())
     }
 
     /// Finds the row of a generated id by the page index of `_id`, whose order is the row order.

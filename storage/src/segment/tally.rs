@@ -1,7 +1,8 @@
 //! How many rows of a segment have each integer of a column.
 //!
 //! Where every page has values on both sides of a bound, counting the rows of a range is to compare them all. So the
-//! rows of each value are counted once a segment, and kept as sums, as long as there are few values beside rows.
+//! rows of each value are counted once a segment, and kept as sums ([`super::counted`]), as long as there are few values
+//! beside rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::Int64Array;
 use foldhash::fast::RandomState;
 
+use super::counted::{self, MAX_COUNTS_BYTES, What};
 use super::range::NumberBounds;
 use super::{Kind, Segment};
 use crate::Result;
@@ -16,6 +18,9 @@ use crate::mapping::PathId;
 
 /// Rows a value on average, below which values are not counted: twelve bytes each are then less than a byte a row.
 const LEAST_ROWS: usize = 16;
+
+/// Bytes of a value and its sum.
+const VALUE_BYTES: usize = size_of::<i64>() + size_of::<u32>();
 
 /// How many rows have each value.
 #[derive(Debug)]
@@ -38,6 +43,11 @@ impl Tally {
         self.count_first(|value| value <= to).saturating_sub(self.count_first(|value| value < from))
     }
 
+    /// Counts its bytes of memory.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.values.len() * VALUE_BYTES
+    }
+
     /// Iterates over the values in ascending order, with the rows of each.
     pub fn iter(&self) -> impl Iterator<Item = (i64, u32)> {
         let mut before = 0;
@@ -48,14 +58,16 @@ impl Tally {
     }
 
     /// Takes over values in ascending order, with the rows of each.
-    fn new(counts: impl Iterator<Item = (i64, u32)>) -> Self {
+    pub(super) fn new(counts: impl Iterator<Item = (i64, u32)>) -> Self {
         let mut sum = 0;
-        let (values, sums) = counts
+        let (mut values, mut sums): (Vec<i64>, Vec<u32>) = counts
             .map(|(value, count)| {
                 sum += count;
                 (value, sum)
             })
             .unzip();
+        values.shrink_to_fit();
+        sums.shrink_to_fit();
         Self { values, sums }
     }
 }
@@ -106,7 +118,16 @@ impl Segment {
     /// Corrupt files, an unreachable object store.
     pub fn tally_blocking(&self, column: PathId) -> Result<Option<Arc<Tally>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
-        stored.tallies.of(column, || self.count_values(column))
+        let key = (stored.record.id, column, What::Values);
+        let count = || {
+            Ok(self
+                .count_values(column)?
+                .map_or(counted::Counts::TooMany, |t| counted::Counts::Values(Arc::new(t))))
+        };
+        match stored.counts().of(key, count)? {
+            counted::Counts::Values(tally) => Ok(Some(tally)),
+            counted::Counts::Minutes(_) | counted::Counts::TooMany => Ok(None),
+        }
     }
 
     fn count_values(&self, column: PathId) -> Result<Option<Tally>> {
@@ -114,7 +135,7 @@ impl Segment {
         if self.is_list(column) {
             return Ok(None);
         }
-        let most = self.rows() as usize / LEAST_ROWS;
+        let most = (self.rows() as usize / LEAST_ROWS).min(MAX_COUNTS_BYTES / VALUE_BYTES);
         let mut counts = match usize::try_from(last.abs_diff(least)) {
             Ok(distance) if distance < most => Counts::Near(least, vec![0; distance + 1]),
             _ => Counts::Far(HashMap::default()),

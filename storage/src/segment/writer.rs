@@ -260,7 +260,8 @@ impl<W: Write + Send> Writer<W> {
     /// Whether the row groups of a segment without deleted rows are worth being taken over as they are: the
     /// schema is this one, and neither they nor the open one are small.
     pub(crate) fn takes(&self, stored: &Stored) -> Result<bool> {
-        let (_, metadata) = stored.data()?;
+        let data = stored.data()?;
+        let (_, metadata) = data.parts();
         let metadata = metadata.metadata();
         let groups = metadata.num_row_groups().max(1);
         let large = stored.record.rows as usize / groups >= ROW_GROUP_ROWS / 2
@@ -273,7 +274,8 @@ impl<W: Write + Send> Writer<W> {
     /// Takes over the row groups of a segment, none of whose rows is deleted.
     pub(crate) fn copy(&mut self, stored: &Stored) -> Result<()> {
         self.end_group()?;
-        let (file, metadata) = stored.data()?;
+        let data = stored.data()?;
+        let (file, metadata) = data.parts();
         let metadata = metadata.metadata();
         let name = file.name();
         for (at, group) in metadata.row_groups().iter().enumerate() {

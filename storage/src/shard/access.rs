@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use super::decide::Current;
 use super::state::{Location, Probed, State, Tail};
 use super::versions::VersionEntry;
-use super::{MAX_MEMORY_SEGMENTS, MAX_VERSIONS, Shard, next_key};
+use super::{MAX_MEMORY_SEGMENTS, MAX_TOMBSTONES, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
 use crate::catalog::ShardCheckpoint;
 use crate::segment::MemChunk;
@@ -90,18 +90,30 @@ impl Shard {
         Turn { _turn: self.turn.blocking_lock(), shard: self }
     }
 
-    /// Removes versions whose rows were flushed, and tombstones older than `gc_ms`. Blocks.
+    /// Removes versions whose rows were flushed, tombstones older than `gc_ms`, and the first of those beyond
+    /// [`MAX_TOMBSTONES`]. Blocks.
     pub(crate) fn clean_versions(&self, now_ms: i64, gc_ms: i64) {
+        let forgotten_below = self.tombstones_to_forget(MAX_TOMBSTONES);
+        let oldest_ms = now_ms.saturating_sub(gc_ms);
         let all = self.state.read().versions.stripes();
         for stripes in (0..all).step_by(STRIPES_A_TURN) {
+            let stripes: Vec<usize> = {
+                let state = self.state.read();
+                let needed =
+                    |stripe: &usize| forgotten_below > 0 || state.versions.needs_cleaning(*stripe, oldest_ms);
+                (stripes..stripes + STRIPES_A_TURN).filter(needed).collect()
+            };
+            if stripes.is_empty() {
+                continue;
+            }
             let turn = self.turn_blocking();
-            for stripe in stripes..stripes + STRIPES_A_TURN {
+            for stripe in stripes {
                 let mut state = turn.state();
                 let committed = state.committed_below.0;
                 state.versions.clean(stripe, &|entry| {
                     entry.location.is_none()
                         && entry.seq_no < committed
-                        && now_ms.saturating_sub(entry.deleted_at_ms) >= gc_ms
+                        && (entry.deleted_at_ms <= oldest_ms || entry.seq_no < forgotten_below)
                 });
                 RwLockWriteGuard::unlock_fair(state);
             }
@@ -287,8 +299,12 @@ impl Reading<'_> {
     /// Whether there is too much besides bytes: segments that every search visits, or ids whose
     /// versions are kept in memory.
     pub(crate) fn crowded(&self) -> bool {
+        // Tombstones that are remembered behind a flush are no reason for another one.
+        let operations = self.state.next_seq_no.saturating_sub(self.state.committed_below.0);
         self.state.memory_segments() >= MAX_MEMORY_SEGMENTS
-            || (self.state.versions.len() >= MAX_VERSIONS && self.state.first_uncommitted_frame().is_some())
+            || (self.state.versions.len() >= MAX_VERSIONS
+                && operations >= MAX_VERSIONS as u64 / 2
+                && self.state.first_uncommitted_frame().is_some())
     }
 
     /// When the first tombstone came that a clean-up could remove, or one that is gone since the last.

@@ -15,9 +15,9 @@ use uuid::Uuid;
 use super::group::Commits;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
-use super::{Shard, Turn, next_key, tombstones};
+use super::{Shard, Turn, next_key};
 use crate::bundle::RowMap;
-use crate::catalog::{Catalog, Commit, SegmentRecord};
+use crate::catalog::{Catalog, Commit, SegmentRecord, TombstoneChange};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::sync;
 use crate::wal::Wal;
@@ -73,6 +73,8 @@ struct Captured {
     level: u32,
     /// `(seq_no, frame)` below which everything is covered, for a flush.
     below: Option<(u64, u64)>,
+    /// What a flush does to the tombstones in the catalog.
+    tombstones: Option<TombstoneChange>,
 }
 
 impl Captured {
@@ -103,10 +105,11 @@ impl Shard {
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             capture(memory, 0, Some(state.frozen_below))
         };
-        let captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
+        let mut captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
             true => captured,
             false => services.env.compute.run(Lane::Flush, move || Ok(keep_deleted(captured))).await?,
         };
+        captured.tombstones = captured.below.map(|below| self.collect_tombstones(below.0));
         let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
@@ -203,6 +206,8 @@ impl Shard {
         {
             let state = self.state.read();
             commit.checkpoints.push(self.checkpoint(&state, state.committed_below));
+            let below = state.committed_below.0;
+            commit.tombstones.push(state.tombstones.settled(self.index, self.number, below));
             for segment in &state.segments {
                 let Some(stored) = segment.segment.as_stored() else { continue };
                 commit.put.push(SegmentRecord {
@@ -272,11 +277,7 @@ impl Shard {
             if let Some(below) = captured.below {
                 commit.checkpoints.push(self.checkpoint(&state, below));
                 // The log has the later ones.
-                let tombstones = state
-                    .versions
-                    .iter()
-                    .filter(|(_, entry)| entry.location.is_none() && entry.seq_no < below.0);
-                commit.tombstones.push((self.index, self.number, tombstones::encode(tombstones)));
+                commit.tombstones.extend(captured.tombstones.clone());
             }
             state.next_frame.checked_sub(1)
         };
@@ -394,6 +395,9 @@ impl Shard {
         }
         if let Some(below) = captured.below {
             state.committed_below = below;
+            if let Some(change) = &captured.tombstones {
+                state.tombstones.changed(change);
+            }
             if state.next_frame <= below.1 {
                 state.tail.first_frame = None;
             } else if let Some(first) = &mut state.tail.first_frame {
@@ -459,7 +463,7 @@ fn capture<'a>(
     level: u32,
     below: Option<(u64, u64)>,
 ) -> Captured {
-    let mut captured = Captured { inputs: Vec::new(), keys: Vec::new(), level, below };
+    let mut captured = Captured { inputs: Vec::new(), keys: Vec::new(), level, below, tombstones: None };
     for segment in segments {
         captured.keys.push(segment.segment.key());
         captured.inputs.push(Input {

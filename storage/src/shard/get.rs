@@ -42,7 +42,9 @@ impl Shard {
             let unasked: Vec<Arc<Segment>> = {
                 let state = self.state.read();
                 state.check()?;
-                if let Some(found) = state.find_unflushed(id) {
+                if let Some(found) = state.find_unflushed(id)
+                    && !state.is_doubtful(&found)
+                {
                     return Ok(found.location.and_then(|location| place(&state, location)));
                 }
                 let stored = || state.segments.iter().rev().filter(|s| s.segment.as_stored().is_some());

@@ -48,8 +48,11 @@ use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
 const MAX_MEMORY_SEGMENTS: usize = 64;
-/// Versions of ids in memory beyond which a shard is flushed.
+/// Versions of ids in memory beyond which a shard is flushed, where it has that many operations to flush.
 const MAX_VERSIONS: usize = 1_000_000;
+/// Tombstones of a shard that are remembered behind a flush, some 200 bytes each. Beyond it the first are forgotten before their
+/// time, as if `index.gc_deletes` were shorter.
+const MAX_TOMBSTONES: usize = 2_000_000;
 
 /// Keys of segments are unique in the process.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -155,6 +158,8 @@ impl Shard {
             committed_below: below,
             segments,
             versions: Versions::default(),
+            tombstones: tombstones::Groups::default(),
+            loaded_below: below.0,
             dirty_deletes: false,
             closed: false,
             damage: None,
@@ -180,27 +185,6 @@ impl Shard {
             counters: Counters::default(),
             contexts: Arc::default(),
         }
-    }
-
-    /// Takes up the tombstones that the catalog has, but for those that are older than `gc_ms`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Corrupt`].
-    pub(crate) fn remember(&self, tombstones: &[u8], now_ms: i64, gc_ms: i64) -> Result<()> {
-        let decoded = tombstones::decode(tombstones).map_err(|reason| crate::Error::Corrupt {
-            file: format!("catalog, tombstones of shard {} of index {}", self.number, self.index),
-            offset: 0,
-            reason,
-        })?;
-        let mut state = self.state.write();
-        let below = state.committed_below.0;
-        for (id, entry) in decoded {
-            // What is behind the checkpoint is of a commit that was taken back; the log knows better.
-            if entry.seq_no < below && now_ms.saturating_sub(entry.deleted_at_ms) < gc_ms {
-                state.versions.insert(id, entry);
-            }
-        }
-        Ok(())
     }
 
     /// Puts the shard out of use from the start.

@@ -9,6 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::decide::Current;
 use super::policy::SegmentSize;
+use super::tombstones::Groups;
 use super::versions::Versions;
 use crate::routing::looks_generated;
 use crate::segment::{Fingerprint, Located, MemChunk, Segment, SegmentView};
@@ -141,22 +142,36 @@ impl Probed {
         if segments.is_empty() {
             return;
         }
+        let mut ids = ids.peekable();
+        if ids.peek().is_none() {
+            return;
+        }
+        // Taken hold of once for all ids.
+        let mut finders = Vec::with_capacity(segments.len());
+        for segment in segments {
+            match segment.finder() {
+                Ok(finder) => finders.push(finder),
+                Err(_) => self.cannot_answer(segment.key()),
+            }
+        }
         for id in ids {
             let fingerprint = Fingerprint::of(id);
-            for segment in segments {
-                match segment.find(id, fingerprint) {
+            for finder in &finders {
+                match finder.find(id, fingerprint) {
                     Ok(rows) if rows.is_empty() => {}
                     Ok(rows) => {
                         let found = self.found.entry(id.into()).or_default();
-                        found.extend(rows.into_iter().map(|located| (segment.key(), located)));
+                        found.extend(rows.into_iter().map(|located| (finder.key(), located)));
                     }
-                    Err(_) => {
-                        for (key, answered) in &mut self.asked {
-                            *answered &= *key != segment.key();
-                        }
-                    }
+                    Err(_) => self.cannot_answer(finder.key()),
                 }
             }
+        }
+    }
+
+    fn cannot_answer(&mut self, segment: u64) {
+        for (key, answered) in &mut self.asked {
+            *answered &= *key != segment;
         }
     }
 
@@ -210,6 +225,10 @@ pub(crate) struct State {
     pub(crate) committed_below: (u64, u64),
     pub(crate) segments: Vec<SegmentState>,
     pub(crate) versions: Versions,
+    /// The tombstones that the catalog has.
+    pub(super) tombstones: Groups,
+    /// The checkpoint at the start: tombstones below it came from the catalog.
+    pub(super) loaded_below: u64,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
     /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
@@ -232,9 +251,19 @@ impl State {
     pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
         self.check()?;
         match self.find_unflushed(id) {
+            Some(found) if self.is_doubtful(&found) => {
+                let stored = self.find_stored(id, probed)?;
+                Ok(stored.filter(|stored| stored.current.seq_no > found.current.seq_no).or(Some(found)))
+            }
             Some(found) => Ok(Some(found)),
             None => self.find_stored(id, probed),
         }
+    }
+
+    /// Whether it is a tombstone from the catalog, which may know of an older deletion of an id that lives in a stored segment. A
+    /// row of it there that is not deleted is newer: the deletions of rows are committed with the tombstones.
+    pub(crate) fn is_doubtful(&self, found: &Found) -> bool {
+        found.location.is_none() && found.current.seq_no < self.loaded_below
     }
 
     /// Finds a document, or its tombstone, without looking into stored segments.

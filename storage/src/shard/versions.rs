@@ -6,6 +6,7 @@
 //! ([`Versions::flushed`]); it is taken for absent at once and removed later, stripe by stripe.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -45,6 +46,9 @@ struct Stripe {
     entries: HashTable<(Box<str>, VersionEntry)>,
     /// Sequence number and time of its first tombstone, or of one that is gone since the last clean-up.
     first_tombstone: Option<(u64, i64)>,
+    /// Greatest sequence number of a tombstone, or of one that is gone since the last clean-up.
+    last_tombstone: u64,
+    tombstones: usize,
 }
 
 impl Versions {
@@ -79,11 +83,16 @@ impl Versions {
         if entry.location.is_none() {
             let tombstone = (entry.seq_no, entry.deleted_at_ms);
             stripe.first_tombstone = stripe.first_tombstone.into_iter().chain([tombstone]).min();
+            stripe.last_tombstone = stripe.last_tombstone.max(entry.seq_no);
+            stripe.tombstones += 1;
         }
         let hasher = &self.hasher;
         let rehash = |(id, _): &(Box<str>, VersionEntry)| hasher.hash_one(&**id);
         match stripe.entries.entry(hash, |(other, _)| *other == id, rehash) {
-            Entry::Occupied(mut known) => known.get_mut().1 = entry,
+            Entry::Occupied(mut known) => {
+                let known = std::mem::replace(&mut known.get_mut().1, entry);
+                stripe.tombstones -= usize::from(known.location.is_none());
+            }
             Entry::Vacant(place) => {
                 place.insert((id, entry));
             }
@@ -102,6 +111,37 @@ impl Versions {
     /// Counts the ids, those that are yet to be removed included.
     pub(crate) fn len(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.entries.len()).sum()
+    }
+
+    /// Counts the tombstones.
+    pub(super) fn tombstones(&self) -> usize {
+        self.stripes.iter().map(|stripe| stripe.tombstones).sum()
+    }
+
+    /// Shows the tombstones of a stripe whose sequence numbers are in a range.
+    pub(super) fn tombstones_of(
+        &self,
+        stripe: usize,
+        range: &Range<u64>,
+        mut each: impl FnMut(&str, &VersionEntry),
+    ) {
+        let stripe = self.stripes.get(stripe);
+        let Some(stripe) = stripe.filter(|s| s.tombstones > 0 && s.last_tombstone >= range.start) else {
+            return;
+        };
+        for (id, entry) in &stripe.entries {
+            if entry.location.is_none() && range.contains(&entry.seq_no) {
+                each(id, entry);
+            }
+        }
+    }
+
+    /// Whether a clean-up finds anything to remove in a stripe, apart from tombstones that are not to be found by their time.
+    pub(super) fn needs_cleaning(&self, stripe: usize, oldest_ms: i64) -> bool {
+        self.stripes.get(stripe).is_some_and(|stripe| {
+            stripe.entries.len() > stripe.tombstones
+                || stripe.first_tombstone.is_some_and(|(_, deleted_at_ms)| deleted_at_ms <= oldest_ms)
+        })
     }
 
     /// Counts the stripes as of now.
@@ -125,20 +165,23 @@ impl Versions {
         let flushed = self.flushed;
         let Some(stripe) = self.stripes.get_mut(stripe) else { return };
         stripe.entries.retain(|(_, entry)| !Self::is_flushed(flushed, entry) && !forget(entry));
-        let tombstones = stripe.entries.iter().filter(|(_, entry)| entry.location.is_none());
-        stripe.first_tombstone = tombstones.map(|(_, entry)| (entry.seq_no, entry.deleted_at_ms)).min();
+        (stripe.first_tombstone, stripe.last_tombstone, stripe.tombstones) = (None, 0, 0);
+        for (_, entry) in stripe.entries.iter().filter(|(_, entry)| entry.location.is_none()) {
+            let tombstone = (entry.seq_no, entry.deleted_at_ms);
+            stripe.first_tombstone = stripe.first_tombstone.into_iter().chain([tombstone]).min();
+            stripe.last_tombstone = stripe.last_tombstone.max(entry.seq_no);
+            stripe.tombstones += 1;
+        }
         if stripe.entries.is_empty() {
             stripe.entries = HashTable::new();
+        } else if stripe.entries.capacity() > 4 * stripe.entries.len() {
+            // What a burst of deletions took is given back.
+            let hasher = &self.hasher;
+            stripe.entries.shrink_to_fit(|(id, _)| hasher.hash_one(&**id));
         }
         if self.stripes.iter().all(|stripe| stripe.entries.is_empty()) {
             self.stripes = Vec::new();
         }
-    }
-
-    /// All entries that were not flushed.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &VersionEntry)> {
-        let live = |(_, entry): &&(Box<str>, VersionEntry)| !Self::is_flushed(self.flushed, entry);
-        self.stripes.iter().flat_map(|stripe| &stripe.entries).filter(live).map(|(id, entry)| (&**id, entry))
     }
 }
 
@@ -163,7 +206,7 @@ mod tests {
         };
         let before = found(&versions);
         assert!((0..10_000).all(|i| before[i] == (i % 3 != 1)));
-        assert_eq!((versions.len(), versions.iter().count()), (10_000, 6_667));
+        assert_eq!((versions.len(), versions.tombstones()), (10_000, 3_334));
         assert_eq!(versions.first_tombstone(), Some((0, 0)));
         for stripe in 0..STRIPES {
             versions.clean(stripe, &|entry| entry.location.is_none() && entry.version < 300);
@@ -171,6 +214,15 @@ mod tests {
         assert_eq!(versions.first_tombstone(), Some((300, 0)));
         assert_eq!(versions.len(), 6_667 - 100);
         assert!((300..10_000).all(|i| versions.get(&format!("{i}")).is_some() == before[i]));
+        assert_eq!(versions.tombstones(), 3_334 - 100);
+        let mut found = Vec::new();
+        for stripe in 0..STRIPES {
+            versions.tombstones_of(stripe, &(400..410), |_, entry| found.push(entry.seq_no));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [402, 405, 408]);
+        versions.insert("402".into(), entry(Some(2), 7));
+        assert_eq!(versions.tombstones(), 3_334 - 101);
         versions.insert("4".into(), entry(Some(2), 7));
         assert_eq!(versions.get("4").map(|e| e.version), Some(7));
     }

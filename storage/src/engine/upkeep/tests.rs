@@ -29,10 +29,16 @@ impl Node {
         let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
         let disk = SimulatedDisk::new(1);
         let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
-        let inner =
-            recovery::open(config, Arc::clone(&clock) as _, Arc::new(disk), Some(catalog), Arc::default())
-                .await
-                .unwrap();
+        let inner = recovery::open(
+            config,
+            Arc::clone(&clock) as _,
+            Arc::new(disk),
+            Some(catalog),
+            None,
+            Arc::default(),
+        )
+        .await
+        .unwrap();
         let engine = Arc::new(Engine { inner, upkeep: Mutex::default() });
         Self { engine, clock, entries: Entries::default(), _dir: dir }
     }
