@@ -24,7 +24,7 @@ const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
 /// A running index.
 #[derive(Debug)]
 pub struct Index {
-    meta: ArcSwap<IndexMeta>,
+    meta: Arc<ArcSwap<IndexMeta>>,
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
@@ -52,6 +52,7 @@ impl Index {
         clock: &SharedClock,
         agenda: &Arc<Agenda>,
     ) -> Self {
+        let (uuid, routing_shards) = (meta.uuid, routing_shards(&meta));
         let saved_mapping = AtomicU64::new(mapping.version());
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
@@ -62,18 +63,17 @@ impl Index {
         }
         // Checked when the index was created.
         let sort: Arc<[SortField]> = parse_index_sort(&meta.settings).unwrap_or_default().into();
+        let shared = Arc::new(ArcSwap::new(Arc::clone(&meta)));
         let shards = (0..meta.shards)
             .zip(by_shard)
             .map(|(number, segments)| {
-                let checkpoint = checkpoints.iter().find(|c| c.index == meta.uuid && c.shard == number);
-                let (mapping, sort) = (Arc::clone(&mapping), Arc::clone(&sort));
-                Arc::new(Shard::new(meta.uuid, number, mapping, sort, checkpoint, segments, env))
+                let checkpoint = checkpoints.iter().find(|c| c.index == uuid && c.shard == number);
+                let (mapping, sort, meta) = (Arc::clone(&mapping), Arc::clone(&sort), Arc::clone(&shared));
+                Arc::new(Shard::new(meta, number, mapping, sort, checkpoint, segments, env))
             })
             .collect();
-        let routing_shards = routing_shards(&meta);
-        let uuid = meta.uuid;
         Self {
-            meta: ArcSwap::new(meta),
+            meta: shared,
             mapping,
             mapping_change: AsyncMutex::new(Place::of_index(Rank::MappingChange, uuid)),
             saved_mapping,

@@ -394,7 +394,10 @@ impl Inner {
             match self.services.catalog.commit(&commit).await {
                 // It was deleted meanwhile.
                 Err(Error::IndexNotFound { .. }) => {}
-                other => other?,
+                other => {
+                    other?;
+                    self.describe_again(index).await;
+                }
             }
             index.saved_mapping.store(mapping.version(), Ordering::Relaxed);
         }

@@ -14,6 +14,7 @@ mod access;
 mod commit;
 mod contexts;
 mod decide;
+mod describe;
 mod get;
 mod group;
 mod policy;
@@ -41,7 +42,7 @@ use self::state::{SegmentState, Tail};
 use self::versions::Versions;
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::metadata::SortField;
+use crate::metadata::{IndexMeta, SortField};
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
 use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
@@ -90,6 +91,8 @@ impl Counters {
 pub(crate) struct Shard {
     pub(crate) index: Uuid,
     pub(crate) number: u32,
+    /// The index's metadata, for descriptions.
+    meta: Arc<ArcSwap<IndexMeta>>,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
@@ -104,6 +107,8 @@ pub(crate) struct Shard {
     compacting: AsyncMutex,
     /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
     doubtful: Mutex<Option<Vec<Uuid>>>,
+    /// Descriptions of operations without rows, which the next flush accounts for.
+    rests: Mutex<Vec<Uuid>>,
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
@@ -117,7 +122,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Makes a shard from what the catalog holds; `segments` come with their deletions.
     pub(crate) fn new(
-        index: Uuid,
+        meta: Arc<ArcSwap<IndexMeta>>,
         number: u32,
         mapping: Arc<ArcSwap<Mapping>>,
         sort: Arc<[SortField]>,
@@ -125,6 +130,7 @@ impl Shard {
         segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
         env: &Env,
     ) -> Self {
+        let index = meta.load().uuid;
         let mut segments: Vec<SegmentState> = segments
             .into_iter()
             .map(|(record, deleted)| SegmentState {
@@ -163,8 +169,10 @@ impl Shard {
         Self {
             index,
             number,
+            meta,
             mapping,
             sort,
+            rests: Mutex::default(),
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
             turn: lock(Rank::Turn),

@@ -1,0 +1,3 @@
+//! x
+/// Object that says when the store was repaired last.
+pub(crate) const REPAIRED: &str = "repair.json";
