@@ -55,14 +55,6 @@ impl Covers {
         })
     }
 
-    /// Whether all numbers of the other are in it.
-    pub(crate) fn holds(&self, other: &Self) -> bool {
-        other.0.iter().all(|(from, below)| {
-            let at = self.0.partition_point(|(start, _)| start <= from).checked_sub(1);
-            at.is_some_and(|at| self.0[at].1 >= *below)
-        })
-    }
-
     /// The number after the greatest; 0 where there is none.
     pub(crate) fn end(&self) -> u64 {
         self.0.last().map_or(0, |(_, below)| *below)
@@ -98,7 +90,6 @@ mod tests {
             prop_assert_eq!(numbers(&Covers::union([&one, &two])), &a | &b);
             prop_assert_eq!(numbers(&one.missing(below)), (0..below).filter(|n| !a.contains(n)).collect());
             prop_assert_eq!(one.overlaps(&two), !a.is_disjoint(&b));
-            prop_assert_eq!(one.holds(&two), a.is_superset(&b));
             prop_assert_eq!(one.end(), a.last().map_or(0, |n| n + 1));
         }
     }

@@ -132,7 +132,7 @@ impl Inner {
     pub(super) async fn forget_descriptions(&self, indices: impl Iterator<Item = Uuid>) {
         for uuid in indices {
             let _one = self.describing.lock().await;
-            if let Err(error) = self.env().objects.delete(&description::index_path(uuid)).await {
+            if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
                 tracing::warn!(index = %uuid, %error, "cannot delete the description of a deleted index");
             }
         }

@@ -466,7 +466,11 @@ impl Inner {
         let objects = Arc::clone(&self.env().objects);
         sync::detached(async move {
             for orphan in &due {
-                if let Err(error) = objects.delete(&orphan.path).await {
+                let deleted = match is_description(&orphan.path) {
+                    true => objects.delete_durably(&orphan.path).await,
+                    false => objects.delete(&orphan.path).await,
+                };
+                if let Err(error) = deleted {
                     tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
                     return;
                 }

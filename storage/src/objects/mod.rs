@@ -211,6 +211,18 @@ impl Objects {
         }
     }
 
+    /// Deletes an object for good: after a power loss, too, it is not there. One that is missing already is no error.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_durably(&self, path: &Path) -> Result<()> {
+        let Some(local) = &self.local else { return self.delete(path).await };
+        match local.delete_durably(path).await {
+            Err(error) if is_missing(&error) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Deletes everything below a prefix.
     ///
     /// # Errors

@@ -163,7 +163,7 @@ pub(crate) struct Located {
 /// # Errors
 /// The object store's.
 pub(crate) async fn delete_files(objects: &Objects, index: Uuid, shard: u32, segment: Uuid) -> Result<()> {
-    objects.delete(&description::segment_path(index, shard, segment)).await?;
+    objects.delete_durably(&description::segment_path(index, shard, segment)).await?;
     objects.delete_all(&directory_path(index, shard, segment)).await
 }
 
