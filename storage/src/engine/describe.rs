@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -113,7 +114,9 @@ impl Inner {
         let (meta, mapping) = (index.meta(), index.mapping());
         let description = IndexDescription::of(&meta, &mapping, self.services.catalog.generation())?;
         let encoded = description::encode(&description)?;
-        self.env().objects.put(&description::index_path(meta.uuid), encoded).await
+        self.env().objects.put(&description::index_path(meta.uuid), encoded).await?;
+        index.about.mapping.fetch_max(mapping.version(), Ordering::AcqRel);
+        Ok(())
     }
 
     /// Writes the description of a running index anew. What is wrong with the object store is no reason to fail a

@@ -300,14 +300,12 @@ impl Shard {
         if let Err(error) = committed {
             let id = output.as_ref().map(|output| output.record.id);
             match &error {
-                Error::IndexNotFound { .. } => self.delete_files(services, described).await,
+                Error::IndexNotFound { .. } => self.delete_files(services, described.id).await,
                 _ => self.doubtful.lock().get_or_insert_default().extend(id),
             }
             return Err(error);
         }
-        if captured.below.is_some() || output.is_none() {
-            self.forget_rests(services, described).await;
-        }
+        self.described(services, described, captured.below.is_some() || output.is_none()).await;
 
         let made = output.map(|output| {
             let stored = Stored::new(output.record.clone(), services.env.clone());

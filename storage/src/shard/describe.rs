@@ -1,5 +1,8 @@
 //! What a commit says of itself in the object store ([`crate::description`]).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
 use uuid::Uuid;
 
 use super::Shard;
@@ -8,6 +11,23 @@ use super::state::State;
 use crate::Result;
 use crate::catalog::{Commit, SegmentRecord};
 use crate::description::{self, Account, Covers, IndexDescription, SegmentDescription};
+use crate::metadata::IndexMeta;
+
+/// What an index and its shards know of what is described.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) meta: ArcSwap<IndexMeta>,
+    /// Version of the newest mapping that a description is known to have.
+    pub(crate) mapping: AtomicU64,
+}
+
+/// A description that was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Described {
+    pub(super) id: Uuid,
+    /// Version of the mapping in it.
+    mapping: u64,
+}
 
 impl Shard {
     /// Which operations a commit accounts for: a compaction with rows for those of the segments that it takes
@@ -40,14 +60,14 @@ impl Shard {
         Account { covers, next_frame, generation: services.catalog.generation() }
     }
 
-    /// Writes the description of a commit that is about to be made; returns the id that it is under.
+    /// Writes the description of a commit that is about to be made; returns what it is.
     pub(super) async fn describe(
         &self,
         services: &Services,
         account: Account,
         commit: &Commit,
         record: Option<SegmentRecord>,
-    ) -> Result<Uuid> {
+    ) -> Result<Described> {
         let id = record.as_ref().map_or_else(Uuid::new_v4, |record| record.id);
         // The deletions of the new segment are as of now, too.
         let record = record.map(|record| commit.put.iter().find(|put| put.id == id).cloned().unwrap_or(record));
@@ -57,12 +77,14 @@ impl Shard {
         }
         let others = commit.put.iter().filter(|put| put.id != id);
         let deletes = others.map(|put| (put.id, put.delete_generation)).collect();
+        // Before it is encoded: what it says is this or newer.
+        let mapping = self.mapping.load().version();
         let mut description = self.description(account, id, record)?;
         description.replaces.clone_from(&commit.removed);
         description.deletes = deletes;
         let encoded = description::encode(&description)?;
         services.env.objects.put(&description.path(), encoded).await?;
-        Ok(id)
+        Ok(Described { id, mapping })
     }
 
     fn description(
@@ -72,7 +94,7 @@ impl Shard {
         record: Option<SegmentRecord>,
     ) -> Result<SegmentDescription> {
         let index =
-            IndexDescription::of(&self.meta.load(), &self.mapping.load(), account.generation)?;
+            IndexDescription::of(&self.about.meta.load(), &self.mapping.load(), account.generation)?;
         let term = self.state.read().primary_term;
         Ok(SegmentDescription::new(index, self.number, id, account, term, record))
     }
@@ -82,9 +104,14 @@ impl Shard {
         *self.rests.lock() = found;
     }
 
-    /// Deletes descriptions of operations without rows but for one, since a commit accounts for all of them.
-    pub(super) async fn forget_rests(&self, services: &Services, kept: Uuid) {
-        let gone: Vec<Uuid> = self.rests.lock().extract_if(.., |rest| *rest != kept).collect();
+    /// Takes note that a commit with a description was made; where it accounts for all operations without rows, it is the only
+    /// one that has to.
+    pub(super) async fn described(&self, services: &Services, description: Described, all: bool) {
+        self.about.mapping.fetch_max(description.mapping, Ordering::AcqRel);
+        if !all {
+            return;
+        }
+        let gone: Vec<Uuid> = self.rests.lock().extract_if(.., |rest| *rest != description.id).collect();
         for rest in gone {
             self.delete_files(services, rest).await;
         }

@@ -34,6 +34,7 @@ pub(crate) use self::access::{Applied, Change, Reading, Turn};
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
+pub(crate) use self::describe::About;
 pub(crate) use self::decide::{Current, Wanted, decide};
 pub(crate) use self::group::Commits;
 pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};
@@ -42,7 +43,7 @@ use self::state::{SegmentState, Tail};
 use self::versions::Versions;
 use crate::catalog::{SegmentRecord, ShardCheckpoint};
 use crate::mapping::Mapping;
-use crate::metadata::{IndexMeta, SortField};
+use crate::metadata::SortField;
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
 use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
@@ -92,7 +93,7 @@ pub(crate) struct Shard {
     pub(crate) index: Uuid,
     pub(crate) number: u32,
     /// The index's metadata, for descriptions.
-    meta: Arc<ArcSwap<IndexMeta>>,
+    about: Arc<About>,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
@@ -122,7 +123,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Makes a shard from what the catalog holds; `segments` come with their deletions.
     pub(crate) fn new(
-        meta: Arc<ArcSwap<IndexMeta>>,
+        about: Arc<About>,
         number: u32,
         mapping: Arc<ArcSwap<Mapping>>,
         sort: Arc<[SortField]>,
@@ -130,7 +131,7 @@ impl Shard {
         segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
         env: &Env,
     ) -> Self {
-        let index = meta.load().uuid;
+        let index = about.meta.load().uuid;
         let mut segments: Vec<SegmentState> = segments
             .into_iter()
             .map(|(record, deleted)| SegmentState {
@@ -169,7 +170,7 @@ impl Shard {
         Self {
             index,
             number,
-            meta,
+            about,
             mapping,
             sort,
             rests: Mutex::default(),
