@@ -193,3 +193,42 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     }
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_comes_back_and_nothing_else_is_accepted() {
+        let meta = IndexMeta {
+            name: "logs".into(),
+            uuid: Uuid::from_u128(7),
+            settings: Map::from_iter([("index.number_of_shards".to_owned(), "2".into())]),
+            aliases: BTreeMap::new(),
+            open: true,
+            created_ms: 5,
+            shards: 2,
+            replicas: 1,
+            doc_type: None,
+        };
+        let mapping = Mapping::empty(&meta.settings);
+        let index = IndexDescription::of(&meta, &mapping, 9).unwrap();
+        assert_eq!(index.meta(), meta);
+        let account = Account { covers: vec![(0, 4), (6, 9)].into(), next_frame: 3, generation: 9 };
+        let given = SegmentDescription::new(index, 1, Uuid::from_u128(8), account.clone(), 2, None);
+        let bytes = encode(&given).unwrap();
+        let found: SegmentDescription = decode(&bytes).unwrap();
+        assert_eq!(found.account, account);
+        assert_eq!(format!("{found:?}"), format!("{given:?}"));
+        for at in 0..bytes.len() {
+            assert!(decode::<SegmentDescription>(&bytes[..at]).is_err());
+            let mut flipped = bytes.to_vec();
+            flipped[at] ^= 0x10;
+            assert!(decode::<SegmentDescription>(&flipped).is_err(), "byte {at}");
+        }
+        let mut newer = given.clone();
+        newer.format = 2;
+        let refused = decode::<SegmentDescription>(&encode(&newer).unwrap()).unwrap_err();
+        assert!(refused.contains("format 2"), "{refused}");
+    }
+}

@@ -164,7 +164,11 @@ impl Inner {
         }
         let inner = Arc::downgrade(self);
         sync::detached(async move {
-            tracing::info!(indices = indices.len(), shards = shards.len(), "describing what earlier versions made");
+            tracing::info!(
+                indices = indices.len(),
+                shards = shards.len(),
+                "describing what earlier versions made"
+            );
             let mut by_uuid: HashMap<Uuid, Arc<Index>> = HashMap::new();
             if let Some(inner) = inner.upgrade() {
                 by_uuid.extend(inner.all_indices().into_iter().map(|index| (index.meta().uuid, index)));

@@ -34,7 +34,9 @@ pub(super) async fn find(
         let rows = match load(segment, env).await {
             Ok(rows) => rows,
             Err(Error::Corrupt { file, reason, .. }) => {
-                lost.push(format!("[{file}] is damaged ({reason}): its shard is out of use until it is restored"));
+                lost.push(format!(
+                    "[{file}] is damaged ({reason}): its shard is out of use until it is restored"
+                ));
                 RoaringBitmap::new()
             }
             Err(error) => return Err(error),
@@ -86,11 +88,7 @@ async fn load(segment: &Found, env: &Env) -> Result<RoaringBitmap> {
 }
 
 /// Rows of a segment, all without a choice, with their operations.
-async fn of_rows(
-    segment: &Found,
-    rows: Option<RoaringBitmap>,
-    env: &Env,
-) -> Result<Vec<(u32, Operation)>> {
+async fn of_rows(segment: &Found, rows: Option<RoaringBitmap>, env: &Env) -> Result<Vec<(u32, Operation)>> {
     let Some(record) = segment.description.record.clone() else { return Ok(Vec::new()) };
     let stored = Stored::new(record, env.clone());
     let read = move || {
@@ -103,7 +101,12 @@ async fn of_rows(
         stored.read_named(&[SEQ_NO, PRIMARY_TERM], rows.as_ref(), |batch| {
             let column = |name: &str| batch.column_by_name(name).map(|a| a.as_primitive::<UInt64Type>());
             let (Some(seq_nos), Some(terms)) = (column(SEQ_NO), column(PRIMARY_TERM)) else { return false };
-            found.extend(numbers.by_ref().take(batch.num_rows()).zip(seq_nos.values().iter().copied().zip(terms.values().iter().copied())));
+            found.extend(
+                numbers
+                    .by_ref()
+                    .take(batch.num_rows())
+                    .zip(seq_nos.values().iter().copied().zip(terms.values().iter().copied())),
+            );
             true
         })?;
         Ok(found)

@@ -83,9 +83,7 @@ impl Target {
 
 fn remove(file: &Path) -> Result<()> {
     match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", file, error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", file, error)),
         _ => Ok(()),
     }
 }

@@ -36,11 +36,7 @@ pub(super) struct Log {
 
 impl Log {
     /// Reads the log; `resumes` says up to where segments have each shard's operations. Blocks.
-    pub(super) fn read(
-        disk: &dyn Disk,
-        dir: &Path,
-        resumes: BTreeMap<(Uuid, u32), Resume>,
-    ) -> Result<Self> {
+    pub(super) fn read(disk: &dyn Disk, dir: &Path, resumes: BTreeMap<(Uuid, u32), Resume>) -> Result<Self> {
         let mut log = Self { resumes, ..Self::default() };
         let mut positions = HashSet::new();
         log.next = wal::survey(disk, dir, &mut |number, frame| {

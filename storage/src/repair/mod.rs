@@ -176,11 +176,18 @@ impl Plan {
             let deleted = deletions::find(&taken, &others, &env, lost).await?;
             let covers = Covers::union(taken.iter().map(|found| &found.description.account.covers));
             shard.tell_missing(&covers, lost);
-            resumes.insert((*uuid, *number), Resume {
-                next_seq_no: covers.end(),
-                next_frame: taken.iter().map(|found| found.description.account.next_frame).max().unwrap_or(0),
-                primary_term: found.iter().map(|found| found.description.primary_term).max().unwrap_or(1),
-            });
+            resumes.insert(
+                (*uuid, *number),
+                Resume {
+                    next_seq_no: covers.end(),
+                    next_frame: taken
+                        .iter()
+                        .map(|found| found.description.account.next_frame)
+                        .max()
+                        .unwrap_or(0),
+                    primary_term: found.iter().map(|found| found.description.primary_term).max().unwrap_or(1),
+                },
+            );
             let records = chosen.entry((*uuid, *number)).or_default();
             for (found, deleted) in taken.iter().zip(deleted) {
                 let Some(mut record) = found.description.record.clone() else { continue };
@@ -188,8 +195,7 @@ impl Plan {
                 record.deleted_rows = u32::try_from(deleted.rows.len()).unwrap_or(u32::MAX);
                 if !deleted.stored {
                     record.delete_generation += 1;
-                    let path =
-                        deletes_path(record.index, record.shard, record.id, record.delete_generation);
+                    let path = deletes_path(record.index, record.shard, record.id, record.delete_generation);
                     self.deletes.push((path, encode_deletes(&deleted.rows)?));
                 }
                 records.push(record);
@@ -197,7 +203,11 @@ impl Plan {
         }
         for index in indices.values() {
             for number in 0..index.shards {
-                resumes.entry((index.uuid, number)).or_insert(Resume { next_seq_no: 0, next_frame: 0, primary_term: 1 });
+                resumes.entry((index.uuid, number)).or_insert(Resume {
+                    next_seq_no: 0,
+                    next_frame: 0,
+                    primary_term: 1,
+                });
             }
         }
         let log = {
@@ -407,7 +417,10 @@ impl Survey {
         }
         for ((uuid, number), _) in &self.shards {
             if let Some(index) = indices.get(uuid).filter(|index| *number >= index.shards) {
-                lost.push(format!("segments of shard {number} of [{}]: it has {} shards", index.name, index.shards));
+                lost.push(format!(
+                    "segments of shard {number} of [{}]: it has {} shards",
+                    index.name, index.shards
+                ));
             }
         }
         for (index, (segments, bytes)) in &self.undescribed {

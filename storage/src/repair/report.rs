@@ -73,7 +73,13 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "  {} ({}): {} shards, {} segments, {} documents, {} deleted rows, {} operations in the log",
-                index.name, index.uuid, index.shards, index.segments, index.documents, index.deleted, index.replayed
+                index.name,
+                index.uuid,
+                index.shards,
+                index.segments,
+                index.documents,
+                index.deleted,
+                index.replayed
             )?;
         }
         if self.replaced > 0 {

@@ -55,9 +55,8 @@ impl Survey {
             undescribed.entry(segment).or_insert((index.unwrap_or_default(), 0)).1 += object.size;
         }
         let mut survey = Self::default();
-        let named = |name: &'static str| {
-            listed.iter().filter(move |object| object.location.filename() == Some(name))
-        };
+        let named =
+            |name: &'static str| listed.iter().filter(move |object| object.location.filename() == Some(name));
         let indices = named(INDEX).filter(|object| object.location.parts().count() == 2);
         for read in read_all::<IndexDescription>(objects, indices).await? {
             match read {
@@ -106,13 +105,7 @@ fn judged(description: &SegmentDescription, sizes: &HashMap<&Path, u64>, deletes
             && (record.delete_generation <= deletes)
             && (deletes == 0 || sizes.contains_key(&deletes_path(index, shard, id, deletes)))
     });
-    Candidate {
-        id,
-        account: description.account.clone(),
-        whole,
-        deletes,
-        needs: description.deletes.clone(),
-    }
+    Candidate { id, account: description.account.clone(), whole, deletes, needs: description.deletes.clone() }
 }
 
 /// Reads descriptions, or says why one cannot be read.

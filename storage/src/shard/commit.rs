@@ -229,7 +229,12 @@ impl Shard {
     }
 
     /// Commits the new segment and swaps it in.
-    async fn install(&self, services: &Services, captured: &Captured, mut output: Option<Output>) -> Result<u64> {
+    async fn install(
+        &self,
+        services: &Services,
+        captured: &Captured,
+        mut output: Option<Output>,
+    ) -> Result<u64> {
         let _commit = self.committing.lock().await;
         self.settle(services).await?;
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();

@@ -70,7 +70,8 @@ impl Shard {
     ) -> Result<Described> {
         let id = record.as_ref().map_or_else(Uuid::new_v4, |record| record.id);
         // The deletions of the new segment are as of now, too.
-        let record = record.map(|record| commit.put.iter().find(|put| put.id == id).cloned().unwrap_or(record));
+        let record =
+            record.map(|record| commit.put.iter().find(|put| put.id == id).cloned().unwrap_or(record));
         if record.is_none() {
             // Before it is there, so that it goes whatever becomes of the commit: it says nothing that will not stay true.
             self.rests.lock().push(id);
@@ -93,8 +94,7 @@ impl Shard {
         id: Uuid,
         record: Option<SegmentRecord>,
     ) -> Result<SegmentDescription> {
-        let index =
-            IndexDescription::of(&self.about.meta.load(), &self.mapping.load(), account.generation)?;
+        let index = IndexDescription::of(&self.about.meta.load(), &self.mapping.load(), account.generation)?;
         let term = self.state.read().primary_term;
         Ok(SegmentDescription::new(index, self.number, id, account, term, record))
     }
