@@ -386,14 +386,14 @@ impl Survey {
             }
             index.mapping = mapping;
         }
-        let mut by_name: BTreeMap<Arc<str>, (i64, Uuid)> = BTreeMap::new();
+        let mut by_name: BTreeMap<Arc<str>, (i64, u64, Uuid)> = BTreeMap::new();
         for index in indices.values() {
-            let this = (index.created_ms, index.uuid);
+            let this = (index.created_ms, index.generation, index.uuid);
             let newest = by_name.entry(Arc::clone(&index.name)).or_insert(this);
             *newest = this.max(*newest);
         }
         indices.retain(|uuid, index| {
-            let kept = by_name.get(&index.name).is_some_and(|(_, newest)| newest == uuid);
+            let kept = by_name.get(&index.name).is_some_and(|(.., newest)| newest == uuid);
             if !kept {
                 lost.push(format!("index [{}] ({uuid}): there is a newer one of this name", index.name));
             }
@@ -415,7 +415,7 @@ impl Survey {
         for (name, uuid) in gone {
             lost.push(format!("segments of index [{name}] ({uuid}): it was deleted"));
         }
-        for ((uuid, number), _) in &self.shards {
+        for (uuid, number) in self.shards.keys() {
             if let Some(index) = indices.get(uuid).filter(|index| *number >= index.shards) {
                 lost.push(format!(
                     "segments of shard {number} of [{}]: it has {} shards",

@@ -73,7 +73,11 @@ impl Machine {
         let config = Self::config(self.dir.path());
         let lost: Arc<dyn Catalog> = Arc::clone(&catalog) as Arc<dyn Catalog>;
         match repair::rebuild(config, Arc::new(self.disk.clone()), lost).await {
-            Ok(_) => self.catalog = catalog,
+            Ok(report) => {
+                // Shown where the test fails.
+                println!("{report}");
+                self.catalog = catalog;
+            }
             // It had not become a store yet.
             Err(Error::Mismatch { what, .. }) => assert!(what.starts_with("there is nothing"), "{what}"),
             Err(error) => panic!("{error}"),
@@ -281,6 +285,7 @@ fn outage(result: Result<()>) -> Result<(), Option<Pending>> {
 /// whether the workload got that far.
 async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64, lost: bool) -> bool {
     let end = if seed.wrapping_add(after).is_multiple_of(3) { End::Kill } else { End::PowerLoss };
+    println!("seed {seed}, {after} operations, {end:?}");
     let mut machine = Machine::new(seed ^ (after << 20));
     let mut work = Workload::new(seed, padding);
     machine.disk.crash_after(after);
