@@ -131,10 +131,9 @@ impl Inner {
         }
     }
 
-    /// Deletes the descriptions of indices that the catalog does not have.
+    /// Deletes the descriptions of indices that the catalog does not have; `describing` is held where they run.
     pub(super) async fn forget_descriptions(&self, indices: impl Iterator<Item = Uuid>) {
         for uuid in indices {
-            let _one = self.describing.lock().await;
             if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
                 tracing::warn!(index = %uuid, %error, "cannot delete the description of a deleted index");
             }

@@ -502,13 +502,16 @@ impl Inner {
         });
         let deleted: Vec<Uuid> = deleted.collect();
         let described = self.with_other_description(&changes);
+        // Before the first of their files goes: an index that is half there must not come back. Nobody describes it meanwhile.
+        let describing = if deleted.is_empty() { None } else { Some(self.describing.lock().await) };
+        self.forget_descriptions(deleted.into_iter()).await;
         let inner = Arc::clone(self);
         let applied =
             sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await?;
+        drop(describing);
         for index in described {
             self.describe_again(&index).await;
         }
-        self.forget_descriptions(deleted.into_iter()).await;
         Ok(applied)
     }
 

@@ -113,6 +113,18 @@ impl DurableLocal {
         super::blocking(move || inner.delete_durably(&file)).await
     }
 
+    /// Makes the name of an object durable that a process which was killed may have given it, and those of its neighbours.
+    pub(super) async fn settle(&self, location: &Path) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let file = inner.file_of(location)?;
+        super::blocking(move || {
+            let root = parent_of(&inner.root).to_owned();
+            let dirs = file.ancestors().skip(1).take_while(|dir| **dir != *root);
+            dirs.map(|dir| inner.disk.sync_dir(dir)).collect()
+        })
+        .await
+    }
+
     pub(super) async fn run<T: Send + 'static>(
         &self,
         location: &Path,

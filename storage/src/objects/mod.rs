@@ -223,6 +223,18 @@ impl Objects {
         }
     }
 
+    /// Makes an object durable that is there, and its neighbours: in a local store a process may have been killed before it
+    /// had made their names durable.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn settle(&self, path: &Path) -> Result<()> {
+        match &self.local {
+            Some(local) => local.settle(path).await,
+            None => Ok(()),
+        }
+    }
+
     /// Deletes everything below a prefix.
     ///
     /// # Errors

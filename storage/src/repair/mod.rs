@@ -25,7 +25,7 @@ use self::log::{Log, Resume};
 pub use self::report::{RebuiltIndex, Report};
 use self::survey::{Found, Survey};
 use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint};
-use crate::description::{Account, Covers, IndexDescription};
+use crate::description::{Account, Covers, IndexDescription, index_path};
 use crate::disk::{Disk, SystemDisk};
 use crate::engine::identity::{STORE_OBJECT, read_owner};
 use crate::mapping::Mapping;
@@ -97,6 +97,8 @@ struct Plan {
     mappings: Vec<(Uuid, Vec<u8>)>,
     commit: Commit,
     deletes: Vec<(Path, Bytes)>,
+    /// Descriptions that the catalog is made of.
+    sources: Vec<Path>,
     /// Frame with which a log begins that is to be made.
     begin_log: Option<u64>,
     report: Report,
@@ -147,6 +149,7 @@ impl Plan {
             mappings: Vec::new(),
             commit: Commit::default(),
             deletes: Vec::new(),
+            sources: Vec::new(),
             begin_log: None,
             report: Report { store: owner.or(stamped), positions: 0, ..Report::default() },
         };
@@ -188,6 +191,7 @@ impl Plan {
                     primary_term: found.iter().map(|found| found.description.primary_term).max().unwrap_or(1),
                 },
             );
+            self.sources.extend(taken.iter().map(|found| found.description.path()));
             let records = chosen.entry((*uuid, *number)).or_default();
             for (found, deleted) in taken.iter().zip(deleted) {
                 let Some(mut record) = found.description.record.clone() else { continue };
@@ -218,6 +222,7 @@ impl Plan {
         self.report.log = self.begin_log.is_none() && log.next.is_some();
         self.report.positions = log.positions;
         log.tell_missing(&indices, &mut self.report.lost);
+        self.sources.extend(indices.keys().map(|uuid| index_path(*uuid)));
         for index in indices.values() {
             self.rebuild_index(index, &chosen, &log)?;
         }
@@ -271,6 +276,10 @@ impl Plan {
 
     /// Writes deletions that no file has, and that the store was repaired. Both are of no meaning without the catalog.
     async fn write_objects(&self) -> Result<()> {
+        // A catalog must not name what a power loss may take back.
+        for path in &self.sources {
+            self.objects.settle(path).await?;
+        }
         for (path, bytes) in &self.deletes {
             self.objects.put(path, bytes.clone()).await?;
         }
