@@ -119,8 +119,8 @@ impl DurableLocal {
         let file = inner.file_of(location)?;
         super::blocking(move || {
             let root = parent_of(&inner.root).to_owned();
-            let dirs = file.ancestors().skip(1).take_while(|dir| **dir != *root);
-            dirs.map(|dir| inner.disk.sync_dir(dir)).collect()
+            let mut dirs = file.ancestors().skip(1).take_while(|dir| **dir != *root);
+            dirs.try_for_each(|dir| inner.disk.sync_dir(dir))
         })
         .await
     }
