@@ -92,6 +92,22 @@ Ctrl-C when the output is a terminal.
 
 {EXIT_CODES}"))]
     Demo(DemoArgs),
+    /// Make a new catalog out of object store and log
+    #[command(after_help = format!("\
+Examples:
+  millrace repair --config /etc/millrace/millrace.toml --dry-run
+  millrace repair --data /var/lib/millrace
+  millrace repair --data /var/lib/millrace --replace
+
+For a store whose catalog is lost, or older than its log: `millrace serve` ends with exit code 7 then. Works on a
+data directory that no server runs on, and says on stdout what was rebuilt and what could not be. Segments in the object
+store name their index, mapping and settings; documents that are in the log alone come back with the next start. Aliases,
+templates, cluster settings and accounts do not: the administrator's password is made anew, or taken from
+MILLRACE_ADMIN_PASSWORD. A catalog that is replaced is kept as catalog.sqlite.before-repair. Files that were left out
+are deleted a day after the repair, not before.
+
+{EXIT_CODES}"))]
+    Repair(RepairArgs),
     /// Check pipelines, or run one in the foreground
     #[command(subcommand)]
     Pipeline(PipelineCommand),
@@ -246,6 +262,20 @@ pub(crate) struct HealthArgs {
     /// Longest time to wait for the answer
     #[arg(long, default_value = "5s", value_parser = crate::config::parse_span)]
     pub(crate) timeout: Duration,
+    /// Flags of `serve`.
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// Flags of `repair`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Move the catalog that is there aside
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Say what would be rebuilt, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Flags of `serve`.
     #[command(flatten)]
     pub(crate) config: ConfigArgs,

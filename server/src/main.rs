@@ -2,7 +2,7 @@
 //!
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
-//! [`pipeline`] checks pipelines and runs them in the foreground, [`sql`] is a shell, [`memory`] is the allocator. Logic of the product lives in the crates below.
+//! [`pipeline`] checks pipelines and runs them in the foreground, [`repair`] makes a new catalog, [`sql`] is a shell, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
@@ -13,6 +13,7 @@ mod logging;
 mod memory;
 mod notify;
 mod pipeline;
+mod repair;
 mod serve;
 mod sql;
 
@@ -53,6 +54,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Health(args) => {
             let settings = Settings::load(&args.config.flags(), environment()).map_err(Failure::config)?;
             health::run(&args, &settings.config().map_err(Failure::config)?)
+        }
+        Command::Repair(args) => {
+            let settings = Settings::load(&args.config.flags(), environment()).map_err(Failure::config)?;
+            repair::run(&args, settings.config().map_err(Failure::config)?)
         }
         Command::Demo(args) => demo::run(args),
         Command::Pipeline(command) => pipeline::run(command),

@@ -7,4 +7,5 @@ mod logs;
 mod operations;
 mod pipelines;
 mod process;
+mod repair;
 mod sources;

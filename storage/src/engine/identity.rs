@@ -23,11 +23,11 @@ use crate::wal::{self, Entry, Frame, FrameNumber, Origin, StoreStamp, Wal};
 use crate::{Error, Result, sync};
 
 /// Name of the object that says which store the others belong to.
-const STORE_OBJECT: &str = "store.json";
+pub(crate) const STORE_OBJECT: &str = "store.json";
 /// Room on the disk that a stamp asks for.
 const STAMP_BYTES: u64 = 4 << 10;
 
-const RESTORE: &str = "restore the catalog that belongs to them from a backup, or choose another data directory, bucket or prefix";
+const RESTORE: &str = "restore the catalog that belongs to them from a backup, make a new one of what is there with `millrace repair`, or choose another data directory, bucket or prefix";
 
 /// What [`STORE_OBJECT`] holds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ impl Surroundings {
                 format!(
                     "the catalog [{catalog}] is of generation {older}, older than the log [{wal}], which was written beside generation {generation}"
                 ),
-                "restore the newest catalog",
+                "restore the newest catalog, or make a new one with `millrace repair --replace`",
             );
         }
         Ok(Some(id))
@@ -150,11 +150,11 @@ impl Surroundings {
 }
 
 /// The segment that an object is a file of.
-pub(super) fn segment_of(path: &Path) -> Option<Uuid> {
+pub(crate) fn segment_of(path: &Path) -> Option<Uuid> {
     path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok())
 }
 
-async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
+pub(crate) async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
     let path = Path::from(STORE_OBJECT);
     let bytes = match objects.get(&path).await {
         Ok(bytes) => bytes,

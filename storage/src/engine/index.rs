@@ -14,7 +14,7 @@ use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
-use crate::shard::{ContextKind, OpenContext, Reading, RefreshFacts, Shard, refresh_in_ms};
+use crate::shard::{About, ContextKind, OpenContext, Reading, RefreshFacts, Shard, refresh_in_ms};
 use crate::sync::{AsyncMutex, Place, Rank};
 use crate::{Error, Result, SharedClock};
 
@@ -24,7 +24,7 @@ const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
 /// A running index.
 #[derive(Debug)]
 pub struct Index {
-    meta: ArcSwap<IndexMeta>,
+    pub(super) about: Arc<About>,
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
@@ -52,6 +52,7 @@ impl Index {
         clock: &SharedClock,
         agenda: &Arc<Agenda>,
     ) -> Self {
+        let (uuid, routing_shards) = (meta.uuid, routing_shards(&meta));
         let saved_mapping = AtomicU64::new(mapping.version());
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
@@ -62,18 +63,17 @@ impl Index {
         }
         // Checked when the index was created.
         let sort: Arc<[SortField]> = parse_index_sort(&meta.settings).unwrap_or_default().into();
+        let about = Arc::new(About { meta: ArcSwap::new(Arc::clone(&meta)), mapping: AtomicU64::new(0) });
         let shards = (0..meta.shards)
             .zip(by_shard)
             .map(|(number, segments)| {
-                let checkpoint = checkpoints.iter().find(|c| c.index == meta.uuid && c.shard == number);
-                let (mapping, sort) = (Arc::clone(&mapping), Arc::clone(&sort));
-                Arc::new(Shard::new(meta.uuid, number, mapping, sort, checkpoint, segments, env))
+                let checkpoint = checkpoints.iter().find(|c| c.index == uuid && c.shard == number);
+                let (mapping, sort, about) = (Arc::clone(&mapping), Arc::clone(&sort), Arc::clone(&about));
+                Arc::new(Shard::new(about, number, mapping, sort, checkpoint, segments, env))
             })
             .collect();
-        let routing_shards = routing_shards(&meta);
-        let uuid = meta.uuid;
         Self {
-            meta: ArcSwap::new(meta),
+            about,
             mapping,
             mapping_change: AsyncMutex::new(Place::of_index(Rank::MappingChange, uuid)),
             saved_mapping,
@@ -89,7 +89,7 @@ impl Index {
 
     /// Returns name, uuid, settings, aliases and state.
     pub fn meta(&self) -> Arc<IndexMeta> {
-        self.meta.load_full()
+        self.about.meta.load_full()
     }
 
     /// Replaces the metadata. Where settings change, `mapping` is the current one under them, made by the
@@ -98,7 +98,7 @@ impl Index {
         if let Some(mapping) = mapping {
             self.mapping.store(Arc::new(mapping));
         }
-        self.meta.store(meta);
+        self.about.meta.store(meta);
     }
 
     /// Returns the current mapping.

@@ -6,8 +6,9 @@
 
 mod agenda;
 mod budget;
+mod describe;
 mod feed;
-mod identity;
+pub(crate) mod identity;
 mod index;
 mod positions;
 #[cfg(test)]
@@ -95,6 +96,8 @@ struct Inner {
     orphans: Mutex<Vec<recovery::Orphan>>,
     /// Shared by updates of sources while they are decided, alone with one that lost against another.
     source_updates: tokio::sync::RwLock<()>,
+    /// Held while the description of an index is written, so that an older one never replaces a newer one.
+    describing: tokio::sync::Mutex<()>,
     stopping: AtomicBool,
     /// Held for as long as the data directory is in use.
     _lock: Box<dyn crate::disk::LockGuard>,
@@ -481,13 +484,35 @@ impl Inner {
             false => Some(self.services.commits.lock().await),
         };
         mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
-        self.services.catalog.change(&changes, &mappings).await?;
+        // Before the catalog knows them: an index that has no description any more was deleted.
+        for index in &created {
+            self.describe_index(index).await?;
+        }
+        if let Err(error) = self.services.catalog.change(&changes, &mappings).await {
+            self.forget_descriptions(created.iter().map(|index| index.meta().uuid)).await;
+            return Err(error);
+        }
         for (index, version, _) in &unsaved {
             index.saved_mapping.store(*version, Ordering::Relaxed);
         }
         drop(one);
+        let deleted = changes.iter().filter_map(|change| match change {
+            MetadataChange::DeleteIndex { uuid, .. } => Some(*uuid),
+            _ => None,
+        });
+        let deleted: Vec<Uuid> = deleted.collect();
+        let described = self.with_other_description(&changes);
+        // Before the first of their files goes: an index that is half there must not come back. Nobody describes it meanwhile.
+        let describing = if deleted.is_empty() { None } else { Some(self.describing.lock().await) };
+        self.forget_descriptions(deleted.into_iter()).await;
         let inner = Arc::clone(self);
-        sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await
+        let applied =
+            sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await?;
+        drop(describing);
+        for index in described {
+            self.describe_again(&index).await;
+        }
+        Ok(applied)
     }
 
     /// Makes what the catalog has accepted true in memory; returns the indices that were closed by it.

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::agenda::Agenda;
 use super::budget::Budget;
+use super::describe::{Described, is_description};
 use super::identity::{Identity, Surroundings, segment_of};
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
@@ -31,6 +32,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
 use crate::objects::{Objects, is_missing};
+use crate::repair::REPAIRED;
 use crate::routing::IdGenerator;
 use crate::segment::{
     BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_path, is_deletes_file,
@@ -92,7 +94,8 @@ pub(super) async fn open(
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
     let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
-    let orphans = find_orphans(&objects, listed, &state.segments).await?;
+    let described = Described::find(&listed, &state, &indices);
+    let orphans = find_orphans(&objects, listed, &state, &described).await?;
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
@@ -121,6 +124,7 @@ pub(super) async fn open(
         busy: Mutex::new(upkeep::Busy::default()),
         wants_cut: AtomicBool::new(false),
         source_updates: tokio::sync::RwLock::default(),
+        describing: tokio::sync::Mutex::default(),
         leases: sync::Mutex::new(Rank::Leases, feed::Leases::default()),
         positions: Positions::load(state.positions),
         identity,
@@ -142,6 +146,7 @@ pub(super) async fn open(
     sync::scope(raise_terms(&inner)).await;
     inner.claim_log().await?;
     inner.delete_orphans();
+    inner.describe_earlier(described);
     Ok(inner)
 }
 
@@ -416,21 +421,25 @@ pub(super) struct Orphan {
 async fn find_orphans(
     objects: &Objects,
     listed: Vec<ObjectMeta>,
-    segments: &[SegmentRecord],
+    state: &crate::catalog::State,
+    described: &Described,
 ) -> Result<Vec<Orphan>> {
-    let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
+    let known: HashMap<Uuid, &SegmentRecord> = state.segments.iter().map(|s| (s.id, s)).collect();
     let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
+    // What a repair did not take up has its time from then on.
+    let repaired = listed.iter().find(|object| object.location.as_ref() == REPAIRED);
+    let repaired_ms = repaired.map_or(i64::MIN, |object| object.last_modified.timestamp_millis());
     let mut orphans = Vec::new();
     let mut stale = Vec::new();
     for object in &listed {
         let path = &object.location;
+        if described.is_orphan(path) {
+            let modified_ms = object.last_modified.timestamp_millis().max(repaired_ms);
+            orphans.push(Orphan { path: path.clone(), modified_ms });
+        }
         match segment_of(path).map(|id| known.get(&id)) {
-            // Not a file of a segment.
-            None => {}
-            Some(None) => {
-                let modified_ms = object.last_modified.timestamp_millis();
-                orphans.push(Orphan { path: path.clone(), modified_ms });
-            }
+            // Not a file of a segment, or one of an orphan.
+            None | Some(None) => {}
             Some(Some(record)) => {
                 let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
                 // Where the current one is missing, another is all there is: the shard is put out of use.
@@ -444,6 +453,8 @@ async fn find_orphans(
     for path in stale {
         objects.delete(&path).await?;
     }
+    // Descriptions first: without, what is left of a segment that is being deleted says nothing.
+    orphans.sort_by_key(|orphan| !is_description(&orphan.path));
     Ok(orphans)
 }
 
@@ -463,7 +474,11 @@ impl Inner {
         let objects = Arc::clone(&self.env().objects);
         sync::detached(async move {
             for orphan in &due {
-                if let Err(error) = objects.delete(&orphan.path).await {
+                let deleted = match is_description(&orphan.path) {
+                    true => objects.delete_durably(&orphan.path).await,
+                    false => objects.delete(&orphan.path).await,
+                };
+                if let Err(error) = deleted {
                     tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
                     return;
                 }

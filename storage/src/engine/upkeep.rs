@@ -382,7 +382,8 @@ impl Inner {
 
     /// Stores mappings that only the log has: no shard's commit holds back the frame of a mapping.
     async fn save_mappings(&self, indices: &[Arc<Index>]) -> Result<()> {
-        let _one = self.services.commits.lock().await;
+        let one = self.services.commits.lock().await;
+        let mut saved = Vec::new();
         for index in indices {
             // Loaded under the lock, so that an older mapping never follows a newer one.
             let mapping = index.mapping();
@@ -394,9 +395,19 @@ impl Inner {
             match self.services.catalog.commit(&commit).await {
                 // It was deleted meanwhile.
                 Err(Error::IndexNotFound { .. }) => {}
-                other => other?,
+                other => {
+                    other?;
+                    saved.push((index, mapping.version()));
+                }
             }
             index.saved_mapping.store(mapping.version(), Ordering::Relaxed);
+        }
+        drop(one);
+        // Mostly segments have it in theirs.
+        for (index, version) in saved {
+            if index.about.mapping.load(Ordering::Acquire) < version {
+                self.describe_again(index).await;
+            }
         }
         Ok(())
     }

@@ -103,6 +103,28 @@ impl DurableLocal {
         .await
     }
 
+    /// Deletes an object so that it does not come back.
+    ///
+    /// # Errors
+    /// The disk's; a missing object is one.
+    pub(super) async fn delete_durably(&self, location: &Path) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let file = inner.file_of(location)?;
+        super::blocking(move || inner.delete_durably(&file)).await
+    }
+
+    /// Makes the name of an object durable that a process which was killed may have given it, and those of its neighbours.
+    pub(super) async fn settle(&self, location: &Path) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let file = inner.file_of(location)?;
+        super::blocking(move || {
+            let root = parent_of(&inner.root).to_owned();
+            let mut dirs = file.ancestors().skip(1).take_while(|dir| **dir != *root);
+            dirs.try_for_each(|dir| inner.disk.sync_dir(dir))
+        })
+        .await
+    }
+
     pub(super) async fn run<T: Send + 'static>(
         &self,
         location: &Path,
@@ -222,6 +244,13 @@ impl Inner {
     fn delete(&self, file: &FilePath) -> Result<()> {
         self.file_metadata(file)?;
         self.disk.remove(file)?;
+        self.remove_empty_dirs(file)
+    }
+
+    fn delete_durably(&self, file: &FilePath) -> Result<()> {
+        self.file_metadata(file)?;
+        self.disk.remove(file)?;
+        self.disk.sync_dir(parent_of(file))?;
         self.remove_empty_dirs(file)
     }
 

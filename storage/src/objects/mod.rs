@@ -237,6 +237,30 @@ impl Objects {
         }
     }
 
+    /// Deletes an object for good: after a power loss, too, it is not there. One that is missing already is no error.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_durably(&self, path: &Path) -> Result<()> {
+        let Some(local) = &self.local else { return self.delete(path).await };
+        match local.delete_durably(path).await {
+            Err(error) if is_missing(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes an object durable that is there, and its neighbours: in a local store a process may have been killed before it
+    /// had made their names durable.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn settle(&self, path: &Path) -> Result<()> {
+        match &self.local {
+            Some(local) => local.settle(path).await,
+            None => Ok(()),
+        }
+    }
+
     /// Deletes everything below a prefix.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use roaring::RoaringBitmap;
+use uuid::Uuid;
 
 pub(crate) use self::cache::FileCache;
 pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_deletes};
@@ -55,6 +56,9 @@ pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::deletes as deletes_path;
 pub(crate) use self::layout::directory as directory_path;
 pub(crate) use self::layout::is_deletes_file;
+pub(crate) use self::layout::{
+    PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, ids as ids_path,
+};
 pub use self::list_rows::list_rows;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};
@@ -67,7 +71,9 @@ pub(crate) use self::rows::{MemChunk, Packed};
 pub(crate) use self::stored::{Env, Stored};
 pub use self::tally::Tally;
 use crate::bundle::Bundle;
+use crate::description;
 use crate::mapping::PathId;
+use crate::objects::Objects;
 use crate::{Compute, Lane, Result};
 
 /// A segment and the rows that are deleted in it, as of a snapshot.
@@ -153,6 +159,16 @@ pub(crate) struct Located {
     pub(crate) version: u64,
     pub(crate) seq_no: u64,
     pub(crate) primary_term: u64,
+}
+
+/// Deletes a segment's files. The description goes first: what is left of the others says nothing, should this end
+/// before it is done.
+///
+/// # Errors
+/// The object store's.
+pub(crate) async fn delete_files(objects: &Objects, index: Uuid, shard: u32, segment: Uuid) -> Result<()> {
+    objects.delete_durably(&description::segment_path(index, shard, segment)).await?;
+    objects.delete_all(&directory_path(index, shard, segment)).await
 }
 
 impl Segment {

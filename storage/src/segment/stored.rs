@@ -26,7 +26,7 @@ use super::memory::{owned, stored_row};
 use super::opened::{FileKind, OpenedCache, Slot};
 use super::range::Bounds;
 use super::values::ValueCache;
-use super::{Located, RowParts, StoredRow, layout};
+use super::{Located, RowParts, StoredRow, delete_files, layout};
 use crate::bundle::Bundle;
 use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::PathId;
@@ -106,10 +106,10 @@ impl Drop for Stored {
             return;
         }
         FileKind::ALL.into_iter().for_each(|kind| self.env.files.forget((id, kind)));
-        let directory = layout::directory(index, shard, id);
         let objects = Arc::clone(&self.env.objects);
         self.env.runtime.spawn(async move {
-            if let Err(error) = objects.delete_all(&directory).await {
+            if let Err(error) = delete_files(&objects, index, shard, id).await {
+                let directory = layout::directory(index, shard, id);
                 tracing::warn!(%directory, %error, "cannot delete a replaced segment; the next start will");
             }
         });

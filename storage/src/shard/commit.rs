@@ -225,19 +225,26 @@ impl Shard {
         Ok(())
     }
 
-    async fn delete_files(&self, services: &Services, segment: Uuid) {
-        let directory = segment::directory_path(self.index, self.number, segment);
-        if let Err(error) = services.env.objects.delete_all(&directory).await {
+    pub(super) async fn delete_files(&self, services: &Services, segment: Uuid) {
+        let deleted = segment::delete_files(&services.env.objects, self.index, self.number, segment).await;
+        if let Err(error) = deleted {
+            let directory = segment::directory_path(self.index, self.number, segment);
             tracing::warn!(%directory, %error, "cannot delete an unused segment; the next start will");
         }
     }
 
     /// Commits the new segment and swaps it in.
-    async fn install(&self, services: &Services, captured: &Captured, output: Option<Output>) -> Result<u64> {
+    async fn install(
+        &self,
+        services: &Services,
+        captured: &Captured,
+        mut output: Option<Output>,
+    ) -> Result<u64> {
         let _commit = self.committing.lock().await;
         self.settle(services).await?;
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
         let mut commit = Commit::default();
+        let account;
         let last_frame = {
             // In a turn, so that no batch is applied by half.
             let _turn = self.turn().await;
@@ -256,7 +263,9 @@ impl Shard {
                     deletes.push((record, segment.live.clone()));
                 }
             }
-            if let Some(output) = &output {
+            account = self.account(&state, &captured.keys, captured.below, output.is_some(), services);
+            if let Some(output) = &mut output {
+                account.keep_in(&mut output.record);
                 let (live, _) = carried_over(&state, captured, output);
                 let mut record = output.record.clone();
                 if live.is_empty() {
@@ -290,16 +299,19 @@ impl Shard {
             services.env.objects.put(&path, encode_deletes(bitmap)?).await?;
             commit.put.push(record.clone());
         }
+        // Last of the objects: what has a description is whole, and so is all that goes with it.
+        let record = output.as_ref().map(|output| output.record.clone());
+        let described = self.describe(services, account, &commit, record).await?;
         let committed = services.commits.commit(&*services.catalog, commit, self.index, &self.mapping).await;
         if let Err(error) = committed {
             let id = output.as_ref().map(|output| output.record.id);
-            match (&error, id) {
-                (Error::IndexNotFound { .. }, Some(id)) => self.delete_files(services, id).await,
-                (Error::IndexNotFound { .. }, None) => {}
+            match &error {
+                Error::IndexNotFound { .. } => self.delete_files(services, described.id).await,
                 _ => self.doubtful.lock().get_or_insert_default().extend(id),
             }
             return Err(error);
         }
+        self.described(services, described, captured.below.is_some() || output.is_none()).await;
 
         let made = output.map(|output| {
             let stored = Stored::new(output.record.clone(), services.env.clone());

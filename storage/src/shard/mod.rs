@@ -14,6 +14,7 @@ mod access;
 mod commit;
 mod contexts;
 mod decide;
+mod describe;
 mod get;
 mod group;
 mod policy;
@@ -34,6 +35,7 @@ pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
 pub(crate) use self::decide::{Current, Wanted, decide};
+pub(crate) use self::describe::About;
 pub(crate) use self::group::Commits;
 pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};
 pub(crate) use self::state::{Damage, Location, Probed, State};
@@ -93,6 +95,8 @@ impl Counters {
 pub(crate) struct Shard {
     pub(crate) index: Uuid,
     pub(crate) number: u32,
+    /// The index's metadata, for descriptions.
+    about: Arc<About>,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
@@ -107,6 +111,8 @@ pub(crate) struct Shard {
     compacting: AsyncMutex,
     /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
     doubtful: Mutex<Option<Vec<Uuid>>>,
+    /// Descriptions of operations without rows, which the next flush accounts for.
+    rests: Mutex<Vec<Uuid>>,
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
@@ -120,7 +126,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Makes a shard from what the catalog holds; `segments` come with their deletions.
     pub(crate) fn new(
-        index: Uuid,
+        about: Arc<About>,
         number: u32,
         mapping: Arc<ArcSwap<Mapping>>,
         sort: Arc<[SortField]>,
@@ -128,6 +134,7 @@ impl Shard {
         segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
         env: &Env,
     ) -> Self {
+        let index = about.meta.load().uuid;
         let mut segments: Vec<SegmentState> = segments
             .into_iter()
             .map(|(record, deleted)| SegmentState {
@@ -168,8 +175,10 @@ impl Shard {
         Self {
             index,
             number,
+            about,
             mapping,
             sort,
+            rests: Mutex::default(),
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
             turn: lock(Rank::Turn),

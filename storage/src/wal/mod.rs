@@ -25,4 +25,4 @@ mod writer;
 pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps, StoreStamp};
 pub use log::{EncodedFrame, Options, Unapplied, Wal};
 pub use progress::ReplayProgress;
-pub use recovery::{Origin, origin};
+pub use recovery::{Origin, begin_at, origin, survey};

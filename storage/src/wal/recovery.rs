@@ -67,10 +67,44 @@ pub fn origin(disk: &dyn Disk, dir: &Path) -> Result<Origin> {
     Ok(origin)
 }
 
+/// Hands the intact frames of the log in `dir` to `visit`, as recovery would, and changes nothing. Returns the number that the
+/// next frame would get; `None` where there is no log. Blocks.
+///
+/// # Errors
+/// Damage, the disk's, and those of `visit`.
+pub fn survey(
+    disk: &dyn Disk,
+    dir: &Path,
+    visit: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
+) -> Result<Option<FrameNumber>> {
+    let recovered = read(disk, dir, false, &ReplayProgress::default(), visit)?;
+    Ok(recovered.files.last().map(|file| file.next))
+}
+
+/// Makes an empty log whose first frame is to have this number. Blocks.
+///
+/// # Errors
+/// The disk's.
+pub fn begin_at(disk: &dyn Disk, dir: &Path, first: FrameNumber) -> Result<()> {
+    disk.create_dir_all(dir)?;
+    files::create(disk, dir, first).map(drop)
+}
+
 /// Reads all log files in `dir` and hands their frames to `replay`.
 pub(super) fn recover(
     disk: &dyn Disk,
     dir: &Path,
+    progress: &ReplayProgress,
+    replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
+) -> Result<Recovered> {
+    read(disk, dir, true, progress, replay)
+}
+
+/// Reads the log; `mend` makes it durable and cuts a torn end.
+fn read(
+    disk: &dyn Disk,
+    dir: &Path,
+    mend: bool,
     progress: &ReplayProgress,
     replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
 ) -> Result<Recovered> {
@@ -93,13 +127,13 @@ pub(super) fn recover(
             let reason = format!("begins with frame {}, expected {}", header.first, recovered.next);
             return Err(corrupt(path, 0, format!("{reason}; a log file is missing")));
         }
-        if last {
+        if last && mend {
             // What is intact may so far be in the page cache only, and what is replayed may be
             // committed before all of it is.
             disk.sync_file(path)?;
         }
         let file = scan(path, &bytes, header, last, progress, replay)?;
-        if last && file.len < bytes.len() as u64 {
+        if last && mend && file.len < bytes.len() as u64 {
             disk.truncate(path, file.len)?;
         }
         recovered.next = file.next;

@@ -243,7 +243,7 @@ async fn orphans_are_left_for_a_day() {
 }
 
 /// A data directory of the version before, made by its tests; `storage/tests/fixtures`.
-fn unpack_version_before(into: &Path) -> PathBuf {
+pub(crate) fn unpack_version_before(into: &Path) -> PathBuf {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-0.1-without-store-id.tar.gz");
     let unpacked = Command::new("tar").arg("-xzf").arg(fixture).arg("-C").arg(into).status().unwrap();

@@ -13,6 +13,7 @@ mod ordinary;
 mod positions;
 mod pressure;
 mod races;
+mod repair;
 mod replay;
 mod sorted;
 mod sparse;

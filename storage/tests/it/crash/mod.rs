@@ -13,7 +13,7 @@ use millrace_storage::catalog::{Catalog, MemoryCatalog};
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{IndicesOptions, Uuid};
 use millrace_storage::{
-    Action, Config, Engine, ManualClock, Principal, RefreshPolicy, Result, Update, WriteOp,
+    Action, Config, Engine, Error, ManualClock, Principal, RefreshPolicy, Result, Update, WriteOp, repair,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -65,6 +65,23 @@ impl Machine {
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
         let config = Self::config(self.dir.path());
         Engine::open_with(config, self.clock.clone(), Arc::new(self.disk.clone()), catalog).await
+    }
+
+    /// Puts a catalog in the place of the one there, made of log and objects.
+    async fn lose_catalog(&mut self) {
+        let catalog = Arc::new(MemoryCatalog::new(self.disk.clone()));
+        let config = Self::config(self.dir.path());
+        let lost: Arc<dyn Catalog> = Arc::clone(&catalog) as Arc<dyn Catalog>;
+        match repair::rebuild(config, Arc::new(self.disk.clone()), lost).await {
+            Ok(report) => {
+                // Shown where the test fails.
+                println!("{report}");
+                self.catalog = catalog;
+            }
+            // It had not become a store yet.
+            Err(Error::Mismatch { what, .. }) => assert!(what.starts_with("there is nothing"), "{what}"),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     fn restart(&mut self, end: End) {
@@ -264,9 +281,11 @@ fn outage(result: Result<()>) -> Result<(), Option<Pending>> {
 }
 
 /// Lets the power fail (or the process be killed) after `after` disk operations of a workload, and
-/// again soon after, in the middle of the recovery. Returns whether the workload got that far.
-async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64) -> bool {
+/// again soon after, in the middle of the recovery. Where `lost`, the catalog is gone with it, and repaired. Returns
+/// whether the workload got that far.
+async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64, lost: bool) -> bool {
     let end = if seed.wrapping_add(after).is_multiple_of(3) { End::Kill } else { End::PowerLoss };
+    println!("seed {seed}, {after} operations, {end:?}");
     let mut machine = Machine::new(seed ^ (after << 20));
     let mut work = Workload::new(seed, padding);
     machine.disk.crash_after(after);
@@ -287,6 +306,9 @@ async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64) -> bool {
         }
         machine.restart(End::PowerLoss);
     }
+    if lost {
+        machine.lose_catalog().await;
+    }
     let engine = machine.open().await.unwrap();
     work.oracle.check(&engine, pending).await;
     // What was shown and lost had sequence numbers that come again, but not in the same term.
@@ -297,6 +319,9 @@ async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64) -> bool {
     work.oracle.check(&engine, None).await;
     drop(engine);
     machine.restart(End::PowerLoss);
+    if lost {
+        machine.lose_catalog().await;
+    }
     let engine = machine.open().await.unwrap();
     work.oracle.check(&engine, None).await;
     true
@@ -311,10 +336,33 @@ fn seeds() -> u64 {
 async fn every_operation_of_a_small_workload_may_be_the_last() {
     for seed in 1..=seeds() {
         let mut after = 0;
-        while crash_once(seed, 14, 60, after).await {
+        while crash_once(seed, 14, 60, after, false).await {
             after += 1;
         }
         assert!(after > 50, "{after} operations");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_catalog_may_be_lost_with_any_operation() {
+    for seed in 1..=seeds() {
+        let mut after = 0;
+        while crash_once(seed, 30, 60, after, true).await {
+            after += 1;
+        }
+        assert!(after > 100, "{after} operations");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_catalog_may_be_lost_in_a_larger_workload() {
+    for seed in 200..200 + seeds() {
+        let mut step = SmallRng::seed_from_u64(seed);
+        let mut after = 100;
+        while crash_once(seed, 100, 4_000, after, true).await {
+            after += step.random_range(20..80);
+        }
+        assert!(after > 200, "{after} operations");
     }
 }
 
@@ -323,7 +371,7 @@ async fn samples_of_a_larger_workload_may_be_the_last() {
     for seed in 100..100 + seeds() {
         let mut step = SmallRng::seed_from_u64(seed);
         let mut after = 100;
-        while crash_once(seed, 100, 4_000, after).await {
+        while crash_once(seed, 100, 4_000, after, false).await {
             after += step.random_range(40..160);
         }
         assert!(after > 200, "{after} operations");

@@ -1,0 +1,188 @@
+//! Descriptions of indices in the object store, and of what was there before there were descriptions.
+//!
+//! An index has its description from before the catalog knows it until the catalog has forgotten it; so files of an index
+//! without one are left of a deleted index. Segments describe themselves when they are committed (`shard/describe.rs`).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use uuid::Uuid;
+
+use super::identity::segment_of;
+use super::{Index, Inner};
+use crate::catalog::State;
+use crate::description::{self, INDEX, IndexDescription, SEGMENT};
+use crate::metadata::MetadataChange;
+use crate::{Result, sync};
+
+/// The index that an object belongs to.
+fn index_of(path: &Path) -> Option<Uuid> {
+    path.parts().next().and_then(|part| Uuid::try_parse(part.as_ref()).ok())
+}
+
+/// Whether an object is a description.
+pub(super) fn is_description(path: &Path) -> bool {
+    path.filename().is_some_and(|name| name == SEGMENT || name == INDEX)
+}
+
+/// What a start finds described.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// Indices and segments that the catalog knows.
+    indices: HashSet<Uuid>,
+    segments: HashSet<Uuid>,
+    /// Directories with a description and nothing else.
+    rests: HashSet<Uuid>,
+    /// What the catalog knows and no description tells of.
+    undescribed: Undescribed,
+}
+
+/// Indices, and segments by their shards, without descriptions.
+#[derive(Debug, Default)]
+struct Undescribed {
+    indices: Vec<Uuid>,
+    shards: BTreeMap<(Uuid, u32), Vec<Uuid>>,
+}
+
+impl Described {
+    /// Looks through what was listed, and hands the shards their descriptions without rows.
+    pub(super) fn find(
+        listed: &[ObjectMeta],
+        state: &State,
+        running: &HashMap<Arc<str>, Arc<Index>>,
+    ) -> Self {
+        let indices: HashSet<Uuid> = running.values().map(|index| index.meta().uuid).collect();
+        let segments: HashSet<Uuid> = state.segments.iter().map(|segment| segment.id).collect();
+        let (mut described, mut files) = (HashSet::new(), HashSet::new());
+        for path in listed.iter().map(|object| &object.location) {
+            match (segment_of(path), index_of(path)) {
+                (Some(segment), _) if is_description(path) => described.insert(segment),
+                (Some(segment), _) => files.insert(segment),
+                (None, Some(index)) if is_description(path) => described.insert(index),
+                _ => false,
+            };
+        }
+        let mut undescribed = Undescribed::default();
+        undescribed.indices.extend(indices.iter().filter(|index| !described.contains(index)));
+        for segment in state.segments.iter().filter(|segment| !described.contains(&segment.id)) {
+            undescribed.shards.entry((segment.index, segment.shard)).or_default().push(segment.id);
+        }
+        let mut found = Self { indices, segments, rests: HashSet::new(), undescribed };
+        let mut by_shard: HashMap<(Uuid, u32), Vec<Uuid>> = HashMap::new();
+        for path in listed.iter().map(|object| &object.location).filter(|path| is_description(path)) {
+            if let (Some(index), Some(segment)) = (index_of(path), segment_of(path))
+                && found.indices.contains(&index)
+                && !found.segments.contains(&segment)
+                && !files.contains(&segment)
+                && let Some(shard) = path.parts().nth(1).and_then(|part| part.as_ref().parse().ok())
+            {
+                found.rests.insert(segment);
+                by_shard.entry((index, shard)).or_default().push(segment);
+            }
+        }
+        for index in running.values() {
+            for shard in index.shards() {
+                if let Some(rests) = by_shard.remove(&(shard.index, shard.number)) {
+                    shard.has_rests(rests);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether an object is left of what the catalog does not know.
+    pub(super) fn is_orphan(&self, path: &Path) -> bool {
+        match (segment_of(path), index_of(path)) {
+            (Some(segment), _) => !self.segments.contains(&segment) && !self.rests.contains(&segment),
+            (None, Some(index)) => is_description(path) && !self.indices.contains(&index),
+            (None, None) => false,
+        }
+    }
+}
+
+impl Inner {
+    /// Writes the description of an index that is about to be made.
+    pub(super) async fn describe_index(&self, index: &Index) -> Result<()> {
+        let _one = self.describing.lock().await;
+        self.put_description(index).await
+    }
+
+    async fn put_description(&self, index: &Index) -> Result<()> {
+        let (meta, mapping) = (index.meta(), index.mapping());
+        let description = IndexDescription::of(&meta, &mapping, self.services.catalog.generation())?;
+        let encoded = description::encode(&description)?;
+        self.env().objects.put(&description::index_path(meta.uuid), encoded).await?;
+        index.about.mapping.fetch_max(mapping.version(), Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Writes the description of a running index anew. What is wrong with the object store is no reason to fail a
+    /// change that the catalog has: the next segment describes the index as well.
+    pub(super) async fn describe_again(&self, index: &Arc<Index>) {
+        let _one = self.describing.lock().await;
+        let meta = index.meta();
+        // A deleted one has none.
+        let running = self.indices.read().get(&meta.name).is_some_and(|running| Arc::ptr_eq(running, index));
+        if running && let Err(error) = self.put_description(index).await {
+            tracing::warn!(index = %meta.name, %error, "cannot describe an index; its next segment will");
+        }
+    }
+
+    /// Deletes the descriptions of indices that the catalog does not have; `describing` is held where they run.
+    pub(super) async fn forget_descriptions(&self, indices: impl Iterator<Item = Uuid>) {
+        for uuid in indices {
+            if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
+                tracing::warn!(index = %uuid, %error, "cannot delete the description of a deleted index");
+            }
+        }
+    }
+
+    /// Running indices whose description a change makes outdated.
+    pub(super) fn with_other_description(&self, changes: &[MetadataChange]) -> Vec<Arc<Index>> {
+        let indices = self.indices.read();
+        let changed = changes.iter().filter_map(|change| match change {
+            MetadataChange::PutIndex { meta, .. } => {
+                let index = indices.get(&meta.name)?;
+                let now = index.meta();
+                let differs = now.settings != meta.settings || now.open != meta.open;
+                (now.uuid == meta.uuid && differs).then(|| Arc::clone(index))
+            }
+            _ => None,
+        });
+        changed.collect()
+    }
+
+    /// Describes, in the background, what versions before have made.
+    pub(super) fn describe_earlier(self: &Arc<Self>, described: Described) {
+        let Undescribed { indices, shards } = described.undescribed;
+        if indices.is_empty() && shards.is_empty() {
+            return;
+        }
+        let inner = Arc::downgrade(self);
+        sync::detached(async move {
+            tracing::info!(
+                indices = indices.len(),
+                shards = shards.len(),
+                "describing what earlier versions made"
+            );
+            let mut by_uuid: HashMap<Uuid, Arc<Index>> = HashMap::new();
+            if let Some(inner) = inner.upgrade() {
+                by_uuid.extend(inner.all_indices().into_iter().map(|index| (index.meta().uuid, index)));
+            }
+            for index in indices.iter().filter_map(|uuid| by_uuid.get(uuid)) {
+                let Some(inner) = inner.upgrade() else { return };
+                inner.describe_again(index).await;
+            }
+            for ((uuid, number), segments) in shards {
+                let (Some(inner), Some(index)) = (inner.upgrade(), by_uuid.get(&uuid)) else { continue };
+                let Ok(shard) = index.shard(number) else { continue };
+                if let Err(error) = sync::scope(shard.describe_earlier(&inner.services, &segments)).await {
+                    tracing::warn!(index = %uuid, shard = number, %error, "cannot describe segments; the next start will");
+                }
+            }
+        });
+    }
+}
