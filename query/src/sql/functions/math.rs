@@ -42,8 +42,20 @@ macro_rules! of_double {
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
         "abs" => Definition::new(same, |args, context| {
+            let least = |ty| match ty {
+                SqlType::Byte => i8::MIN.into(),
+                SqlType::Short => i16::MIN.into(),
+                Integer => i32::MIN.into(),
+                _ => i64::MIN,
+            };
             Ok(match args.first() {
-                Some(Val::Int(number)) if context.ty.is_integer() => Val::Int(number.wrapping_abs()),
+                Some(Val::Int(number)) if context.ty == SqlType::UnsignedLong => Val::Int(*number),
+                Some(Val::Int(number)) if context.ty.is_integer() => {
+                    if *number == least(context.ty) {
+                        return Err(format!("abs({number}) is out of range, cast to DOUBLE before"));
+                    }
+                    Val::Int(number.abs())
+                }
                 _ => Val::Float(first(args).abs()),
             })
         }),
