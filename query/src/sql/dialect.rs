@@ -21,7 +21,7 @@ pub(crate) struct OpenSearchDialect {
 
 /// Most tokens that the parser may pass: where it tries several readings, each within the others, it reads the same ones again
 /// and again. It is several times what the longest statement has.
-const MAX_PASSED: usize = 2_000_000;
+const MAX_PASSED: usize = 1_000_000;
 
 impl OpenSearchDialect {
     /// Whether the parser was ended for what it read again and again.
