@@ -36,10 +36,6 @@ use crate::table::{IndexTable, ROW, SCORE, SEGMENT};
 /// Name of the table in plans.
 const TABLE: &str = "documents";
 
-/// Bytes that all running statements may have on disk together: sorts and joins that spill, rows behind
-/// cursors. A statement beyond is refused.
-const MAX_SPILLED_BYTES: u64 = 16 << 30;
-
 /// Plans and runs searches within the memory of queries.
 #[derive(Clone, Debug)]
 pub(crate) struct Planner {
@@ -79,9 +75,14 @@ pub(crate) struct FoundRows {
 }
 
 impl Planner {
-    /// Makes a planner for so many partitions and bytes. What is spilled goes into a directory of its own, which is
+    /// Makes a planner for so many partitions and bytes in memory, and on disk. What is spilled goes into a directory of its own, which is
     /// emptied first: a process that was killed leaves its files behind.
-    pub(crate) fn new(partitions: usize, memory_bytes: usize, spill_dir: &Path) -> Result<Self> {
+    pub(crate) fn new(
+        partitions: usize,
+        memory_bytes: usize,
+        spill_bytes: u64,
+        spill_dir: &Path,
+    ) -> Result<Self> {
         let emptied = match fs::remove_dir_all(spill_dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
@@ -92,7 +93,7 @@ impl Planner {
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
             .with_temp_file_path(spill_dir)
-            .with_max_temp_directory_size(MAX_SPILLED_BYTES)
+            .with_max_temp_directory_size(spill_bytes)
             .build()?;
         // A scan has the partitions that pay; rows must not go round by another way before the sort.
         let config = SessionConfig::new()
@@ -250,7 +251,7 @@ mod tests {
     /// Explains a search without indices: logical plan, optimized plan, physical plan.
     async fn explained(query: Value, order: &str, size: usize) -> String {
         let directory = tempfile::tempdir().unwrap();
-        let planner = Planner::new(2, 1 << 20, &directory.path().join("spill")).unwrap();
+        let planner = Planner::new(2, 1 << 20, 1 << 20, &directory.path().join("spill")).unwrap();
         let snapshot = Arc::new(TableSnapshot::default());
         let sort = sort::parse_param(order).unwrap();
         let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();

@@ -45,6 +45,9 @@ use crate::target;
 pub struct Config {
     /// Bytes that all running queries may hold together; a query beyond is refused.
     pub memory_bytes: usize,
+    /// Bytes that all statements may have on disk together, for sorts and joins that memory does not hold and for rows behind
+    /// cursors; a statement beyond is refused. The rows behind one cursor are an eighth at most.
+    pub spill_bytes: u64,
     /// Compute threads that one query may use at a time; 0 means all.
     pub threads: usize,
     /// Scrolls that may be open at the same time, and as many cursors of statements.
@@ -55,12 +58,21 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20, threads: 0, max_open_scrolls: 500, max_open_points_in_time: 300 }
+        Self {
+            memory_bytes: 512 << 20,
+            spill_bytes: 4 << 30,
+            threads: 0,
+            max_open_scrolls: 500,
+            max_open_points_in_time: 300,
+        }
     }
 }
 
 /// Open contexts hold at most one in so many bytes of the memory of queries.
 const PINNED_SHARE: usize = 2;
+
+/// The rows behind a cursor are at most one in so many bytes of what may be on disk.
+const CURSOR_SHARE: u64 = 8;
 
 /// Directory below that of the data, for what queries have no memory for.
 const SPILL_DIR: &str = "spill";
@@ -134,7 +146,8 @@ impl SearchService {
             0 => compute.threads(),
             threads => threads.min(compute.threads()),
         };
-        let searcher = Planner::new(partitions, config.memory_bytes, &engine.data_dir().join(SPILL_DIR))
+        let spill_dir = engine.data_dir().join(SPILL_DIR);
+        let searcher = Planner::new(partitions, config.memory_bytes, config.spill_bytes, &spill_dir)
             .map(|planner| Searcher { planner, compute })
             .map_err(|error| error.to_string());
         let pins = searcher.as_ref().ok().map(|searcher| {
@@ -143,7 +156,9 @@ impl SearchService {
         });
         let runner = searcher.as_ref().map_err(Clone::clone).and_then(|searcher| {
             let pins = pins.clone().ok_or("contexts cannot be kept")?;
-            Runner::new(partitions, searcher.planner.runtime(), searcher.compute.clone(), pins)
+            let cursor_bytes = config.spill_bytes / CURSOR_SHARE;
+            let runtime = searcher.planner.runtime();
+            Runner::new(partitions, runtime, searcher.compute.clone(), pins, cursor_bytes)
                 .map_err(|error| error.to_string())
         });
         let scrolls = Arc::new(Contexts::new(Kind::Scroll, Arc::clone(engine.clock())));

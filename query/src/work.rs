@@ -140,20 +140,24 @@ impl Work {
     /// # Errors
     /// As [`Work::hold`].
     pub(crate) fn keep(&self, bytes: Bytes) -> Result<Bytes> {
-        let work = self.part_of(bytes.len())?;
-        Ok(Bytes::from_owner(Kept { bytes, _memory: work.memory }))
+        Ok(self.part_of(bytes.len())?.held_by(bytes))
+    }
+
+    /// Makes bytes hold the memory of the part that they were accounted for by, for as long as they or a slice of them live.
+    pub(crate) fn held_by(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(Kept { bytes, _memory: self.memory })
     }
 }
 
 /// Bytes with the memory that they are accounted for by.
-struct Kept {
-    bytes: Bytes,
+struct Kept<B> {
+    bytes: B,
     _memory: Arc<Memory>,
 }
 
-impl AsRef<[u8]> for Kept {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 

@@ -152,7 +152,8 @@ pub(crate) struct Running {
 impl Running {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config, supervisor: Arc<Supervisor>) -> Result<Self, Failure> {
-        let Config { storage, query_memory_bytes, api, pipelines, drain_timeout, .. } = config;
+        let Config { storage, query_memory_bytes, query_spill_bytes, api, pipelines, drain_timeout, .. } =
+            config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
         let named = pipelines.listen.iter().filter(|_| !pipelines.listen_anywhere);
         let listen = |error| Failure::listen(StartError::Listen(error));
@@ -162,8 +163,11 @@ impl Running {
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %storage.data_dir.display(), "starting");
         let engine = open(storage, &supervisor).await?;
-        let queries =
-            millrace_query::Config { memory_bytes: query_memory_bytes, ..millrace_query::Config::default() };
+        let queries = millrace_query::Config {
+            memory_bytes: query_memory_bytes,
+            spill_bytes: query_spill_bytes,
+            ..millrace_query::Config::default()
+        };
         let search = SearchService::new(Arc::clone(&engine), queries);
         let config = manager::Config {
             directory: pipelines.dir,

@@ -116,7 +116,7 @@ async fn a_search_that_nobody_waits_for_stops() {
     });
     let compute = Compute::single();
     let spills = tempfile::tempdir().unwrap();
-    let planner = Planner::new(1, 1 << 20, &spills.path().join("spill")).unwrap();
+    let planner = Planner::new(1, 1 << 20, 1 << 20, &spills.path().join("spill")).unwrap();
     let searcher = Searcher { planner, compute: compute.clone() };
     let search = tokio::spawn(async move {
         let query = Query::match_all();

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use millrace_storage::Principal;
 use millrace_storage::metadata::IndexMeta;
 use serde_json::{Value, json};
@@ -109,7 +108,11 @@ impl SearchService {
                 Some(Token::text(&id, 2))
             }
         };
-        let text = Bytes::from(writer.finish(total, cursor.as_deref()));
+        let text = writer.finish(total, cursor.as_deref()).inspect_err(|_| {
+            if let Some(Ok(token)) = cursor.as_deref().map(Token::parse) {
+                self.cursors.close(&token.id, principal);
+            }
+        })?;
         let body = match format {
             Format::Jdbc | Format::Hits => OutcomeBody::Raw(text),
             Format::Csv { .. } | Format::Raw { .. } => OutcomeBody::Text(text),
@@ -141,7 +144,7 @@ impl SearchService {
             return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
         }
         let Page { writer, total, .. } = runner.answer(&self.engine, principal, request, bounds).await?;
-        Ok(Outcome::raw(Bytes::from(writer.finish(total, None))))
+        Ok(Outcome::raw(writer.finish(total, None)?))
     }
 
     /// Answers the page that a token stands for.
@@ -160,8 +163,14 @@ impl SearchService {
                 Ok(Outcome::raw(text))
             }
             Err(error) => {
-                // What failed halfway cannot be read on.
-                if !matches!(error, SqlError::Cursor(_)) {
+                // What failed halfway cannot be read on. A page whose time was over, or that had to wait for too long, is asked for
+                // again: its rows were not lost.
+                let again = match &error {
+                    SqlError::Cursor(_) => true,
+                    SqlError::Query(error) => matches!(error, Error::TimedOut | Error::Rejected(_)),
+                    _ => false,
+                };
+                if !again {
                     self.cursors.close(&token.id, principal);
                 }
                 Err(error)

@@ -52,7 +52,7 @@ impl Runner {
                 deleted += gone(outcomes)?;
             }
             if !more {
-                return list(count_of(deleted)?, bounds.format);
+                return list(count_of(deleted)?, bounds.format, &asked.work);
             }
         }
     }

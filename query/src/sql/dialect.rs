@@ -13,13 +13,22 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 #[derive(Debug, Default)]
 pub(crate) struct OpenSearchDialect {
     mysql: MySqlDialect,
-    /// Operands that were begun.
-    operands: Cell<usize>,
+    /// The token at which the last operand began.
+    at: Cell<usize>,
+    /// Tokens that were passed, forth and back.
+    passed: Cell<usize>,
 }
 
-/// Most operands that the parser may begin: where it tries several readings, each within the others, it begins the same
-/// ones again and again.
-const MAX_OPERANDS: usize = 1_000_000;
+/// Most tokens that the parser may pass: where it tries several readings, each within the others, it reads the same ones again
+/// and again. It is several times what the longest statement has.
+const MAX_PASSED: usize = 1_000_000;
+
+impl OpenSearchDialect {
+    /// Whether the parser was ended for what it read again and again.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.passed.get() > MAX_PASSED
+    }
+}
 
 impl Dialect for OpenSearchDialect {
     // What the tokenizer and the parser do for MySQL by its name, such as `#` comments.
@@ -71,10 +80,12 @@ impl Dialect for OpenSearchDialect {
         explicit || self.mysql.is_select_item_alias(false, keyword, parser)
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        self.operands.set(self.operands.get() + 1);
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let at = parser.get_current_index();
+        let passed = at.abs_diff(self.at.replace(at)) + 1;
+        self.passed.set(self.passed.get() + passed);
         // No other error ends all readings.
-        (self.operands.get() > MAX_OPERANDS).then_some(Err(ParserError::RecursionLimitExceeded))
+        self.is_exhausted().then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
     fn parse_infix(

@@ -5,7 +5,7 @@
 //! and the rows where it is false; where neither holds it is unknown. AND, OR and NOT combine pairs, and a
 //! WHERE takes the rows that are true. A predicate is only pushed where the index's answer is exact.
 
-use datafusion::logical_expr::{Expr, not};
+use datafusion::logical_expr::{Expr, Operator, not};
 use millrace_storage::mapping::{Field, FieldType};
 use serde_json::{Map, Value, json};
 
@@ -131,7 +131,11 @@ fn combined(parts: &[Clause], scores: bool, with: fn(Expr, Expr) -> Expr) -> Res
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Keyword,
-    Number,
+    /// Integers; what they are compared with is one of their range.
+    Whole,
+    Unsigned,
+    Float,
+    Double,
     Boolean,
     Date,
     Ip,
@@ -148,6 +152,10 @@ pub(crate) struct Comparable {
     whole: String,
     kind: Kind,
     ignore_above: Option<usize>,
+    /// Whether a normalizer makes the values of an index.
+    normalized: bool,
+    /// The least and the greatest integer that every index takes.
+    limits: (i64, i64),
 }
 
 impl Comparable {
@@ -170,6 +178,8 @@ impl Comparable {
                 whole: path.to_owned(),
                 kind: kind(field)?,
                 ignore_above: None,
+                normalized: field.normalizer.is_some(),
+                limits: limits(&field.field_type),
             };
             if own.kind == Kind::Text
                 && let Some(exact) = index.mapping.field(&format!("{path}.keyword"))
@@ -189,6 +199,8 @@ impl Comparable {
                         (Some(one), Some(other)) => Some(one.min(other)),
                         (one, other) => one.or(other),
                     };
+                    own.normalized |= other.normalized;
+                    own.limits = (own.limits.0.max(other.limits.0), own.limits.1.min(other.limits.1));
                     found = Some(own);
                 }
             }
@@ -214,8 +226,12 @@ impl Comparable {
                 fits.then(|| json!(text))
             }
             (Kind::Ip, Literal::Str(text)) => text.parse::<std::net::IpAddr>().ok().map(|_| json!(text)),
-            (Kind::Number, Literal::Int(number)) => Some(json!(number)),
-            (Kind::Number, Literal::Float(number)) => {
+            (Kind::Whole, Literal::Int(number)) => {
+                (self.limits.0..=self.limits.1).contains(number).then(|| json!(number))
+            }
+            (Kind::Unsigned, Literal::Int(number)) => (*number >= 0).then(|| json!(number)),
+            (Kind::Unsigned, Literal::UInt(number)) => Some(json!(number)),
+            (Kind::Float | Kind::Double, Literal::Float(number)) => {
                 serde_json::Number::from_f64(*number).map(Value::Number)
             }
             (Kind::Boolean, Literal::Bool(flag)) => Some(json!(flag)),
@@ -225,7 +241,7 @@ impl Comparable {
     }
 
     /// Makes the pair of `field = literal`.
-    pub(crate) fn equal(&self, literal: &Literal) -> Option<Pushed> {
+    fn equal(&self, literal: &Literal) -> Option<Pushed> {
         let value = self.value(literal)?;
         Some(self.pair(match self.kind {
             Kind::Text => return None,
@@ -247,8 +263,21 @@ impl Comparable {
         }
     }
 
+    /// Makes the pair of `field operator literal`.
+    pub(crate) fn compared(&self, operator: Operator, literal: &Literal) -> Option<Pushed> {
+        match operator {
+            Operator::Eq => self.equal(literal),
+            Operator::NotEq => self.equal(literal).map(Pushed::not),
+            Operator::Lt => self.ordered("lt", literal),
+            Operator::LtEq => self.ordered("lte", literal),
+            Operator::Gt => self.ordered("gt", literal),
+            Operator::GtEq => self.ordered("gte", literal),
+            _ => None,
+        }
+    }
+
     /// Makes the pair of a comparison by order: `lt`, `lte`, `gt` or `gte`.
-    pub(crate) fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<Pushed> {
+    fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<Pushed> {
         if matches!(self.kind, Kind::Text | Kind::Boolean) || !self.is_whole() {
             return None;
         }
@@ -277,9 +306,14 @@ impl Comparable {
         };
         match self.kind {
             Kind::Text => Some(self.pair(clause(&self.path))),
-            Kind::Keyword if self.is_whole() => Some(self.pair(clause(&self.path))),
+            Kind::Keyword if self.is_whole() && !self.normalized => Some(self.pair(clause(&self.path))),
             _ => None,
         }
+    }
+
+    /// Whether patterns are met by terms of a text, which only the index has.
+    pub(crate) fn is_of_terms(&self) -> bool {
+        self.kind == Kind::Text
     }
 }
 
@@ -303,13 +337,10 @@ pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
 fn kind(field: &Field) -> Option<Kind> {
     Some(match &field.field_type {
         FieldType::Keyword | FieldType::ConstantKeyword | FieldType::Wildcard => Kind::Keyword,
-        FieldType::Byte
-        | FieldType::Short
-        | FieldType::Integer
-        | FieldType::Long
-        | FieldType::UnsignedLong
-        | FieldType::Float
-        | FieldType::Double => Kind::Number,
+        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => Kind::Whole,
+        FieldType::UnsignedLong => Kind::Unsigned,
+        FieldType::Float => Kind::Float,
+        FieldType::Double => Kind::Double,
         FieldType::Boolean => Kind::Boolean,
         FieldType::Date => Kind::Date,
         FieldType::Ip => Kind::Ip,
@@ -326,6 +357,16 @@ fn kind(field: &Field) -> Option<Kind> {
         | FieldType::Completion
         | FieldType::Binary => return None,
     })
+}
+
+/// The integers that a type takes.
+fn limits(field: &FieldType) -> (i64, i64) {
+    match field {
+        FieldType::Byte => (i8::MIN.into(), i8::MAX.into()),
+        FieldType::Short => (i16::MIN.into(), i16::MAX.into()),
+        FieldType::Integer => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    }
 }
 
 /// Turns a pattern of LIKE into one of `wildcard`; `both` tells whether `*` and `?` are wild already.

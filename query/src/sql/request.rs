@@ -103,7 +103,14 @@ fn parameter(parameter: &Value) -> Result<Literal> {
     }
     match kind.as_str() {
         "byte" | "short" | "integer" | "long" => text.parse().map(Literal::Int).map_err(|_| wrong()),
-        "float" | "double" => text.parse().map(Literal::Float).map_err(|_| wrong()),
+        "unsigned_long" => match text.parse() {
+            Ok(number) => Ok(Literal::Int(number)),
+            Err(_) => text.parse().map(Literal::UInt).map_err(|_| wrong()),
+        },
+        "float" | "double" => {
+            let number: Option<f64> = text.parse().ok();
+            number.filter(|number| number.is_finite()).map(Literal::Float).ok_or_else(wrong)
+        }
         "boolean" => text.parse().map(Literal::Bool).map_err(|_| wrong()),
         "string" | "keyword" | "text" => Ok(Literal::Str(text)),
         "date" | "timestamp" | "datetime" => time::timestamp(&text).map(Literal::Timestamp).ok_or_else(wrong),

@@ -21,6 +21,7 @@ use futures::stream::Fuse;
 
 use super::error::Result;
 use super::threads::{Owned, StatementThreads};
+use crate::error::Error;
 
 /// What is cut out of the rows of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +46,8 @@ pub(crate) struct Rows {
     /// Rows that were taken and belong to no page yet.
     held: VecDeque<RecordBatch>,
     held_rows: usize,
-    /// Bytes that are kept beside them.
-    beside: usize,
+    /// Bytes of the page that was taken last.
+    page: usize,
     reservation: MemoryReservation,
 }
 
@@ -66,7 +67,7 @@ impl Rows {
     ) -> Self {
         let reservation = MemoryConsumer::new("rows of a statement").register(&env.memory_pool);
         let batches = threads.owned(batches.fuse());
-        Self { batches, window, held: VecDeque::new(), held_rows: 0, beside: 0, reservation }
+        Self { batches, window, held: VecDeque::new(), held_rows: 0, page: 0, reservation }
     }
 
     /// Takes the next rows; they may be many.
@@ -107,25 +108,30 @@ impl Rows {
             self.held_rows -= taken;
             page.push(batch.slice(0, taken));
         }
+        self.page = page.iter().map(RecordBatch::get_array_memory_size).sum();
         self.account()?;
         Ok((page, self.held_rows > 0))
     }
 
-    /// Accounts for a page that is kept with the rows, in the place of the one before.
-    pub(crate) fn keep(&mut self, bytes: usize) -> Result<()> {
-        self.beside = bytes;
+    /// Lets go of the memory of the page that was taken last, once it is dropped.
+    pub(crate) fn let_go(&mut self) -> Result<()> {
+        self.page = 0;
         self.account()
     }
 
     fn account(&self) -> Result<()> {
         let held: usize = self.held.iter().map(RecordBatch::get_array_memory_size).sum();
-        Ok(self.reservation.try_resize(held + self.beside)?)
+        Ok(self.reservation.try_resize(held + self.page)?)
     }
 
-    /// Runs to the end and puts what is left on disk, within the quota of the runtime.
-    pub(crate) async fn spooled(mut self, env: &Arc<RuntimeEnv>) -> Result<Self> {
+    /// Runs to the end and puts what is left on disk, at most so many bytes, within the quota of the runtime.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where it is more.
+    pub(crate) async fn spooled(mut self, env: &Arc<RuntimeEnv>, most: u64) -> Result<Self> {
         let schema = self.batches.get_ref().schema();
         let metrics = SpillMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+        let spilled = metrics.spilled_bytes.clone();
         let spill = SpillManager::new(Arc::clone(env), metrics, Arc::clone(&schema));
         let mut file = spill.create_in_progress_file("the rows behind a cursor")?;
         while let Some(batch) = match self.held.pop_front() {
@@ -133,6 +139,13 @@ impl Rows {
             None => self.next().await?,
         } {
             file.append_batch(&batch)?;
+            if u64::try_from(spilled.value()).unwrap_or(u64::MAX) > most {
+                return Err(Error::CircuitBreaking(format!(
+                    "the rows behind the cursor take more than [{most}] bytes on disk, an eighth of query.spill_bytes; ask for fewer rows or columns, or without an order"
+                ))
+                .into());
+            }
+            self.account()?;
         }
         let stored = file.finish()?;
         let batches: SendableRecordBatchStream = match stored {

@@ -33,6 +33,7 @@ use super::cursor::{Cursor, Progress, Token};
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{Format, Writer};
+use super::functions::row::at_work;
 use super::late::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
@@ -59,6 +60,8 @@ pub(crate) struct Runner {
     compute: Compute,
     threads: StatementThreads,
     pins: Pins,
+    /// Bytes that the rows behind one cursor may have on disk.
+    cursor_bytes: u64,
 }
 
 /// A statement as it is asked.
@@ -122,6 +125,7 @@ impl Runner {
         runtime: Arc<RuntimeEnv>,
         compute: Compute,
         pins: Pins,
+        cursor_bytes: u64,
     ) -> Result<Self, Error> {
         // Which side of a join is collected is not chosen: no rule of the planner does here.
         let config =
@@ -145,7 +149,7 @@ impl Runner {
             ])
             .build();
         let threads = StatementThreads::start(compute.threads())?;
-        Ok(Self { state: Arc::new(state), compute, threads, pins })
+        Ok(Self { state: Arc::new(state), compute, threads, pins, cursor_bytes })
     }
 
     /// Answers a statement: the first page, and what is left where there are more.
@@ -190,10 +194,11 @@ impl Runner {
             Statement::Query(query, names) => (query, names),
             Statement::Delete(query) => return self.delete(&asked, &query, bounds).await,
             Statement::ShowTables(pattern) => {
-                return list(metadata::tables(&asked.engine, CLUSTER, &pattern)?, format);
+                return list(metadata::tables(&asked.engine, CLUSTER, &pattern)?, format, &asked.work);
             }
             Statement::DescribeTables(pattern, of) => {
-                return list(metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?, format);
+                let listing = metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?;
+                return list(listing, format, &asked.work);
             }
         };
         let prepared = self.prepare(&asked, &query, &names, bounds.rows).await?;
@@ -208,10 +213,11 @@ impl Runner {
         timeout_ms: Option<u64>,
     ) -> Result<(Bytes, bool)> {
         // Who gives up on a page may ask for it again: the statement goes on.
-        self.threads.run(None, timeout_ms, Self::page_of(cursor, token)).await
+        let work = Work::new(&self.state.runtime_env().memory_pool);
+        self.threads.run(None, timeout_ms, Self::page_of(cursor, token, work)).await
     }
 
-    async fn page_of(cursor: Arc<Cursor>, token: Token) -> Result<(Bytes, bool)> {
+    async fn page_of(cursor: Arc<Cursor>, token: Token, work: Work) -> Result<(Bytes, bool)> {
         let mut progress = cursor.progress.lock().await;
         let Progress { rows, page, last } = &mut *progress;
         if token.page == *page
@@ -227,13 +233,14 @@ impl Runner {
             )));
         }
         let (batches, more) = rows.page(cursor.size).await?;
-        let mut writer = Writer::later(Arc::clone(&cursor.columns));
+        let mut writer = Writer::later(Arc::clone(&cursor.columns), &work);
         for batch in &batches {
             writer.rows(batch)?;
         }
         let following = more.then(|| Token::text(&token.id, token.page + 1));
-        let text = Bytes::from(writer.finish(0, following.as_deref()));
-        rows.keep(text.len())?;
+        let text = writer.finish(0, following.as_deref())?;
+        drop(batches);
+        rows.let_go()?;
         *page = token.page;
         *last = Some(text.clone());
         Ok((text, more))
@@ -325,7 +332,8 @@ impl Runner {
             }
         }
         let mut binder = Binder::new(&snapshots, names, request, *now_ms, self.compute.clone(), work);
-        let planned = binder.query(query, rows, 0)?;
+        let mut planned = binder.query(query, rows, 0)?;
+        planned.plan = at_work(planned.plan, work)?;
         let (handles, pushed) = (binder.handles, binder.pushed);
         let snapshots = snapshots.into_values().collect();
         Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
@@ -335,7 +343,7 @@ impl Runner {
     async fn execute(&self, prepared: Prepared, format: Format, page: usize) -> Result<Page> {
         let (mut rows, planned) = self.rows(&prepared).await?;
         let columns: Arc<[OutColumn]> = planned.columns.clone().into();
-        let mut writer = Writer::new(format, Arc::clone(&columns));
+        let mut writer = Writer::new(format, Arc::clone(&columns), &prepared.work);
         let (mut size, mut more, mut pinned) = (0, false, Vec::new());
         if page == 0 {
             while let Some(batch) = rows.next().await? {
@@ -349,6 +357,8 @@ impl Runner {
             for batch in &batches {
                 writer.rows(batch)?;
             }
+            drop(batches);
+            rows.let_go()?;
             if more && planned.streams {
                 pinned =
                     prepared.snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
@@ -356,7 +366,7 @@ impl Runner {
             // What cannot be read when it is asked for, or may not be kept in memory until then, waits on disk.
             if more && (!planned.streams || pinned.len() < prepared.snapshots.len()) {
                 pinned.clear();
-                rows = rows.spooled(self.state.runtime_env()).await?;
+                rows = rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?;
             }
         }
         let (skip, limit) = planned.window;
@@ -420,8 +430,8 @@ fn failed(handles: &[Arc<ScanHandle>]) -> Result<()> {
 }
 
 /// Writes a list of metadata.
-pub(super) fn list(listing: metadata::Listing, format: Format) -> Result<Page> {
-    let mut writer = Writer::new(format, listing.columns.into());
+pub(super) fn list(listing: metadata::Listing, format: Format, work: &Work) -> Result<Page> {
+    let mut writer = Writer::new(format, listing.columns.into(), work);
     writer.rows(&listing.batch)?;
     Ok(Page { writer, total: listing.batch.num_rows() as u64, left: None })
 }

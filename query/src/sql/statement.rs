@@ -70,6 +70,10 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     }
     without_star(&mut tokens);
     let syntax = |error: ParserError| match error {
+        ParserError::RecursionLimitExceeded if dialect.is_exhausted() => SqlError::TooLarge(
+            "the statement can be read in too many ways; quote words of the language that are names"
+                .to_owned(),
+        ),
         ParserError::RecursionLimitExceeded => too_deep(),
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => SqlError::Syntax(text),
     };
@@ -315,6 +319,29 @@ mod tests {
         for text in [deep.as_str(), &wide, &long, "SELECT", "", "DROP TABLE a", "SELECT 1 FROM", "SELECT 'a"]
         {
             assert!(parse(text).is_err(), "{}", &text[..text.len().min(40)]);
+        }
+    }
+
+    /// What the parser reads twice, and within that twice again, would keep it for hours.
+    #[test]
+    fn what_is_read_again_and_again_is_bounded() {
+        let columns = vec!["*"; 50_000].join(",");
+        let names = vec!["a"; 3_000].join(".");
+        let strings = vec!["'a'"; 3_000].join(",");
+        for text in [
+            format!("{}{columns}", "SELECT * FROM ((((SELECT ".repeat(9)),
+            format!("{}{columns}", "SELECT * FROM a JOIN ((((SELECT ".repeat(9)),
+            format!("{}{columns}", "SELECT * FROM a AS x, a.b AS y, ( (SELECT ".repeat(20)),
+            format!("{}{columns}", "SELECT 1 FROM a WHERE 1 IN ((SELECT ".repeat(12)),
+            format!("{}{columns}", "SELECT 1 FROM a WHERE 1 IN (SELECT ".repeat(12)),
+            format!("{}{columns}", "SELECT (SELECT ".repeat(12)),
+            format!("DELETE FROM {}a", "((((".repeat(20)),
+            format!("SELECT {}{names} x y", "CASE + ".repeat(40)),
+            format!("SELECT {}CAST(a AS ENUM({strings})) x y", "CASE + ".repeat(40)),
+            format!("SELECT {}{names} x y", "POSITION(".repeat(40)),
+            format!("SELECT {}{names} x y", "1 IN ((VALUES (".repeat(15)),
+        ] {
+            assert!(parse(&text).is_err(), "{}", &text[..text.len().min(40)]);
         }
     }
 

@@ -195,6 +195,27 @@ async fn cursors_end_and_belong_to_their_caller() {
 }
 
 #[tokio::test]
+async fn a_page_that_took_too_long_can_be_asked_for_again() {
+    let store = numbers(30).await;
+    for query in [
+        "SELECT n FROM numbers WHERE n + 0 >= 0",
+        "SELECT n FROM numbers ORDER BY n, m",
+        "SELECT n FROM numbers",
+    ] {
+        let (_, first) = ask(&store, json!({"query": query, "fetch_size": 20})).await;
+        set(&store, json!({"search.default_search_timeout": "0ms"})).await;
+        let (status, late) = page(&store, &first["cursor"]).await;
+        assert_eq!(status, 504, "{late}");
+        set(&store, json!({"search.default_search_timeout": "1m"})).await;
+        let (status, second) = page(&store, &first["cursor"]).await;
+        assert_eq!(status, 200, "{query}: {second}");
+        let mut all = [datarows(&first), datarows(&second)].concat();
+        all.sort_by_key(|row| row[0].as_i64());
+        assert_eq!(all, (0..30).map(|n| json!([n])).collect::<Vec<_>>(), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn cursors_are_bounded() {
     let store = Store::open_with(Config { max_open_scrolls: 2, ..Config::default() }).await;
     store.index("few", &[json!({"n": 1}), json!({"n": 2})]).await;

@@ -25,5 +25,6 @@ mod search;
 mod sort;
 mod sql;
 mod sql_bounds;
+mod sql_conditions;
 mod suggest;
 mod terms_and_phrases;

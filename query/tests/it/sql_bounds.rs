@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::OutcomeBody;
+use millrace_query::{Config, OutcomeBody};
 use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
@@ -203,7 +203,11 @@ async fn repetitions_within_one_another_are_bounded() {
 }
 
 async fn numbers(count: i64) -> Store {
-    let store = Store::open().await;
+    numbers_within(count, Config::default()).await
+}
+
+async fn numbers_within(count: i64, config: Config) -> Store {
+    let store = Store::open_with(config).await;
     store.create("numbers", &json!({"mappings": {"properties": {"n": {"type": "long"}}}})).await;
     let documents: Vec<Value> = (0..count).map(|n| json!({"n": n})).collect();
     store.index("numbers", &documents).await;
@@ -290,4 +294,82 @@ async fn conditions_are_tested_before_a_join() {
         ask(&store, "SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n = b.n + 7 AND a.n % 2 = 0")
             .await;
     assert_eq!((&answer["datarows"], &answer["total"]), (&json!([[8]]), &json!(1)));
+}
+
+/// Whether a statement is refused because queries have no memory or disk for it.
+fn is_broken((status, answer): &(u16, Value)) -> bool {
+    *status == 429 && answer["error"]["type"] == "CircuitBreakingException"
+}
+
+#[tokio::test]
+async fn answers_are_memory_until_they_are_sent() {
+    let store = numbers_within(1_000, Config { memory_bytes: 40 << 20, ..Config::default() }).await;
+    let query = format!("SELECT n, '{}' FROM numbers", "x".repeat(10 << 10));
+    for format in ["jdbc", "csv", "raw"] {
+        let mut held = Vec::new();
+        let refused = loop {
+            let params = vec![("format".to_owned(), format.to_owned())];
+            let body = json!({"query": query, "fetch_size": 0});
+            let outcome = store.service.sql(&store.principal, params, Some(body)).await;
+            if outcome.status != 200 {
+                break (outcome.status, value(outcome));
+            }
+            held.push(outcome);
+            assert!(held.len() < 5, "{format}");
+        };
+        assert!(is_broken(&refused) && !held.is_empty(), "{format}, {} held: {refused:?}", held.len());
+    }
+    // So are pages of cursors.
+    let mut held = Vec::new();
+    let open = json!({"query": query, "fetch_size": 500});
+    let refused = loop {
+        let first = value(store.service.sql(&store.principal, Vec::new(), Some(open.clone())).await);
+        if first.get("cursor").is_none() {
+            break first;
+        }
+        let next = json!({"cursor": first["cursor"]});
+        let outcome = store.service.sql(&store.principal, Vec::new(), Some(next)).await;
+        if outcome.status != 200 {
+            break value(outcome);
+        }
+        held.push(outcome);
+        assert!(held.len() < 12);
+    };
+    assert_eq!(refused["error"]["type"], "CircuitBreakingException", "{refused}");
+}
+
+/// A statement that makes 100 KB of each row.
+fn lengthened(of: &str) -> String {
+    format!(
+        "SELECT {of}(LENGTH(REPLACE(CONCAT(n, '{}'), 'a', '{}'))) FROM numbers",
+        "a".repeat(1_000),
+        "b".repeat(100)
+    )
+}
+
+#[tokio::test]
+async fn strings_of_functions_are_memory() {
+    let store = numbers_within(1_000, Config { memory_bytes: 16 << 20, ..Config::default() }).await;
+    let refused = ask(&store, &lengthened("MAX")).await;
+    assert!(is_broken(&refused), "{refused:?}");
+    // Nothing of them is left.
+    let (status, answer) = ask(&store, &format!("{} WHERE n < 10", lengthened("MAX"))).await;
+    assert_eq!((status, &answer["datarows"]), (200, &json!([[100_001]])), "{answer}");
+    let store = numbers(1_000).await;
+    let (status, answer) = ask(&store, &lengthened("MAX")).await;
+    assert_eq!((status, &answer["datarows"]), (200, &json!([[100_003]])), "{answer}");
+}
+
+#[tokio::test]
+async fn rows_behind_a_cursor_are_bounded_on_disk() {
+    let store = numbers_within(3_000, Config { spill_bytes: 8 << 20, ..Config::default() }).await;
+    let statement = |letters: usize| json!({"query": format!("SELECT n, CONCAT(n, '{}') FROM numbers ORDER BY n", "x".repeat(letters)), "fetch_size": 10});
+    let asked = async |letters: usize| {
+        let outcome = store.service.sql(&store.principal, Vec::new(), Some(statement(letters))).await;
+        (outcome.status, value(outcome))
+    };
+    let refused = asked(1_000).await;
+    assert!(is_broken(&refused) && refused.1.to_string().contains("query.spill_bytes"), "{refused:?}");
+    let (status, first) = asked(10).await;
+    assert_eq!((status, first.get("cursor").is_some()), (200, true), "{first}");
 }

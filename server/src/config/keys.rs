@@ -100,6 +100,12 @@ pub(crate) static KEYS: &[Key] = &[
         4,
         "memory of all searches and statements together; statements go to disk beyond, aggregations are refused with 429",
     ),
+    key(
+        "query.spill_bytes",
+        Kind::Bytes(MB),
+        "4GB",
+        "disk of all statements together, for sorts and joins beyond the memory and rows behind cursors; an eighth for one cursor. Refused with 429 beyond",
+    ),
     memory(
         "storage.memtable_max_bytes",
         MB,

@@ -79,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) storage: millrace_storage::Config,
     /// Bytes that all running queries may hold together.
     pub(crate) query_memory_bytes: usize,
+    /// Bytes that all running statements may have on disk together.
+    pub(crate) query_spill_bytes: u64,
     /// Section of the protocols.
     pub(crate) api: millrace_api::ServerConfig,
     /// Section of the pipelines.
@@ -308,6 +310,7 @@ impl Settings {
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
             },
             query_memory_bytes: usize::try_from(self.number("query.memory_bytes"))?,
+            query_spill_bytes: self.number("query.spill_bytes"),
             storage,
             api: millrace_api::ServerConfig {
                 listen,

@@ -38,6 +38,7 @@ fn defaults_need_no_configuration() {
     assert_eq!(config.storage.cache_bytes, storage.cache_bytes);
     assert_eq!(config.storage.flush_age_secs, storage.flush_age_secs);
     assert_eq!(config.query_memory_bytes, millrace_query::Config::default().memory_bytes);
+    assert_eq!(config.query_spill_bytes, millrace_query::Config::default().spill_bytes);
     assert!(!config.api.insecure);
 }
 

@@ -71,6 +71,11 @@ impl Aggregate {
         }
     }
 
+    /// Whether the sum of integers of a type may be none of 64 bits. That of smaller ones would take billions of them.
+    fn wraps(self, of: SqlType) -> bool {
+        self == Self::Sum && matches!(of, SqlType::Long | SqlType::UnsignedLong)
+    }
+
     /// The type in which values are aggregated, and that of the result.
     fn types(self, of: SqlType) -> Option<(SqlType, SqlType)> {
         use SqlType::{Double, Float, Long, Undefined, UnsignedLong};
@@ -193,10 +198,11 @@ impl Binder<'_> {
         let (argument, distinct) = self.aggregated(call, scope)?;
         let list = argument.as_ref().is_some_and(|argument| argument.list);
         let counter = match list {
-            true => values::over(count_udaf(), SqlType::Double, distinct),
+            true => values::over(count_udaf(), SqlType::Double.arrow(), distinct),
             false => count_udaf(),
         };
         let shown = argument.as_ref().and_then(|argument| argument.shown);
+        let wraps = argument.as_ref().is_some_and(|argument| aggregate.wraps(argument.ty));
         let (function, args, ty) = self.over(aggregate, call, argument, distinct)?;
         let distinct = distinct && !list;
         let make = |function: Arc<AggregateUDF>, args: Vec<Expr>| {
@@ -215,6 +221,7 @@ impl Binder<'_> {
                 let one = make(counter, args).eq(lit(1i64));
                 Expr::Case(Case::new(None, vec![(Box::new(one), Box::new(lit(0f64)))], Some(Box::new(expr))))
             }
+            _ if wraps => functions::sum_as_integer(expr, ty),
             _ => expr,
         };
         let mut bound = Bound::new(expr, ty);
@@ -278,10 +285,13 @@ impl Binder<'_> {
         if argument.ty.is_temporal() && aggregate == Aggregate::Avg {
             return Ok((udaf, vec![functions::to_micros(&argument)?], ty));
         }
-        if argument.list {
-            return Ok((values::over(udaf, of, distinct), vec![values::list_of(&argument, of)?], ty));
-        }
-        Ok((udaf, vec![argument.to(of)?], ty))
+        let list = argument.list;
+        let values = if list { values::list_of(&argument, of)? } else { argument.to(of)? };
+        let (values, of) = match aggregate.wraps(argument.ty) {
+            true => functions::summed(values, list),
+            false => (values, of.arrow()),
+        };
+        Ok((if list { values::over(udaf, of, distinct) } else { udaf }, vec![values], ty))
     }
 
     /// Binds a window function.
@@ -304,6 +314,7 @@ impl Binder<'_> {
         for key in &spec.order_by {
             order_by.push(self.sort_key(key, scope)?);
         }
+        let mut wraps = false;
         let (fun, args, ty, shown) = match (name, Aggregate::of(name)) {
             ("row_number", _) => {
                 (WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![], SqlType::Integer, None)
@@ -318,6 +329,7 @@ impl Binder<'_> {
                     return unsupported("DISTINCT in a window");
                 }
                 let own = argument.as_ref().and_then(|argument| argument.shown);
+                wraps = argument.as_ref().is_some_and(|argument| aggregate.wraps(argument.ty));
                 let (function, args, ty) =
                     self.over(aggregate, call, argument.map(|bound| bound.single()), false)?;
                 let shown = match aggregate {
@@ -347,6 +359,7 @@ impl Binder<'_> {
         let expr = Expr::from(WindowFunction { fun, params });
         let expr = match ranked {
             true => datafusion::logical_expr::cast(expr, ty.arrow()),
+            false if wraps => functions::sum_as_integer(expr, ty),
             false => expr,
         };
         let bound = Bound::new(expr, ty);

@@ -1,13 +1,13 @@
 //! Expressions: names, literals, operators, predicates, CASE and CAST.
 
 use datafusion::functions::core::expr_fn::nullif;
-use datafusion::logical_expr::{BinaryExpr, Case, Expr, Like, Operator, lit, not};
+use datafusion::logical_expr::{BinaryExpr, Case, Expr, Operator, lit, not};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 
-use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
+use super::{Binder, Bound, Literal, Place, Scope, literal, operand, unsupported};
 use crate::sql::error::{Result, SqlError};
-use crate::sql::functions::{self, time, values};
+use crate::sql::functions::{self, address, time, values};
 use crate::sql::push::{Comparable, Pushed, has_exists, is_null};
 use crate::sql::source::{self, SourceKind};
 use crate::sql::types::{SqlType, TIMESTAMP};
@@ -199,7 +199,10 @@ impl Binder<'_> {
             (UnaryOperator::Not | UnaryOperator::BangNot, _) => Ok(negation(boolean(inner)?)),
             (UnaryOperator::Plus, _) if inner.ty.is_number() => Ok(inner),
             (UnaryOperator::Minus, Some(Literal::Int(number))) => {
-                Ok(literal::bound(Literal::Int(number.wrapping_neg())))
+                Ok(literal::bound(negative((*number).into())))
+            }
+            (UnaryOperator::Minus, Some(Literal::UInt(number))) => {
+                Ok(literal::bound(negative((*number).into())))
             }
             (UnaryOperator::Minus, Some(Literal::Float(number))) => {
                 Ok(literal::bound(Literal::Float(-number)))
@@ -305,6 +308,11 @@ impl Binder<'_> {
             ty = ty.common(part.ty).ok_or_else(|| mismatch("in", &value, &part))?;
             parts.push(part);
         }
+        let parts: Vec<Bound> =
+            parts.into_iter().map(|part| operand::normalized(&value, &part, scope).unwrap_or(part)).collect();
+        if let Some(bound) = any_of_literals(&value, &parts, scope) {
+            return Ok(if negated { negation(bound) } else { bound });
+        }
         let own = comparable(&value, scope);
         let literals: Option<Vec<_>> = parts.iter().map(|part| as_compared(part, &value)).collect();
         let pushed = own.zip(literals).and_then(|(own, literals)| own.any_of(&literals));
@@ -367,6 +375,15 @@ impl Binder<'_> {
         }
         let else_expr = last.map(|last| last.to(ty)).transpose()?.map(Box::new);
         Ok(Bound::new(Expr::Case(Case::new(None, when_then, else_expr)), ty))
+    }
+}
+
+/// Negates an integer that is spelt out.
+fn negative(number: i128) -> Literal {
+    match (i64::try_from(-number), u64::try_from(-number)) {
+        (Ok(number), _) => Literal::Int(number),
+        (_, Ok(number)) => Literal::UInt(number),
+        _ => Literal::Float(-number as f64),
     }
 }
 
@@ -453,13 +470,12 @@ pub(super) fn comparable(value: &Bound, scope: &Scope) -> Option<Comparable> {
     }
 }
 
-/// Returns a literal as it is compared with a field.
+/// Returns a literal that is no number as it is compared with a field.
 fn as_compared(literal: &Bound, field: &Bound) -> Option<Literal> {
     let own = literal.literal.clone()?;
     Some(match (field.ty, own) {
+        (ty, _) if ty.is_number() => return None,
         (SqlType::Timestamp(_), Literal::Str(text)) => Literal::Timestamp(time::timestamp(&text)?),
-        (ty, Literal::Str(text)) if ty.is_integer() => Literal::Int(text.parse().ok()?),
-        (ty, Literal::Str(text)) if ty.is_number() => Literal::Float(text.parse().ok()?),
         (SqlType::Boolean, Literal::Int(number @ (0 | 1))) => Literal::Bool(number == 1),
         (SqlType::Boolean, Literal::Str(text)) => match text.to_ascii_lowercase().as_str() {
             "true" => Literal::Bool(true),
@@ -468,6 +484,46 @@ fn as_compared(literal: &Bound, field: &Bound) -> Option<Literal> {
         },
         (_, other) => other,
     })
+}
+
+/// Binds IN over literals that single numbers or addresses meet; `None` where one of them does not.
+fn any_of_literals(value: &Bound, parts: &[Bound], scope: &Scope) -> Option<Bound> {
+    if value.list {
+        return None;
+    }
+    if value.ty == SqlType::Ip {
+        let bits: Vec<u128> = parts.iter().map(operand::address).collect::<Option<_>>()?;
+        let literals: Option<Vec<_>> = parts.iter().map(|part| part.literal.clone()).collect();
+        let pushed = comparable(value, scope).zip(literals).and_then(|(own, literals)| own.any_of(&literals));
+        let any = bits.into_iter().map(address::order_of).collect();
+        let expr = address::order(value.expr.clone()).in_list(any, false);
+        return Some(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) });
+    }
+    let null = |part: &Bound| part.literal == Some(Literal::Null);
+    let mut met = Vec::with_capacity(parts.len());
+    for part in parts.iter().filter(|part| !null(part)) {
+        met.push(operand::met(value, Operator::Eq, part, scope)?);
+    }
+    // What cannot be equal is no part of the list.
+    met.retain(|met| met.operator == Operator::Eq);
+    let nulls = parts.iter().any(null);
+    let literals: Vec<Literal> = met.iter().map(|met| met.literal.clone()).collect();
+    let pushed = comparable(value, scope).filter(|_| !nulls).and_then(|own| own.any_of(&literals));
+    let mut any: Vec<Expr> = Vec::with_capacity(met.len());
+    for met in met {
+        if met.is_signed_zero() {
+            any.extend(met.value.arithmetic_negate().ok().map(|zero| Expr::Literal(zero, None)));
+        }
+        any.push(met.expr());
+    }
+    if nulls {
+        any.push(Expr::Literal(ScalarValue::try_from(&value.ty.arrow()).ok()?, None));
+    }
+    let expr = match any.is_empty() {
+        true => operation(value.expr.clone(), Operator::NotEq, value.expr.clone()),
+        false => value.expr.clone().in_list(any, false),
+    };
+    Some(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
 }
 
 fn mismatch(operator: &str, left: &Bound, right: &Bound) -> SqlError {
@@ -481,39 +537,52 @@ fn mismatch(operator: &str, left: &Bound, right: &Bound) -> SqlError {
 /// Binds a comparison.
 pub(super) fn compare(left: &Bound, operator: Operator, right: &Bound, scope: &Scope) -> Result<Bound> {
     let ty = left.ty.common(right.ty).ok_or_else(|| mismatch(&operator.to_string(), left, right))?;
+    if let (Some(_), None) = (&left.literal, &right.literal)
+        && let Some(operator) = operator.swap()
+    {
+        return compare(right, operator, left, scope);
+    }
+    if let Some(right) = operand::normalized(left, right, scope) {
+        return compare(left, operator, &right, scope);
+    }
+    if operator == Operator::NotEq && operand::met(left, Operator::Eq, right, scope).is_some() {
+        return compare(left, Operator::Eq, right, scope).map(negation);
+    }
+    if let Some(met) = operand::met(left, operator, right, scope) {
+        return meeting(left, &met, scope);
+    }
     if left.list || right.list {
         return any_compared(left, operator, right, ty, scope);
     }
     if ty == SqlType::Undefined {
         return Ok(Bound::new(Expr::Literal(ScalarValue::Boolean(None), None), SqlType::Boolean));
     }
-    let expr = operation(left.to(ty)?, operator, right.to(ty)?);
+    let expr = match operand::address(right).filter(|_| left.ty == SqlType::Ip) {
+        Some(bits) => operation(address::order(left.expr.clone()), operator, address::order_of(bits)),
+        None => operation(left.to(ty)?, operator, right.to(ty)?),
+    };
     Ok(Bound {
         pushed: pushed_comparison(left, operator, right, scope),
         ..Bound::new(expr, SqlType::Boolean)
     })
 }
 
-fn pushed_comparison(left: &Bound, operator: Operator, right: &Bound, scope: &Scope) -> Option<Pushed> {
-    let (field, literal, operator) = match (&left.field, &right.literal) {
-        (Some(_), Some(_)) => (left, right, operator),
-        _ if right.field.is_some() && left.literal.is_some() => (right, left, operator.swap()?),
-        _ => return None,
+/// Binds the comparison of a number with a literal of its type.
+fn meeting(own: &Bound, met: &operand::Met, scope: &Scope) -> Result<Bound> {
+    let pushed = comparable(own, scope).and_then(|own| own.compared(met.operator, &met.literal));
+    let expr = match own.list {
+        true => values::any(own, met.operator, met.expr(), own.ty)?,
+        false => operation(own.expr.clone(), met.operator, met.expr()),
     };
-    let value = as_compared(literal, field)?;
+    Ok(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
+}
+
+fn pushed_comparison(left: &Bound, operator: Operator, right: &Bound, scope: &Scope) -> Option<Pushed> {
+    let value = as_compared(right, left)?;
     if value == Literal::Null {
         return None;
     }
-    let own = comparable(field, scope)?;
-    match operator {
-        Operator::Eq => own.equal(&value),
-        Operator::NotEq => own.equal(&value).map(Pushed::not),
-        Operator::Lt => own.ordered("lt", &value),
-        Operator::LtEq => own.ordered("lte", &value),
-        Operator::Gt => own.ordered("gt", &value),
-        Operator::GtEq => own.ordered("gte", &value),
-        _ => None,
-    }
+    comparable(left, scope)?.compared(operator, &value)
 }
 
 /// Compares lists: any value for most operators, none for `<>`.
@@ -539,16 +608,33 @@ fn any_compared(
     Ok(Bound { pushed, ..bound })
 }
 
-/// Binds LIKE, which does not tell upper from lower case.
+/// Binds LIKE, which does not tell upper from lower case of ASCII letters.
 fn like(value: &Bound, pattern: &Bound, scope: &Scope) -> Result<Bound> {
-    let shown = |bound: &Bound| bound.to(SqlType::Keyword);
+    let comparable = comparable(value, scope);
+    if let Some(text) = comparable.as_ref().filter(|own| own.is_of_terms()) {
+        let Some(Literal::Str(pattern)) = &pattern.literal else {
+            return unsupported(
+                "LIKE on a text field without a keyword field, but for a pattern that is spelt out",
+            );
+        };
+        let pushed = text.like(pattern);
+        let pushed = pushed.ok_or_else(|| SqlError::Semantic("LIKE needs a pattern".to_owned()))?;
+        // A filter that is left with this is refused: only the index knows the terms.
+        return Ok(Bound {
+            expr: pushed.truth.expr(false)?,
+            pushed: Some(pushed),
+            ..Bound::new(lit(true), SqlType::Boolean)
+        });
+    }
     let pushed = match &pattern.literal {
-        Some(Literal::Str(pattern)) => comparable(value, scope).and_then(|own| own.like(pattern)),
+        Some(Literal::Str(pattern)) => comparable.and_then(|own| own.like(pattern)),
         _ => None,
     };
-    let own = value.single();
-    let expr =
-        Expr::Like(Like::new(false, Box::new(shown(&own)?), Box::new(shown(pattern)?), Some('\\'), true));
+    let shown = pattern.to(SqlType::Keyword)?;
+    let expr = match value.list {
+        true if value.ty.is_string() => values::any_like(value, shown)?,
+        _ => functions::like(value.single().to(SqlType::Keyword)?, shown),
+    };
     Ok(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
 }
 
@@ -598,7 +684,11 @@ pub(super) fn arithmetic(left: &Bound, operator: Operator, right: &Bound, now_ms
         Operator::Divide | Operator::Modulo if !nonzero => nullif(other, zero(ty)?),
         _ => other,
     };
-    Ok(Bound::new(operation(one, operator, other), ty))
+    let expr = match ty.is_integer() {
+        true => functions::checked(operator, ty, one, other),
+        false => operation(one, operator, other),
+    };
+    Ok(Bound::new(expr, ty))
 }
 
 fn zero(ty: SqlType) -> Result<Expr> {

@@ -135,7 +135,7 @@ impl Binder<'_> {
         }
         if left.iter().any(holds_clause) {
             return unsupported(
-                "a relevance function together with a condition that the index cannot answer",
+                "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, together with a condition that it cannot answer",
             );
         }
         let single = sources.len() == 1;

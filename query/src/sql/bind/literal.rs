@@ -19,6 +19,7 @@ pub(super) fn bound(literal: Literal) -> Bound {
             Ok(number) => (ScalarValue::Int32(Some(number)), SqlType::Integer),
             Err(_) => (ScalarValue::Int64(Some(*number)), SqlType::Long),
         },
+        Literal::UInt(number) => (ScalarValue::UInt64(Some(*number)), SqlType::UnsignedLong),
         Literal::Float(number) => (ScalarValue::Float64(Some(*number)), SqlType::Double),
         Literal::Str(text) => (ScalarValue::Utf8View(Some(text.clone())), SqlType::Keyword),
         Literal::Timestamp(micros) => (ScalarValue::TimestampMicrosecond(Some(*micros), None), TIMESTAMP),
@@ -53,6 +54,9 @@ fn number(text: &str) -> Result<Literal> {
     if let Ok(number) = text.parse::<i64>() {
         return Ok(Literal::Int(number));
     }
+    if let Ok(number) = text.parse::<u64>() {
+        return Ok(Literal::UInt(number));
+    }
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(Literal::Float(number)),
         _ => Err(SqlError::Syntax(format!("[{text}] is no number"))),
@@ -68,6 +72,7 @@ pub(super) fn converted(literal: &Literal, ty: SqlType) -> Option<ScalarValue> {
         (Literal::Int(number), SqlType::Integer) => ScalarValue::Int32(Some(i32::try_from(*number).ok()?)),
         (Literal::Int(number), SqlType::Long) => ScalarValue::Int64(Some(*number)),
         (Literal::Int(number), SqlType::Double) => ScalarValue::Float64(Some(*number as f64)),
+        (Literal::UInt(number), SqlType::Double) => ScalarValue::Float64(Some(*number as f64)),
         (Literal::Float(number), SqlType::Double) => ScalarValue::Float64(Some(*number)),
         (Literal::Str(text), SqlType::Timestamp(Resolution::Micros)) => {
             ScalarValue::TimestampMicrosecond(Some(time::timestamp(text)?), None)

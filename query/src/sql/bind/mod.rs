@@ -10,6 +10,7 @@ mod expr;
 mod from;
 mod grouping;
 mod literal;
+mod operand;
 mod relevance;
 mod select;
 
@@ -43,6 +44,8 @@ pub(crate) enum Literal {
     Null,
     Bool(bool),
     Int(i64),
+    /// An integer that no long holds.
+    UInt(u64),
     Float(f64),
     Str(String),
     /// Microseconds since 1970.

@@ -135,8 +135,11 @@ impl Binder<'_> {
         exprs.extend(having.clone());
         exprs.extend(sorts.iter().map(|sort| sort.expr.clone()));
         exprs.extend(groups.iter().map(|group| group.expr.clone()));
+        exprs.extend(joins.iter().filter_map(|(_, on)| on.clone()));
         if exprs.iter().any(holds_clause) {
-            return unsupported("a relevance function outside of WHERE");
+            return unsupported(
+                "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, outside of WHERE",
+            );
         }
         let aggregates = find_aggregate_exprs(&exprs);
         let aggregated = !groups.is_empty() || !aggregates.is_empty() || having.is_some();

@@ -28,7 +28,7 @@ impl Hits {
         Self { columns, names, started: Instant::now(), hits: String::new(), rows: 0 }
     }
 
-    /// Writes rows; returns how many bytes there are by now.
+    /// Writes rows; returns how many bytes they take by now.
     pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<usize> {
         for row in 0..batch.num_rows() {
             if self.rows > 0 {
@@ -46,7 +46,12 @@ impl Hits {
             }
             self.hits.push_str("}}");
         }
-        Ok(self.hits.len())
+        Ok(self.bytes())
+    }
+
+    /// Counts the bytes that hits take.
+    pub(super) fn bytes(&self) -> usize {
+        self.hits.capacity()
     }
 
     pub(super) fn finish(self, total: u64) -> String {

@@ -42,7 +42,7 @@ impl Jdbc {
         Self { columns, out: "{\"datarows\":[".to_owned(), rows: 0, later: true }
     }
 
-    /// Writes rows; returns how many bytes there are by now.
+    /// Writes rows; returns how many bytes they take by now.
     pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<usize> {
         for row in 0..batch.num_rows() {
             if self.rows > 0 {
@@ -58,7 +58,7 @@ impl Jdbc {
             }
             self.out.push(']');
         }
-        Ok(self.out.len())
+        Ok(self.out.capacity())
     }
 
     pub(super) fn finish(mut self, total: u64, cursor: Option<&str>) -> String {

@@ -1,4 +1,5 @@
-//! Writers of answers, one a format. Each takes batches as they come.
+//! Writers of answers, one a format. Each takes batches as they come, and holds the memory of what it has written until that
+//! is sent.
 
 mod csv;
 mod hits;
@@ -8,6 +9,7 @@ mod value;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 
 use self::csv::Csv;
@@ -17,6 +19,7 @@ use self::raw::Raw;
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use crate::error::Error;
+use crate::work::Work;
 
 /// Most bytes of an answer.
 const MAX_BYTES: usize = 256 << 20;
@@ -52,58 +55,93 @@ impl Format {
     }
 }
 
+/// Rows that are written between two looks at the stop and at the memory.
+const ROWS_AT_A_TIME: usize = 256;
+
 /// Writes one answer.
 #[derive(Debug)]
-pub(crate) enum Writer {
-    /// JDBC.
+pub(crate) struct Writer {
+    form: Form,
+    /// What is done for the answer; it holds what is written.
+    work: Work,
+    /// Bytes that are held.
+    held: usize,
+}
+
+#[derive(Debug)]
+enum Form {
     Jdbc(Jdbc),
-    /// CSV.
     Csv(Csv),
-    /// Hits.
     Hits(Hits),
-    /// Raw text.
     Raw(Raw),
 }
 
 impl Writer {
-    /// Starts an answer.
-    pub(crate) fn new(format: Format, columns: Arc<[OutColumn]>) -> Self {
-        match format {
-            Format::Jdbc => Self::Jdbc(Jdbc::new(columns)),
-            Format::Csv { sanitize } => Self::Csv(Csv::new(&columns, sanitize)),
-            Format::Hits => Self::Hits(Hits::new(columns)),
-            Format::Raw { sanitize } => Self::Raw(Raw::new(&columns, sanitize)),
-        }
+    /// Starts an answer, whose memory is a part of the work's.
+    pub(crate) fn new(format: Format, columns: Arc<[OutColumn]>, work: &Work) -> Self {
+        let form = match format {
+            Format::Jdbc => Form::Jdbc(Jdbc::new(columns)),
+            Format::Csv { sanitize } => Form::Csv(Csv::new(&columns, sanitize)),
+            Format::Hits => Form::Hits(Hits::new(columns)),
+            Format::Raw { sanitize } => Form::Raw(Raw::new(&columns, sanitize)),
+        };
+        Self { form, work: work.part(), held: 0 }
     }
 
     /// Starts a page behind the first, which only [`Format::Jdbc`] has.
-    pub(crate) fn later(columns: Arc<[OutColumn]>) -> Self {
-        Self::Jdbc(Jdbc::later(columns))
+    pub(crate) fn later(columns: Arc<[OutColumn]>, work: &Work) -> Self {
+        Self { form: Form::Jdbc(Jdbc::later(columns)), work: work.part(), held: 0 }
     }
 
     /// Writes rows.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where queries may not hold so much; [`Error::TimedOut`].
     pub(crate) fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let bytes = match self {
-            Self::Jdbc(writer) => writer.rows(batch)?,
-            Self::Csv(writer) => writer.rows(batch)?,
-            Self::Hits(writer) => writer.rows(batch)?,
-            Self::Raw(writer) => writer.rows(batch)?,
-        };
-        if bytes > MAX_BYTES {
-            return Err(
-                Error::CircuitBreaking(format!("the answer has more than [{MAX_BYTES}] bytes")).into()
-            );
+        let mut from = 0;
+        while from < batch.num_rows() {
+            self.work.check()?;
+            let rows = batch.slice(from, ROWS_AT_A_TIME.min(batch.num_rows() - from));
+            from += rows.num_rows();
+            let bytes = match &mut self.form {
+                Form::Jdbc(writer) => writer.rows(&rows)?,
+                Form::Csv(writer) => writer.rows(&rows)?,
+                Form::Hits(writer) => writer.rows(&rows)?,
+                Form::Raw(writer) => writer.rows(&rows)?,
+            };
+            self.hold(bytes)?;
+            if bytes > MAX_BYTES {
+                return Err(
+                    Error::CircuitBreaking(format!("the answer has more than [{MAX_BYTES}] bytes")).into()
+                );
+            }
         }
         Ok(())
     }
 
-    /// Ends the answer: `total` rows matched, and `cursor` reads on.
-    pub(crate) fn finish(self, total: u64, cursor: Option<&str>) -> String {
-        match self {
-            Self::Jdbc(writer) => writer.finish(total, cursor),
-            Self::Csv(writer) => writer.finish(),
-            Self::Hits(writer) => writer.finish(total),
-            Self::Raw(writer) => writer.finish(),
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        self.work.hold(bytes.saturating_sub(self.held))?;
+        self.held = self.held.max(bytes);
+        Ok(())
+    }
+
+    /// Ends the answer: `total` rows matched, and `cursor` reads on. What it takes is held until the text is dropped.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`].
+    pub(crate) fn finish(mut self, total: u64, cursor: Option<&str>) -> Result<Bytes> {
+        if let Form::Hits(writer) = &self.form {
+            // The text is made of another.
+            let bytes = 2 * writer.bytes();
+            self.hold(bytes)?;
         }
+        let text = match self.form {
+            Form::Jdbc(writer) => writer.finish(total, cursor),
+            Form::Csv(writer) => writer.finish(),
+            Form::Hits(writer) => writer.finish(total),
+            Form::Raw(writer) => writer.finish(),
+        };
+        self.work.hold(text.len().saturating_sub(self.held))?;
+        Ok(self.work.held_by(text))
     }
 }

@@ -39,7 +39,7 @@ impl Raw {
         }
     }
 
-    /// Writes rows; returns how many bytes there are by now.
+    /// Writes rows; returns how many bytes they take by now.
     pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<usize> {
         let mut text = String::new();
         for row in 0..batch.num_rows() {
@@ -53,7 +53,7 @@ impl Raw {
                 self.cell(&text);
             }
         }
-        Ok(self.out.len())
+        Ok(self.out.capacity())
     }
 
     pub(super) fn finish(mut self) -> String {

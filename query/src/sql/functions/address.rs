@@ -2,6 +2,7 @@
 //! does, and the text is written for the groups that come of it.
 
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringViewBuilder};
@@ -10,6 +11,7 @@ use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use datafusion::scalar::ScalarValue;
 
 use crate::address::AddressText;
 
@@ -74,5 +76,58 @@ impl ScalarUDFImpl for Text {
             }
         }
         Ok(ColumnarValue::Array(Arc::new(texts.finish())))
+    }
+}
+
+/// Makes numbers of the text of addresses that are in the order of these.
+pub(crate) fn order(text: Expr) -> Expr {
+    ScalarUDF::from(Order { signature: Signature::any(1, Volatility::Immutable) }).call(vec![text])
+}
+
+/// Makes the number of an address.
+pub(crate) fn order_of(bits: u128) -> Expr {
+    Expr::Literal(ScalarValue::Decimal128(Some(signed(bits)), 38, 0), None)
+}
+
+fn signed(bits: u128) -> i128 {
+    (bits ^ (1 << 127)).cast_signed()
+}
+
+/// Makes numbers of the text of addresses, as [`order`] does; what is no address is null.
+pub(crate) fn ordered(texts: &ArrayRef) -> Option<ArrayRef> {
+    let numbers = texts.as_string_view_opt()?.iter().map(|text| {
+        Some(signed(match text?.parse().ok()? {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        }))
+    });
+    let numbers: PrimitiveArray<Decimal128Type> = numbers.collect();
+    Some(Arc::new(numbers.with_data_type(BITS)))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Order {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Order {
+    fn name(&self) -> &str {
+        "address_order"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
+        Ok(BITS)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        match arrays.first().and_then(ordered) {
+            Some(numbers) => Ok(ColumnarValue::Array(numbers)),
+            None => exec_err!("{} got no text", self.name()),
+        }
     }
 }

@@ -42,8 +42,20 @@ macro_rules! of_double {
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
         "abs" => Definition::new(same, |args, context| {
+            let least = |ty| match ty {
+                SqlType::Byte => i8::MIN.into(),
+                SqlType::Short => i16::MIN.into(),
+                Integer => i32::MIN.into(),
+                _ => i64::MIN,
+            };
             Ok(match args.first() {
-                Some(Val::Int(number)) if context.ty.is_integer() => Val::Int(number.wrapping_abs()),
+                Some(Val::Int(number)) if context.ty == SqlType::UnsignedLong => Val::Int(*number),
+                Some(Val::Int(number)) if context.ty.is_integer() => {
+                    if *number == least(context.ty) {
+                        return Err(format!("abs({number}) is out of range, cast to DOUBLE before"));
+                    }
+                    Val::Int(number.abs())
+                }
                 _ => Val::Float(first(args).abs()),
             })
         }),
@@ -242,7 +254,7 @@ mod tests {
         assert_eq!(run("round", &[Val::Float(1.005), Val::Int(2)]), Val::Float(1.01));
         assert_eq!(run("truncate", &[Val::Float(56.78), Val::Int(1)]), Val::Float(56.7));
         assert_eq!(run("sqrt", &[Val::Float(-1.0)]), Val::Null);
-        assert_eq!(run("abs", &[Val::Int(i64::MIN)]), Val::Int(i64::MIN));
+        assert_eq!(run("abs", &[Val::Int(-7)]), Val::Int(7));
         let Val::Float(number) = run("rand", &[Val::Int(3)]) else { panic!("no number") };
         assert!((number - 0.731_057_35).abs() < 1e-7);
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 mod dates;
+mod integers;
 mod math;
 pub(crate) mod row;
 mod text;
@@ -14,6 +15,7 @@ pub(crate) mod values;
 
 use datafusion::logical_expr::Expr;
 
+pub(crate) use self::integers::{checked, sum_as_integer, summed};
 use self::row::{Context, Eval, Val};
 use super::bind::Bound;
 use super::error::{Result, SqlError};
@@ -87,6 +89,16 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
     let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);
     let datetime = ty == TIMESTAMP && DATETIMES.contains(&lower.as_str());
     Ok(Bound { shown: datetime.then_some("datetime"), ..bound })
+}
+
+/// Binds LIKE over single values.
+pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
+    let context = Context { now: 0, ty: SqlType::Boolean };
+    let eval: Eval = |args, _| match args {
+        [text, pattern] => text::like(text.text(), pattern.text()).map(Val::Bool),
+        _ => Ok(Val::Null),
+    };
+    row::call("like", eval, true, context, vec![text, pattern])
 }
 
 /// Converts an argument to the type that an operator or a function takes: what is no such value is refused.

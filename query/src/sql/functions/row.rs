@@ -2,6 +2,9 @@
 //!
 //! A function gets the values of one row and returns one; null arguments make null unless it asks for
 //! them. Hot operators do not come this way, they are DataFusion's own.
+//!
+//! Strings that a call makes are memory of the statement ([`at_work`]) while they are made and until the array of them is dropped, and a
+//! call looks at the statement's stop between some hundred rows.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -9,23 +12,27 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Date32Builder, Float32Builder, Float64Builder, Int8Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringViewBuilder, Time64MicrosecondBuilder,
+    Int16Builder, Int32Builder, Int64Builder, StringViewArray, StringViewBuilder, Time64MicrosecondBuilder,
     TimestampMicrosecondBuilder, UInt64Builder,
 };
+use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result as PlanResult, exec_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 
 use super::time::Span;
 use crate::sql::error::evaluation;
 use crate::sql::types::SqlType;
+use crate::work::Work;
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +108,14 @@ pub(crate) struct RowFunction {
     /// Whether a null argument makes the result null.
     strict: bool,
     signature: Signature,
+    /// What it is called for.
+    work: Work,
 }
+
+/// Rows that are computed between two looks at the stop and at the memory.
+const ROWS_AT_A_TIME: usize = 256;
+/// Bytes of strings after which these come sooner.
+const BYTES_AT_A_TIME: usize = 1 << 20;
 
 impl PartialEq for RowFunction {
     fn eq(&self, other: &Self) -> bool {
@@ -124,7 +138,28 @@ pub(crate) fn call(name: &str, eval: Eval, strict: bool, context: Context, args:
         true => Signature::nullary(volatility),
         false => Signature::variadic_any(volatility),
     };
-    ScalarUDF::from(RowFunction { name: name.to_owned(), eval, context, strict, signature }).call(args)
+    let (name, work) = (name.to_owned(), Work::default());
+    ScalarUDF::from(RowFunction { name, eval, context, strict, signature, work }).call(args)
+}
+
+/// Makes the functions of a plan part of some work: they end with it, and the strings that they make are its memory.
+pub(crate) fn at_work(plan: LogicalPlan, work: &Work) -> PlanResult<LogicalPlan> {
+    let function = |expr: Expr| {
+        let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let Some(own) = func.inner().downcast_ref::<RowFunction>() else { return Ok(Transformed::no(expr)) };
+        let own = RowFunction {
+            name: own.name.clone(),
+            eval: own.eval,
+            context: own.context,
+            strict: own.strict,
+            signature: own.signature.clone(),
+            work: work.clone(),
+        };
+        Ok(Transformed::yes(ScalarUDF::from(own).call(args.clone())))
+    };
+    plan.transform_up(|node| node.map_expressions(|expr| expr.transform_up(function))).data()
 }
 
 impl ScalarUDFImpl for RowFunction {
@@ -157,7 +192,13 @@ impl ScalarUDFImpl for RowFunction {
         let readers = arrays.iter().map(Reader::new).collect::<PlanResult<Vec<_>>>()?;
         let mut out = Writer::new(self.context.ty, rows)?;
         let mut values = Vec::with_capacity(readers.len());
+        let part = self.work.part();
+        let mut made = 0;
         for row in 0..rows {
+            if row % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 || made > BYTES_AT_A_TIME {
+                part.check()?;
+                part.hold(std::mem::take(&mut made))?;
+            }
             values.clear();
             for (reader, single) in readers.iter().zip(&single) {
                 values.push(reader.value(if *single { 0 } else { row }));
@@ -166,13 +207,37 @@ impl ScalarUDFImpl for RowFunction {
                 true => Val::Null,
                 false => (self.eval)(&values, self.context).map_err(evaluation)?,
             };
+            if let Val::Str(text) = &value {
+                made += text.len();
+            }
             out.push(value);
         }
-        let array = out.finish();
+        part.hold(made)?;
+        let array = held(&out.finish(), &part)?;
         Ok(match constant {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
             false => ColumnarValue::Array(array),
         })
+    }
+}
+
+/// Makes an array hold the memory of its strings: those that are not in its views.
+fn held(array: &ArrayRef, part: &Work) -> PlanResult<ArrayRef> {
+    let Some(strings) = array.as_string_view_opt().filter(|strings| !strings.data_buffers().is_empty())
+    else {
+        return Ok(Arc::clone(array));
+    };
+    let (views, buffers, nulls) = strings.clone().into_parts();
+    let buffers: Vec<Buffer> =
+        buffers.iter().map(|buffer| Buffer::from(part.clone().held_by(Held(buffer.clone())))).collect();
+    Ok(Arc::new(StringViewArray::try_new(views, buffers, nulls)?))
+}
+
+struct Held(Buffer);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -1,9 +1,16 @@
 //! Functions of strings.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
+use datafusion::common::{Result as PlanResult, exec_err};
+use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, pieces};
 
 use super::Definition;
 use super::row::Val;
+use crate::sql::error::evaluation;
+use crate::sql::push::wildcard;
 use crate::sql::types::SqlType::{self, Integer, Keyword, Undefined};
 
 /// Longest string that a function makes, in bytes.
@@ -163,9 +170,43 @@ fn located_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     }
 }
 
+/// Whether the whole of a text is like a pattern, as the index has it: case does not matter for ASCII letters.
+pub(super) fn like(text: &str, pattern: &str) -> Result<bool, String> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Dfa)>> = const { RefCell::new(None) };
+    }
+    LAST.with(|last| {
+        let mut last = last.borrow_mut();
+        if last.as_ref().is_none_or(|(known, _)| known != pattern) {
+            let made = Dfa::wildcard(&pieces(&wildcard(pattern, false)), true, DEFAULT_EFFORT)
+                .map_err(|_| format!("the pattern [{pattern}] of LIKE is too complex"))?;
+            *last = Some((pattern.to_owned(), made));
+        }
+        let Some((_, dfa)) = last.as_ref() else { return Ok(false) };
+        let mut state = dfa.start();
+        for letter in text.chars() {
+            let Some(at) = state else { return Ok(false) };
+            state = dfa.step(at, letter.into());
+        }
+        Ok(state.is_some_and(|state| dfa.accepts(state)))
+    })
+}
+
+/// Tells which texts are like the patterns beside them.
+pub(super) fn alike(texts: &ArrayRef, patterns: &ArrayRef) -> PlanResult<BooleanArray> {
+    let (Some(texts), Some(patterns)) = (texts.as_string_view_opt(), patterns.as_string_view_opt()) else {
+        return exec_err!("LIKE got no texts");
+    };
+    let pairs = texts.iter().zip(patterns.iter());
+    let alike = pairs.map(|pair| match pair {
+        (Some(text), Some(pattern)) => like(text, pattern).map(Some).map_err(evaluation),
+        _ => Ok(None),
+    });
+    alike.collect()
+}
+
 /// Whether the whole of a text is of a regular expression.
 fn matches(pattern: &str, text: &str) -> Result<bool, String> {
-    use std::cell::RefCell;
     thread_local! {
         static LAST: RefCell<Option<(String, regex::Regex)>> = const { RefCell::new(None) };
     }

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
+use super::address;
 use crate::sql::bind::Bound;
 use crate::sql::error::{Result, SqlError};
 use crate::sql::types::SqlType;
@@ -27,6 +28,8 @@ enum Kind {
     Greatest,
     /// Whether any of them compares so with the second argument.
     Any(Operator),
+    /// Whether any of them is like the second argument.
+    AnyLike,
 }
 
 #[derive(Debug)]
@@ -91,12 +94,19 @@ pub(crate) fn list_of(list: &Bound, ty: SqlType) -> Result<Expr> {
     )))
 }
 
+/// Tells whether any value of a row is like a pattern.
+pub(crate) fn any_like(list: &Bound, pattern: Expr) -> Result<Expr> {
+    let list = list_of(list, SqlType::Keyword)?;
+    Ok(call(Kind::AnyLike, SqlType::Keyword, vec![list, pattern]))
+}
+
 impl ScalarUDFImpl for OfValues {
     fn name(&self) -> &str {
         match self.kind {
             Kind::Least => "least_value",
             Kind::Greatest => "greatest_value",
             Kind::Any(_) => "any_value_compares",
+            Kind::AnyLike => "any_value_like",
         }
     }
 
@@ -106,7 +116,7 @@ impl ScalarUDFImpl for OfValues {
 
     fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
         Ok(match self.kind {
-            Kind::Any(_) => DataType::Boolean,
+            Kind::Any(_) | Kind::AnyLike => DataType::Boolean,
             _ => self.ty.arrow(),
         })
     }
@@ -135,19 +145,18 @@ impl ScalarUDFImpl for OfValues {
             UInt32Array::from(numbers)
         };
         match (&self.kind, arrays.get(1)) {
-            (Kind::Any(operator), Some(other)) => {
+            (kind @ (Kind::Any(_) | Kind::AnyLike), Some(other)) => {
                 let other: ArrayRef = match other.len() {
                     1 if rows != 1 => take(other, &UInt32Array::from(vec![0; list.values().len()]), None)?,
                     _ => take(other, &row_of(), None)?,
                 };
                 let values = list.values();
-                let hits: BooleanArray = match operator {
-                    Operator::Eq => cmp::eq(values, &other)?,
-                    Operator::Lt => cmp::lt(values, &other)?,
-                    Operator::LtEq => cmp::lt_eq(values, &other)?,
-                    Operator::Gt => cmp::gt(values, &other)?,
-                    Operator::GtEq => cmp::gt_eq(values, &other)?,
-                    other => return exec_err!("lists are not compared by {other}"),
+                let hits: BooleanArray = match (kind, address::ordered(values), address::ordered(&other)) {
+                    (Kind::Any(operator), Some(values), Some(other)) if self.ty == SqlType::Ip => {
+                        compared(*operator, &values, &other)?
+                    }
+                    (Kind::Any(operator), ..) => compared(*operator, values, &other)?,
+                    _ => super::text::alike(values, &other)?,
                 };
                 let mut out = BooleanBuilder::with_capacity(list.len());
                 for row in 0..list.len() {
@@ -181,11 +190,22 @@ impl ScalarUDFImpl for OfValues {
     }
 }
 
+fn compared(operator: Operator, values: &ArrayRef, other: &ArrayRef) -> PlanResult<BooleanArray> {
+    Ok(match operator {
+        Operator::Eq => cmp::eq(values, other)?,
+        Operator::Lt => cmp::lt(values, other)?,
+        Operator::LtEq => cmp::lt_eq(values, other)?,
+        Operator::Gt => cmp::gt(values, other)?,
+        Operator::GtEq => cmp::gt_eq(values, other)?,
+        other => return exec_err!("lists are not compared by {other}"),
+    })
+}
+
 /// An aggregate of the values of lists.
 #[derive(Debug)]
 struct OverValues {
     inner: Arc<AggregateUDF>,
-    ty: SqlType,
+    ty: DataType,
     /// Whether each value counts once; told here, because a planner would take lists for the values.
     distinct: bool,
     signature: Signature,
@@ -193,7 +213,7 @@ struct OverValues {
 
 impl PartialEq for OverValues {
     fn eq(&self, other: &Self) -> bool {
-        self.inner == other.inner && (self.ty, self.distinct) == (other.ty, other.distinct)
+        self.inner == other.inner && (&self.ty, self.distinct) == (&other.ty, other.distinct)
     }
 }
 
@@ -201,19 +221,19 @@ impl Eq for OverValues {}
 
 impl Hash for OverValues {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.inner.name(), self.ty, self.distinct).hash(state);
+        (self.inner.name(), &self.ty, self.distinct).hash(state);
     }
 }
 
 /// Makes an aggregate one of all values of lists of a type.
-pub(crate) fn over(inner: Arc<AggregateUDF>, ty: SqlType, distinct: bool) -> Arc<AggregateUDF> {
+pub(crate) fn over(inner: Arc<AggregateUDF>, ty: DataType, distinct: bool) -> Arc<AggregateUDF> {
     let signature = Signature::variadic_any(Volatility::Immutable);
     Arc::new(AggregateUDF::from(OverValues { inner, ty, distinct, signature }))
 }
 
 impl OverValues {
     fn field(&self) -> FieldRef {
-        Arc::new(Field::new("value", self.ty.arrow(), true))
+        Arc::new(Field::new("value", self.ty.clone(), true))
     }
 }
 
@@ -227,7 +247,7 @@ impl AggregateUDFImpl for OverValues {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
-        self.inner.return_type(&[self.ty.arrow()])
+        self.inner.return_type(&[self.ty.clone()])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
@@ -235,7 +255,7 @@ impl AggregateUDFImpl for OverValues {
             Arc::new(datafusion::physical_expr::expressions::Column::new("value", 0));
         let fields = [self.field()];
         let schema =
-            datafusion::arrow::datatypes::Schema::new(vec![Field::new("value", self.ty.arrow(), true)]);
+            datafusion::arrow::datatypes::Schema::new(vec![Field::new("value", self.ty.clone(), true)]);
         let inner = self.inner.accumulator(AccumulatorArgs {
             schema: &schema,
             expr_fields: &fields,

@@ -34,6 +34,12 @@ struct Within {
     deepest: usize,
     /// The same of what was before.
     before: usize,
+    /// Whether it is where the sources of a query are.
+    sources: bool,
+    /// Whether a source may stand behind the last token.
+    source: bool,
+    /// Whether FROM parts arguments here.
+    arguments: bool,
 }
 
 impl Within {
@@ -42,11 +48,50 @@ impl Within {
     }
 }
 
+/// What a parenthesis opens, by what is before it.
+#[derive(Clone, Copy, PartialEq)]
+enum Opened {
+    /// A source of a query.
+    Source,
+    /// An expression, a list of them, or arguments.
+    Expression,
+    /// A query, which others may stand around.
+    Query,
+}
+
+fn opened_by(before: Keyword) -> Opened {
+    match before {
+        Keyword::AS
+        | Keyword::UNION
+        | Keyword::EXCEPT
+        | Keyword::INTERSECT
+        | Keyword::MINUS
+        | Keyword::ALL => Opened::Query,
+        _ => Opened::Expression,
+    }
+}
+
+/// Refuses what is not supported behind a parenthesis and what the parser would read several times, and again within that.
+fn check_nested(opened: Option<Opened>, token: &Token, word: Keyword) -> Result<()> {
+    match (opened, token, word) {
+        (Some(Opened::Source), Token::LParen, _) => Err(SqlError::Unsupported(
+            "FROM and JOIN take an index or one query in parentheses; what is in more of them is not supported".to_owned(),
+        )),
+        (Some(Opened::Expression), _, Keyword::SELECT | Keyword::WITH | Keyword::VALUES) => {
+            Err(SqlError::Unsupported("a subquery in an expression is not supported".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a statement whose tree may be deeper than the parser's thread can hold.
 pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut open = vec![Within::default()];
     let (mut set_operations, mut arrays) = (0, 0);
     let mut array = false;
+    // The words before the last token, and whether that opened what may be a query.
+    let mut last = Keyword::NoKeyword;
+    let mut opened = None;
     for token in tokens.iter().map(|token| &token.token) {
         if matches!(token, Token::Whitespace(_)) {
             continue;
@@ -54,8 +99,30 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
         // The type `ARRAY<ARRAY<…>>` is read by a recursion that the parser does not count.
         arrays += usize::from(array && *token == Token::Lt);
         array = matches!(token, Token::Word(word) if word.keyword == Keyword::ARRAY);
+        let word = match token {
+            Token::Word(word) if word.quote_style.is_none() => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let source = open.last_mut().is_some_and(|within| std::mem::take(&mut within.source));
+        check_nested(opened, token, word)?;
+        opened = (*token == Token::LParen).then_some(if source { Opened::Source } else { opened_by(last) });
+        if let Some(within) = open.last_mut() {
+            match word {
+                Keyword::FROM if !within.arguments => (within.sources, within.source) = (true, true),
+                Keyword::JOIN => within.source = true,
+                Keyword::LATERAL => within.source = source,
+                Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::SELECT => {
+                    within.sources = false;
+                }
+                _ => within.source = *token == Token::Comma && within.sources,
+            }
+        }
+        let arguments = matches!(last, Keyword::EXTRACT | Keyword::SUBSTRING | Keyword::TRIM);
+        last = word;
         match token {
-            Token::LParen | Token::LBracket | Token::LBrace => open.push(Within::default()),
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                open.push(Within { arguments, ..Within::default() });
+            }
             Token::RParen | Token::RBracket | Token::RBrace if open.len() > 1 => {
                 let depth = open.pop().map_or(0, |within| within.depth());
                 if let Some(within) = open.last_mut() {
@@ -65,7 +132,8 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
             }
             Token::Comma => {
                 if let Some(within) = open.last_mut() {
-                    *within = Within { before: within.depth(), ..Within::default() };
+                    within.before = within.depth();
+                    (within.tokens, within.deepest) = (0, 0);
                 }
             }
             Token::Word(word) => {
