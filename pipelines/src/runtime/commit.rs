@@ -141,7 +141,8 @@ async fn deliver(
         }
         // What was sent at the same time has lost its order: from here on, all before is through first.
         writing.come().await;
-        let planned = portion.plan_anew(&shared.compute, shared.generations.current()).await;
+        let id = Arc::clone(&shared.id);
+        let planned = portion.plan_anew(id, &shared.compute, shared.generations.current()).await;
         if let Err(error) = planned {
             tracing::error!(pipeline = %shared.id, %error, "events could not be taken to the new definition; their source sends them again");
             return Err(GaveUp::NotStored(NotStored::Ended));

@@ -394,7 +394,8 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         portions.spawn(async move {
             let meter = Arc::clone(&shared.meter);
-            let job = move || Ok(work::run(portion, generation, &meter));
+            let id = Arc::clone(&shared.id);
+            let job = move || Ok(work::run(&id, portion, generation, &meter));
             let work = shared.compute.run(Lane::Ingest, job).await;
             drop(turn_to_compute);
             match work {

@@ -70,13 +70,14 @@ impl Portion {
     /// It could not be computed.
     pub(super) async fn plan_anew(
         &mut self,
+        pipeline: Arc<str>,
         compute: &Compute,
         generation: Arc<Generation>,
     ) -> Result<(), millrace_storage::Error> {
         let (filtered, places) = (Arc::clone(&self.filtered), std::mem::take(&mut self.places));
         let (graph, taken) = (Arc::clone(&generation.graph), std::mem::take(&mut self.taken));
         let job = move || {
-            let plan = plan(&filtered, &places, &graph.outputs, &taken);
+            let plan = plan(&pipeline, &filtered, &places, &graph.outputs, &taken);
             Ok((plan, places, taken))
         };
         (self.plan, self.places, self.taken) = compute.run(Lane::Ingest, job).await?;

@@ -80,7 +80,9 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let plugins = letters(10).await;
-    assert_eq!(plugins, ["if_line_11", "if_line_6", "unmade"]);
+    let [filters, outputs, unmade] = plugins.as_slice() else { panic!("{plugins:?}") };
+    assert!(filters.starts_with("if_filter_") && outputs.starts_with("if_output_"), "{plugins:?}");
+    assert_eq!(unmade, "unmade");
     assert_eq!(values(&engine, "here", "n").await, [json!(1), json!(2), json!(3)]);
 
     // As long as the reason is there, each is a letter again.
