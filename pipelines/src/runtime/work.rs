@@ -128,7 +128,9 @@ pub(super) fn run_letter(
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
     let mut plan = plan(pipeline, &filtered, &left, outputs, &Taken::new());
     plan.ops.push(Planned { op: removal, batch: 0, output: None });
-    Ok(Portion::new(filtered, left, rejected, generation, plan))
+    let mut portion = Portion::new(filtered, left, rejected, generation, plan);
+    portion.is_letter = true;
+    Ok(portion)
 }
 
 /// What came through the filters, and what they rejected.

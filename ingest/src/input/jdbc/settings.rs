@@ -220,7 +220,7 @@ fn take_statement(options: &mut Options, kind: Kind, prepared: bool) -> (String,
 
 fn take_positions(options: &mut Options, statement: &Statement, prepared: bool) -> Vec<Literal> {
     options.text("prepared_statement_name");
-    let given = options.read("prepared_statement_bind_values", "an array of texts and numbers", |setting| {
+    let given = options.read_hidden("prepared_statement_bind_values", "an array of texts and numbers", |setting| {
         match setting {
             Setting::Array(values) => values.iter().map(literal).collect::<Option<Vec<Literal>>>(),
             single => literal(single).map(|value| vec![value]),
