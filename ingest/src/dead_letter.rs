@@ -573,7 +573,8 @@ mod tests {
         create_index(&engine).await.unwrap();
         // Many of one time, and of two segments.
         for half in [0..60, 60..120] {
-            let op = |n: usize| letter_of(if n.is_multiple_of(4) { "b" } else { "a" }, n, 10, (n / 50) as i64);
+            let op =
+                |n: usize| letter_of(if n.is_multiple_of(4) { "b" } else { "a" }, n, 10, (n / 50) as i64);
             write(&engine, half.map(op).collect()).await;
             engine.refresh(&[engine.index(INDEX).unwrap()]).await.unwrap();
         }
@@ -591,7 +592,8 @@ mod tests {
             }
         };
         let (all, pages) = walk(None, 7).await;
-        let reasons: std::collections::HashSet<&str> = all.iter().map(|letter| letter.reason.as_str()).collect();
+        let reasons: std::collections::HashSet<&str> =
+            all.iter().map(|letter| letter.reason.as_str()).collect();
         assert_eq!((all.len(), reasons.len(), pages), (120, 120, 18));
         assert!(all.is_sorted_by_key(|letter| &letter.time));
         assert_eq!(walk(Some("b"), 7).await.0.len(), 30);
@@ -610,7 +612,9 @@ mod tests {
         create_index(&engine).await.unwrap();
         let principal = Principal::system();
         let now = Utc::now().timestamp();
-        let ops = |pipeline: &'static str, seconds: i64| (0..20).map(move |n| letter_of(pipeline, n, 7_000, seconds + n as i64));
+        let ops = |pipeline: &'static str, seconds: i64| {
+            (0..20).map(move |n| letter_of(pipeline, n, 7_000, seconds + n as i64))
+        };
         for op in [ops("newer", now - 100), ops("older", now - 100), ops("aged", now - 5_000)] {
             write(&engine, op.collect()).await;
         }
@@ -621,7 +625,8 @@ mod tests {
         keeper.limit("aged", Limits { retain: Some(Duration::from_secs(4_990)), ..Limits::default() });
         keeper.begin(&engine, &principal).await.unwrap();
         let count = async |pipeline| {
-            let page = list(&engine, Wanted { pipeline: Some(pipeline), after: None, most: 100 }).await.unwrap();
+            let page =
+                list(&engine, Wanted { pipeline: Some(pipeline), after: None, most: 100 }).await.unwrap();
             page.letters
         };
         // What is there is counted, and no more comes.

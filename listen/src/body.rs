@@ -292,7 +292,12 @@ struct Pace {
 
 impl Pace {
     fn from(now: Instant) -> Self {
-        Self { window_ends: now + RATE_WINDOW, arrived: 0, least_ends: now + LEAST_WINDOW, arrived_of_late: 0 }
+        Self {
+            window_ends: now + RATE_WINDOW,
+            arrived: 0,
+            least_ends: now + LEAST_WINDOW,
+            arrived_of_late: 0,
+        }
     }
 }
 

@@ -191,14 +191,23 @@ impl Keeper {
             })
             .collect();
         let oldest = |limits: &Limits| {
-            limits.retain.map(|retain| now_ms.saturating_sub(i64::try_from(retain.as_millis()).unwrap_or(i64::MAX)))
+            limits
+                .retain
+                .map(|retain| now_ms.saturating_sub(i64::try_from(retain.as_millis()).unwrap_or(i64::MAX)))
         };
-        let ages: HashMap<String, i64> =
-            limits.iter().filter_map(|(pipeline, limits)| Some((pipeline.clone(), oldest(limits)?))).collect();
+        let ages: HashMap<String, i64> = limits
+            .iter()
+            .filter_map(|(pipeline, limits)| Some((pipeline.clone(), oldest(limits)?)))
+            .collect();
         if !(excess.is_empty() && ages.is_empty()) {
             let removed = self.remove(engine, principal, &listing, excess, ages).await?;
             for (pipeline, (letters, bytes)) in removed {
-                tracing::warn!(pipeline = &*pipeline, letters, bytes, "dead letters were removed, for they are too old or too many");
+                tracing::warn!(
+                    pipeline = &*pipeline,
+                    letters,
+                    bytes,
+                    "dead letters were removed, for they are too old or too many"
+                );
                 if let Some(counted) = counted.get_mut(&pipeline) {
                     *counted = counted.saturating_sub(bytes);
                 }

@@ -53,7 +53,11 @@ impl Listing {
         engine.refresh(&[Arc::clone(&index)]).await?;
         let snapshot = index.snapshot().await?;
         let mapping = &snapshot.mapping;
-        let columns = [column(mapping, &["@timestamp"]), column(mapping, &["pipeline", "pipeline.keyword"]), column(mapping, &["bytes"])];
+        let columns = [
+            column(mapping, &["@timestamp"]),
+            column(mapping, &["pipeline", "pipeline.keyword"]),
+            column(mapping, &["bytes"]),
+        ];
         let segments = snapshot.shards.iter().flat_map(|shard| shard.segments.iter().cloned()).collect();
         Ok(Some(Self { segments, columns }))
     }

@@ -47,9 +47,8 @@ impl<'a> BranchId<'a> {
             "output" => Section::Output,
             _ => return None,
         };
-        let is_digest = |part: &&str| {
-            part.len() == 2 * BRANCH_BYTES && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-        };
+        let is_digest =
+            |part: &&str| part.len() == 2 * BRANCH_BYTES && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut digest = || parts.next().filter(is_digest);
         let _of_conditions = digest()?;
         Some(Self { section, bodies: digest()? })

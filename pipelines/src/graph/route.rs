@@ -140,7 +140,13 @@ mod tests {
             assert_eq!(outputs(gone_since), "all");
         }
         assert_eq!(outputs("file_0123456789ab"), "file", "written otherwise since");
-        for gone in ["other", "kafka_0123456789ab", "drop_0123456789ab", "if_line_3", "if_output_0123456789_0123456789"] {
+        for gone in [
+            "other",
+            "kafka_0123456789ab",
+            "drop_0123456789ab",
+            "if_line_3",
+            "if_output_0123456789_0123456789",
+        ] {
             assert!(outputs(gone).contains("is not in the pipeline any more"), "{}", outputs(gone));
         }
         let two = define("input { generator { } } output { stdout { } stdout { id => b } }");
@@ -181,7 +187,11 @@ mod tests {
             assert_eq!(route(&graph, id).as_ref(), Some(id));
         }
         // Laid out otherwise, with others before it.
-        let moved = define(&text.replace("output {", "output {\n if [c] { stdout { } }\n # more\n ").replace("[a] > 1", "[a]>1"));
+        let moved = define(
+            &text
+                .replace("output {", "output {\n if [c] { stdout { } }\n # more\n ")
+                .replace("[a] > 1", "[a]>1"),
+        );
         assert_eq!(ids(&moved).1[1..], outputs);
         // The condition was corrected.
         let corrected = define(&text.replacen("output { if [a] > 1", "output { if [a] and [a] > 1", 1));

@@ -149,8 +149,10 @@ impl Found {
             self.problems.push(problem);
         }
         let mut context = Context::new(&SHA256);
-        let settings =
-            format!("{:?} {} {} {:?} {:?}", self.settings, self.support_escapes, self.enabled, self.persisted, self.letters);
+        let settings = format!(
+            "{:?} {} {} {:?} {:?}",
+            self.settings, self.support_escapes, self.enabled, self.persisted, self.letters
+        );
         let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
         for part in texts.chain(&self.problems).chain([&settings]) {
             context.update(&(part.len() as u64).to_be_bytes());
@@ -402,9 +404,8 @@ fn one(
     match letter_bytes.as_deref().map(parse_bytes) {
         None => {}
         Some(Ok(Some(bytes))) if bytes >= MIN_LETTER_BYTES => found.letters.max_bytes = bytes,
-        Some(_) => problems.push(
-            "[dead_letter_queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned(),
-        ),
+        Some(_) => problems
+            .push("[dead_letter_queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned()),
     }
     match letter_policy.as_deref() {
         None | Some("drop_newer") => {}
@@ -510,14 +511,24 @@ mod tests {
         };
         assert_eq!(parts.settings, settings);
         assert_eq!((parts.persisted, found["alone"].persisted), (Some(4 << 30), None));
-        let letters =
-            Limits { max_bytes: 10 << 20, policy: Policy::DropOlder, retain: Some(Duration::from_secs(172_800)) };
+        let letters = Limits {
+            max_bytes: 10 << 20,
+            policy: Policy::DropOlder,
+            retain: Some(Duration::from_secs(172_800)),
+        };
         assert_eq!((parts.letters, found["alone"].letters), (letters, Limits::default()));
         assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
         assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
         assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
         let wrong = found["wrong"].problems.join("\n");
-        for part in ["[pipelin.workers], did you mean [pipeline.workers]?", "not [many]", "not [disk]", "at least 1mb", "not [drop_all]", "not [2]"] {
+        for part in [
+            "[pipelin.workers], did you mean [pipeline.workers]?",
+            "not [many]",
+            "not [disk]",
+            "at least 1mb",
+            "not [drop_all]",
+            "not [2]",
+        ] {
             assert!(wrong.contains(part), "{wrong}");
         }
         assert!(!found["entry-4"].enabled);

@@ -219,7 +219,8 @@ impl Manager {
             let watching = tokio::spawn(Arc::clone(self).watch());
             *self.watching.lock() = Some(watching);
         }
-        *self.keeping.lock() = Some(tokio::spawn(keep_letters(Arc::clone(&self.store), self.stopping.subscribe())));
+        *self.keeping.lock() =
+            Some(tokio::spawn(keep_letters(Arc::clone(&self.store), self.stopping.subscribe())));
     }
 
     /// Stops all pipelines; what was read has `patience` to come to its end. That is also the time that a look at the directory

@@ -63,8 +63,14 @@ impl RunningInput {
             // What waits for room on the disk holds the pipeline's own.
             Kind::Queue => shared.budget.beside(),
         };
-        let source =
-            tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), budget, batches, stopping, former));
+        let source = tokio::spawn(supervise(
+            Arc::clone(&node),
+            Arc::clone(&shared),
+            budget,
+            batches,
+            stopping,
+            former,
+        ));
         let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue, kind));
         Self { node, stop, source, forward }
     }

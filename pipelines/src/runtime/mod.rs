@@ -246,9 +246,8 @@ impl Pipeline {
             }
         }
         go.iter().for_each(RunningInput::tell_to_stop);
-        let names = |running: &RunningInput| {
-            (Arc::clone(&running.node.label.name), Arc::clone(&running.node.source))
-        };
+        let names =
+            |running: &RunningInput| (Arc::clone(&running.node.label.name), Arc::clone(&running.node.source));
         let gone: Vec<(Arc<str>, Arc<str>)> = go.iter().map(names).collect();
         let deadline = Instant::now() + patience;
         for running in go {

@@ -73,12 +73,7 @@ pub(super) struct Send {
 pub(super) type Taken = HashMap<Arc<str>, Vec<usize>>;
 
 /// Takes a portion through a graph.
-pub(super) fn run(
-    pipeline: &str,
-    entries: Vec<Entry>,
-    generation: Arc<Generation>,
-    meter: &Meter,
-) -> Work {
+pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
     let began = Instant::now();
     let mut flow = Flow::default();
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
@@ -189,7 +184,8 @@ pub(super) fn plan(
                     taken.get(&node.label.id).into_iter().flatten().copied().collect();
                 for (at, (event, origin)) in chosen.filter(|(at, _)| !taken.contains(at)) {
                     let position = moves.get(origin.batch).and_then(Option::as_ref);
-                    let id = position.and_then(|position| stable_id(pipeline, &node.label.id, position, *origin));
+                    let id =
+                        position.and_then(|position| stable_id(pipeline, &node.label.id, position, *origin));
                     send.events.push((Arc::clone(event), id));
                     send.places.push(at);
                 }
@@ -245,7 +241,9 @@ mod tests {
         let again = Move { owner_epoch: 8, new: Bytes::from_static(b"10"), previous, ..at("0") };
         let same = stable_id("main", "out", &again, Origin { batch: 0, ..origin });
         assert_eq!(same.as_ref(), Some(&id), "the same event read again");
-        let other = |provenance| stable_id("main", "out", &at("0"), Origin { provenance: Some(provenance), ..origin });
+        let other = |provenance| {
+            stable_id("main", "out", &at("0"), Origin { provenance: Some(provenance), ..origin })
+        };
         let others = [
             stable_id("other", "out", &at("0"), origin),
             stable_id("main", "other", &at("0"), origin),

@@ -208,10 +208,11 @@ impl Service {
             _ => None,
         };
         let service = Arc::clone(self);
+        // From here on events count their headers; and what can never fit beside it is not to seem to fit later.
+        drop(room_of_head);
         // Parsing is not for the threads that answer.
         let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
         let parsed = parsed.await;
-        drop(room_of_head);
         let (events, room) =
             parsed.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
         if events.is_empty() {

@@ -370,7 +370,8 @@ fn decode(text: &str) -> Result<String, String> {
 /// Names an unknown parameter where it looks like a name: it may be the rest of a password that has an `&`.
 fn unknown_parameter(name: &str) -> String {
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
-    let is_name = begins && name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let is_name =
+        begins && name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     match is_name {
         true => format!("the connection string has a parameter [{name}] that is not supported: remove it"),
         false => "the connection string has a parameter that is not supported: remove it, or write an & in a password as %26".to_owned(),

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
+use super::tracking::ran_ms;
 use crate::batch::NotStored;
 use crate::budget::Reservation;
-use super::tracking::ran_ms;
 use crate::input::{Context, InputError, room};
 use crate::{Ack, Batch, Event, Move};
 
@@ -131,9 +131,7 @@ impl Delivery {
         }
         let mut left: Vec<_> = left.into_iter().map(|part| (self.source.clone(), part)).collect();
         let earlier = positions.list(former).await?.into_iter().map(|(part, _)| part);
-        left.extend(
-            earlier.filter(|part| part == FORMER_PARTITION).map(|part| (former.to_owned(), part)),
-        );
+        left.extend(earlier.filter(|part| part == FORMER_PARTITION).map(|part| (former.to_owned(), part)));
         Ok(left)
     }
 
@@ -164,7 +162,8 @@ impl Delivery {
     async fn forget(&mut self, source: String, partition: String) -> Result<(), Ended> {
         let claimed = self.context.positions.claim(&source, &partition).await;
         let (Some(previous), owner_epoch) = claimed.map_err(Ended::Failed)? else { return Ok(()) };
-        let position = Some(Move { source, partition, previous: Some(previous), new: Bytes::new(), owner_epoch });
+        let position =
+            Some(Move { source, partition, previous: Some(previous), new: Bytes::new(), owner_epoch });
         let batch = Batch { events: Vec::new(), position, ack: Ack::none(), held: Reservation::default() };
         tokio::select! {
             biased;

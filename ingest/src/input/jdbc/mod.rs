@@ -92,7 +92,8 @@ impl Input for Jdbc {
 
     async fn run(&self, context: Context) -> Result<(), InputError> {
         let mut stopping = context.stopping.clone();
-        let names = Names { source: self.source(), former: self.former_source(), record: self.settings.record };
+        let names =
+            Names { source: self.source(), former: self.former_source(), record: self.settings.record };
         let (mut delivery, stored) = match Delivery::claim(context, names).await {
             Ok(claimed) => claimed,
             Err(Ended::Stopped) => return Ok(()),
@@ -171,7 +172,9 @@ impl Jdbc {
         parts.push(parameters.len().to_string());
         parts.extend(positions.iter().map(shown));
         parts.push(positions.len().to_string());
-        parts.extend(tracking.iter().flat_map(|tracking| [tracking.column.clone(), tracking.of.name().to_owned()]));
+        parts.extend(
+            tracking.iter().flat_map(|tracking| [tracking.column.clone(), tracking.of.name().to_owned()]),
+        );
         let mut hashed = Vec::new();
         for part in parts {
             hashed.extend_from_slice(&(part.len() as u64).to_be_bytes());

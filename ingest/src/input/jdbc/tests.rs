@@ -185,7 +185,8 @@ async fn the_position_of_an_earlier_version_is_carried_over() {
     window.take("1", 1).unwrap();
     let (previous, owner_epoch) = ledger.claim(&source, "rows").await.unwrap();
     let new = window.store(chrono::Utc::now());
-    let moved = crate::Move { source: source.clone(), partition: "rows".to_owned(), previous, new, owner_epoch };
+    let moved =
+        crate::Move { source: source.clone(), partition: "rows".to_owned(), previous, new, owner_epoch };
     ledger.apply_move(&moved);
     for _ in 0..2 {
         run_among(&ledger, input(), &["one"]).await;
