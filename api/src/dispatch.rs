@@ -4,13 +4,14 @@ use std::any::Any;
 use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use millrace_listen::{Bodies, Budget, Held, Peer, check_host, check_origin};
+use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
 use millrace_storage::{Lane, Principal};
 use tokio::task::JoinHandle;
 
@@ -38,6 +39,8 @@ pub struct Service {
     /// Bytes in flight: bodies, and what handlers make of them.
     in_flight: Budget,
     routes: Routes,
+    /// Whether the server ends after the requests under way.
+    ending: Arc<AtomicBool>,
 }
 
 /// What is served.
@@ -57,7 +60,12 @@ impl Service {
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
-        Self { api, bodies, in_flight, routes: Routes::Data }
+        Self { api, bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
+    }
+
+    /// What says, once it is set, that the server ends after the requests under way.
+    pub(crate) fn ending(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.ending)
     }
 
     /// Serves the management of pipelines in place of the data API, to the same users.
@@ -103,6 +111,14 @@ impl Service {
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        // What the head takes counts, too: there may be many.
+        let _head = match self.in_flight.reserve(head_bytes(&parts.uri, &parts.headers)) {
+            Ok(reserved) => reserved,
+            Err(exceeded) => {
+                self.bodies.discard(body).await;
+                return Err(BodyError::Exceeded(exceeded).into());
+            }
+        };
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
         let (principal, path, mut params) = match self.prepare(&parts, &uri, style).await {
             Ok(prepared) => prepared,
@@ -154,7 +170,9 @@ impl Service {
     fn probed(&self, path: &str) -> Option<Response> {
         let (status, word) = match path {
             LIVENESS => (200, "live"),
-            READINESS if self.api.engine.is_stopping() => (503, "stopping"),
+            READINESS if self.api.engine.is_stopping() || self.ending.load(Ordering::Acquire) => {
+                (503, "stopping")
+            }
             READINESS => (200, "ready"),
             _ => return None,
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Method;
 use millrace_pipelines::Manager;
-use millrace_pipelines::manager::{Change, ChangeError, Letter, PluginFigures, Status};
+use millrace_pipelines::manager::{Change, ChangeError, Cursor, Letter, PluginFigures, Status, Wanted};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
@@ -112,22 +112,28 @@ impl Management {
 
     /// Lists dead letters.
     async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
-        let (pipeline, size) = wanted(request, 100)?;
+        let (pipeline, after, size) = wanted(request, 100)?;
         request.finish()?;
-        let letters = self.pipelines.letters(pipeline.as_deref(), size).await?;
-        let letters: Vec<Value> = letters.iter().map(letter).collect();
-        Ok(Response::json(200, json!({ "dead_letters": letters })))
+        let wanted = Wanted { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let page = self.pipelines.letters(wanted).await?;
+        let letters: Vec<Value> = page.letters.iter().map(letter).collect();
+        let mut body = json!({ "dead_letters": letters });
+        add_next(&mut body, page.next.as_ref());
+        Ok(Response::json(200, body))
     }
 
     /// Replays dead letters.
     async fn replay(&self, request: &mut Request) -> Result<Response, Error> {
-        let (pipeline, size) = wanted(request, 1_000)?;
+        let (pipeline, after, size) = wanted(request, 1_000)?;
         let output = request.params.take("output");
         request.finish()?;
-        let replayed = self.pipelines.replay(pipeline.as_deref(), output.as_deref(), size).await?;
+        let wanted = Wanted { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let replayed = self.pipelines.replay(wanted, output.as_deref()).await?;
         let left = replayed.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason }));
         let left: Vec<Value> = left.collect();
-        Ok(Response::json(200, json!({ "stored": replayed.stored, "left": left })))
+        let mut body = json!({ "stored": replayed.stored, "left": left });
+        add_next(&mut body, replayed.next.as_ref());
+        Ok(Response::json(200, body))
     }
 
     fn answer(&self, api: &Api, all: &[Status], form: fn(&Status) -> Map<String, Value>) -> Response {
@@ -164,8 +170,10 @@ impl Management {
 }
 
 /// Which dead letters are meant: of one pipeline or all, and how many of the oldest.
-fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, usize), Error> {
+fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, Option<Cursor>, usize), Error> {
     let pipeline = request.params.take("pipeline");
+    let after = request.params.take("after").map(|after| Cursor::parse(&after));
+    let after = after.transpose().map_err(|why| Error::illegal_argument(format!("[after]: {why}")))?;
     let size = match request.params.take_int("size")? {
         None => size,
         Some(given) => {
@@ -174,7 +182,14 @@ fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, usize),
             })?
         }
     };
-    Ok((pipeline, size))
+    Ok((pipeline, after, size))
+}
+
+/// Says where to go on, where there is more.
+fn add_next(body: &mut Value, next: Option<&Cursor>) {
+    if let (Some(body), Some(next)) = (body.as_object_mut(), next) {
+        body.insert("next".to_owned(), Value::from(next.to_string()));
+    }
 }
 
 fn letter(letter: &Letter) -> Value {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
@@ -161,8 +162,9 @@ impl Server {
 
     /// Serves until `shutdown` completes, then what is under way; dropping it cuts that off.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let mut server = millrace_listen::Server::new(Config::default());
+        let mut server = millrace_listen::Server::new(Config::default().within(open_files()));
         let data = Service::new(self.api, &self.http);
+        let ending = data.ending();
         if let Some((listeners, management)) = self.management {
             let manage = Arc::new(data.clone().with_management(management));
             for listener in listeners {
@@ -173,8 +175,18 @@ impl Server {
         for listener in self.listeners {
             server.add(listener, Arc::clone(&data));
         }
-        server.run(shutdown).await;
+        // From here on probes tell load balancers to send no more.
+        let ends = async {
+            shutdown.await;
+            ending.store(true, Ordering::Release);
+        };
+        server.run(ends).await;
     }
+}
+
+/// Files that the process may have open.
+fn open_files() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 async fn bind(

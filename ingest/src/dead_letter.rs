@@ -4,8 +4,12 @@
 //! ([`in_place_of`] for `Engine::write_from_source`, [`of_event`] for events that never became an operation), so an
 //! event is stored or is a letter, once. Its mapping is fixed and what the event was is kept as bytes, so that
 //! whatever kept the event out cannot keep its letter out. [`list`] reads letters, [`replay`] stores what they hold,
-//! once the reason is gone.
+//! once the reason is gone. [`Keeper`] bounds what they take.
 
+mod bounds;
+mod heads;
+
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +24,9 @@ use millrace_storage::{
 };
 use serde_json::{Map, Value, json};
 
+pub use bounds::{Keeper, Limits, MAX_BYTES, Policy};
+use heads::{Head, Listing};
+
 use crate::Event;
 use crate::event::METADATA;
 
@@ -27,10 +34,10 @@ use crate::event::METADATA;
 pub const INDEX: &str = ".dead-letters";
 /// Longest reason that is kept, in characters.
 const MAX_REASON: usize = 8192;
-/// Letters that one replay takes up at once.
-const AT_ONCE: usize = 100;
-/// Bytes of letters that are read at most.
-const MAX_LISTED: usize = 64 << 20;
+/// Bytes of letters that are read at once, where their lengths are known; others are read one by one.
+const READ_BYTES: u64 = 1 << 20;
+/// Bytes of letters of a page; only the last one may be beyond.
+const PAGE_BYTES: u64 = 16 << 20;
 /// Time that a replayed write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -60,6 +67,8 @@ pub struct Letter {
     pub action: String,
     /// Index that it was for, where it got that far.
     pub index: Option<String>,
+    /// When it was written, as it is ordered.
+    time_ms: i64,
     /// The rest of the stored document: id, routing, version, payload.
     document: Map<String, Value>,
 }
@@ -71,6 +80,8 @@ pub struct Replayed {
     pub stored: u64,
     /// Letters that stay, with the reason.
     pub left: Vec<(String, String)>,
+    /// Where to go on behind those that were tried; `None` where there were no more.
+    pub next: Option<Cursor>,
 }
 
 /// The mapping and settings of the index.
@@ -90,9 +101,56 @@ fn index_body() -> Value {
                 "document_id": keyword,
                 "routing": keyword,
                 "payload": {"type": "binary"},
+                "bytes": {"type": "long"},
             },
         },
     })
+}
+
+/// A letter behind which a listing goes on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    time_ms: i64,
+    id: String,
+}
+
+impl Cursor {
+    /// Reads what [`fmt::Display`] wrote.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('.').and_then(|(time, id)| Some((time.parse().ok()?, id)));
+        let (time_ms, id) =
+            parts.ok_or_else(|| format!("[{text}] is not the [next] of an earlier answer"))?;
+        Ok(Self { time_ms, id: id.to_owned() })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.time_ms, self.id)
+    }
+}
+
+/// Which letters are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Of this pipeline; `None` for all.
+    pub pipeline: Option<&'a str>,
+    /// Behind this one.
+    pub after: Option<&'a Cursor>,
+    /// At most so many.
+    pub most: usize,
+}
+
+/// Some letters, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The letters.
+    pub letters: Vec<Letter>,
+    /// Where to go on; `None` where there are no more.
+    pub next: Option<Cursor>,
 }
 
 /// Creates the index where it is missing. Letters that are written without are stored as well, but with a
@@ -109,7 +167,13 @@ pub async fn create_index(engine: &Engine) -> Result<()> {
             }
             metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4())
         })
-        .await
+        .await?;
+    if engine.index(INDEX)?.mapping().field("bytes").is_none() {
+        // Of an earlier version, whose letters do not say how long they are.
+        let body = json!({"properties": {"bytes": {"type": "long"}}});
+        engine.put_mapping(&Principal::system(), INDEX, &body).await?;
+    }
+    Ok(())
 }
 
 /// Makes the letter of an operation that was refused. `None` for what lost against another version of its
@@ -178,7 +242,10 @@ fn letter(sender: Sender<'_>, reason: &str, payload: &[u8], now: DateTime<Utc>) 
     letter
 }
 
-fn operation(letter: Map<String, Value>) -> WriteOp {
+fn operation(mut letter: Map<String, Value>) -> WriteOp {
+    // Nearly: what is escaped is longer.
+    let bytes = letter.iter().map(|(name, value)| name.len() + value.as_str().map_or(8, str::len) + 6);
+    letter.insert("bytes".to_owned(), Value::from(bytes.sum::<usize>()));
     let source = Bytes::from(Value::Object(letter).to_string());
     write_op(INDEX, None, Action::Index(source))
 }
@@ -208,7 +275,7 @@ fn update_body(update: &Update) -> Value {
 }
 
 impl Letter {
-    fn of(id: String, source: &[u8]) -> Option<Self> {
+    fn of(id: String, source: &[u8], time_ms: i64) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_slice(source).ok()?;
         let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
@@ -219,8 +286,14 @@ impl Letter {
             reason: text("reason").unwrap_or_default(),
             action: text("action").unwrap_or_default(),
             index: text("index"),
+            time_ms,
             document,
         })
+    }
+
+    /// Where a listing goes on behind it.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { time_ms: self.time_ms, id: self.id.clone() }
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -295,32 +368,91 @@ impl Letter {
     }
 }
 
-/// Reads letters, of one pipeline or all, the oldest first, at most so many, and about 64 MiB.
+/// Reads letters, the oldest first, about 16 MiB at most. Which ones is known before any is read.
 ///
 /// # Errors
 /// The store's.
-pub async fn list(engine: &Engine, pipeline: Option<&str>, most: usize) -> Result<Vec<Letter>> {
-    let mut found: Vec<Letter> = Vec::new();
-    let mut bytes = 0;
-    let Ok(index) = engine.index(INDEX) else { return Ok(found) };
-    engine.refresh(&[Arc::clone(&index)]).await?;
-    let snapshot = index.snapshot().await?;
-    for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
-        let mut rows = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).peekable();
-        while rows.peek().is_some() && found.len() < most && bytes < MAX_LISTED {
-            let some: Vec<u32> = rows.by_ref().take(AT_ONCE).collect();
-            for row in view.segment.fetch(&some, RowParts::ALL).await? {
-                let Some(letter) = Letter::of(row.id, &row.source) else { continue };
-                if pipeline.is_none_or(|pipeline| letter.pipeline == pipeline) {
-                    bytes += row.source.len();
-                    found.push(letter);
-                }
+pub async fn list(engine: &Engine, wanted: Wanted<'_>) -> Result<Page> {
+    let Some(listing) = Listing::take(engine).await? else { return Ok(Page::default()) };
+    let pipeline: Option<Arc<str>> = wanted.pipeline.map(Arc::from);
+    let after_ms = wanted.after.map(|after| after.time_ms);
+    let chosen = Candidates { cap: wanted.most.saturating_add(1), ..Candidates::default() };
+    let chosen = listing.fold(engine, chosen, move |chosen, head| {
+        let other = matches!((&pipeline, &head.pipeline), (Some(wanted), Some(of)) if wanted != of);
+        if !other && after_ms.is_none_or(|after| after <= head.time_ms) {
+            chosen.add(head, after_ms);
+        }
+    });
+    let chosen = chosen.await?;
+    let mut is_cut = chosen.is_cut;
+    let heads: Vec<Head> = chosen.ties.into_iter().chain(chosen.later).collect();
+    let ids = listing.ids(&heads).await?;
+    let mut all: Vec<(Cursor, Head)> =
+        heads.into_iter().zip(ids).map(|(head, id)| (Cursor { time_ms: head.time_ms, id }, head)).collect();
+    all.retain(|(at, _)| wanted.after.is_none_or(|after| after < at));
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+
+    let mut page = Page::default();
+    let (mut bytes, mut at) = (0, 0);
+    while let Some((_, first)) = all.get(at) {
+        let known = first.bytes.unwrap_or_default();
+        if page.letters.len() >= wanted.most || (bytes + known > PAGE_BYTES && bytes > 0) {
+            is_cut = true;
+            break;
+        }
+        // Those behind it that can be read with it.
+        let mut sum = first.bytes.unwrap_or(READ_BYTES);
+        let most = wanted.most - page.letters.len();
+        let more = all.iter().skip(at + 1).take(most - 1).take_while(|(_, next)| {
+            sum = sum.saturating_add(next.bytes.unwrap_or(READ_BYTES));
+            next.at.0 == first.at.0 && sum <= READ_BYTES
+        });
+        let end = at + 1 + more.count();
+        let some = all.get(at..end).unwrap_or_default();
+        let rows: Vec<u32> = some.iter().map(|(_, head)| head.at.1).collect();
+        let Some(view) = listing.segments.get(first.at.0) else { break };
+        for ((cursor, _), row) in some.iter().zip(view.segment.fetch(&rows, RowParts::ALL).await?) {
+            bytes += row.source.len() as u64;
+            page.next = Some(cursor.clone());
+            let Some(letter) = Letter::of(row.id, &row.source, cursor.time_ms) else { continue };
+            if wanted.pipeline.is_none_or(|pipeline| letter.pipeline == pipeline) {
+                page.letters.push(letter);
             }
         }
+        at = end;
     }
-    found.sort_by(|a, b| (&a.time, &a.id).cmp(&(&b.time, &b.id)));
-    found.truncate(most);
-    Ok(found)
+    page.next = page.next.filter(|_| is_cut);
+    Ok(page)
+}
+
+/// The oldest letters of those that were looked at, with all that are as old as the last of them.
+#[derive(Debug, Default)]
+struct Candidates {
+    cap: usize,
+    /// As old as the letter behind which the listing begins: only their ids tell.
+    ties: Vec<Head>,
+    later: Vec<Head>,
+    /// Whether there were more.
+    is_cut: bool,
+}
+
+impl Candidates {
+    fn add(&mut self, head: Head, after_ms: Option<i64>) {
+        if after_ms == Some(head.time_ms) {
+            return self.ties.push(head);
+        }
+        self.later.push(head);
+        // Letters of one time stay together: what is left is looked at again when it has doubled.
+        if self.later.len() < self.cap.saturating_mul(2).max(1024) || !self.later.len().is_power_of_two() {
+            return;
+        }
+        let last = self.cap.saturating_sub(1).min(self.later.len() - 1);
+        let (_, last, _) = self.later.select_nth_unstable_by_key(last, |head| head.time_ms);
+        let last = last.time_ms;
+        let before = self.later.len();
+        self.later.retain(|head| head.time_ms <= last);
+        self.is_cut |= self.later.len() < before;
+    }
 }
 
 /// Stores what letters hold, each in one frame with the removal of its letter.
@@ -378,8 +510,13 @@ mod tests {
         let exists = write_op("logs", Some("1".to_owned()), Action::Create(Bytes::from_static(b"{}")));
         let results = write(&engine, vec![index("2", r#"{"n":"none"}"#), update, exists]).await;
         assert!(results.iter().all(Result::is_err));
-        let found = list(&engine, Some("main"), 10).await.unwrap();
-        assert_eq!(list(&engine, Some("other"), 10).await.unwrap(), []);
+        let list = async |pipeline| {
+            let page = list(&engine, Wanted { pipeline, after: None, most: 10 }).await.unwrap();
+            assert_eq!(page.next, None);
+            page.letters
+        };
+        let found = list(Some("main")).await;
+        assert_eq!(list(Some("other")).await, []);
         let mut found: Vec<_> = found.into_iter().map(|l| (l.action.clone(), l)).collect();
         found.sort_by(|a, b| a.0.cmp(&b.0));
         let [(_, refused), (_, missing)] = found.as_slice() else { panic!("{found:?}") };
@@ -391,12 +528,12 @@ mod tests {
         let both = [refused.clone(), missing.clone()];
         let again = replay(&engine, &Principal::system(), &both).await.unwrap();
         assert_eq!((again.stored, again.left.len()), (0, 2));
-        assert_eq!(list(&engine, None, 10).await.unwrap().len(), 2);
+        assert_eq!(list(None).await.len(), 2);
         let other = Letter { index: Some("others".to_owned()), ..refused.clone() };
         write(&engine, vec![index("3", r#"{"n":3}"#)]).await;
         let again = replay(&engine, &Principal::system(), &[other, missing.clone()]).await.unwrap();
         assert_eq!((again.stored, again.left), (2, Vec::new()));
-        assert_eq!(list(&engine, None, 10).await.unwrap(), []);
+        assert_eq!(list(None).await, []);
         let get = |index: &'static str, id: &'static str| {
             let engine = Arc::clone(&engine);
             async move {
@@ -415,9 +552,99 @@ mod tests {
         let sender = Sender { pipeline: "main", plugin: "out" };
         let op = of_event(&event, &"r".repeat(100_000), sender, DateTime::from_timestamp(2, 0).unwrap());
         let Action::Index(source) = &op.action else { panic!("{op:?}") };
-        let letter = Letter::of("id".to_owned(), source).unwrap();
+        let letter = Letter::of("id".to_owned(), source, 2_000).unwrap();
         assert_eq!(letter.payload().unwrap(), r#"{"@timestamp":"1970-01-01T00:00:01.000Z","message":"x"}"#);
         assert_eq!((letter.reason.len(), letter.time.as_str()), (MAX_REASON, "1970-01-01T00:00:02.000Z"));
         assert!(letter.operation().unwrap_err().contains("pipeline"));
+    }
+
+    fn letter_of(pipeline: &str, number: usize, length: usize, seconds: i64) -> WriteOp {
+        let mut event = Event::new(DateTime::from_timestamp(1, 0).unwrap());
+        event.fields_mut().insert("message".to_owned(), Value::from("x".repeat(length)));
+        let sender = Sender { pipeline, plugin: "out" };
+        of_event(&event, &number.to_string(), sender, DateTime::from_timestamp(seconds, 0).unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pages_follow_each_other_whatever_the_times_and_lengths() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+        create_index(&engine).await.unwrap();
+        // Many of one time, and of two segments.
+        for half in [0..60, 60..120] {
+            let op =
+                |n: usize| letter_of(if n.is_multiple_of(4) { "b" } else { "a" }, n, 10, (n / 50) as i64);
+            write(&engine, half.map(op).collect()).await;
+            engine.refresh(&[engine.index(INDEX).unwrap()]).await.unwrap();
+        }
+        let walk = async |pipeline: Option<&str>, most: usize| {
+            let (mut all, mut pages, mut after) = (Vec::new(), 0, None);
+            loop {
+                let page = list(&engine, Wanted { pipeline, after: after.as_ref(), most }).await.unwrap();
+                pages += 1;
+                all.extend(page.letters);
+                match page.next {
+                    // As it goes through an answer.
+                    Some(next) => after = Some(Cursor::parse(&next.to_string()).unwrap()),
+                    None => return (all, pages),
+                }
+            }
+        };
+        let (all, pages) = walk(None, 7).await;
+        let reasons: std::collections::HashSet<&str> =
+            all.iter().map(|letter| letter.reason.as_str()).collect();
+        assert_eq!((all.len(), reasons.len(), pages), (120, 120, 18));
+        assert!(all.is_sorted_by_key(|letter| &letter.time));
+        assert_eq!(walk(Some("b"), 7).await.0.len(), 30);
+        // Long ones: a page ends before it is too much.
+        write(&engine, (0..4).map(|n| letter_of("long", n, 5 << 20, 9)).collect()).await;
+        let (all, pages) = walk(Some("long"), 100).await;
+        assert_eq!((all.len(), pages), (4, 2));
+        assert!(Cursor::parse("x").is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn letters_stay_within_their_bounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+        create_index(&engine).await.unwrap();
+        let principal = Principal::system();
+        let now = Utc::now().timestamp();
+        let ops = |pipeline: &'static str, seconds: i64| {
+            (0..20).map(move |n| letter_of(pipeline, n, 7_000, seconds + n as i64))
+        };
+        for op in [ops("newer", now - 100), ops("older", now - 100), ops("aged", now - 5_000)] {
+            write(&engine, op.collect()).await;
+        }
+        let keeper = Keeper::default();
+        let max_bytes = 100_000;
+        keeper.limit("newer", Limits { max_bytes, ..Limits::default() });
+        keeper.limit("older", Limits { max_bytes, policy: Policy::DropOlder, ..Limits::default() });
+        keeper.limit("aged", Limits { retain: Some(Duration::from_secs(4_990)), ..Limits::default() });
+        keeper.begin(&engine, &principal).await.unwrap();
+        let count = async |pipeline| {
+            let page =
+                list(&engine, Wanted { pipeline: Some(pipeline), after: None, most: 100 }).await.unwrap();
+            page.letters
+        };
+        // What is there is counted, and no more comes.
+        assert_eq!(count("newer").await.len(), 20);
+        assert!(!keeper.admit("newer", 1));
+        // The oldest have gone.
+        let older = count("older").await;
+        assert!((5..=9).contains(&older.len()), "{}", older.len());
+        assert_eq!(older.last().unwrap().reason, "19");
+        assert!(keeper.admit("older", 9_000) && !keeper.admit("older", 50_000));
+        let aged = count("aged").await;
+        assert!((8..=11).contains(&aged.len()) && aged.last().unwrap().reason == "19", "{}", aged.len());
+        // Others have the default; who deletes letters makes room.
+        assert!(keeper.admit("other", MAX_BYTES - 1) && !keeper.admit("other", 2));
+        let removals = count("newer").await.iter().map(Letter::removal).collect();
+        write(&engine, removals).await;
+        keeper.sweep(&engine, &principal).await.unwrap();
+        assert!(keeper.admit("newer", 90_000) && !keeper.admit("newer", 90_000));
+        assert!(keeper.admit("other", 2), "what was never written does not count");
     }
 }

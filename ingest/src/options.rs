@@ -150,11 +150,30 @@ impl Options {
         wanted: &str,
         read: impl FnOnce(&Setting) -> Option<T>,
     ) -> Option<T> {
+        self.read_shown(name, wanted, read, Setting::as_text)
+    }
+
+    /// The same for what may hold secrets: what was given is not shown.
+    pub fn read_hidden<T>(
+        &mut self,
+        name: &'static str,
+        wanted: &str,
+        read: impl FnOnce(&Setting) -> Option<T>,
+    ) -> Option<T> {
+        self.read_shown(name, wanted, read, |_| None)
+    }
+
+    fn read_shown<T>(
+        &mut self,
+        name: &'static str,
+        wanted: &str,
+        read: impl FnOnce(&Setting) -> Option<T>,
+        show: impl FnOnce(&Setting) -> Option<String>,
+    ) -> Option<T> {
         let (at, setting) = self.take(name)?;
         let value = read(&setting);
         if value.is_none() {
-            let given =
-                setting.as_text().map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
+            let given = show(&setting).map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
             self.fault(at, format!("option [{name}] of [{}] must be {wanted}, not {given}", self.plugin));
         }
         value
@@ -167,7 +186,7 @@ impl Options {
 
     /// Takes a text that nobody may see.
     pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
-        self.text(name).map(Secret::new)
+        self.read_hidden(name, "a text", Setting::as_text).map(Secret::new)
     }
 
     /// Takes a text that must be given; an empty text stands for a missing one, and is a fault.
@@ -220,7 +239,7 @@ impl Options {
 
     /// Takes a hash, or an array of names and values in turns. Empty where not given.
     pub fn hash(&mut self, name: &'static str) -> Vec<(String, Setting)> {
-        let hash = self.read(name, "a hash", |setting| match setting {
+        let hash = self.read_hidden(name, "a hash", |setting| match setting {
             Setting::Hash(members) => Some(members.clone()),
             Setting::Array(elements) if elements.len() % 2 == 0 => elements
                 .chunks_exact(2)

@@ -108,6 +108,11 @@ impl Connections {
         Some(Some(Place { connections: self.clone(), id, activity }))
     }
 
+    /// Closes the connection that is idle longest: the process has no file left for another.
+    pub(crate) fn make_room(&self) {
+        self.0.table.lock().evict(None);
+    }
+
     #[cfg(test)]
     fn open(&self) -> usize {
         self.0.table.lock().open.len()
@@ -218,6 +223,28 @@ mod tests {
         assert_eq!(client(v6(1)), client(v6(2)));
         assert_ne!(client(v6(1)), client(IpAddr::from([0x2001, 0xdb8, 0, 8, 1, 2, 3, 1])));
         assert_eq!(client("::ffff:10.0.0.1".parse().unwrap()), address(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_made_where_there_are_no_files() {
+        let connections = Connections::new(100, 100);
+        let first = connections.admit(address(1)).await.unwrap();
+        tokio::time::advance(LOOK).await;
+        let second = connections.admit(address(2)).await.unwrap();
+        connections.make_room();
+        assert!(is_evicted(&first).await && !is_evicted(&second).await);
+    }
+
+    #[test]
+    fn bounds_fit_the_files_of_the_process() {
+        let of = |files: u64| {
+            let config = crate::Config::default().within(files);
+            (config.max_connections, config.max_connections_per_address)
+        };
+        assert_eq!(of(1 << 20), (4096, 1024));
+        assert_eq!(of(4096), (896, 224));
+        assert_eq!(of(1024), (128, 32));
+        assert_eq!(of(0), (64, 16));
     }
 
     #[tokio::test(start_paused = true)]

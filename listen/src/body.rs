@@ -1,7 +1,8 @@
 //! Bodies of requests: read within bounds of length, time and memory, and inflated.
 //!
-//! A body is charged as it arrives, never for what it declares. Silence ends it, and where more than half of
-//! the memory for bodies is in use, so does slowness: few slow senders cannot keep it from all others.
+//! A body is charged as it arrives, never for what it declares. Silence ends it, and so does slowness: always one that keeps a
+//! connection busy for nearly nothing, and where more than half of the memory for bodies is in use, one that few slow
+//! senders could keep it from all others with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +24,15 @@ const TRUSTED_BYTES: usize = 16 << 20;
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Bytes that must arrive in that time while memory is scarce: 64 KiB a second.
 const RATE_BYTES: u64 = 640 << 10;
+/// Time over which the least rate is taken, which always counts.
+const LEAST_WINDOW: Duration = Duration::from_secs(60);
+/// Bytes that must arrive in that time: 1 KiB a second.
+const LEAST_BYTES: u64 = 60 << 10;
 /// Compressed bodies up to this length are inflated where they are: they become a thousand times it at most,
 /// which takes a millisecond.
 const SMALL_BYTES: usize = 1 << 10;
+/// What a field of a head takes beside its text.
+const FIELD_BYTES: usize = 64;
 /// Time given to the rest of a body whose request is refused already.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -64,8 +71,8 @@ pub enum BodyError<R = Exceeded> {
     /// Nothing came for too long.
     #[error("the request body stopped arriving before its end")]
     Silent,
-    /// It came too slowly while memory is scarce.
-    #[error("the request body arrived too slowly while memory is scarce")]
+    /// It came too slowly, by far or while memory is scarce.
+    #[error("the request body arrived too slowly")]
     Slow,
     /// The connection failed.
     #[error("cannot read the request body: {0}")]
@@ -174,6 +181,7 @@ impl Bodies {
             }
             reservation.grow(data.len() as u64).map_err(BodyError::Exceeded)?;
             pace.arrived += data.len() as u64;
+            pace.arrived_of_late += data.len() as u64;
             if first.is_empty() && rest.is_empty() {
                 first = data;
                 continue;
@@ -204,7 +212,7 @@ impl Bodies {
         let silent_at = Instant::now() + self.silence;
         loop {
             // A window that is over already ends only the wait for what is not there yet.
-            let due = silent_at.min(pace.window_ends);
+            let due = silent_at.min(pace.window_ends).min(pace.least_ends);
             if let Ok(frame) = tokio::time::timeout_at(due, body.frame()).await {
                 return Ok(frame);
             }
@@ -216,7 +224,13 @@ impl Bodies {
                 if reservation.is_scarce() && pace.arrived < RATE_BYTES {
                     return Err(BodyError::Slow);
                 }
-                *pace = Pace::from(now);
+                (pace.window_ends, pace.arrived) = (now + RATE_WINDOW, 0);
+            }
+            if now >= pace.least_ends {
+                if pace.arrived_of_late < LEAST_BYTES {
+                    return Err(BodyError::Slow);
+                }
+                (pace.least_ends, pace.arrived_of_late) = (now + LEAST_WINDOW, 0);
             }
         }
     }
@@ -257,17 +271,33 @@ impl Bodies {
     }
 }
 
+/// Bytes that the head of a request takes in memory, about.
+pub fn head_bytes(uri: &http::Uri, headers: &HeaderMap) -> u64 {
+    let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
+    let fields: usize =
+        headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
+    (uri + fields) as u64
+}
+
 type FrameOf<B> = Result<http_body::Frame<Bytes>, <B as Body>::Error>;
 
 /// How much of a body came since when.
 struct Pace {
     window_ends: Instant,
     arrived: u64,
+    /// The same over the longer time.
+    least_ends: Instant,
+    arrived_of_late: u64,
 }
 
 impl Pace {
     fn from(now: Instant) -> Self {
-        Self { window_ends: now + RATE_WINDOW, arrived: 0 }
+        Self {
+            window_ends: now + RATE_WINDOW,
+            arrived: 0,
+            least_ends: now + LEAST_WINDOW,
+            arrived_of_late: 0,
+        }
     }
 }
 

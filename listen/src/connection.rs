@@ -43,7 +43,7 @@ pub(crate) fn builder(config: &Config) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .adaptive_window(true)
         .max_concurrent_streams(config.max_streams)
-        .max_header_list_size(u32::try_from(config.max_header_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(config.max_http2_header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     builder

@@ -21,7 +21,7 @@ mod tests;
 mod tls;
 
 pub use admission::client;
-pub use body::{Bodies, BodyError, Held};
+pub use body::{Bodies, BodyError, Held, head_bytes};
 pub use budget::{Budget, Exceeded, Reservation, Reserve};
 pub use inflate::{Coding, InflateError, inflate};
 pub use origin::{Foreign, check_host, check_origin};

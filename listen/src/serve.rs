@@ -37,8 +37,10 @@ pub struct Config {
     /// Connections of one client address (IPv6: network of 64 bits). Beyond it idle ones of that address are
     /// closed; where none is idle, further ones are closed at once.
     pub max_connections_per_address: usize,
-    /// Longest request head in bytes, at least 8 KiB; beyond it requests get 431.
+    /// Longest request head of HTTP/1.1 in bytes, at least 8 KiB; beyond it requests get 431.
     pub max_header_bytes: usize,
+    /// Longest request head of HTTP/2: there are [`Config::max_streams`] of a connection.
+    pub max_http2_header_bytes: usize,
     /// Requests under way on one HTTP/2 connection.
     pub max_streams: u32,
     /// Longest time from the first byte of a request's head to its last.
@@ -53,9 +55,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             max_connections: 4096,
-            max_connections_per_address: 2048,
+            max_connections_per_address: 1024,
             max_header_bytes: 64 << 10,
-            max_streams: 128,
+            max_http2_header_bytes: 16 << 10,
+            max_streams: 32,
             head_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(60),
@@ -63,7 +66,27 @@ impl Default for Config {
     }
 }
 
+/// Files that are not for connections: of the store, and what searches and pipelines open.
+const OTHER_FILES: u64 = 512;
+/// Listeners of the process that have bounds of their own: the servers' and those of pipelines.
+const ACCEPTORS: u64 = 2;
+/// Connections that there may be however few files.
+const FEW: u64 = 64;
+
 impl Config {
+    /// Returns it with bounds on connections that fit a process which may have so many files open.
+    #[must_use]
+    pub fn within(mut self, open_files: u64) -> Self {
+        // Half of what is left: each search and each upload opens files, too.
+        let most = (open_files.saturating_sub(OTHER_FILES) / 2 / ACCEPTORS).max(FEW);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        if most < self.max_connections {
+            self.max_connections_per_address = self.max_connections_per_address.min(most.div_ceil(4));
+            self.max_connections = most;
+        }
+        self
+    }
+
     /// How often a connection is looked at.
     pub(crate) fn tick(&self) -> Duration {
         let shortest = self.head_timeout.min(self.idle_timeout).min(self.write_timeout);
@@ -172,6 +195,9 @@ impl Acceptor {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(listener = listener.name, %error, "cannot accept a connection");
+                    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                        self.connections.make_room();
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

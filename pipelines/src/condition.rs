@@ -130,6 +130,31 @@ impl Pattern {
 pub struct Undecided(pub String);
 
 impl Condition {
+    /// Writes it as a text that does not depend on how it was laid out.
+    pub(crate) fn canonical(&self, out: &mut String) {
+        let (name, a, b) = match self {
+            Self::And(a, b) => ("and", a, Some(b)),
+            Self::Nand(a, b) => ("nand", a, Some(b)),
+            Self::Or(a, b) => ("or", a, Some(b)),
+            Self::Xor(a, b) => ("xor", a, Some(b)),
+            Self::Not(inner) => ("not", inner, None),
+            Self::Truthy(operand) => return out.push_str(&format!("({operand})")),
+            Self::Compare(a, comparison, b) => {
+                return out.push_str(&format!("({a} {} {b})", comparison.sign()));
+            }
+            Self::Matches(operand, pattern) => {
+                return out.push_str(&format!("({operand} =~ {:?})", pattern.0.as_str()));
+            }
+            Self::In(a, b) => return out.push_str(&format!("({a} in {b})")),
+        };
+        out.push_str(name);
+        out.push('(');
+        for part in [Some(a), b].into_iter().flatten() {
+            part.canonical(out);
+        }
+        out.push(')');
+    }
+
     /// Whether an event meets the condition.
     ///
     /// # Errors

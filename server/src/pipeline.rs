@@ -154,24 +154,28 @@ fn replay(args: &PipelineReplayArgs) -> Result<(), Failure> {
 }
 
 async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
-    let letters = dead_letter::list(engine, args.pipeline.as_deref(), args.most as usize).await?;
-    if args.list {
-        for letter in &letters {
-            let payload = letter.payload().unwrap_or_default();
-            let line = json!({
-                "@timestamp": letter.time,
-                "pipeline": letter.pipeline,
-                "plugin": letter.plugin,
-                "reason": letter.reason,
-                "action": letter.action,
-                "index": letter.index,
-                "event": String::from_utf8_lossy(&payload),
-            });
-            say(&format!("{line}\n"));
+    let mut after = None;
+    let mut most = args.most as usize;
+    let mut replayed = dead_letter::Replayed::default();
+    while most > 0 {
+        let wanted = dead_letter::Wanted { pipeline: args.pipeline.as_deref(), after: after.as_ref(), most };
+        let page = dead_letter::list(engine, wanted).await?;
+        most = most.saturating_sub(page.letters.len());
+        if args.list {
+            page.letters.iter().for_each(show);
+        } else {
+            let some = dead_letter::replay(engine, &Principal::system(), &page.letters).await?;
+            replayed.stored += some.stored;
+            replayed.left.extend(some.left);
         }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    if args.list {
         return Ok(());
     }
-    let replayed = dead_letter::replay(engine, &Principal::system(), &letters).await?;
     say(&format!("{} stored, {} left\n", replayed.stored, replayed.left.len()));
     for (id, reason) in &replayed.left {
         let _ = writeln!(std::io::stderr(), "{id}: {reason}");
@@ -180,6 +184,20 @@ async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
         0 => Ok(()),
         left => Err(anyhow!("{left} dead letters stay")),
     }
+}
+
+fn show(letter: &dead_letter::Letter) {
+    let payload = letter.payload().unwrap_or_default();
+    let line = json!({
+        "@timestamp": letter.time,
+        "pipeline": letter.pipeline,
+        "plugin": letter.plugin,
+        "reason": letter.reason,
+        "action": letter.action,
+        "index": letter.index,
+        "event": String::from_utf8_lossy(&payload),
+    });
+    say(&format!("{line}\n"));
 }
 
 async fn open(data: &str) -> Result<Arc<Engine>, Failure> {

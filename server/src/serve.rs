@@ -34,6 +34,7 @@ use crate::notify::Supervisor;
 pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
     logging::install(&config.log_level, config.log_json);
     memory::return_freed().map_err(Failure::other)?;
+    raise_open_files();
     for variable in &config.strangers {
         tracing::warn!(
             variable,
@@ -56,6 +57,22 @@ pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
         announce(&running, https, password_file);
         running.until(stop).await
     })
+}
+
+/// Raises the number of files that the process may have open to what the system allows it: connections, segments and files that
+/// pipelines read are many, and most systems begin with 1024.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => tracing::debug!(?current, ?maximum, "raised the number of open files"),
+        Err(error) => {
+            tracing::warn!(%error, ?current, ?maximum, "cannot raise the number of open files");
+        }
+    }
 }
 
 /// Ends the process while it starts. The replay cannot be stopped half-way, and need not be: what was acknowledged is in

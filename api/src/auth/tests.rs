@@ -227,8 +227,28 @@ async fn an_account_has_its_attempts_from_wherever_they_come() {
         let status = auth.authenticate(&wrong, "/", client(number / 8)).await.unwrap_err().status();
         *statuses.entry(status).or_default() += 1;
     }
-    assert_eq!(statuses, HashMap::from([(401, 128), (429, 8)]));
+    // The last address has its reserve only.
+    assert_eq!(statuses, HashMap::from([(401, 132), (429, 4)]));
     // Another name is another account, known or not.
     let other = auth.authenticate(&basic("other:wrong"), "/", client(1000)).await.unwrap_err();
     assert_eq!(other.status(), 401);
+}
+
+#[tokio::test]
+async fn who_guesses_elsewhere_does_not_keep_others_out() {
+    let auth = open(clock()).await;
+    for number in 0..160 {
+        let wrong = basic(&format!("admin:wrong-{number}"));
+        let _ = auth.authenticate(&wrong, "/", client(number / 8)).await.unwrap_err();
+    }
+    // As a shipper after a restart, of which nothing is remembered.
+    let right = auth.authenticate(&basic("admin:secret"), "/", client(1000)).await;
+    assert!(right.is_ok(), "{right:?}");
+    // Not one that guesses itself.
+    for number in 0..8 {
+        let _ =
+            auth.authenticate(&basic(&format!("admin:more-{number}")), "/", client(1001)).await.unwrap_err();
+    }
+    let guesser = auth.authenticate(&basic("admin:again"), "/", client(1001)).await.unwrap_err();
+    assert_eq!(guesser.status(), 429);
 }

@@ -29,6 +29,9 @@ const MAX_OF_ADDRESS: usize = 8;
 const ADDRESS_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
 /// The same for one account, whoever tries.
 const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
+/// Attempts of one address for an account on which others have used up what it has. Who has the right password there is not
+/// kept out by those who guess elsewhere.
+const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
 /// When to come back if there is no place.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -84,6 +87,8 @@ struct State {
     refused: Refused,
     addresses: Buckets<IpAddr>,
     accounts: Buckets<Digest>,
+    /// What addresses have beside the account's.
+    reserves: Buckets<(IpAddr, Digest)>,
     ended: bool,
     #[cfg(test)]
     hashed: usize,
@@ -93,6 +98,8 @@ struct Job {
     digest: Digest,
     address: IpAddr,
     account: Digest,
+    /// Whether it is charged to the address's reserve in place of the account.
+    is_reserve: bool,
     password: String,
     hash: Arc<str>,
     principal: Option<Principal>,
@@ -111,6 +118,7 @@ impl Verifier {
             refused: Refused::default(),
             addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
             accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
+            reserves: Buckets::new(RESERVE_TOKENS.0, RESERVE_TOKENS.1),
             ended: false,
             #[cfg(test)]
             hashed: 0,
@@ -182,11 +190,15 @@ impl Shared {
             return later("too many wrong credentials came from this address", wait);
         }
         let wait = state.accounts.wait(&account, now_ms);
-        if !wait.is_zero() {
+        let (is_reserve, reserve) = (!wait.is_zero(), (attempt.address, account));
+        if is_reserve && !state.reserves.wait(&reserve, now_ms).is_zero() {
             return later("too many wrong passwords were given for this user", wait);
         }
         state.addresses.take(&attempt.address, now_ms);
-        state.accounts.take(&account, now_ms);
+        match is_reserve {
+            true => state.reserves.take(&reserve, now_ms),
+            false => state.accounts.take(&account, now_ms),
+        }
         let (told, outcome) = watch::channel(None);
         state.jobs.insert(digest, told);
         *state.of_address.entry(attempt.address).or_default() += 1;
@@ -194,6 +206,7 @@ impl Shared {
             digest,
             address: attempt.address,
             account,
+            is_reserve,
             password: attempt.password.to_owned(),
             hash: Arc::clone(attempt.hash),
             principal: attempt.principal.cloned(),
@@ -274,7 +287,10 @@ impl State {
     /// Gives back what an attempt cost that told nobody that it was wrong.
     fn give_back(&mut self, job: &Job) {
         self.addresses.give_back(&job.address);
-        self.accounts.give_back(&job.account);
+        match job.is_reserve {
+            true => self.reserves.give_back(&(job.address, job.account)),
+            false => self.accounts.give_back(&job.account),
+        }
     }
 
     /// Lets go of what a job had.

@@ -15,7 +15,7 @@ use super::{BatchSize, Context, Input, InputError, Positions};
 use crate::batch::NotStored;
 use crate::budget::Budget;
 use crate::options::Location;
-use crate::{Batch, Event, Fault, Options, Provenance, Setting};
+use crate::{Batch, Event, Fault, Move, Options, Provenance, Setting};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,6 +70,11 @@ impl Ledger {
         state.events.extend(batch.events);
         drop(state);
         batch.ack.tell(Ok(()));
+    }
+
+    /// Moves a position, as something of before would have.
+    pub(crate) fn apply_move(&self, moved: &Move) {
+        self.stored.apply(moved).expect("the position is what the move says");
     }
 
     /// Refuses the next batches.
@@ -132,12 +137,24 @@ impl Running {
         batch_size: usize,
         pace: Duration,
     ) -> Self {
+        Self::start_among(ledger, input, batch_size, pace, &["test"])
+    }
+
+    /// Starts an input of this name, which stands first, among its siblings.
+    pub(crate) fn start_among(
+        ledger: &Arc<Ledger>,
+        input: Box<dyn Input>,
+        batch_size: usize,
+        pace: Duration,
+        names: &[&str],
+    ) -> Self {
         let (batches, mut incoming) = mpsc::channel::<Batch>(4);
         let (stop, stopping) = watch::channel(false);
         let context = Context {
             batches,
-            source: Arc::from("test"),
-            siblings: Vec::new(),
+            source: names.first().copied().map(Arc::from).unwrap_or_default(),
+            siblings: names.iter().skip(1).map(|name| Arc::from(*name)).collect(),
+            former: Vec::new(),
             positions: Arc::clone(ledger) as _,
             stopping: stopping.clone(),
             batch_size: BatchSize::new(batch_size),

@@ -63,6 +63,8 @@ pub struct Context {
     pub source: Arc<str>,
     /// Names of the other inputs of this kind in the pipeline.
     pub siblings: Vec<Arc<str>>,
+    /// Names of inputs of this kind that a reload stopped: what they sent may still be under way.
+    pub former: Vec<Arc<str>>,
     /// Stored positions of the pipeline's sources.
     pub positions: Arc<dyn Positions>,
     /// Becomes `true` when the input is to stop.

@@ -99,6 +99,8 @@ pub(crate) struct Pipeline {
     pub(crate) budget: Budget,
     /// Name of the input, and those of its siblings.
     pub(crate) names: Vec<&'static str>,
+    /// Names of inputs that were stopped.
+    pub(crate) former: Vec<&'static str>,
     /// Events stored.
     pub(crate) events: Vec<Event>,
 }
@@ -118,6 +120,7 @@ impl Pipeline {
             stored,
             budget: Budget::default(),
             names: vec!["test"],
+            former: Vec::new(),
             events: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Pipeline {
             batches: self.sender.take().unwrap(),
             source: Arc::from(self.names[0]),
             siblings: self.names[1..].iter().map(|name| Arc::from(*name)).collect(),
+            former: self.former.iter().map(|name| Arc::from(*name)).collect(),
             positions: Arc::clone(&self.stored) as Arc<dyn Positions>,
             stopping: self.stop.subscribe(),
             batch_size: BatchSize::new(125),

@@ -140,6 +140,18 @@ async fn a_declared_length_is_charged_as_it_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_is_sent_for_its_own_sake_ends_also_where_there_is_room() {
+    let bodies = bodies(100 << 20, 10 << 20);
+    let began = Instant::now();
+    let trickle = bodies.read(&HeaderMap::new(), &mut paced(10_000, 500, Duration::from_secs(1))).await;
+    assert!(matches!(trickle, Err(BodyError::Slow)));
+    assert!(began.elapsed() < LEAST_WINDOW * 2);
+    // Twice as much is a slow line.
+    let slow = bodies.read(&HeaderMap::new(), &mut paced(600, 2 << 10, Duration::from_secs(1))).await;
+    assert_eq!(slow.unwrap().bytes.len(), 600 * (2 << 10));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trickle_is_slow_and_a_steady_stream_is_not() {
     let bodies = bodies(10 << 20, 10 << 20);
     let _others = bodies.budget.reserve(6 << 20).unwrap();

@@ -22,7 +22,7 @@ use crate::filter::{self, Filter};
 use crate::language::{Definition, Plugin, Statement};
 use crate::meter::Meter;
 use decoration::{Decoration, Naming};
-use naming::Names;
+use naming::{Names, Section};
 
 /// A pipeline ready to run.
 #[derive(Debug)]
@@ -115,8 +115,8 @@ impl Graph {
         let mut builder =
             Builder { faults: Vec::new(), names: Names::default(), meters, sources: HashSet::new() };
         let inputs = definition.inputs.into_iter().filter_map(|plugin| builder.input(plugin)).collect();
-        let filters = builder.block(definition.filters, Builder::filter);
-        let outputs = builder.block(definition.outputs, Builder::output);
+        let filters = builder.block(Section::Filter, definition.filters, Builder::filter);
+        let outputs = builder.block(Section::Output, definition.outputs, Builder::output);
         let mut faults = builder.faults;
         if faults.is_empty() {
             return Ok(Self { inputs, filters, outputs });
@@ -183,6 +183,7 @@ struct Builder {
 impl Builder {
     fn block<N>(
         &mut self,
+        section: Section,
         statements: Vec<Statement>,
         build: fn(&mut Self, Plugin) -> Option<N>,
     ) -> Block<N> {
@@ -191,14 +192,14 @@ impl Builder {
             match statement {
                 Statement::Plugin(plugin) => block.extend(build(self, plugin).map(Node::Plugin)),
                 Statement::Branch(branch) => {
-                    let line = branch.arms.first().map_or(0, |arm| arm.at.line);
+                    let id = self.names.make_of_branch(section, &branch);
                     let arms = branch
                         .arms
                         .into_iter()
-                        .map(|arm| (arm.condition, self.block(arm.body, build)))
+                        .map(|arm| (arm.condition, self.block(section, arm.body, build)))
                         .collect();
-                    let otherwise = self.block(branch.otherwise, build);
-                    block.push(Node::Branch(Arms { id: format!("if_line_{line}").into(), arms, otherwise }));
+                    let otherwise = self.block(section, branch.otherwise, build);
+                    block.push(Node::Branch(Arms { id, arms, otherwise }));
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millrace_ingest::dead_letter::{Limits, Policy};
 use millrace_ingest::options::suggest;
 use millrace_storage::metadata::parse_bytes;
 use ring::digest::{Context, SHA256};
@@ -24,12 +25,14 @@ const MAX_FILES: usize = 1_000;
 /// Longest id of a pipeline.
 const MAX_ID: usize = 255;
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 26] = [
     "config.string",
     "config.support_escapes",
     "dead_letter_queue.enable",
     "dead_letter_queue.flush_interval",
     "dead_letter_queue.max_bytes",
+    "dead_letter_queue.retain.age",
+    "dead_letter_queue.storage_policy",
     "path.config",
     "path.dead_letter_queue",
     "path.queue",
@@ -50,13 +53,14 @@ const KEYS: [&str; 24] = [
     "queue.page_capacity",
     "queue.type",
 ];
+/// Smallest bound of dead letters.
+const MIN_LETTER_BYTES: u64 = 1 << 20;
 /// Smallest bound of a queue on disk.
 const MIN_QUEUE_BYTES: u64 = 1 << 20;
 /// How Logstash keeps the files of its queue and its dead letters.
-const WITHOUT_EFFECT: [&str; 11] = [
+const WITHOUT_EFFECT: [&str; 10] = [
     "dead_letter_queue.enable",
     "dead_letter_queue.flush_interval",
-    "dead_letter_queue.max_bytes",
     "path.dead_letter_queue",
     "path.queue",
     "queue.checkpoint.acks",
@@ -78,6 +82,8 @@ pub(crate) struct Found {
     pub(crate) enabled: bool,
     /// Bytes of a queue on disk (`queue.type: persisted`).
     pub(crate) persisted: Option<u64>,
+    /// What its dead letters may take.
+    pub(crate) letters: Limits,
     /// What cannot be read or is set wrong.
     pub(crate) problems: Vec<String>,
     /// Changes with everything above.
@@ -93,6 +99,7 @@ impl Found {
             support_escapes: false,
             enabled: true,
             persisted: None,
+            letters: Limits::default(),
             problems: Vec::new(),
             hash: String::new(),
         }
@@ -142,8 +149,10 @@ impl Found {
             self.problems.push(problem);
         }
         let mut context = Context::new(&SHA256);
-        let settings =
-            format!("{:?} {} {} {:?}", self.settings, self.support_escapes, self.enabled, self.persisted);
+        let settings = format!(
+            "{:?} {} {} {:?} {:?}",
+            self.settings, self.support_escapes, self.enabled, self.persisted, self.letters
+        );
         let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
         for part in texts.chain(&self.problems).chain([&settings]) {
             context.update(&(part.len() as u64).to_be_bytes());
@@ -346,6 +355,9 @@ fn one(
     let queue = text("queue.type");
     let max_bytes = text("queue.max_bytes");
     let max_events = text("queue.max_events");
+    let letter_bytes = text("dead_letter_queue.max_bytes");
+    let letter_policy = text("dead_letter_queue.storage_policy");
+    let letter_age = text("dead_letter_queue.retain.age");
     for key in WITHOUT_EFFECT {
         text(key);
     }
@@ -389,6 +401,26 @@ fn one(
     if max_events.is_some_and(|events| events != "0") {
         problems.push("[queue.max_events] must be 0: [queue.max_bytes] bounds the queue".to_owned());
     }
+    match letter_bytes.as_deref().map(parse_bytes) {
+        None => {}
+        Some(Ok(Some(bytes))) if bytes >= MIN_LETTER_BYTES => found.letters.max_bytes = bytes,
+        Some(_) => problems
+            .push("[dead_letter_queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned()),
+    }
+    match letter_policy.as_deref() {
+        None | Some("drop_newer") => {}
+        Some("drop_older") => found.letters.policy = Policy::DropOlder,
+        Some(other) => problems.push(format!(
+            "[dead_letter_queue.storage_policy] must be drop_newer or drop_older, not [{other}]"
+        )),
+    }
+    match letter_age.as_deref().map(|age| (age, age_of(age))) {
+        None => {}
+        Some((_, Some(age))) => found.letters.retain = Some(age),
+        Some((other, None)) => problems.push(format!(
+            "[dead_letter_queue.retain.age] must be a time such as 2d, 12h, 30m or 90s, not [{other}]"
+        )),
+    }
     match queue.as_deref() {
         None | Some("memory") => {}
         Some("persisted") => match max_bytes.as_deref().map(parse_bytes) {
@@ -420,6 +452,20 @@ fn one(
     found
 }
 
+/// A whole number of days, hours, minutes or seconds.
+fn age_of(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "d" => 86_400,
+        "h" => 3_600,
+        "m" => 60,
+        "s" => 1,
+        _ => return None,
+    };
+    let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,12 +487,13 @@ mod tests {
     batch: {size: 50, delay: 5}
   pipeline.ordered: true
   queue: {type: persisted, max_bytes: 4gb, checkpoint.writes: 1}
-  dead_letter_queue.enable: true
+  dead_letter_queue: {enable: true, max_bytes: 10mb, storage_policy: drop_older, retain.age: 2d}
 - pipeline.id: wrong
   config.string: 'input {}'
   pipelin.workers: 2
   pipeline.batch.size: many
   queue.type: disk
+  dead_letter_queue: {max_bytes: 1kb, storage_policy: drop_all, retain.age: 2}
 - config.string: ''
   pipeline.enabled: false
 ";
@@ -464,11 +511,24 @@ mod tests {
         };
         assert_eq!(parts.settings, settings);
         assert_eq!((parts.persisted, found["alone"].persisted), (Some(4 << 30), None));
+        let letters = Limits {
+            max_bytes: 10 << 20,
+            policy: Policy::DropOlder,
+            retain: Some(Duration::from_secs(172_800)),
+        };
+        assert_eq!((parts.letters, found["alone"].letters), (letters, Limits::default()));
         assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
         assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
         assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
         let wrong = found["wrong"].problems.join("\n");
-        for part in ["[pipelin.workers], did you mean [pipeline.workers]?", "not [many]", "not [disk]"] {
+        for part in [
+            "[pipelin.workers], did you mean [pipeline.workers]?",
+            "not [many]",
+            "not [disk]",
+            "at least 1mb",
+            "not [drop_all]",
+            "not [2]",
+        ] {
             assert!(wrong.contains(part), "{wrong}");
         }
         assert!(!found["entry-4"].enabled);

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub use kept::Change;
-pub use millrace_ingest::dead_letter::{Letter, Replayed};
+pub use millrace_ingest::dead_letter::{Cursor, Letter, Page, Replayed, Wanted};
 
 use crate::Graph;
 use crate::language::{self, Dialect, Environment};
@@ -166,10 +166,14 @@ pub struct Manager {
     looking: AsyncMutex<()>,
     /// One replay of dead letters at a time: each letter is looked at once.
     replaying: AsyncMutex<()>,
+    /// One listing of dead letters at a time: what they take together is bounded.
+    listing: AsyncMutex<()>,
     /// Why the directory cannot be read.
     unreadable: Mutex<Option<String>>,
     stopping: watch::Sender<bool>,
     watching: Mutex<Option<JoinHandle<()>>>,
+    /// What looks after dead letters.
+    keeping: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -199,9 +203,11 @@ impl Manager {
             pipelines: Mutex::default(),
             looking: AsyncMutex::default(),
             replaying: AsyncMutex::default(),
+            listing: AsyncMutex::default(),
             unreadable: Mutex::default(),
             stopping: watch::Sender::new(false),
             watching: Mutex::default(),
+            keeping: Mutex::default(),
         })
     }
 
@@ -213,24 +219,35 @@ impl Manager {
             let watching = tokio::spawn(Arc::clone(self).watch());
             *self.watching.lock() = Some(watching);
         }
+        *self.keeping.lock() =
+            Some(tokio::spawn(keep_letters(Arc::clone(&self.store), self.stopping.subscribe())));
     }
 
-    /// Stops all pipelines; what was read has `patience` to come to its end.
+    /// Stops all pipelines; what was read has `patience` to come to its end. That is also the time that a look at the directory
+    /// which is under way has, before it is cut off.
     pub async fn stop(&self, patience: Duration) {
+        let deadline = tokio::time::Instant::now() + patience;
         self.stopping.send_replace(true);
-        // A look that is under way comes to its end: cut in the middle, inputs would run on that nobody knows.
-        let watching = self.watching.lock().take();
-        if let Some(watching) = watching
-            && let Err(error) = watching.await
-        {
-            tracing::error!(%error, "pipelines were not looked after");
+        let tasks = [self.watching.lock().take(), self.keeping.lock().take()];
+        for mut task in tasks.into_iter().flatten() {
+            match tokio::time::timeout_at(deadline, &mut task).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "pipelines were not looked after"),
+                Err(_) => {
+                    tracing::warn!("a look at the pipelines did not end in time and is cut off");
+                    // What it was about to start or to stop ends with it.
+                    task.abort();
+                    let _ = task.await;
+                }
+            }
         }
-        let _looking = self.looking.lock().await;
+        let _looking = tokio::time::timeout_at(deadline, self.looking.lock()).await;
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
         let all: Vec<Arc<Managed>> = std::mem::take(&mut *self.pipelines.lock()).into_values().collect();
         join_all(all.into_iter().map(|managed| async move {
             let pipeline = managed.state.lock().pipeline.take();
             if let Some(pipeline) = pipeline {
-                pipeline.stop(patience).await;
+                pipeline.stop(left).await;
             }
         }))
         .await;
@@ -324,6 +341,7 @@ impl Manager {
                 known.reloads.last_error = Some(problem);
             }
             Ok(graph) => {
+                self.store.limit_letters(&id, found.letters);
                 let change = self.kept.lock().of(&id, &found.hash);
                 let settings = change.apply(&found.settings);
                 // A queue on disk comes and goes with the pipeline that has it.
@@ -451,16 +469,13 @@ impl Manager {
         }
     }
 
-    /// Dead letters, of one pipeline or all, the oldest first, at most so many.
+    /// Dead letters, the oldest first.
     ///
     /// # Errors
     /// The store's.
-    pub async fn letters(
-        &self,
-        pipeline: Option<&str>,
-        most: usize,
-    ) -> Result<Vec<Letter>, millrace_storage::Error> {
-        self.store.letters(pipeline, most).await
+    pub async fn letters(&self, wanted: Wanted<'_>) -> Result<Page, millrace_storage::Error> {
+        let _listing = self.listing.lock().await;
+        self.store.letters(wanted).await
     }
 
     /// Stores what dead letters hold, the oldest first: operations as they are; events, and with an `output` all of them, through
@@ -470,29 +485,37 @@ impl Manager {
     /// The store's; what a letter cannot do without stays with it ([`Replayed::left`]).
     pub async fn replay(
         &self,
-        pipeline: Option<&str>,
+        wanted: Wanted<'_>,
         output: Option<&str>,
-        most: usize,
     ) -> Result<Replayed, millrace_storage::Error> {
         let _replaying = self.replaying.lock().await;
-        let letters = self.store.letters(pipeline, most).await?;
         let mut replayed = Replayed::default();
-        let mut is_late = false;
-        for letters in letters.chunks(REPLAYS) {
-            if is_late {
-                let why = "not tried, for others before it were not stored in time";
-                replayed.left.extend(letters.iter().map(|letter| (letter.id.clone(), why.to_owned())));
-                continue;
-            }
-            let began = Instant::now();
-            let outcomes: Vec<_> = letters.iter().map(|letter| self.replay_one(letter, output)).collect();
-            let outcomes = join_all(outcomes).await;
-            is_late = began.elapsed() >= REDELIVERY_PATIENCE;
-            for (letter, outcome) in letters.iter().zip(outcomes) {
-                match outcome {
-                    Ok(()) => replayed.stored += 1,
-                    Err(reason) => replayed.left.push((letter.id.clone(), reason)),
+        let mut after = wanted.after.cloned();
+        let mut most = wanted.most;
+        while most > 0 {
+            let Page { letters, next } =
+                self.store.letters(Wanted { after: after.as_ref(), most, ..wanted }).await?;
+            most = most.saturating_sub(letters.len());
+            for letters in letters.chunks(REPLAYS) {
+                let began = Instant::now();
+                let outcomes: Vec<_> = letters.iter().map(|letter| self.replay_one(letter, output)).collect();
+                let outcomes = join_all(outcomes).await;
+                for (letter, outcome) in letters.iter().zip(outcomes) {
+                    match outcome {
+                        Ok(()) => replayed.stored += 1,
+                        Err(reason) => replayed.left.push((letter.id.clone(), reason)),
+                    }
                 }
+                if began.elapsed() >= REDELIVERY_PATIENCE {
+                    // Those behind them are not tried.
+                    replayed.next = letters.last().map(Letter::cursor);
+                    return Ok(replayed);
+                }
+            }
+            replayed.next = next.clone();
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
             }
         }
         Ok(replayed)
@@ -531,6 +554,25 @@ impl Manager {
             }
         }
         Ok(self.status(id.to_owned(), &managed))
+    }
+}
+
+/// Looks after dead letters until the end.
+async fn keep_letters(store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>) {
+    loop {
+        let kept = tokio::select! {
+            biased;
+            // A manager that is gone wants no more either.
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            kept = store.keep_letters() => kept,
+        };
+        if let Err(error) = kept {
+            tracing::warn!(%error, "dead letters could not be looked after; it is tried again");
+            tokio::select! {
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+                () = tokio::time::sleep(RELOAD_PATIENCE) => {}
+            }
+        }
     }
 }
 

@@ -141,7 +141,8 @@ async fn deliver(
         }
         // What was sent at the same time has lost its order: from here on, all before is through first.
         writing.come().await;
-        let planned = portion.plan_anew(&shared.compute, shared.generations.current()).await;
+        let id = Arc::clone(&shared.id);
+        let planned = portion.plan_anew(id, &shared.compute, shared.generations.current()).await;
         if let Err(error) = planned {
             tracing::error!(pipeline = %shared.id, %error, "events could not be taken to the new definition; their source sends them again");
             return Err(GaveUp::NotStored(NotStored::Ended));
@@ -176,7 +177,7 @@ async fn attempt(
     let mut rejected = 0;
     for Rejected { event, batch, plugin, reason } in portion.rejected() {
         rejected += 1;
-        let sender = Sender { pipeline: &shared.id, plugin };
+        let sender = Sender { pipeline: &shared.id, plugin, again: portion.is_letter };
         let op = shared.store.letter(event, reason, sender);
         letters.extend(op.map(|op| Planned { op, batch: *batch, output: None }));
     }
@@ -184,7 +185,8 @@ async fn attempt(
     let ops = &mut portion.plan.ops;
     let planned = ops.len();
     ops.append(&mut letters);
-    match write(shared, &portion.plan.ops, moves, writing, &portion.generation).await {
+    let again = portion.is_letter;
+    match write(shared, (&portion.plan.ops, again), moves, writing, &portion.generation).await {
         Ok(durable) => {
             shared.meter.failed(rejected);
             Ok(Written { ops: std::mem::take(&mut portion.plan.ops), durable })
@@ -258,10 +260,10 @@ impl Written {
 }
 
 /// Writes operations and moves in one frame, for as long as what is in the way may pass and their graph has not ended. The
-/// place among those who write has come when it is done. `None` where there is nothing to write.
+/// place among those who write has come when it is done. `again` says that they are of a dead letter. `None` where there is nothing to write.
 async fn write(
     shared: &Arc<Shared>,
-    ops: &[Planned],
+    (ops, again): (&[Planned], bool),
     moves: Vec<PositionDelta>,
     writing: &mut Stage,
     generation: &Generation,
@@ -270,7 +272,7 @@ async fn write(
         writing.come().await;
         return Ok(None);
     }
-    let replace = replacement(shared, ops);
+    let replace = replacement(shared, ops, again);
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -335,7 +337,7 @@ fn count(
 }
 
 /// What is stored in place of operations that the store refuses for good.
-fn replacement(shared: &Arc<Shared>, ops: &[Planned]) -> Replace {
+fn replacement(shared: &Arc<Shared>, ops: &[Planned], again: bool) -> Replace {
     let mut ids: Vec<Arc<str>> = Vec::new();
     for output in ops.iter().filter_map(|planned| planned.output.as_ref()) {
         if !ids.contains(&output.label.id) {
@@ -345,7 +347,7 @@ fn replacement(shared: &Arc<Shared>, ops: &[Planned]) -> Replace {
     let plugin: Arc<str> = ids.join(",").into();
     let shared = Arc::clone(shared);
     Arc::new(move |op: &WriteOp, error: &Error| {
-        let sender = Sender { pipeline: &shared.id, plugin: &plugin };
+        let sender = Sender { pipeline: &shared.id, plugin: &plugin, again };
         shared.store.letter_in_place_of(op, error, sender)
     })
 }

@@ -45,7 +45,14 @@ pub(super) struct RunningInput {
 }
 
 impl RunningInput {
-    pub(super) fn start(node: Arc<InputNode>, shared: Arc<Shared>, queue: QueueSender, kind: Kind) -> Self {
+    /// Starts an input. `former` are the names of inputs of its kind that were stopped for it.
+    pub(super) fn start(
+        node: Arc<InputNode>,
+        shared: Arc<Shared>,
+        queue: QueueSender,
+        kind: Kind,
+        former: Vec<Arc<str>>,
+    ) -> Self {
         let (stop, stopping) = watch::channel(false);
         let (batches, received) = mpsc::channel(WAITING);
         if kind == Kind::Written {
@@ -56,8 +63,14 @@ impl RunningInput {
             // What waits for room on the disk holds the pipeline's own.
             Kind::Queue => shared.budget.beside(),
         };
-        let source =
-            tokio::spawn(supervise(Arc::clone(&node), Arc::clone(&shared), budget, batches, stopping));
+        let source = tokio::spawn(supervise(
+            Arc::clone(&node),
+            Arc::clone(&shared),
+            budget,
+            batches,
+            stopping,
+            former,
+        ));
         let forward = tokio::spawn(forward(Arc::clone(&node), shared, received, queue, kind));
         Self { node, stop, source, forward }
     }
@@ -94,6 +107,7 @@ async fn supervise(
     budget: Share,
     batches: mpsc::Sender<Batch>,
     mut stopping: watch::Receiver<bool>,
+    former: Vec<Arc<str>>,
 ) {
     let positions =
         Arc::new(OfPipeline { store: Arc::clone(&shared.store), pipeline: Arc::clone(&shared.id) });
@@ -103,6 +117,7 @@ async fn supervise(
             batches: batches.clone(),
             source: Arc::clone(&node.source),
             siblings: siblings(&shared.generations.current().graph, &node),
+            former: former.clone(),
             positions: Arc::clone(&positions) as Arc<dyn Positions>,
             stopping: stopping.clone(),
             batch_size: shared.batch_size.clone(),

@@ -214,7 +214,7 @@ impl Pipeline {
         let (sender, queue) = queue::queue();
         let dispatcher = tokio::spawn(dispatch(Arc::clone(&shared), queue));
         let start = |node: &Arc<_>, kind| {
-            RunningInput::start(Arc::clone(node), Arc::clone(&shared), sender.clone(), kind)
+            RunningInput::start(Arc::clone(node), Arc::clone(&shared), sender.clone(), kind, Vec::new())
         };
         let inputs = graph.inputs.iter().map(|node| start(node, Kind::Written)).collect();
         let from_disk = shared.queue_on_disk.as_ref().map(|disk| start(&disk.node, Kind::Queue));
@@ -246,6 +246,9 @@ impl Pipeline {
             }
         }
         go.iter().for_each(RunningInput::tell_to_stop);
+        let names =
+            |running: &RunningInput| (Arc::clone(&running.node.label.name), Arc::clone(&running.node.source));
+        let gone: Vec<(Arc<str>, Arc<str>)> = go.iter().map(names).collect();
         let deadline = Instant::now() + patience;
         for running in go {
             running.stopped(deadline).await;
@@ -260,7 +263,11 @@ impl Pipeline {
             }
         });
         for node in new {
-            stay.push(RunningInput::start(node, Arc::clone(&self.shared), sender.clone(), Kind::Written));
+            let kind = &node.label.name;
+            let alike = gone.iter().filter(|(name, source)| name == kind && *source != node.source);
+            let former = alike.map(|(_, source)| Arc::clone(source)).collect();
+            let (shared, sender) = (Arc::clone(&self.shared), sender.clone());
+            stay.push(RunningInput::start(node, shared, sender, Kind::Written, former));
         }
         *inputs = stay;
     }
@@ -386,7 +393,8 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         portions.spawn(async move {
             let meter = Arc::clone(&shared.meter);
-            let job = move || Ok(work::run(portion, generation, &meter));
+            let id = Arc::clone(&shared.id);
+            let job = move || Ok(work::run(&id, portion, generation, &meter));
             let work = shared.compute.run(Lane::Ingest, job).await;
             drop(turn_to_compute);
             match work {

@@ -27,6 +27,8 @@ pub(super) struct Portion {
     /// The graph that the plan is of.
     pub(super) generation: Arc<Generation>,
     pub(super) plan: Plan,
+    /// Whether it is of a dead letter that is sent again.
+    pub(super) is_letter: bool,
 }
 
 impl Portion {
@@ -39,7 +41,7 @@ impl Portion {
     ) -> Self {
         let batches = (0..filtered.moves.len()).collect();
         let filtered = Arc::new(filtered);
-        Self { filtered, places, batches, rejected, taken: Taken::new(), generation, plan }
+        Self { filtered, places, batches, rejected, taken: Taken::new(), generation, plan, is_letter: false }
     }
 
     /// Positions to be moved.
@@ -70,13 +72,14 @@ impl Portion {
     /// It could not be computed.
     pub(super) async fn plan_anew(
         &mut self,
+        pipeline: Arc<str>,
         compute: &Compute,
         generation: Arc<Generation>,
     ) -> Result<(), millrace_storage::Error> {
         let (filtered, places) = (Arc::clone(&self.filtered), std::mem::take(&mut self.places));
         let (graph, taken) = (Arc::clone(&generation.graph), std::mem::take(&mut self.taken));
         let job = move || {
-            let plan = plan(&filtered, &places, &graph.outputs, &taken);
+            let plan = plan(&pipeline, &filtered, &places, &graph.outputs, &taken);
             Ok((plan, places, taken))
         };
         (self.plan, self.places, self.taken) = compute.run(Lane::Ingest, job).await?;
@@ -94,6 +97,7 @@ impl Portion {
             taken: Taken::new(),
             generation: Arc::clone(&self.generation),
             plan: Plan::default(),
+            is_letter: self.is_letter,
         };
         // Nothing was divided before, so that batches are numbered from 0 on.
         let mut portions: Vec<Self> = self.batches.iter().map(|batch| empty(*batch)).collect();

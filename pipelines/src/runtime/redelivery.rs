@@ -3,6 +3,7 @@
 //! What became of an event is written in one frame with the removal of its letter: it is a letter as long as it is nowhere else. Only
 //! what refused it gets it again (`graph::route`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ingest::dead_letter::Letter;
@@ -23,7 +24,8 @@ impl Pipeline {
         let (event, removal) = (letter.event()?, letter.removal());
         let id = output.unwrap_or(&letter.plugin).to_owned();
         let generation = self.shared.generations.current();
-        let job = move || Ok(work::run_letter(event, removal, &id, generation));
+        let pipeline = Arc::clone(&self.shared.id);
+        let job = move || Ok(work::run_letter(&pipeline, event, removal, &id, generation));
         let portion =
             self.shared.compute.run(Lane::Ingest, job).await.map_err(|error| error.to_string())??;
         // It has no order with others.

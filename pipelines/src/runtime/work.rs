@@ -73,7 +73,7 @@ pub(super) struct Send {
 pub(super) type Taken = HashMap<Arc<str>, Vec<usize>>;
 
 /// Takes a portion through a graph.
-pub(super) fn run(entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
+pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
     let began = Instant::now();
     let mut flow = Flow::default();
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
@@ -92,7 +92,7 @@ pub(super) fn run(entries: Vec<Entry>, generation: Arc<Generation>, meter: &Mete
     let left = flow.filter(&generation.graph.filters, all);
     meter.were_filtered(left.len());
     let (filtered, rejected) = end_of_filters(flow, moves);
-    let plan = plan(&filtered, &left, &generation.graph.outputs, &Taken::new());
+    let plan = plan(pipeline, &filtered, &left, &generation.graph.outputs, &Taken::new());
     meter.took(began.elapsed());
     Work { acks, held, portion: Portion::new(filtered, left, rejected, generation, plan) }
 }
@@ -103,6 +103,7 @@ pub(super) fn run(entries: Vec<Entry>, generation: Arc<Generation>, meter: &Mete
 /// # Errors
 /// There is no such part, with what to do.
 pub(super) fn run_letter(
+    pipeline: &str,
     event: Event,
     removal: WriteOp,
     id: &str,
@@ -120,9 +121,11 @@ pub(super) fn run_letter(
         Route::Outputs(outputs) => outputs,
     };
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
-    let mut plan = plan(&filtered, &left, outputs, &Taken::new());
+    let mut plan = plan(pipeline, &filtered, &left, outputs, &Taken::new());
     plan.ops.push(Planned { op: removal, batch: 0, output: None });
-    Ok(Portion::new(filtered, left, rejected, generation, plan))
+    let mut portion = Portion::new(filtered, left, rejected, generation, plan);
+    portion.is_letter = true;
+    Ok(portion)
 }
 
 /// What came through the filters, and what they rejected.
@@ -134,6 +137,7 @@ fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<Reject
 
 /// Asks outputs what is to be done with the events at some places, but for those that a sink has taken already.
 pub(super) fn plan(
+    pipeline: &str,
     filtered: &Filtered,
     places: &[usize],
     outputs: &[Node<Arc<OutputNode>>],
@@ -180,7 +184,8 @@ pub(super) fn plan(
                     taken.get(&node.label.id).into_iter().flatten().copied().collect();
                 for (at, (event, origin)) in chosen.filter(|(at, _)| !taken.contains(at)) {
                     let position = moves.get(origin.batch).and_then(Option::as_ref);
-                    let id = position.and_then(|position| stable_id(position, *origin));
+                    let id =
+                        position.and_then(|position| stable_id(pipeline, &node.label.id, position, *origin));
                     send.events.push((Arc::clone(event), id));
                     send.places.push(at);
                 }
@@ -195,12 +200,13 @@ pub(super) fn plan(
 }
 
 /// An id that an event has again when it is read again, however it is cut into batches then.
-fn stable_id(position: &Move, origin: Origin) -> Option<String> {
+/// Another pipeline, and another output of this one, may send the same event to the same place: theirs is another document.
+fn stable_id(pipeline: &str, output: &str, position: &Move, origin: Origin) -> Option<String> {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let Provenance { record, incarnation, ordinal } = origin.provenance?;
     let mut context = Context::new(&SHA256);
-    for part in [position.source.as_bytes(), position.partition.as_bytes()] {
+    for part in [pipeline, output, &position.source, &position.partition].map(str::as_bytes) {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }
@@ -229,16 +235,20 @@ mod tests {
         };
         let provenance = Provenance { record: 4, incarnation: 5, ordinal: 0 };
         let origin = Origin { batch: 3, provenance: Some(provenance), made: 0 };
-        let id = stable_id(&at("0"), origin).unwrap();
+        let id = stable_id("main", "out", &at("0"), origin).unwrap();
         assert_eq!(id.len(), 20);
         let previous = Some(Bytes::from_static(b"3"));
         let again = Move { owner_epoch: 8, new: Bytes::from_static(b"10"), previous, ..at("0") };
-        let same = stable_id(&again, Origin { batch: 0, ..origin });
+        let same = stable_id("main", "out", &again, Origin { batch: 0, ..origin });
         assert_eq!(same.as_ref(), Some(&id), "the same event read again");
-        let other = |provenance| stable_id(&at("0"), Origin { provenance: Some(provenance), ..origin });
+        let other = |provenance| {
+            stable_id("main", "out", &at("0"), Origin { provenance: Some(provenance), ..origin })
+        };
         let others = [
-            stable_id(&at("1"), origin),
-            stable_id(&at("0"), Origin { made: 1, ..origin }),
+            stable_id("other", "out", &at("0"), origin),
+            stable_id("main", "other", &at("0"), origin),
+            stable_id("main", "out", &at("1"), origin),
+            stable_id("main", "out", &at("0"), Origin { made: 1, ..origin }),
             other(Provenance { record: 5, ..provenance }),
             other(Provenance { incarnation: 4, ..provenance }),
             other(provenance.next()),
@@ -246,6 +256,6 @@ mod tests {
         for other in others {
             assert_ne!(other.unwrap(), id);
         }
-        assert_eq!(stable_id(&at("0"), Origin { provenance: None, ..origin }), None);
+        assert_eq!(stable_id("main", "out", &at("0"), Origin { provenance: None, ..origin }), None);
     }
 }

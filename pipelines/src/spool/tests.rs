@@ -81,6 +81,7 @@ fn read(spool: &Arc<Spool>, stored: &Arc<Stored>) -> Reading {
         batches: sender,
         source: Arc::from("queue"),
         siblings: Vec::new(),
+        former: Vec::new(),
         positions: Arc::clone(stored) as _,
         stopping,
         batch_size: BatchSize::new(10),

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::{Event, dead_letter};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Engine, Error, Principal, Result, WriteOp};
+use millrace_storage::{Action, Engine, Error, Principal, Result, WriteOp};
 
 use super::{Durable, Replace, Sender, Store};
 
@@ -19,16 +19,32 @@ use super::{Durable, Replace, Sender, Store};
 struct OfEngine {
     engine: Arc<Engine>,
     principal: Principal,
+    keeper: dead_letter::Keeper,
 }
 
 /// Makes a store of an engine. What pipelines write, they write as the server itself.
 pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
-    Arc::new(OfEngine { engine, principal: Principal::system() })
+    Arc::new(OfEngine { engine, principal: Principal::system(), keeper: dead_letter::Keeper::default() })
 }
 
 impl OfEngine {
     fn now(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.engine.clock().now_ms()).unwrap_or_default()
+    }
+}
+
+impl OfEngine {
+    /// A letter for which there is room. One that takes the place of another always has it.
+    fn admit(&self, letter: WriteOp, from: Sender<'_>) -> Option<WriteOp> {
+        let bytes = match &letter.action {
+            Action::Index(source) => source.len() as u64,
+            _ => 0,
+        };
+        if from.again {
+            self.keeper.count(from.pipeline, bytes);
+            return Some(letter);
+        }
+        self.keeper.admit(from.pipeline, bytes).then_some(letter)
     }
 }
 
@@ -39,7 +55,8 @@ fn sender(sender: Sender<'_>) -> dead_letter::Sender<'_> {
 #[async_trait]
 impl Store for OfEngine {
     async fn open(&self) -> Result<()> {
-        dead_letter::create_index(&self.engine).await
+        dead_letter::create_index(&self.engine).await?;
+        self.keeper.begin(&self.engine, &self.principal).await
     }
 
     async fn write(
@@ -63,8 +80,17 @@ impl Store for OfEngine {
         self.engine.positions(pipeline, source)
     }
 
-    async fn letters(&self, pipeline: Option<&str>, most: usize) -> Result<Vec<dead_letter::Letter>> {
-        dead_letter::list(&self.engine, pipeline, most).await
+    async fn letters(&self, wanted: dead_letter::Wanted<'_>) -> Result<dead_letter::Page> {
+        dead_letter::list(&self.engine, wanted).await
+    }
+
+    fn limit_letters(&self, pipeline: &str, limits: dead_letter::Limits) {
+        self.keeper.limit(pipeline, limits);
+    }
+
+    async fn keep_letters(&self) -> Result<()> {
+        self.keeper.due().await;
+        self.keeper.sweep(&self.engine, &self.principal).await
     }
 
     async fn replay(&self, letter: &dead_letter::Letter) -> std::result::Result<(), String> {
@@ -74,10 +100,10 @@ impl Store for OfEngine {
     }
 
     fn letter(&self, event: &Event, reason: &str, from: Sender<'_>) -> Option<WriteOp> {
-        Some(dead_letter::of_event(event, reason, sender(from), self.now()))
+        self.admit(dead_letter::of_event(event, reason, sender(from), self.now()), from)
     }
 
     fn letter_in_place_of(&self, op: &WriteOp, error: &Error, from: Sender<'_>) -> Option<WriteOp> {
-        dead_letter::in_place_of(op, error, sender(from), self.now())
+        self.admit(dead_letter::in_place_of(op, error, sender(from), self.now())?, from)
     }
 }

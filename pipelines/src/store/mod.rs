@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::Event;
-use millrace_ingest::dead_letter::Letter;
+use millrace_ingest::dead_letter::{Letter, Limits, Page, Wanted};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub struct Sender<'a> {
     pub pipeline: &'a str,
     /// Id of the plugin.
     pub plugin: &'a str,
+    /// Whether the event is a dead letter already, whose place the new one takes.
+    pub again: bool,
 }
 
 /// Ends when what was written is durable, with one result an operation.
@@ -67,12 +69,23 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Parts of a source with a position.
     fn positions(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)>;
 
-    /// Dead letters of a pipeline or of all, the oldest first, at most so many.
+    /// Dead letters, the oldest first.
     ///
     /// # Errors
     /// The store's.
-    async fn letters(&self, _pipeline: Option<&str>, _most: usize) -> Result<Vec<Letter>> {
-        Ok(Vec::new())
+    async fn letters(&self, _wanted: Wanted<'_>) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    /// Says what dead letters of a pipeline may take.
+    fn limit_letters(&self, _pipeline: &str, _limits: Limits) {}
+
+    /// Waits until dead letters are to be looked after, and does it.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn keep_letters(&self) -> Result<()> {
+        std::future::pending().await
     }
 
     /// Stores the operation that a letter holds, in one frame with its removal.
@@ -154,7 +167,7 @@ impl Store for Volatile {
     }
 
     fn letter_in_place_of(&self, op: &WriteOp, error: &Error, sender: Sender<'_>) -> Option<WriteOp> {
-        let Sender { pipeline, plugin } = sender;
+        let Sender { pipeline, plugin, .. } = sender;
         tracing::warn!(pipeline, plugin, index = %op.index, %error, "an operation is refused");
         None
     }

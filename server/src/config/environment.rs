@@ -3,7 +3,8 @@
 //! Kubernetes sets variables in every pod for every service of the namespace, so that others' begin with
 //! `MILLRACE_`, too: those of a service `millrace-console` are `MILLRACE_CONSOLE_SERVICE_HOST` and the like. To
 //! refuse them would keep the server from starting because of a neighbour; to pass over a misspelt password would
-//! start it without one. So what is close to a key is refused, and what is not is named in a warning.
+//! start it without one. So what is close to a key is refused, and what is not is named in a warning. Close is also what goes
+//! on behind a key's whole name (`_FILE`, as other images have it), and what has a word of a key for credentials or TLS.
 
 use super::keys::{KEYS, Key, distance, nearest};
 
@@ -34,7 +35,39 @@ fn linked_port(name: &str) -> Option<&str> {
 pub(super) fn close_to(name: &str) -> Option<&'static Key> {
     let dotted = name.to_ascii_lowercase().replace("__", ".");
     let spelt = nearest(&dotted, KEYS.iter().map(|key| key.name)).and_then(Key::find);
-    spelt.or_else(|| KEYS.iter().find(|key| of_words(&dotted, key.name)))
+    let of_words = || KEYS.iter().find(|key| of_words(&dotted, key.name));
+    // The longest: `data_dir` is rather `data` than nothing, but a key below it is meant before it.
+    let goes_on = || KEYS.iter().filter(|key| goes_on(&dotted, key.name)).max_by_key(|key| key.name.len());
+    let guarded = || {
+        let counted = KEYS.iter().map(|key| (guarded_words(&dotted, key), key));
+        counted.filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count).map(|(_, key)| key)
+    };
+    spelt.or_else(of_words).or_else(goes_on).or_else(guarded)
+}
+
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['_', '.']).filter(|word| !word.is_empty())
+}
+
+/// Whether a name begins with all of a key's.
+fn goes_on(name: &str, key: &str) -> bool {
+    let mut name = words(name);
+    words(key).all(|word| name.next() == Some(word))
+}
+
+/// How many words of a name are those of a key for credentials or TLS; none where it is for something else.
+fn guarded_words(name: &str, key: &Key) -> usize {
+    let of_key: Vec<&str> = match key.name.rsplit_once('.') {
+        _ if key.name.starts_with("tls.") => words(key.name).collect(),
+        _ if !key.secret => return 0,
+        // What stands before is of other keys, too.
+        Some((_, last)) => words(last).collect(),
+        None => words(key.name).collect(),
+    };
+    let is_of_key = |word: &&str| {
+        of_key.iter().any(|of_key| word == of_key || (word.len() >= 4 && of_key.starts_with(*word)))
+    };
+    words(name).filter(is_of_key).count()
 }
 
 /// Whether a name is made of words of a key's, each misspelt or cut a little.
@@ -99,6 +132,13 @@ mod tests {
             ("TLS_CERT", "tls.certificate"),
             ("LOGLEVEL", "log.level"),
             ("INSECUR", "insecure"),
+            ("ADMIN_PASSWORD_FILE", "admin_password"),
+            ("ADMIN_PW", "admin_password"),
+            ("DATA_DIR", "data"),
+            ("TLS_CERT_FILE", "tls.certificate"),
+            ("TLS_CERTIFICATE_FILE", "tls.certificate"),
+            ("TLS_KEY_FILE", "tls.key"),
+            ("STORAGE__OBJECT_STORE__SECRET_ACCESS_KEY_FILE", "storage.object_store.secret_access_key"),
         ] {
             assert_eq!(close_to(name).map(|key| key.name), Some(key), "{name}");
         }

@@ -413,6 +413,42 @@ async fn positions_of_an_earlier_version_and_of_other_paths_are_found() {
 }
 
 #[tokio::test]
+async fn what_a_stopped_input_has_under_way_is_not_stored_besides() {
+    let dir = tempfile::tempdir().unwrap();
+    // With and without a position from before.
+    for (name, known) in [("new", 0), ("known", 4)] {
+        let (path, stored) = (dir.path().join(name), Arc::<Stored>::default());
+        append(&path, 0..known);
+        let file = path.display().to_string();
+        if known > 0 {
+            let mut running = start_among(input(&file, &beginning()), &stored, &["old"]);
+            running.until(known).await;
+            running.stop().await;
+        }
+        append(&path, known..10);
+        let mut old = start_among(input(&file, &beginning()), &stored, &["old"]);
+        let mut under_way = old.pipeline.next().await.unwrap();
+        while under_way.events.is_empty() {
+            old.pipeline.store(under_way).unwrap();
+            under_way = old.pipeline.next().await.unwrap();
+        }
+        // The reload: the input has another id now.
+        let mut pipeline = Pipeline::with(2, Arc::clone(&stored));
+        (pipeline.names, pipeline.former) = (vec!["new"], vec!["old"]);
+        let context = pipeline.context();
+        let tail = input(&file, &beginning());
+        let ended = tokio::spawn(async move { tail.run(context).await });
+        let mut new = Running { pipeline, ended };
+        let first = new.pipeline.next().await.unwrap();
+        assert_eq!(old.pipeline.store(under_way), Err(NotStored::Moved), "{name}");
+        new.pipeline.store(first).unwrap();
+        new.until(10 - known).await;
+        assert_eq!(new.stop().await, lines(known..10), "{name}");
+        assert_eq!(old.stop().await, [""; 0], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn only_what_was_read_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let stored = Arc::default();

@@ -54,6 +54,8 @@ pub(super) struct Watch {
     /// input that was written otherwise. Who finds the file goes on from there.
     left_behind: HashMap<String, (String, Position)>,
     discovered: Option<Instant>,
+    /// Whether files are looked for the first time.
+    looks_first: bool,
     generations: u64,
     /// Where events have the path of their file and the name of this machine besides.
     metadata: [FieldReference; 2],
@@ -79,6 +81,8 @@ struct Tracked {
     changed: Instant,
     /// The names of which a renamed file must have one: another one is none of this input's.
     only: Option<Vec<String>>,
+    /// Whether it was there when the input began: an input that was stopped for this one may have it.
+    early: bool,
     /// Whether it was read to its end before this start.
     was_complete: bool,
 }
@@ -127,6 +131,7 @@ impl Watch {
             unclaimed,
             left_behind,
             discovered: None,
+            looks_first: true,
             generations: 0,
             metadata: ["[@metadata][path]", "[@metadata][host]"]
                 .map(|text| FieldReference::parse(text).expect("it is a reference")),
@@ -275,6 +280,7 @@ impl Watch {
                 self.open(inode, path, Start::End, only).await;
             }
         }
+        self.looks_first = false;
         let left = std::mem::take(&mut self.unclaimed);
         for (inode, parts) in left {
             if !known.iter().any(|(of, _)| *of == inode) {
@@ -301,6 +307,7 @@ impl Watch {
                     again: false,
                     changed: Instant::now(),
                     only,
+                    early: self.looks_first,
                     was_complete: false,
                 };
                 self.files.insert(inode, tracked);
@@ -400,13 +407,24 @@ impl Watch {
             let partition = partition(&name, &self.context.source);
             (tracked.sent, tracked.epoch) = self.context.positions.claim(SOURCE, &partition).await?;
             position = tracked.sent.as_deref().and_then(Position::decode);
-            if let Some((part, left_behind)) = self.left_behind.remove(&name) {
-                match position {
-                    // It stays until this input's own position is there for sure: at the next start.
-                    None => (position, inherited) = (Some(left_behind), true),
-                    Some(_) => forget_part(&self.context, &part).await,
+            let left_behind = self.left_behind.remove(&name).map(|(part, _)| part);
+            match (position, left_behind) {
+                (None, left_behind) => {
+                    // Its owner may still have batches under way: they come too late from here on, and are read again.
+                    let former = if tracked.early { self.context.former.as_slice() } else { &[] };
+                    let parts = former.iter().map(|former| self::partition(&name, former));
+                    for part in left_behind.into_iter().chain(parts) {
+                        let (left, _) = self.context.positions.claim(SOURCE, &part).await?;
+                        let Some(left) = left.as_deref().and_then(Position::decode) else { continue };
+                        if position.is_none_or(|newest| newest.seconds < left.seconds) {
+                            // It stays until this input's own position is there for sure: at the next start.
+                            (position, tracked.left_behind) = (Some(left), Some(part));
+                        }
+                    }
+                    inherited = position.is_some();
                 }
-                tracked.left_behind = inherited.then_some(part);
+                (Some(_), Some(part)) => forget_part(&self.context, &part).await,
+                (Some(_), None) => {}
             }
         }
         tracked.name = name;

@@ -15,7 +15,13 @@ use crate::input::{InputError, stopped};
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// Accepts the connections of all inputs.
-pub(super) static ACCEPTOR: LazyLock<Acceptor> = LazyLock::new(|| Acceptor::new(Config::default()));
+pub(super) static ACCEPTOR: LazyLock<Acceptor> =
+    LazyLock::new(|| Acceptor::new(Config::default().within(open_files())));
+
+/// Files that the process may have open.
+fn open_files() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
 
 static PARKED: LazyLock<Parked> = LazyLock::new(Parked::default);
 

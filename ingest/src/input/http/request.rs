@@ -1,6 +1,6 @@
 //! A request: from its bytes to events, to the pipeline, to the answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use millrace_listen::{Bodies, BodyError, Peer};
+use millrace_listen::{Bodies, BodyError, Peer, check_host, check_origin, head_bytes};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, watch};
@@ -102,6 +102,13 @@ impl From<BodyError<Exceeded>> for Refusal {
     }
 }
 
+/// Whether an address to listen on is this machine's alone.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 /// The body of a request, and what is reserved for it.
 type Held = millrace_listen::Held<Reservation>;
 
@@ -173,7 +180,15 @@ impl Service {
 
     async fn take(self: &Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<(), Refusal> {
         let (head, mut body) = request.into_parts();
-        let body = match self.read(&head.headers, &mut body).await {
+        // What the head takes counts, too: there may be many.
+        let mut room_of_head = self.context.budget.empty();
+        let read = async {
+            self.check_page(&head)?;
+            self.authorize(&head.headers)?;
+            room_of_head.grow(head_bytes(&head.uri, &head.headers))?;
+            self.read(&head.headers, &mut body).await
+        };
+        let body = match read.await {
             Ok(held) => held,
             Err(refusal) => {
                 // A client that is still sending would see a reset connection in place of the answer.
@@ -193,6 +208,8 @@ impl Service {
             _ => None,
         };
         let service = Arc::clone(self);
+        // From here on events count their headers; and what can never fit beside it is not to seem to fit later.
+        drop(room_of_head);
         // Parsing is not for the threads that answer.
         let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
         let parsed = parsed.await;
@@ -204,6 +221,16 @@ impl Service {
         // Only now: clients that send slowly take nobody's place.
         let _place = self.pending.try_acquire().map_err(|_| behind())?;
         self.hand_on(events, room, key).await
+    }
+
+    /// Refuses what a browser on this machine sends for a page of somewhere else, where whoever is on the machine is trusted.
+    fn check_page(&self, head: &http::request::Parts) -> Result<(), Refusal> {
+        if self.settings.authorization.is_some() || !is_loopback(&self.settings.host) {
+            return Ok(());
+        }
+        check_host(&head.uri, &head.headers)
+            .and_then(|()| check_origin(&head.headers))
+            .map_err(|foreign| Refusal::new(StatusCode::FORBIDDEN, foreign.to_string()))
     }
 
     /// Compares the credentials, in the same time whatever they are.
@@ -220,7 +247,6 @@ impl Service {
     }
 
     async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<Held, Refusal> {
-        self.authorize(headers)?;
         if self.pending.available_permits() == 0 {
             return Err(behind());
         }

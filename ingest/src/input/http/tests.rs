@@ -85,6 +85,23 @@ async fn answer(sent: JoinHandle<reqwest::Result<reqwest::Response>>) -> (Status
 }
 
 #[tokio::test]
+async fn pages_of_elsewhere_send_nothing_to_loopback() {
+    let mut running = start(&[], Pipeline::new(4)).await;
+    for (name, value) in [("origin", "https://evil.example"), ("origin", "null"), ("host", "evil.example")] {
+        let (status, reason) = running.stored(running.post("x").header(name, value)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{name} {value}");
+        assert!(reason.contains("is not of this machine"), "{reason}");
+    }
+    let request = running.post("x").header("origin", "http://localhost:5601");
+    assert_eq!(running.stored(request).await.0, StatusCode::OK);
+    // Where credentials are asked for, pages do not have them.
+    let credentials = [("user", "me".into()), ("password", "secret".into())];
+    let mut running = start(&credentials, Pipeline::new(4)).await;
+    let request = running.post("x").header("host", "logs.example").basic_auth("me", Some("secret"));
+    assert_eq!(running.stored(request).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_request_is_answered_once_its_events_are_stored() {
     let mut running = start(&[], Pipeline::new(4)).await;
     let request = running.post("hello").header("X-Source", "a").header("User-Agent", "test");

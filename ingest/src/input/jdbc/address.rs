@@ -208,12 +208,15 @@ impl Address {
             }
         };
         if host.contains(',') {
-            return Err(format!("[{host}] names several hosts: one is supported"));
+            return Err("the address names several hosts: one is supported".to_owned());
         }
         address.set_host(host)?;
         let mut wishes = Wishes::default();
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let Some((name, value)) = parameter.split_once('=') else {
+                address.parameter(parameter, "", &mut wishes).map_err(|_| unknown_parameter(""))?;
+                continue;
+            };
             address.parameter(name, &decode(value)?, &mut wishes)?;
         }
         address.tls = wishes.decide(scheme);
@@ -282,11 +285,11 @@ impl Address {
         let boolean = || match value.to_ascii_lowercase().as_str() {
             "" | "true" | "yes" | "1" => Ok(Some(true)),
             "false" | "no" | "0" => Ok(Some(false)),
-            _ => Err(format!("[{name}={value}] is not known: true or false")),
+            _ => Err(format!("[{name}] has a value that is not known: true or false")),
         };
         let only = |values: &[&str], instead: &str| {
             let known = values.iter().any(|known| known.eq_ignore_ascii_case(value));
-            if known { Ok(()) } else { Err(format!("[{name}={value}] is not supported: {instead}")) }
+            if known { Ok(()) } else { Err(format!("[{name}] has a value that is not supported: {instead}")) }
         };
         match name {
             "user" | "username" => self.user = Some(value.to_owned()),
@@ -301,7 +304,7 @@ impl Address {
                     "verify-full" | "verify-identity" => Tls::VerifyFull,
                     _ => {
                         return Err(format!(
-                            "[{name}={value}] is not known: disable, prefer, require, verify-ca or verify-full"
+                            "[{name}] has a value that is not known: disable, prefer, require, verify-ca or verify-full"
                         ));
                     }
                 });
@@ -321,11 +324,7 @@ impl Address {
             "sslcert" | "ssl-cert" => self.certificate = Some(value.to_owned()),
             "sslkey" | "ssl-key" => self.key = Some(value.to_owned()),
             known if WITHOUT_EFFECT.contains(&known) => {}
-            unknown => {
-                return Err(format!(
-                    "the connection string has a parameter [{unknown}] that is not supported: remove it"
-                ));
-            }
+            unknown => return Err(unknown_parameter(unknown)),
         }
         Ok(())
     }
@@ -366,6 +365,17 @@ fn decode(text: &str) -> Result<String, String> {
         }
     }
     String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+/// Names an unknown parameter where it looks like a name: it may be the rest of a password that has an `&`.
+fn unknown_parameter(name: &str) -> String {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_name =
+        begins && name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    match is_name {
+        true => format!("the connection string has a parameter [{name}] that is not supported: remove it"),
+        false => "the connection string has a parameter that is not supported: remove it, or write an & in a password as %26".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -421,7 +431,7 @@ mod tests {
             ("nothing", "jdbc:postgresql://"),
             ("jdbc:mysql:app", "//host/database"),
             ("jdbc:mysql://db/app?what=1", "[what]"),
-            ("jdbc:postgresql://a,b/logs", "[a,b]"),
+            ("jdbc:postgresql://a,b/logs", "several hosts"),
             ("jdbc:sqlite:", "path"),
             ("postgres://joe:secret%4@db:no/logs", "percent"),
             ("postgres://joe:secret/x@db/logs", "%2F"),
@@ -434,6 +444,10 @@ mod tests {
             ("jdbc:postgresql://db/logs?sslmode=require&sslrootcert=/ca.pem", "sslmode=verify-full"),
             ("jdbc:mysql://db/logs?serverTimezone=Europe/Berlin", "[jdbc_default_timezone]"),
             ("jdbc:mysql://db/logs?zeroDateTimeBehavior=round", "null"),
+            // The rest of a password that is not encoded.
+            ("jdbc:postgresql://db/logs?user=joe&password=my&secret", "%26"),
+            ("jdbc:postgresql://db/logs?user=joe&password=my&5secret!=x", "%26"),
+            ("jdbc:postgresql://db/logs?user=joe&password=my&ssl=secret", "true or false"),
         ] {
             let error = Address::parse(text).expect_err(text);
             assert!(error.contains(part) && !error.contains("secret"), "{error}");

@@ -37,7 +37,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use self::address::Kind;
 use self::connection::Connection;
-use self::delivery::{Delivery, Ended, Rows, stopped};
+use self::delivery::{Delivery, Ended, Names, Rows, stopped};
 use self::row::Row;
 use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
 use self::statement::{LAST_VALUE, Literal, Ordered};
@@ -83,13 +83,22 @@ struct Progress {
 #[async_trait]
 impl Input for Jdbc {
     fn identity(&self) -> String {
-        let hash = xxh3_64(self.settings.text.as_bytes());
-        format!("jdbc {} statement {hash:016x}", self.settings.address.identity())
+        format!("{} of {}", self.source(), self.settings.user.as_deref().unwrap_or_default())
+    }
+
+    fn needs_name(&self) -> bool {
+        true
     }
 
     async fn run(&self, context: Context) -> Result<(), InputError> {
         let mut stopping = context.stopping.clone();
-        let (mut delivery, stored) = Delivery::claim(context, self.identity()).await?;
+        let names =
+            Names { source: self.source(), former: self.former_source(), record: self.settings.record };
+        let (mut delivery, stored) = match Delivery::claim(context, names).await {
+            Ok(claimed) => claimed,
+            Err(Ended::Stopped) => return Ok(()),
+            Err(Ended::Failed(error)) => return Err(error),
+        };
         let mut progress = self.progress(stored.as_deref())?;
         let schedule = self.settings.schedule.as_ref();
         if let (Some(schedule), Some(ran)) = (schedule, progress.ran)
@@ -147,6 +156,39 @@ async fn until(time: DateTime<Utc>) {
 }
 
 impl Jdbc {
+    /// The source of its positions: which rows it reads, in which order. Two inputs that differ in any of it have nothing in
+    /// common.
+    fn source(&self) -> String {
+        let Settings { address, text, parameters, positions, tracking, .. } = &self.settings;
+        let mut parts = vec![text.clone()];
+        let mut named: Vec<_> = parameters.iter().collect();
+        named.sort_by_key(|(name, _)| *name);
+        let shown = |value: &Literal| {
+            let mut shown = String::new();
+            value.write(address.kind, &mut shown);
+            shown
+        };
+        parts.extend(named.into_iter().flat_map(|(name, value)| [name.clone(), shown(value)]));
+        parts.push(parameters.len().to_string());
+        parts.extend(positions.iter().map(shown));
+        parts.push(positions.len().to_string());
+        parts.extend(
+            tracking.iter().flat_map(|tracking| [tracking.column.clone(), tracking.of.name().to_owned()]),
+        );
+        let mut hashed = Vec::new();
+        for part in parts {
+            hashed.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            hashed.extend_from_slice(part.as_bytes());
+        }
+        format!("jdbc {} rows {:032x}", address.identity(), xxh3_128(&hashed))
+    }
+
+    /// The source in an earlier version, where all inputs of a statement had one.
+    fn former_source(&self) -> String {
+        let hash = xxh3_64(self.settings.text.as_bytes());
+        format!("jdbc {} statement {hash:016x}", self.settings.address.identity())
+    }
+
     /// How far the statement was read, from the stored position.
     fn progress(&self, stored: Option<&[u8]>) -> Result<Progress, InputError> {
         let settings = &self.settings;

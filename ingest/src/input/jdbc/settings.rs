@@ -220,12 +220,13 @@ fn take_statement(options: &mut Options, kind: Kind, prepared: bool) -> (String,
 
 fn take_positions(options: &mut Options, statement: &Statement, prepared: bool) -> Vec<Literal> {
     options.text("prepared_statement_name");
-    let given = options.read("prepared_statement_bind_values", "an array of texts and numbers", |setting| {
-        match setting {
-            Setting::Array(values) => values.iter().map(literal).collect::<Option<Vec<Literal>>>(),
-            single => literal(single).map(|value| vec![value]),
-        }
-    });
+    let given =
+        options.read_hidden("prepared_statement_bind_values", "an array of texts and numbers", |setting| {
+            match setting {
+                Setting::Array(values) => values.iter().map(literal).collect::<Option<Vec<Literal>>>(),
+                single => literal(single).map(|value| vec![value]),
+            }
+        });
     let positions = given.unwrap_or_default();
     if prepared && positions.len() != statement.positions() {
         options.fault_here(format!(

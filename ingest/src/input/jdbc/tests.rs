@@ -17,7 +17,7 @@ use super::address::{Address, Kind};
 use super::build;
 use super::connection::Connection;
 use crate::input::ledger::{Ledger, Running, messages, options, run, text};
-use crate::input::{BatchSize, Input};
+use crate::input::{BatchSize, Input, Positions};
 use crate::{Options, Setting};
 
 /// Held by the test that restarts servers, and shared by all others.
@@ -127,6 +127,73 @@ async fn each_row_comes_once_whatever_the_pages_and_batches() {
         assert_eq!(run(&ledger, input(100), 125).await, None);
         assert_eq!(ledger.len(), 1502, "{}", database.kind);
     }
+}
+
+/// Runs an input of this name to its end; the names of its siblings stand behind.
+async fn run_among(ledger: &Arc<Ledger>, input: Box<dyn Input>, names: &[&str]) {
+    let running = Running::start_among(ledger, input, 7, Duration::ZERO, names);
+    assert_eq!(running.end().await, None);
+}
+
+#[tokio::test]
+async fn inputs_of_one_statement_have_positions_of_their_own() {
+    let database = Database::all().remove(0);
+    database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20), at INTEGER)").await;
+    database.execute("INSERT INTO T# VALUES (1, 'a', 9), (2, 'b', 3), (3, 'a', 8), (4, 'b', 7)").await;
+    let statement = "SELECT * FROM T# WHERE name = :name";
+    let of = |name: &str, column: &str, user: &str| {
+        let parameters = Setting::Hash(vec![("name".to_owned(), text(name))]);
+        let mut more = tracked(column, "numeric", 10);
+        more.extend([("parameters", parameters), ("jdbc_user", text(user))]);
+        database.input(statement, &more)
+    };
+    let identities: std::collections::HashSet<String> =
+        [of("a", "id", ""), of("b", "id", ""), of("a", "at", ""), of("a", "id", "me")]
+            .map(|input| input.identity())
+            .into();
+    assert_eq!(identities.len(), 4);
+    assert!(of("a", "id", "").needs_name());
+    let ledger = Ledger::new();
+    run_among(&ledger, of("a", "id", ""), &["one", "two"]).await;
+    assert_eq!(ledger.sorted("id"), ["1", "3"]);
+    run_among(&ledger, of("b", "id", ""), &["two", "one"]).await;
+    assert_eq!(ledger.sorted("id"), ["1", "2", "3", "4"]);
+    // The same rows for another input; what an input read that is gone goes on under another name.
+    run_among(&ledger, of("b", "id", ""), &["three", "one", "two"]).await;
+    assert_eq!(ledger.sorted("id"), ["1", "2", "2", "3", "4", "4"]);
+    database.execute("INSERT INTO T# VALUES (5, 'b', 1)").await;
+    for _ in 0..2 {
+        run_among(&ledger, of("b", "id", "other"), &["four", "one"]).await;
+        assert_eq!(ledger.len(), 7);
+    }
+    assert_eq!(ledger.sorted("id").last().map(String::as_str), Some("5"));
+}
+
+#[tokio::test]
+async fn the_position_of_an_earlier_version_is_carried_over() {
+    let database = Database::all().remove(0);
+    database.execute("CREATE TABLE T# (id INTEGER, name VARCHAR(20))").await;
+    database.execute("INSERT INTO T# VALUES (1, 'a'), (2, 'b')").await;
+    let ledger = Ledger::new();
+    let statement = "SELECT * FROM T#";
+    let input = || database.input(statement, &tracked("id", "numeric", 10));
+    let place = Address::parse(&database.url).unwrap().identity();
+    let written = statement.replace("T#", &database.table);
+    let source = format!("jdbc {place} statement {:016x}", xxhash_rust::xxh3::xxh3_64(written.as_bytes()));
+    let mut window = super::Window::new(super::TrackingType::Numeric, super::tracking::Lag::Number(0.into()));
+    window.begin();
+    window.take("1", 1).unwrap();
+    let (previous, owner_epoch) = ledger.claim(&source, "rows").await.unwrap();
+    let new = window.store(chrono::Utc::now());
+    let moved =
+        crate::Move { source: source.clone(), partition: "rows".to_owned(), previous, new, owner_epoch };
+    ledger.apply_move(&moved);
+    for _ in 0..2 {
+        run_among(&ledger, input(), &["one"]).await;
+    }
+    // The first row has another hash than the one that was stored.
+    assert_eq!(ledger.sorted("name"), ["a", "b"]);
+    assert_eq!(ledger.list(&source).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -430,6 +497,7 @@ async fn what_the_database_refuses_is_told() {
                 batches,
                 source: Arc::from("test"),
                 siblings: Vec::new(),
+                former: Vec::new(),
                 positions: Arc::clone(&ledger) as _,
                 stopping,
                 batch_size: BatchSize::new(10),

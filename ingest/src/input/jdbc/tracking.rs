@@ -33,6 +33,16 @@ pub(super) enum TrackingType {
     Timestamp,
 }
 
+impl TrackingType {
+    /// How it is written.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Numeric => "numeric",
+            Self::Timestamp => "timestamp",
+        }
+    }
+}
+
 /// How far before the greatest value rows are looked for again.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Lag {
@@ -293,6 +303,11 @@ pub(super) fn store_run(ran: DateTime<Utc>) -> Bytes {
 /// It is none.
 pub(super) fn restore_run(position: &[u8]) -> Result<DateTime<Utc>, String> {
     Window::new(TrackingType::Numeric, Lag::Number(0.into())).restore(position)
+}
+
+/// When the run began that stored a position, in milliseconds; the least where it is none.
+pub(super) fn ran_ms(position: &[u8]) -> i64 {
+    serde_json::from_slice::<Stored>(position).map_or(i64::MIN, |stored| stored.ran)
 }
 
 fn encode(stored: &Stored) -> Bytes {

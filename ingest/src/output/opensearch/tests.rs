@@ -329,6 +329,16 @@ async fn requests_are_as_configured() {
     assert_eq!(server.requests.lock()[1].1["authorization"], "ApiKey aWQ6a2V5");
 }
 
+#[test]
+fn faults_of_hashes_show_nothing_of_them() {
+    for name in ["custom_headers", "parameters"] {
+        let faults = build(options("opensearch", &[("hosts", "h".into()), (name, "token: s3cr3t".into())]))
+            .unwrap_err();
+        let text: String = faults.iter().map(|fault| fault.message.as_str()).collect();
+        assert!(text.contains("must be a hash, not a text") && !text.contains("s3cr3t"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn neither_logs_nor_faults_show_secrets() {
     let log = Log::default();
