@@ -317,6 +317,8 @@ impl Query {
 pub(crate) struct Parser {
     clauses: usize,
     depth: usize,
+    /// Bytes of the clauses that came as base64.
+    wrapped: usize,
 }
 
 /// Parses the value of `query`.
