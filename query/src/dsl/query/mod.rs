@@ -34,6 +34,7 @@ mod regexp;
 mod rewrite;
 mod simple_query_string;
 mod single;
+mod size;
 mod term;
 mod terms;
 mod wildcard;
