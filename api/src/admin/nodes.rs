@@ -405,7 +405,9 @@ fn stats_section(
             "server_open": 0, "total_outbound_connections": 0,
             "rx_count": 0, "rx_size_in_bytes": 0, "tx_count": 0, "tx_size_in_bytes": 0,
         }),
-        "breaker" => json!({ "open_contexts": open_contexts(api), "replaced_segments": replaced_segments(api) }),
+        "breaker" => {
+            json!({ "open_contexts": open_contexts(api), "replaced_segments": replaced_segments(api) })
+        }
         "thread_pool" | "adaptive_selection" => json!({}),
         _ => return None,
     })

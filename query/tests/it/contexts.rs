@@ -154,7 +154,9 @@ async fn what_a_scroll_asks_counts_until_its_last_page() {
     };
     let life = [("scroll", "1m")];
     let error = store.search("asked", &life, body(50_000)).await.unwrap_err();
-    assert_eq!((error.status(), error.error_type().as_str()), (429, "circuit_breaking_exception"));
+    // As every shard answers it.
+    let body_of_error = error.to_body().unwrap().to_string();
+    assert!(error.status() == 429 && body_of_error.contains("circuit_breaking_exception"), "{body_of_error}");
     assert_eq!(store.service.pinned().refused, 1);
     let page = store.search("asked", &life, body(5_000)).await.unwrap();
     assert!(store.service.pinned().bytes > 5_000 * 64, "{:?}", store.service.pinned());
