@@ -56,7 +56,7 @@ struct Entry<T> {
     _counted: Vec<OpenContext>,
 }
 
-impl<T> Contexts<T> {
+impl<T: Send + Sync + 'static> Contexts<T> {
     /// Makes an empty registry.
     pub(crate) fn new(kind: Kind, clock: SharedClock) -> Self {
         Self { kind, clock, open: Mutex::default() }
@@ -111,24 +111,48 @@ impl<T> Contexts<T> {
         Ok(Arc::clone(&entry.context))
     }
 
-    /// Closes a context; whether there was one of the caller's.
+    /// Closes a context; whether there was one of the caller's. What it pins goes soon after.
     pub(crate) fn close(&self, id: &str, owner: &Principal) -> bool {
+        let (was_open, pinned) = self.take(id, owner);
+        free(pinned);
+        was_open
+    }
+
+    /// Closes contexts, and returns whether each was there and the caller's. What they pin is gone then.
+    pub(crate) async fn close_each(&self, ids: Vec<String>, owner: &Principal) -> Vec<(String, bool)> {
+        let mut pinned = Vec::with_capacity(ids.len());
+        let close = |id: String| {
+            let (was_open, own) = self.take(&id, owner);
+            pinned.extend(own);
+            (id, was_open)
+        };
+        let closed = ids.into_iter().map(close).collect();
+        if !pinned.is_empty() {
+            // Dropping cannot fail.
+            let _ = tokio::task::spawn_blocking(move || drop(pinned)).await;
+        }
+        closed
+    }
+
+    /// Closes all contexts of the caller, as [`Contexts::close_each`] does; returns their ids.
+    pub(crate) async fn close_all(&self, owner: &Principal) -> Vec<String> {
+        let ids = self.list(owner).into_iter().map(|listed| listed.id).collect();
+        let closed = self.close_each(ids, owner).await;
+        closed.into_iter().filter(|(_, was_open)| *was_open).map(|(id, _)| id).collect()
+    }
+
+    /// Takes a context of the caller's out; whether it was open.
+    fn take(&self, id: &str, owner: &Principal) -> (bool, Option<Arc<T>>) {
         let now = self.clock.now_ms();
-        let closed = {
+        let taken = {
             let mut open = self.open.lock();
             match open.get(id) {
                 Some(entry) if entry.owner == owner.name() => open.remove(id),
                 _ => None,
             }
         };
-        // What it pins goes here, where nobody waits for the registry.
-        closed.is_some_and(|entry| entry.expires_ms > now)
-    }
-
-    /// Closes all contexts of the caller; returns their ids.
-    pub(crate) fn close_all(&self, owner: &Principal) -> Vec<String> {
-        let ids = self.list(owner).into_iter().map(|listed| listed.id);
-        ids.filter(|id| self.close(id, owner)).collect()
+        let was_open = taken.as_ref().is_some_and(|entry| entry.expires_ms > now);
+        (was_open, taken.map(|entry| entry.context))
     }
 
     /// Lists the contexts of the caller, oldest first.
@@ -165,6 +189,15 @@ impl<T> Expired<T> {
     }
 }
 
+/// Lets go of what a context pins, off the threads of connections: freeing large segments takes a while, and files may be
+/// removed.
+pub(crate) fn free<T: Send + 'static>(pinned: T) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(pinned))),
+        Err(_) => drop(pinned),
+    }
+}
+
 fn expiry(now_ms: i64, keep_alive_ms: u64) -> i64 {
     now_ms.saturating_add(i64::try_from(keep_alive_ms).unwrap_or(i64::MAX))
 }
@@ -198,8 +231,8 @@ mod tests {
         assert_eq!((scrolls.expired().0.len(), scrolls.expired().0.len()), (1, 0));
     }
 
-    #[test]
-    fn what_has_expired_does_not_count_and_is_not_closed() {
+    #[tokio::test]
+    async fn what_has_expired_does_not_count_and_is_not_closed() {
         let clock = Arc::new(ManualClock::new(0));
         let scrolls = Contexts::new(Kind::Scroll, Arc::clone(&clock) as SharedClock);
         let ann = principal("ann");
@@ -207,11 +240,11 @@ mod tests {
         clock.advance_ms(1_000);
         scrolls.open(&ann, (), Vec::new(), 1_000, 1).unwrap();
         assert!(!scrolls.close(&id, &ann));
-        assert_eq!(scrolls.close_all(&ann).len(), 1);
+        assert_eq!(scrolls.close_all(&ann).await.len(), 1);
     }
 
-    #[test]
-    fn contexts_are_bounded_and_belong_to_their_caller() {
+    #[tokio::test]
+    async fn contexts_are_bounded_and_belong_to_their_caller() {
         let scrolls = Contexts::new(Kind::Scroll, Arc::new(ManualClock::new(0)));
         let (ann, bob) = (principal("ann"), principal("bob"));
         let id = scrolls.open(&ann, (), Vec::new(), 1_000, 2).unwrap();
@@ -219,7 +252,7 @@ mod tests {
         assert_eq!(scrolls.open(&ann, (), Vec::new(), 1_000, 2).unwrap_err().status(), 429);
         assert!(scrolls.get(&id, &bob, None).is_err() && !scrolls.close(&id, &bob));
         assert_eq!(scrolls.list(&ann).len(), 1);
-        assert_eq!(scrolls.close_all(&ann), std::slice::from_ref(&id));
+        assert_eq!(scrolls.close_all(&ann).await, std::slice::from_ref(&id));
         assert!(!scrolls.close(&id, &ann));
     }
 }

@@ -223,7 +223,9 @@ fn per_second(text: Option<&str>) -> Result<f64> {
 pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
     let Opened { principal, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
-    lookup::read(&service.engine, principal, &mut request.query).await?;
+    let searcher = service.searcher()?;
+    let (work, _ends) = searcher.begin();
+    lookup::read(&service.engine, principal, &mut request.query, &searcher.compute, &work).await?;
     let snapshot = service.pin(principal, expression, &request.scope).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
@@ -231,8 +233,6 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         Some(_) if !request.sort.is_empty() => request.sort.as_slice(),
         _ => by_address.as_slice(),
     };
-    let searcher = service.searcher()?;
-    let (work, _ends) = searcher.begin();
     let mut counters = vec![Counters::default(); request.slices as usize];
     let mut sum = Counters::default();
     let mut failures: Vec<Value> = Vec::new();

@@ -14,7 +14,7 @@ use crate::compute::Compute;
 use crate::dsl::query::Query;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
-use crate::fetch::{grouped, segment};
+use crate::fetch::{self, grouped, segment};
 use crate::response::{Hit, Shown};
 use crate::score::collect::Address;
 use crate::score::nested::{Elements, MatchingElement, nested_ordinals};
@@ -184,8 +184,13 @@ fn elements_of_segment(
     let documents = rows.clone();
     rows.sort_unstable();
     rows.dedup();
-    let stored = source.reader.fetch(&rows, RowParts { source: true, versions: true })?;
-    let _stored = showing.work.part_of(stored.iter().map(|stored| stored.source.len()).sum())?;
+    let (mut stored, held) = (Vec::with_capacity(rows.len()), showing.work.part());
+    let parts = RowParts { source: true, versions: true };
+    fetch::in_steps(source.reader.as_ref(), &rows, parts, showing.work, |some, bytes| {
+        held.hold(bytes)?;
+        stored.extend(some);
+        Ok(())
+    })?;
     let mut hits = Vec::with_capacity(wanted.len());
     for (wanted, row) in wanted.into_iter().zip(documents) {
         let place = rows.binary_search(&row).map_err(|_| lost())?;

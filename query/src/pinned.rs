@@ -1,15 +1,21 @@
-//! What open contexts keep in memory: segments that were not flushed when they were taken, rows that are deleted or
-//! listed in them.
+//! What open contexts keep: in memory, segments that were not flushed when they were taken, rows that are deleted or
+//! listed in them, queries of scrolls; on disk, files of segments that were replaced meanwhile.
 //!
 //! A snapshot that waits for its next page keeps its segments, also when the shard has flushed them. So whoever keeps one takes
 //! it through [`Pins::hold`], which counts each part once, however many contexts have it, takes its bytes from
-//! the memory of queries, and refuses what is more than its share of that. Files of stored segments are not
-//! counted: they are mapped, and read from disk.
+//! the memory of queries, and refuses what is more than its share of that. Files of stored segments take no memory: they
+//! are mapped, and read from disk.
+//!
+//! Files that are still in use by their shard cost nothing either. Those that compaction has replaced, and those of
+//! deleted indices, are kept for contexts alone. They are counted, each segment once, when somebody asks ([`Pins::figures`]), and
+//! while they take more than what is free beside them ([`may_keep_more`]) no scroll or point in time is opened. What is
+//! open is not ended for that: it pins no more than the files that there were when it was opened, and ends in its time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use millrace_storage::segment::StoredFiles;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
@@ -26,6 +32,8 @@ struct Held {
     reservation: MemoryReservation,
     limit: usize,
     refused: u64,
+    /// Stored segments by number, with how many contexts have them.
+    files: HashMap<u64, (StoredFiles, usize)>,
 }
 
 /// A part of a snapshot that lies in memory.
@@ -52,6 +60,24 @@ pub struct PinnedFigures {
     pub limit: u64,
     /// Contexts that were refused since start.
     pub refused: u64,
+    /// Bytes of files of replaced segments that are kept for contexts.
+    pub replaced: u64,
+}
+
+/// Bytes of replaced segments that contexts may always keep.
+const KEPT_ALWAYS: u64 = 1 << 30;
+
+/// Whether one more context may keep files, where so many bytes are kept of replaced segments and so many are free: no more than
+/// half of what there would be without them.
+pub(crate) fn may_keep_more(replaced: u64, free: u64) -> bool {
+    replaced <= KEPT_ALWAYS.max(free)
+}
+
+impl PinnedFigures {
+    /// Whether so much is kept that it depends on what is free whether there may be more.
+    pub(crate) fn keeps_much(&self) -> bool {
+        self.replaced > KEPT_ALWAYS
+    }
 }
 
 /// A snapshot that may be kept.
@@ -59,6 +85,10 @@ pub struct PinnedFigures {
 pub(crate) struct Pinned {
     pub snapshot: Arc<TableSnapshot>,
     parts: Vec<Part>,
+    /// Numbers of the stored segments.
+    files: Vec<u64>,
+    /// Bytes of what is to be asked of it.
+    asked: usize,
     pins: Pins,
 }
 
@@ -66,7 +96,13 @@ impl Pins {
     /// Makes the memory of contexts: at most so many bytes of the pool's.
     pub(crate) fn new(pool: &Arc<dyn MemoryPool>, limit: usize) -> Self {
         let reservation = MemoryConsumer::new("open contexts").register(pool);
-        Self(Arc::new(Mutex::new(Held { parts: HashMap::new(), reservation, limit, refused: 0 })))
+        Self(Arc::new(Mutex::new(Held {
+            parts: HashMap::new(),
+            reservation,
+            limit,
+            refused: 0,
+            files: HashMap::new(),
+        })))
     }
 
     /// Keeps a snapshot until the result is dropped.
@@ -74,8 +110,20 @@ impl Pins {
     /// # Errors
     /// [`Error::CircuitBreaking`] where contexts may not hold so much.
     pub(crate) fn hold(&self, snapshot: &Arc<TableSnapshot>) -> Result<Pinned> {
+        self.hold_with(snapshot, 0)
+    }
+
+    /// Keeps a snapshot, as [`Pins::hold`] does, and beside it so many bytes of what is to be asked of it.
+    ///
+    /// # Errors
+    /// As [`Pins::hold`].
+    pub(crate) fn hold_with(&self, snapshot: &Arc<TableSnapshot>, asked: usize) -> Result<Pinned> {
         let mut wanted: HashMap<Part, usize> = HashMap::new();
+        let mut stored: HashMap<u64, StoredFiles> = HashMap::new();
         for segment in &snapshot.segments {
+            if let Some(files) = segment.reader.stored_files() {
+                stored.insert(files.key, files);
+            }
             if let Some((number, bytes)) = segment.reader.in_memory() {
                 wanted.insert(Part::Segment(number), usize::try_from(bytes).unwrap_or(usize::MAX));
             }
@@ -89,8 +137,13 @@ impl Pins {
             wanted.insert(Part::Rows(Arc::as_ptr(listed) as usize), bytes);
         }
         let mut held = self.0.lock();
-        held.take(&wanted)?;
-        Ok(Pinned { snapshot: Arc::clone(snapshot), parts: wanted.into_keys().collect(), pins: self.clone() })
+        held.take(&wanted, asked)?;
+        let (parts, files) = (wanted.into_keys().collect(), stored.keys().copied().collect());
+        for (number, own) in stored {
+            held.files.entry(number).or_insert((own, 0)).1 += 1;
+        }
+        drop(held);
+        Ok(Pinned { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
     }
 
     /// Notes that a context was refused for its memory.
@@ -104,14 +157,21 @@ impl Pins {
             bytes: held.reservation.size() as u64,
             limit: held.limit as u64,
             refused: held.refused,
+            replaced: held.replaced(),
         }
     }
 }
 
 impl Held {
-    fn take(&mut self, wanted: &HashMap<Part, usize>) -> Result<()> {
+    /// Counts the bytes of files that nobody but contexts keeps.
+    fn replaced(&self) -> u64 {
+        let files = self.files.values().filter(|(files, _)| files.are_replaced());
+        files.fold(0, |sum, (files, _)| sum.saturating_add(files.bytes))
+    }
+
+    fn take(&mut self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<()> {
         let unknown = wanted.iter().filter(|(part, _)| !self.parts.contains_key(part));
-        let more = unknown.fold(0usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        let more = unknown.fold(asked, |sum, (_, bytes)| sum.saturating_add(*bytes));
         let held = self.reservation.size();
         if held.saturating_add(more) > self.limit {
             return Err(Error::CircuitBreaking(format!(
@@ -130,7 +190,7 @@ impl Held {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let mut held = self.pins.0.lock();
-        let mut freed = 0;
+        let mut freed = self.asked;
         for part in &self.parts {
             let Some(holders) = held.parts.get_mut(part) else { continue };
             holders.count -= 1;
@@ -140,6 +200,13 @@ impl Drop for Pinned {
             }
         }
         held.reservation.shrink(freed);
+        for number in &self.files {
+            let Some((_, count)) = held.files.get_mut(number) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                held.files.remove(number);
+            }
+        }
     }
 }
 
@@ -179,6 +246,12 @@ mod tests {
         drop(second);
         assert_eq!((pool.reserved(), pins.0.lock().parts.len()), (0, 0));
         pins.hold(&snapshot(&[&one_more])).unwrap();
+    }
+
+    #[test]
+    fn replaced_files_may_take_half_of_the_space_or_a_little() {
+        assert!(may_keep_more(KEPT_ALWAYS, 0) && !may_keep_more(KEPT_ALWAYS + 1, 0));
+        assert!(may_keep_more(5 << 30, 5 << 30) && !may_keep_more(5 << 30, (5 << 30) - 1));
     }
 
     #[test]

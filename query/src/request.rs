@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::params::{Params, Scope};
 use crate::search::search_refused;
 use crate::table::TableSnapshot;
+use crate::work::bytes_of;
 
 /// Hits counted exactly where the request does not say.
 pub(crate) const TRACKED_HITS: u64 = 10_000;
@@ -73,6 +74,8 @@ pub(crate) struct SearchRequest {
     pub cancel_after_ms: Option<u64>,
     /// Whether names of aggregations tell their types.
     pub typed_keys: bool,
+    /// Bytes of the body's values, where a scroll keeps what is made of them.
+    pub body_bytes: usize,
 }
 
 impl SearchRequest {
@@ -83,6 +86,7 @@ impl SearchRequest {
         expression: &str,
         lives: &Lives,
     ) -> Result<Self> {
+        let given = body;
         let mut body = match body {
             Some(body) => SearchBody::parse(body)?,
             None => SearchBody::default(),
@@ -129,6 +133,7 @@ impl SearchRequest {
             return Err(Error::validation(&problems));
         }
         let scroll_ms = scroll.map(|text| keep_alive("scroll", &text, &lives.scroll)).transpose()?;
+        let body_bytes = scroll_ms.and(given).map_or(0, bytes_of);
         let life = body.point_in_time.as_ref().and_then(|pit| pit.keep_alive.as_deref());
         let point_in_time_ms =
             life.map(|text| keep_alive("keep_alive", text, &lives.point_in_time)).transpose()?;
@@ -145,6 +150,7 @@ impl SearchRequest {
             phase_took,
             cancel_after_ms,
             typed_keys,
+            body_bytes,
         })
     }
 

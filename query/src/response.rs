@@ -9,7 +9,7 @@ use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::{Extras, Phases};
 use crate::order::number;
-use crate::work::{bytes_of, bytes_of_members};
+use crate::work::{PARSED_SHARE, Work, bytes_of, bytes_of_members};
 
 /// Name of the one node, where answers name it.
 pub(crate) const NODE: &str = "millrace";
@@ -54,6 +54,21 @@ pub(crate) struct Shown {
     pub matched_scores: bool,
     /// What else is.
     pub phases: Phases,
+}
+
+impl Shown {
+    /// Shows nothing of hits, as of none.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            source: SourceFilter::None,
+            id: false,
+            version: false,
+            seq_no: false,
+            post_filter: None,
+            matched_scores: false,
+            phases: Phases::default(),
+        }
+    }
 }
 
 /// Hits with what is said of all of them.
@@ -132,8 +147,17 @@ impl Answer {
         }
     }
 
-    /// Writes the answer.
-    pub(crate) fn render(&self, shown: &Shown) -> Result<Bytes> {
+    /// Whether it is written in no time: few hits and nothing else.
+    pub(crate) fn is_small(&self) -> bool {
+        let others = [&self.aggregations, &self.suggestions, &self.profile];
+        others.iter().all(|other| other.is_none()) && self.list.bytes() <= SMALL_BYTES
+    }
+
+    /// Writes the answer, for some work.
+    ///
+    /// # Errors
+    /// A source that is no JSON, [`Error::TimedOut`] once the work should end, more than queries may hold.
+    pub(crate) fn render(&self, shown: &Shown, work: &Work) -> Result<Bytes> {
         let sources: usize = self.list.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
         let mut out = Vec::with_capacity(512 + sources);
         out.push(b'{');
@@ -152,7 +176,7 @@ impl Answer {
             member(&mut out, "terminated_early", &json!(early));
         }
         member(&mut out, "_shards", &shards_json(self.shards, self.skipped, &self.failures));
-        self.list.render(shown, self.total_as_int, &mut out)?;
+        self.list.render(shown, self.total_as_int, &mut out, work)?;
         if let Some(aggregations) = &self.aggregations {
             member(&mut out, "aggregations", aggregations);
         }
@@ -169,6 +193,8 @@ impl Answer {
 
 /// Bytes that a hit is rendered to beside its texts.
 const RENDERED_HIT_BYTES: usize = 256;
+/// Bytes of hits that are written in no time, also where only parts of their sources are shown.
+const SMALL_BYTES: usize = 16 << 10;
 
 impl HitList {
     /// Estimates the bytes that the hits are rendered to.
@@ -182,10 +208,16 @@ impl HitList {
         self.hits.iter().map(hit).sum()
     }
 
-    /// Makes a value of the hits, as `top_hits` shows them.
-    pub(crate) fn to_value(&self, shown: &Shown) -> Result<Value> {
-        let mut out = vec![b'{'];
-        self.render(shown, false, &mut out)?;
+    /// Makes a value of the hits, as `top_hits` shows them, for some work.
+    ///
+    /// # Errors
+    /// As [`Answer::render`].
+    pub(crate) fn to_value(&self, shown: &Shown, work: &Work) -> Result<Value> {
+        let bytes = self.bytes();
+        let _made = work.part_of(bytes.saturating_mul(1 + PARSED_SHARE))?;
+        let mut out = Vec::with_capacity(bytes);
+        out.push(b'{');
+        self.render(shown, false, &mut out, work)?;
         out.push(b'}');
         let mut value: Value = serde_json::from_slice(&out)
             .map_err(|error| Error::Execution(format!("hits of a bucket are not JSON: {error}")))?;
@@ -193,7 +225,7 @@ impl HitList {
     }
 
     /// Writes the member `hits`.
-    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
+    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>, work: &Work) -> Result<()> {
         key(out, "hits");
         out.push(b'{');
         match (self.total, total_as_int) {
@@ -212,7 +244,7 @@ impl HitList {
             if at > 0 {
                 out.push(b',');
             }
-            hit.render(shown, total_as_int, out)?;
+            hit.render(shown, total_as_int, out, work)?;
         }
         out.extend_from_slice(b"]}");
         Ok(())
@@ -220,7 +252,7 @@ impl HitList {
 }
 
 impl Hit {
-    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>) -> Result<()> {
+    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>, work: &Work) -> Result<()> {
         out.push(b'{');
         if let Some((_, shard)) = &self.explanation {
             member(out, "_shard", &json!(shard));
@@ -260,6 +292,8 @@ impl Hit {
                 out.extend_from_slice(&self.row.source);
             }
             filter => {
+                work.check()?;
+                let _parsed = work.part_of(PARSED_SHARE * self.row.source.len())?;
                 let source: Value = serde_json::from_slice(&self.row.source).map_err(|error| {
                     Error::Execution(format!("the source of [{}] is not JSON: {error}", self.row.id))
                 })?;
@@ -296,7 +330,7 @@ impl Hit {
                 }
                 write(out, &inner.name);
                 out.extend_from_slice(b":{");
-                inner.list.render(&inner.shown, total_as_int, out)?;
+                inner.list.render(&inner.shown, total_as_int, out, work)?;
                 out.push(b'}');
             }
             out.push(b'}');
@@ -394,7 +428,7 @@ mod tests {
             matched_scores: false,
             phases: Phases::default(),
         };
-        let text = String::from_utf8(answer().render(&shown).unwrap().to_vec()).unwrap();
+        let text = String::from_utf8(answer().render(&shown, &Work::default()).unwrap().to_vec()).unwrap();
         insta::assert_snapshot!(text, @r#"{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},"hits":{"total":{"value":1,"relation":"eq"},"max_score":1.0,"hits":[{"_index":"logs","_type":"_doc","_id":"1","_version":2,"_seq_no":3,"_primary_term":1,"_score":1.0,"_source":{ "a" : 1.0, "b": {"c": 2} },"sort":[7],"matched_queries":["q"]}]}}"#);
     }
 
@@ -412,7 +446,7 @@ mod tests {
         };
         let mut answer = answer();
         (answer.list.total, answer.total_as_int) = (None, true);
-        let value: Value = serde_json::from_slice(&answer.render(&shown).unwrap()).unwrap();
+        let value: Value = serde_json::from_slice(&answer.render(&shown, &Work::default()).unwrap()).unwrap();
         assert_eq!(value["hits"]["total"], -1);
         assert_eq!(value["hits"]["hits"][0]["_source"], json!({"b": {"c": 2}}));
         assert!(value["hits"]["hits"][0].get("_id").is_none());

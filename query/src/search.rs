@@ -367,8 +367,7 @@ impl Searcher {
             });
         }
         definitions.fill(snapshot, addresses, &mut hits, compute, now_ms, work).await?;
-        fetch::conceal(snapshot, addresses, &mut hits)?;
-        Ok(hits)
+        fetch::conceal(snapshot, addresses, hits, compute, work).await
     }
 
     /// Cuts a snapshot to a slice: by shard where there are enough of them; by the places of rows where the requests for

@@ -30,7 +30,7 @@ use crate::contexts::{Contexts, Kind, settings};
 use crate::delete_by_query;
 use crate::error::{Error, Result};
 use crate::params::{Params, Scope};
-use crate::pinned::{Pinned, PinnedFigures, Pins};
+use crate::pinned::{Pinned, PinnedFigures, Pins, may_keep_more};
 use crate::plan::Planner;
 use crate::request::LongestLife;
 use crate::search::{Searcher, refused_by_all};
@@ -168,9 +168,9 @@ impl SearchService {
         Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config }
     }
 
-    /// Returns what open contexts hold in memory.
+    /// Returns what open contexts hold in memory and keep on disk.
     pub fn pinned(&self) -> PinnedFigures {
-        self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0 }, Pins::figures)
+        self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, Pins::figures)
     }
 
     fn pins(&self) -> Result<&Pins> {
@@ -214,10 +214,21 @@ impl SearchService {
     /// they keep the files then.
     ///
     /// # Errors
-    /// [`Error::CircuitBreaking`] where it still is too much.
+    /// [`Error::CircuitBreaking`] where it still is too much, or contexts keep too much of the disk.
     async fn pin_to_keep(&self, principal: &Principal, expression: &str, scope: &Scope) -> Result<Pinned> {
         let pins = self.pins()?;
         let snapshot = self.pin(principal, expression, scope).await?;
+        let figures = pins.figures();
+        if figures.keeps_much() {
+            let (replaced, free) = (figures.replaced, self.engine.free_space().await?);
+            if !may_keep_more(replaced, free) {
+                pins.refused();
+                let error = Error::CircuitBreaking(format!(
+                    "open scrolls, points in time and cursors keep [{replaced}] bytes of segments on disk that were replaced, and [{free}] bytes are free; close those that are done"
+                ));
+                return Err(refused_by_all(&snapshot, error));
+            }
+        }
         if let Ok(pinned) = pins.hold(&snapshot) {
             return Ok(pinned);
         }

@@ -12,10 +12,12 @@ use crate::compute::Compute;
 use crate::dsl::lower;
 use crate::dsl::query::Query;
 use crate::error::Result;
+use crate::score::prepare::range_rows;
 use crate::table::node::Node;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::{TableSegment, TableSnapshot};
+use crate::work::Work;
 
 /// Counts the shards that cannot have a match; one is always left to answer.
 pub(crate) async fn skipped(
@@ -23,8 +25,9 @@ pub(crate) async fn skipped(
     query: &Query,
     now_ms: i64,
     compute: &Compute,
+    work: &Work,
 ) -> Result<u32> {
-    let without = without_match(snapshot, query, now_ms, compute).await?;
+    let without = without_match(snapshot, query, now_ms, compute, work).await?;
     let count = without.iter().filter(|none| **none).count() as u32;
     Ok(count.min(snapshot.shards.saturating_sub(1)))
 }
@@ -42,14 +45,15 @@ pub(crate) async fn without_match(
     query: &Query,
     now_ms: i64,
     compute: &Compute,
+    work: &Work,
 ) -> Result<Vec<bool>> {
-    let (snapshot, query) = (Arc::clone(snapshot), query.clone());
-    compute.run(move || Ok(cannot_match(&snapshot, &query, now_ms))).await
+    let (snapshot, query, work) = (Arc::clone(snapshot), query.clone(), work.clone());
+    compute.run(move || cannot_match(&snapshot, &query, now_ms, &work)).await
 }
 
-fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<bool> {
+fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Work) -> Result<Vec<bool>> {
     let mut without = vec![false; snapshot.shards as usize];
-    let Some(predicate) = Predicate::from_expr(&lower::lower_filter(query)) else { return without };
+    let Some(predicate) = Predicate::from_expr(&lower::lower_filter(query)) else { return Ok(without) };
     let nodes: Vec<Option<Node>> = snapshot
         .indices
         .iter()
@@ -60,6 +64,7 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<boo
         })
         .collect();
     for (shard, none) in without.iter_mut().enumerate() {
+        work.check()?;
         let index = snapshot.shards().nth(shard).map(|(index, _)| index);
         let place = index
             .and_then(|index| snapshot.indices.iter().position(|own| std::ptr::eq(own, index)))
@@ -67,36 +72,43 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64) -> Vec<boo
         let Some(Some(node)) = place else { continue };
         let mut own = snapshot.segments.iter().filter(|segment| segment.shard as usize == shard).peekable();
         *none = match own.peek() {
-            None => !can_match(node, None),
-            Some(_) => own.all(|segment| !can_match(node, Some(segment))),
+            None => !can_match(node, None, work),
+            Some(_) => own.all(|segment| !can_match(node, Some(segment), work)),
         };
     }
-    without
+    // What could not be looked at to its end may match.
+    work.check()?;
+    Ok(without)
 }
 
 /// Whether a segment can have a match; without one, whether something other than values decides.
-fn can_match(node: &Node, segment: Option<&TableSegment>) -> bool {
+fn can_match(node: &Node, segment: Option<&TableSegment>, work: &Work) -> bool {
     match node {
         Node::None => false,
         Node::ColumnRange { column, range, .. } => {
-            segment.is_some_and(|segment| overlaps(segment, *column, range))
+            segment.is_some_and(|segment| overlaps(segment, *column, range, work))
         }
-        Node::And(parts) => parts.iter().all(|part| can_match(part, segment)),
+        Node::And(parts) => parts.iter().all(|part| can_match(part, segment, work)),
         Node::AtLeast(0, _) => true,
         Node::AtLeast(required, parts) => {
-            parts.iter().filter(|part| can_match(part, segment)).count() >= *required
+            parts.iter().filter(|part| can_match(part, segment, work)).count() >= *required
         }
-        Node::Constant(_, part) => can_match(part, segment),
+        Node::Constant(_, part) => can_match(part, segment, work),
         _ => true,
     }
 }
 
-fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange) -> bool {
+fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange, work: &Work) -> bool {
     match (segment.reader.bounds(column).values, range) {
         (NumberBounds::Empty, _) => false,
         // What cannot be looked at may match.
         (NumberBounds::Unknown, range) => {
-            segment.reader.range_rows(column, range, None).map_or(true, |rows| !rows.is_empty())
+            let mut none = true;
+            let looked = range_rows(segment.reader.as_ref(), column, range, None, work, &mut |rows| {
+                none = rows.is_empty();
+                none
+            });
+            looked.is_err() || !none
         }
         (NumberBounds::I64(least, greatest), ValueRange::I64(from, to)) => *from <= greatest && least <= *to,
         (NumberBounds::U64(least, greatest), ValueRange::U64(from, to)) => *from <= greatest && least <= *to,

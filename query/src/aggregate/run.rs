@@ -193,26 +193,33 @@ impl Searcher {
             if work.timed_out() {
                 wanted.rows.clear();
             }
-            let rendered = self.top_hits(&request.snapshot, request.query, &wanted, now_ms, work).await?;
-            // The answer has them once more.
-            work.hold(2 * bytes_of(&rendered))?;
-            hits.push(rendered);
+            hits.push(self.top_hits(request, &wanted, now_ms, work).await?);
         }
         Ok(hits)
     }
 
-    /// Fetches the hits of one bucket.
+    /// Fetches and renders the hits of one bucket, for some work, which holds what they are rendered to.
     async fn top_hits(
         &self,
-        snapshot: &Arc<TableSnapshot>,
-        query: &Query,
+        request: &Request<'_>,
         wanted: &Wanted,
         now_ms: i64,
         work: &Work,
     ) -> Result<Value> {
         // What is fetched is given back once it is rendered.
-        let work = &work.part();
+        let (holder, work) = (work.clone(), &work.part());
         let shape = &wanted.shape;
+        let (snapshot, query) = (&request.snapshot, request.query);
+        let render = |list: HitList| {
+            // What was fetched in time is rendered, also when time is over by then.
+            let (shape, work) = (Arc::clone(shape), request.work.clone());
+            self.compute.run(move || {
+                let rendered = list.to_value(&shape.shown, &work)?;
+                // The answer has them once more.
+                holder.hold(2 * bytes_of(&rendered))?;
+                Ok(rendered)
+            })
+        };
         if let Some(path) = &shape.path {
             let element = |row: &TopRow| WantedElement {
                 address: row.address,
@@ -232,7 +239,7 @@ impl Searcher {
                 hits => hits?,
             };
             let list = HitList { total: Some((wanted.total, false)), max_score: wanted.max_score, hits };
-            return list.to_value(&shape.shown);
+            return render(list).await;
         }
         let (order, _) = Order::new(&[], snapshot, now_ms)?;
         let found = Found {
@@ -256,7 +263,7 @@ impl Searcher {
             hit.sort.clone_from(&row.sort);
         }
         let list = HitList { total: found.total, max_score: found.max_score, hits };
-        list.to_value(&shape.shown)
+        render(list).await
     }
 }
 

@@ -4,6 +4,7 @@ mod column_values;
 pub(crate) mod decimal;
 pub(crate) mod phases;
 pub(crate) mod source_values;
+pub(crate) mod steps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_storage::segment::{RowParts, StoredRow};
 
+use self::steps::Steps;
 use crate::compute::Compute;
 use crate::dsl::lower;
 use crate::dsl::query::{Query, java_hash};
@@ -22,20 +24,46 @@ use crate::response::Hit;
 use crate::score::build;
 use crate::score::collect::Address;
 use crate::score::prepare::{Source, prepare};
+use crate::score::reader::SegmentReader;
 use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::{self, Functions};
 use crate::table::{TableSegment, TableSnapshot};
-use crate::work::Work;
+use crate::work::{PARSED_SHARE, Work};
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
-/// Rows that are read of a segment at a time.
-const READ_ROWS: usize = 1_000;
 
 /// Bytes of a row beside its texts.
 const ROW_BYTES: usize = size_of::<StoredRow>() + 64;
+
+/// Counts the bytes of a row.
+fn bytes_of_row(row: &StoredRow) -> usize {
+    ROW_BYTES + row.id.len() + row.source.len()
+}
+
+/// Reads rows of a segment, which ascend, and gives them to `each` in steps that are small where sources are large.
+///
+/// # Errors
+/// Files that cannot be read, what `each` says, [`Error::TimedOut`] once the work should end.
+pub(crate) fn in_steps(
+    reader: &dyn SegmentReader,
+    mut rows: &[u32],
+    parts: RowParts,
+    work: &Work,
+    mut each: impl FnMut(Vec<StoredRow>, usize) -> Result<()>,
+) -> Result<()> {
+    let mut steps = Steps::new(reader, parts.source);
+    while !rows.is_empty() {
+        work.check()?;
+        let stored = reader.fetch(steps.next(&mut rows), parts)?;
+        let bytes = stored.iter().map(bytes_of_row).sum();
+        steps.took(stored.len(), bytes);
+        each(stored, bytes)?;
+    }
+    Ok(())
+}
 
 /// Reads the rows at the given addresses, in their order, for some work, which holds them.
 pub(crate) async fn rows(
@@ -47,16 +75,19 @@ pub(crate) async fn rows(
 ) -> Result<Vec<StoredRow>> {
     let holder = work.clone();
     let read = move |segment: &TableSegment, rows: &[u32]| {
-        let rows = segment.reader.fetch(rows, parts)?;
-        let bytes = |row: &StoredRow| ROW_BYTES + row.id.len() + row.source.len();
-        holder.hold(rows.iter().map(bytes).sum())?;
-        Ok(rows)
+        let mut found = Vec::with_capacity(rows.len());
+        in_steps(segment.reader.as_ref(), rows, parts, &holder, |stored, bytes| {
+            holder.hold(bytes)?;
+            found.extend(stored);
+            Ok(())
+        })?;
+        Ok(found)
     };
     by_segment(snapshot, addresses, compute, work, read).await
 }
 
 /// Reads something of each of the rows at the given addresses, several segments at a time, and returns it in their order.
-/// Rows of a segment are read in ascending order, so many at a time that what they are is known before there are more.
+/// `read` gets the rows of a segment, which ascend.
 pub(crate) async fn by_segment<T: Clone + Send + 'static>(
     snapshot: &TableSnapshot,
     addresses: &[Address],
@@ -72,16 +103,12 @@ pub(crate) async fn by_segment<T: Clone + Send + 'static>(
             async move {
                 let segment = segment(snapshot, number)?.clone();
                 let read = move || {
-                    let mut found = Vec::with_capacity(rows.len());
-                    for rows in rows.chunks(READ_ROWS) {
-                        work.check()?;
-                        let some = read(&segment, rows)?;
-                        if some.len() != rows.len() {
-                            let (wanted, some) = (rows.len(), some.len());
-                            let reason = format!("segment {number} returned {some} of {wanted} rows");
-                            return Err(Error::Execution(reason));
-                        }
-                        found.extend(some);
+                    work.check()?;
+                    let found = read(&segment, &rows)?;
+                    if found.len() != rows.len() {
+                        let (wanted, found) = (rows.len(), found.len());
+                        let reason = format!("segment {number} returned {found} of {wanted} rows");
+                        return Err(Error::Execution(reason));
                     }
                     Ok(found)
                 };
@@ -103,25 +130,48 @@ pub(crate) async fn by_segment<T: Clone + Send + 'static>(
         .collect()
 }
 
-/// Leaves out of hits what the mappings of their indices do not let be shown of sources.
-pub(crate) fn conceal(snapshot: &TableSnapshot, addresses: &[Address], hits: &mut [Hit]) -> Result<()> {
-    let allowed: Vec<SourceFilter> =
-        snapshot.indices.iter().map(|index| SourceFilter::of_mapping(&index.mapping)).collect();
-    for (hit, address) in hits.iter_mut().zip(addresses) {
-        let row = &mut hit.row;
-        match allowed.get(segment(snapshot, address.segment)?.index) {
-            None | Some(SourceFilter::All) => {}
-            Some(SourceFilter::None) => row.source = Bytes::new(),
-            Some(_) if row.source.is_empty() => {}
-            Some(filter) => {
-                let source = serde_json::from_slice(&row.source).map_err(|error| {
-                    Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
-                })?;
-                row.source = Bytes::from(filter.apply(source).to_string());
+/// Leaves out of hits what the mappings of their indices do not let be shown of sources, for some work.
+pub(crate) async fn conceal(
+    snapshot: &TableSnapshot,
+    addresses: &[Address],
+    mut hits: Vec<Hit>,
+    compute: &Compute,
+    work: &Work,
+) -> Result<Vec<Hit>> {
+    let mut filters: HashMap<usize, Arc<SourceFilter>> = HashMap::new();
+    let mut allowed: Vec<Arc<SourceFilter>> = Vec::with_capacity(hits.len());
+    for address in addresses {
+        let place = segment(snapshot, address.segment)?.index;
+        let filter = filters.entry(place).or_insert_with(|| {
+            let index = snapshot.indices.get(place);
+            Arc::new(index.map_or(SourceFilter::All, |index| SourceFilter::of_mapping(&index.mapping)))
+        });
+        allowed.push(Arc::clone(filter));
+    }
+    if filters.values().all(|filter| **filter == SourceFilter::All) {
+        return Ok(hits);
+    }
+    let work = work.clone();
+    let conceal = move || {
+        for (hit, filter) in hits.iter_mut().zip(allowed) {
+            let row = &mut hit.row;
+            match filter.as_ref() {
+                SourceFilter::All => {}
+                SourceFilter::None => row.source = Bytes::new(),
+                _ if row.source.is_empty() => {}
+                filter => {
+                    work.check()?;
+                    let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
+                    let source = serde_json::from_slice(&row.source).map_err(|error| {
+                        Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                    })?;
+                    row.source = Bytes::from(filter.apply(source).to_string());
+                }
             }
         }
-    }
-    Ok(())
+        Ok(hits)
+    };
+    compute.run(conceal).await
 }
 
 /// Names the clauses of queries that each row matches, of those that carry a name, with their scores

@@ -11,7 +11,7 @@ use arrow::datatypes::Float64Type;
 use millrace_storage::mapping::PathId;
 use roaring::RoaringBitmap;
 
-use super::prepare::Source;
+use super::prepare::{Source, visit};
 use crate::error::Result;
 
 /// Mean radius of the earth, in metres, as Lucene has it.
@@ -138,17 +138,15 @@ pub(crate) fn rows_in(
 ) -> Result<RoaringBitmap> {
     let mut rows = RoaringBitmap::new();
     let mut last = None;
-    source.reader.read(&[column], among.cloned(), &mut |batch| {
-        if let Some(array) = batch.columns.first() {
-            for_each_point(array, &mut |at, lat, lon| {
-                let row = batch.rows[at];
-                if last != Some(row) && area.contains(lat, lon) {
-                    last = Some(row);
-                    rows.insert(row);
-                }
-            });
-        }
-        true
+    visit(source, column, among.cloned(), &mut |batch, array| {
+        for_each_point(array, &mut |at, lat, lon| {
+            let row = batch.rows[at];
+            if last != Some(row) && area.contains(lat, lon) {
+                last = Some(row);
+                rows.insert(row);
+            }
+        });
+        Ok(())
     })?;
     Ok(rows)
 }

@@ -6,10 +6,9 @@ use roaring::RoaringBitmap;
 
 use super::prepare::Source;
 use crate::error::{Error, Result};
-use crate::lookup::values_at;
-
-/// Rows whose metadata is read at once.
-const BATCH: usize = 8_192;
+use crate::fetch;
+use crate::lookup::has_value_at;
+use crate::work::PARSED_SHARE;
 
 /// What is asked of a row's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +38,9 @@ pub(super) fn rows(
         versions: matches!(metadata, Metadata::SeqNo(..)),
     };
     let mut found = RoaringBitmap::new();
-    for batch in all.chunks(BATCH) {
-        for stored in source.reader.fetch(batch, parts)? {
+    fetch::in_steps(source.reader.as_ref(), &all, parts, &source.work, |batch, bytes| {
+        let _read = source.work.part_of(bytes)?;
+        for stored in batch {
             let fits = match metadata {
                 Metadata::Routing(wanted) => stored
                     .routing
@@ -49,16 +49,19 @@ pub(super) fn rows(
                 Metadata::Ignored(Some(wanted)) => stored.ignored.iter().any(|own| wanted.contains(own)),
                 Metadata::SeqNo(from, to) => (*from..=*to).contains(&stored.seq_no),
                 Metadata::InSource(path) => {
-                    let source = serde_json::from_slice(&stored.source).map_err(|error| {
+                    source.work.check()?;
+                    let _parsed = source.work.part_of(PARSED_SHARE * stored.source.len())?;
+                    let parsed = serde_json::from_slice(&stored.source).map_err(|error| {
                         Error::Execution(format!("the source of [{}] is not JSON: {error}", stored.id))
                     })?;
-                    !values_at(&source, path).is_empty()
+                    has_value_at(&parsed, path)
                 }
             };
             if fits {
                 found.insert(stored.row);
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
 }

@@ -47,6 +47,14 @@ impl SegmentReader for Elements {
         self.nested.elements()
     }
 
+    fn in_memory(&self) -> Option<(u64, u64)> {
+        self.root.in_memory()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.root.row_bytes()
+    }
+
     fn inverted(&self) -> millrace_storage::Result<Arc<dyn Inverted>> {
         let bundle: Arc<dyn Inverted> = Arc::clone(self.nested.bundle()) as Arc<_>;
         Ok(bundle)

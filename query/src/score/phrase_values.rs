@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::table::keys::for_each_string;
 use crate::table::node::Values;
 
+/// Bytes of values that are cut into tokens between two looks at the stop.
+const SEEN_BYTES: usize = 1 << 20;
 /// Positions between two values of a field, as Lucene has them.
 const POSITION_GAP: u32 = 100;
 
@@ -45,6 +47,8 @@ pub(super) fn rows(
         }
     }
     let mut row = Row { positions: vec![Vec::new(); places.len()], next: 0 };
+    // What is found once it has stopped is of no use to anybody: whoever prepared it looks, too.
+    let (mut unseen, mut stopped) = (0, false);
     visit(source, values.column, Some(candidates), &mut |batch, array| {
         let mut current: Option<usize> = None;
         let mut finish = |at: usize, row: &mut Row| {
@@ -59,6 +63,13 @@ pub(super) fn rows(
                 && before != at
             {
                 finish(before, &mut row);
+            }
+            if stopped {
+                return;
+            }
+            unseen += value.len();
+            if unseen >= SEEN_BYTES {
+                (unseen, stopped) = (0, source.work.check().is_err());
             }
             row.add(value, analyzer, &of_term);
         })?;

@@ -35,6 +35,11 @@ const OPEN_RANGES: usize = 16;
 const LISTED_TERMS: usize = 64;
 const LISTED_SHARE: u32 = 16;
 
+/// Ids that are looked up between two looks at the stop.
+const IDS: usize = 256;
+/// Rows of which a column is read between two looks at the stop.
+const COLUMN_ROWS: u32 = 1 << 18;
+
 /// How a leaf scores in this segment.
 #[derive(Clone, Debug)]
 pub(crate) enum LeafScore {
@@ -293,7 +298,11 @@ pub(crate) fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap
             }
         }
         Node::Ids { values, weight } => {
-            let rows = source.reader.id_rows(values)?;
+            let mut rows = RoaringBitmap::new();
+            for values in values.chunks(IDS) {
+                source.work.check()?;
+                rows |= source.reader.id_rows(values)?;
+            }
             found(source, rows, flat(*weight))?
         }
         Node::Intervals { intervals, weight, .. } => intervals::prepare(intervals, flat(*weight), source)?,
@@ -483,7 +492,47 @@ fn column_rows(
     if let Some(unread) = unread(source, column, range, score)? {
         return Ok(unread);
     }
-    found(source, source.reader.range_rows(column.0, range, among)?, score)
+    let mut rows = RoaringBitmap::new();
+    range_rows(source.reader.as_ref(), column.0, range, among, &source.work, &mut |some| {
+        rows |= some;
+        true
+    })?;
+    found(source, rows, score)
+}
+
+/// Gives `each` the rows with a value in a range, some at a time until it returns false.
+///
+/// # Errors
+/// Files that cannot be read, [`Error::TimedOut`] once the work should end.
+pub(crate) fn range_rows(
+    reader: &dyn SegmentReader,
+    column: PathId,
+    range: &ValueRange,
+    among: Option<&RoaringBitmap>,
+    work: &Work,
+    each: &mut dyn FnMut(RoaringBitmap) -> bool,
+) -> Result<()> {
+    let total = reader.rows();
+    // What lies in memory is looked at as a whole, and that takes no time.
+    if total <= COLUMN_ROWS || reader.in_memory().is_some() {
+        each(reader.range_rows(column, range, among)?);
+        return Ok(());
+    }
+    let mut first = 0;
+    while first < total {
+        work.check()?;
+        let end = first.saturating_add(COLUMN_ROWS).min(total);
+        let mut window = RoaringBitmap::new();
+        window.insert_range(first..end);
+        if let Some(among) = among {
+            window &= among;
+        }
+        first = end;
+        if !window.is_empty() && !each(reader.range_rows(column, range, Some(&window))?) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Prepares a range as far as the column need not be read for that.
@@ -560,7 +609,10 @@ fn any_exact(
     if values.len() <= OPEN_RANGES {
         for range in values.iter().filter_map(|value| value.range.as_ref()) {
             source.work.check()?;
-            rows |= source.reader.range_rows(column, range, among)?;
+            range_rows(source.reader.as_ref(), column, range, among, &source.work, &mut |some| {
+                rows |= some;
+                true
+            })?;
         }
         return found(source, rows, score);
     }
@@ -602,3 +654,6 @@ pub(super) fn visit(
     })?;
     done
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use millrace_storage::Result;
 use millrace_storage::bundle::{Bundle, Impact, RowList, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
-    ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredRow, Tally, ValueRange,
-    WindowBits,
+    ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredFiles, StoredRow, Tally,
+    ValueRange, WindowBits,
 };
 use roaring::RoaringBitmap;
 use tantivy::DocSet;
@@ -33,6 +33,14 @@ pub(crate) trait SegmentReader: fmt::Debug + Send + Sync {
     /// Returns the number, unique in the process, and the bytes of a segment that lies in memory.
     fn in_memory(&self) -> Option<(u64, u64)> {
         None
+    }
+    /// Returns the files of a stored segment.
+    fn stored_files(&self) -> Option<StoredFiles> {
+        None
+    }
+    /// Estimates the bytes that a row takes once it is read, on average.
+    fn row_bytes(&self) -> u64 {
+        0
     }
     /// Returns the inverted index.
     fn inverted(&self) -> Result<Arc<dyn Inverted>>;
@@ -264,6 +272,14 @@ impl SegmentReader for Segment {
 
     fn in_memory(&self) -> Option<(u64, u64)> {
         Segment::in_memory(self)
+    }
+
+    fn stored_files(&self) -> Option<StoredFiles> {
+        Segment::stored_files(self)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        Segment::row_bytes(self)
     }
 
     fn inverted(&self) -> Result<Arc<dyn Inverted>> {

@@ -40,10 +40,10 @@ impl SearchService {
             Some(text) => Some(json::float(&Value::String(text))?),
         };
         opened.params.finish()?;
-        lookup::read(&self.engine, principal, &mut query).await?;
-        let snapshot = self.pin(principal, expression, &scope).await?;
         let searcher = self.searcher()?;
         let (work, _ends) = searcher.begin();
+        lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
+        let snapshot = self.pin(principal, expression, &scope).await?;
         let search = Search {
             track: Some(u64::MAX),
             terminate_after,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use super::scroll::Scroll;
-use crate::contexts::Contexts;
+use crate::contexts::{Contexts, free};
 use crate::pinned::Pinned;
 use crate::sql::cursor::Cursor;
 
@@ -52,8 +52,7 @@ impl Watched {
         if scrolls.is_empty() && points_in_time.is_empty() && cursors.is_empty() {
             return Some(());
         }
-        // Freeing large segments takes a while, and the files of a cursor are removed here.
-        drop(tokio::task::spawn_blocking(move || drop((scrolls, points_in_time, cursors))));
+        free((scrolls, points_in_time, cursors));
         Some(())
     }
 }

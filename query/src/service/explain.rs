@@ -17,6 +17,7 @@ use crate::lookup;
 use crate::request::source_filter;
 use crate::score::collect::Address;
 use crate::table::TableSnapshot;
+use crate::work::PARSED_SHARE;
 
 impl SearchService {
     /// Answers `_explain`. `doc_type` is the type of the path, if it names one.
@@ -50,7 +51,9 @@ impl SearchService {
         let fields = params.list("stored_fields");
         opened.params.finish()?;
         let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
-        lookup::read(&self.engine, principal, &mut query).await?;
+        let searcher = self.searcher()?;
+        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
+        lookup::read(&self.engine, principal, &mut query, compute, &work).await?;
         self.single(index)?;
         let snapshot = self.pin(principal, index, &scope).await?;
         let shown_type = doc_type.unwrap_or("_doc");
@@ -67,8 +70,6 @@ impl SearchService {
             answer.insert("matched".into(), json!(false));
             return Ok(Outcome::json(404, Value::Object(answer)));
         };
-        let searcher = self.searcher()?;
-        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
         let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
         let explained = explainer.explain(&[address], compute, &work).await?;
         let explained =
@@ -78,8 +79,13 @@ impl SearchService {
         if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {
             let parts = RowParts { source: source.is_some(), versions: true };
             let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
-            if let Some(row) = rows.first() {
-                answer.insert("get".into(), shown(row, source.as_ref())?);
+            if let Some(row) = rows.into_iter().next() {
+                let work = work.clone();
+                let show = move || {
+                    let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
+                    shown(&row, source.as_ref())
+                };
+                answer.insert("get".into(), compute.run(show).await?);
             }
         }
         Ok(Outcome::json(200, Value::Object(answer)))

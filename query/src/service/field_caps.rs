@@ -11,6 +11,8 @@ use crate::dsl::json;
 use crate::dsl::query;
 use crate::error::{Error, Result};
 use crate::skip::{index_has_none, without_match};
+use crate::table::TableSnapshot;
+use crate::work::Work;
 
 /// Most names and patterns of one request.
 const MAX_PATTERNS: usize = 10_000;
@@ -91,64 +93,109 @@ impl SearchService {
             }
         }
         let snapshot = self.pin(principal, expression, &scope).await?;
+        let searcher = self.searcher()?;
+        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
         let without = match &filter {
             None => None,
-            Some(filter) => {
-                let compute = &self.searcher()?.compute;
-                Some(without_match(&snapshot, filter, opened.now_ms, compute).await?)
-            }
+            Some(filter) => Some(without_match(&snapshot, filter, opened.now_ms, compute, &work).await?),
         };
-        let mut places: Vec<usize> = (0..snapshot.indices.len())
-            .filter(|at| without.as_ref().is_none_or(|without| !index_has_none(without, &snapshot, *at)))
-            .collect();
-        places.sort_by_key(|at| &snapshot.indices[*at].meta.name);
-        let mut fields: BTreeMap<String, BTreeMap<String, Merged<'_>>> = BTreeMap::new();
-        for at in &places {
-            let index = &snapshot.indices[*at];
-            let name: &str = &index.meta.name;
-            for (field, (kind, own)) in capabilities(&index.mapping, &patterns) {
-                let merged = fields.entry(field).or_default().entry(kind).or_default();
-                merged.indices.push(name);
-                if !own.searchable {
-                    merged.not_searchable.push(name);
-                }
-                if !own.aggregatable {
-                    merged.not_aggregatable.push(name);
-                }
-                for (key, value) in own.meta {
-                    merged.meta.entry(key).or_default().insert(value);
-                }
-            }
-        }
-        let names: Vec<&str> = places.iter().map(|at| snapshot.indices[*at].meta.name.as_ref()).collect();
-        if include_unmapped {
-            for kinds in fields.values_mut() {
-                let have: BTreeSet<&str> =
-                    kinds.values().flat_map(|merged| merged.indices.iter().copied()).collect();
-                let lack: Vec<&str> = names.iter().copied().filter(|name| !have.contains(name)).collect();
-                if !lack.is_empty() {
-                    let unmapped = Merged {
-                        not_searchable: lack.clone(),
-                        not_aggregatable: lack.clone(),
-                        indices: lack,
-                        meta: BTreeMap::new(),
-                    };
-                    kinds.insert("unmapped".to_owned(), unmapped);
-                }
-            }
-        }
-        let mut shown = Map::new();
-        for (field, kinds) in &fields {
-            let several = kinds.len() > 1;
-            let kinds: Map<String, Value> =
-                kinds.iter().map(|(kind, merged)| (kind.clone(), merged.to_json(kind, several))).collect();
-            shown.insert(field.clone(), Value::Object(kinds));
-        }
-        Ok(Outcome::json(200, json!({"indices": names, "fields": shown})))
+        let gather = move || gathered(&snapshot, without.as_deref(), &patterns, include_unmapped, &work);
+        Ok(Outcome::json(200, compute.run(gather).await?))
     }
 }
 
-impl Merged<'_> {
+/// Bytes of a field of one type with what it is rendered to, but for its name and the indices that have it.
+const FIELD_BYTES: usize = 1_024;
+/// Bytes of a field of one index.
+const PLACE_BYTES: usize = 3 * size_of::<&str>();
+/// Bytes of the name of an index in the answer, beside its text.
+const NAME_BYTES: usize = size_of::<Value>() + 16;
+
+/// Joins what the indices of a snapshot have, but for those without a match, and makes the answer of it.
+fn gathered(
+    snapshot: &TableSnapshot,
+    without: Option<&[bool]>,
+    patterns: &[String],
+    include_unmapped: bool,
+    work: &Work,
+) -> Result<Value> {
+    let mut places: Vec<usize> = (0..snapshot.indices.len())
+        .filter(|at| without.is_none_or(|without| !index_has_none(without, snapshot, *at)))
+        .collect();
+    places.sort_by_key(|at| &snapshot.indices[*at].meta.name);
+    let mut fields: BTreeMap<String, BTreeMap<String, Merged<'_>>> = BTreeMap::new();
+    for at in &places {
+        let index = &snapshot.indices[*at];
+        let name: &str = &index.meta.name;
+        for (field, (kind, own)) in capabilities(&index.mapping, patterns, work)? {
+            let field_bytes = FIELD_BYTES + field.len();
+            let kinds = fields.entry(field).or_default();
+            if !kinds.contains_key(&kind) {
+                work.hold(field_bytes)?;
+            }
+            let merged = kinds.entry(kind).or_default();
+            work.hold(PLACE_BYTES)?;
+            merged.indices.push(name);
+            if !own.searchable {
+                merged.not_searchable.push(name);
+            }
+            if !own.aggregatable {
+                merged.not_aggregatable.push(name);
+            }
+            for (key, value) in own.meta {
+                let (key_bytes, value_bytes) = (key.len(), value.len());
+                if merged.meta.entry(key).or_default().insert(value) {
+                    work.hold(key_bytes + value_bytes + NAME_BYTES)?;
+                }
+            }
+        }
+    }
+    let names: Vec<&str> = places.iter().map(|at| snapshot.indices[*at].meta.name.as_ref()).collect();
+    if include_unmapped {
+        for kinds in fields.values_mut() {
+            work.check()?;
+            let have: BTreeSet<&str> =
+                kinds.values().flat_map(|merged| merged.indices.iter().copied()).collect();
+            let lack: Vec<&str> = names.iter().copied().filter(|name| !have.contains(name)).collect();
+            if !lack.is_empty() {
+                work.hold(FIELD_BYTES + lack.len() * PLACE_BYTES)?;
+                let unmapped = Merged {
+                    not_searchable: lack.clone(),
+                    not_aggregatable: lack.clone(),
+                    indices: lack,
+                    meta: BTreeMap::new(),
+                };
+                kinds.insert("unmapped".to_owned(), unmapped);
+            }
+        }
+    }
+    let mut shown = Map::new();
+    for (field, kinds) in fields {
+        work.check()?;
+        let several = kinds.len() > 1;
+        let mut rendered = Map::new();
+        for (kind, merged) in kinds {
+            work.hold(merged.named(several).into_iter().flatten().map(|name| NAME_BYTES + name.len()).sum())?;
+            let value = merged.to_json(&kind, several);
+            rendered.insert(kind, value);
+        }
+        shown.insert(field, Value::Object(rendered));
+    }
+    Ok(json!({"indices": names, "fields": shown}))
+}
+
+impl<'a> Merged<'a> {
+    /// Lists the lists of indices that are shown: all where there are several types, and those that are not as the others.
+    fn named(&self, several: bool) -> [&[&'a str]; 3] {
+        let where_mixed = |list: &'_ Vec<&'a str>| !list.is_empty() && list.len() < self.indices.len();
+        let shown = |list, is_shown| if is_shown { list } else { &[][..] };
+        [
+            shown(self.indices.as_slice(), several),
+            shown(self.not_searchable.as_slice(), where_mixed(&self.not_searchable)),
+            shown(self.not_aggregatable.as_slice(), where_mixed(&self.not_aggregatable)),
+        ]
+    }
+
     fn to_json(&self, kind: &str, several: bool) -> Value {
         let (searchable, aggregatable) = (self.not_searchable.is_empty(), self.not_aggregatable.is_empty());
         let mut shown = Map::new();
@@ -173,12 +220,20 @@ impl Merged<'_> {
 }
 
 /// Lists the fields of a mapping that a pattern names, and the objects that they are in, with their types.
-fn capabilities(mapping: &Mapping, patterns: &[String]) -> BTreeMap<String, (String, Capability)> {
+fn capabilities(
+    mapping: &Mapping,
+    patterns: &[String],
+    work: &Work,
+) -> Result<BTreeMap<String, (String, Capability)>> {
     let wanted = |name: &str| patterns.iter().any(|pattern| json::simple_match(pattern, name));
     let mut found = BTreeMap::new();
     let leaves = mapping.fields().map(|field| (field.path.as_ref(), field));
     let aliases = mapping.aliases().filter_map(|(alias, target)| Some((alias, mapping.field(target)?)));
-    for (name, field) in leaves.chain(aliases).filter(|(name, _)| wanted(name)) {
+    for (name, field) in leaves.chain(aliases) {
+        work.check()?;
+        if !wanted(name) {
+            continue;
+        }
         let kind = match field.field_type {
             FieldType::TokenCount => FieldType::Integer.name(),
             _ => field.type_name(),
@@ -200,7 +255,7 @@ fn capabilities(mapping: &Mapping, patterns: &[String]) -> BTreeMap<String, (Str
         let own = Capability { searchable, aggregatable, meta: BTreeMap::new() };
         found.insert(name.to_owned(), (name.to_owned(), own));
     }
-    found
+    Ok(found)
 }
 
 impl Capability {

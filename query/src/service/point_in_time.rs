@@ -83,15 +83,9 @@ impl SearchService {
         let opened = self.open(principal, "", "_search/point_in_time", params, body)?;
         opened.params.finish()?;
         let closed: Vec<(String, bool)> = if all {
-            self.points_in_time.close_all(principal).into_iter().map(|id| (id, true)).collect()
+            self.points_in_time.close_all(principal).await.into_iter().map(|id| (id, true)).collect()
         } else {
-            let ids = closing(opened.body.as_ref())?;
-            ids.into_iter()
-                .map(|id| {
-                    let closed = self.points_in_time.close(&id, principal);
-                    (id, closed)
-                })
-                .collect()
+            self.points_in_time.close_each(closing(opened.body.as_ref())?, principal).await
         };
         let status = if !closed.is_empty() && closed.iter().all(|(_, closed)| !closed) { 404 } else { 200 };
         let pits: Vec<Value> =

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::search::rendered;
 use super::{Outcome, SearchService};
-use crate::contexts::Kind;
+use crate::contexts::{Kind, free};
 use crate::dsl::json;
 use crate::dsl::query::Query;
 use crate::dsl::sort::SortKey;
@@ -27,15 +27,6 @@ const MAX_CLEARED: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Scroll {
     shards: u32,
-    query: Query,
-    post_filter: Option<Query>,
-    min_score: Option<f32>,
-    sort: Vec<SortKey>,
-    size: usize,
-    track_scores: bool,
-    global_statistics: bool,
-    shown: Shown,
-    now_ms: i64,
     /// Where the next page goes on and what the first one counted. Held while a page is made: two
     /// requests for the same scroll get one page after the other.
     progress: Mutex<Progress>,
@@ -45,8 +36,24 @@ pub(super) struct Scroll {
 struct Progress {
     after: Option<Point>,
     total: Option<(u64, bool)>,
-    /// What is searched; nothing once the last page was made.
-    pinned: Option<Pinned>,
+    /// What the next page is made of; nothing once the last one was made.
+    pages: Option<Arc<Pages>>,
+}
+
+/// What the pages of a scroll are made of.
+#[derive(Debug)]
+struct Pages {
+    query: Query,
+    post_filter: Option<Query>,
+    min_score: Option<f32>,
+    sort: Vec<SortKey>,
+    size: usize,
+    track_scores: bool,
+    global_statistics: bool,
+    shown: Arc<Shown>,
+    now_ms: i64,
+    /// What is searched; holds the memory of all of it.
+    pinned: Pinned,
 }
 
 impl SearchService {
@@ -59,24 +66,32 @@ impl SearchService {
         keep_alive_ms: u64,
     ) -> Result<String> {
         let FirstPage { snapshot, query, found, shown, size, now_ms } = first;
-        let pinned = match found.rows.addresses.len() < size {
+        let pages = match ends_at(found, found.rows.addresses.len(), size) {
             true => None,
-            false => Some(self.pins()?.hold(snapshot).map_err(|error| refused_by_all(snapshot, error))?),
+            false => {
+                let filter_bytes = request.body.post_filter.as_ref().map_or(0, Query::bytes);
+                let asked = request.body_bytes.saturating_add(query.bytes()).saturating_add(filter_bytes);
+                let pins = self.pins()?;
+                let pinned = pins.hold_with(snapshot, asked).map_err(|error| {
+                    pins.refused();
+                    refused_by_all(snapshot, error)
+                })?;
+                Some(Arc::new(Pages {
+                    query: query.clone(),
+                    post_filter: request.body.post_filter.clone(),
+                    min_score: request.body.min_score,
+                    sort: request.body.sort.clone(),
+                    size,
+                    track_scores: request.body.track_scores,
+                    global_statistics: request.global_statistics,
+                    shown: Arc::clone(shown),
+                    now_ms,
+                    pinned,
+                }))
+            }
         };
-        let progress = Progress { after: last_point(found)?, total: found.total, pinned };
-        let scroll = Scroll {
-            shards: snapshot.shards,
-            query: query.clone(),
-            post_filter: request.body.post_filter.clone(),
-            min_score: request.body.min_score,
-            sort: request.body.sort.clone(),
-            size,
-            track_scores: request.body.track_scores,
-            global_statistics: request.global_statistics,
-            shown: shown.clone(),
-            now_ms,
-            progress: Mutex::new(progress),
-        };
+        let progress = Progress { after: last_point(found)?, total: found.total, pages };
+        let scroll = Scroll { shards: snapshot.shards, progress: Mutex::new(progress) };
         self.scrolls
             .open(
                 principal,
@@ -134,33 +149,39 @@ impl SearchService {
             scroll_id: Some(id),
             ..Answer::of(context.shards)
         };
-        if let Some(pinned) = &progress.pinned {
-            let snapshot = Arc::clone(&pinned.snapshot);
+        let mut shown = None;
+        if let Some(pages) = progress.pages.clone() {
+            let snapshot = Arc::clone(&pages.pinned.snapshot);
             let search = Search {
-                post_filter: context.post_filter.as_ref(),
-                min_score: context.min_score,
-                sort: &context.sort,
-                size: context.size,
+                post_filter: pages.post_filter.as_ref(),
+                min_score: pages.min_score,
+                sort: &pages.sort,
+                size: pages.size,
                 after: progress.after.clone(),
-                track_scores: context.track_scores,
-                global_statistics: context.global_statistics,
-                ..Search::new(Arc::clone(&snapshot), &context.query, context.now_ms, &work)
+                track_scores: pages.track_scores,
+                global_statistics: pages.global_statistics,
+                ..Search::new(Arc::clone(&snapshot), &pages.query, pages.now_ms, &work)
             };
             let found = searcher.find(search).await?;
-            let shown = &context.shown;
-            let hits = searcher.hits(&snapshot, &context.query, &found, shown, context.now_ms, &work);
+            let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
             answer.list.hits = hits.await?;
-            if answer.list.hits.len() < context.size {
-                progress.pinned = None;
-            }
             if let Some(last) = last_point(&found)? {
                 progress.after = Some(last);
+            }
+            shown = Some(Arc::clone(&pages.shown));
+            if ends_at(&found, answer.list.hits.len(), pages.size) {
+                progress.pages = None;
+                free((pages, snapshot));
             }
             answer.list.max_score = found.max_score;
             answer.failures = found.failures;
         }
+        drop(progress);
         answer.took_ms = self.now_ms() - opened.now_ms;
-        Ok(Outcome::raw(rendered(&answer, &context.shown, &work)?))
+        match shown {
+            Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
+            None => Ok(Outcome::raw(answer.render(&Shown::nothing(), &work)?)),
+        }
     }
 
     /// Answers the closing of scrolls; `expression` are the ids of the path, if there are any.
@@ -200,8 +221,11 @@ impl SearchService {
             )));
         }
         let freed = match ids.as_slice() {
-            [all] if all == "_all" => self.scrolls.close_all(principal).len(),
-            ids => ids.iter().filter(|id| self.scrolls.close(id, principal)).count(),
+            [all] if all == "_all" => self.scrolls.close_all(principal).await.len(),
+            _ => {
+                let closed = self.scrolls.close_each(ids, principal).await;
+                closed.iter().filter(|(_, was_open)| *was_open).count()
+            }
         };
         let status = if freed == 0 { 404 } else { 200 };
         Ok(Outcome::json(status, json!({"succeeded": true, "num_freed": freed})))
@@ -214,9 +238,15 @@ pub(super) struct FirstPage<'a> {
     pub snapshot: &'a Arc<TableSnapshot>,
     pub query: &'a Query,
     pub found: &'a Found,
-    pub shown: &'a Shown,
+    pub shown: &'a Arc<Shown>,
     pub size: usize,
     pub now_ms: i64,
+}
+
+/// Whether a page is the last one: it is short, and not because shards failed or ended early. Those are asked again.
+fn ends_at(found: &Found, hits: usize, size: usize) -> bool {
+    let is_cut = !found.failures.is_empty() || found.timed_out || found.terminated_early == Some(true);
+    hits < size && !is_cut
 }
 
 fn unknown_parameter(key: &str, value: &Value) -> Error {

@@ -11,6 +11,7 @@ use super::scroll::FirstPage;
 use super::{Outcome, SearchService};
 use crate::aggregate::{self, Aggregation};
 use crate::collapse::Expansion;
+use crate::compute::Compute;
 use crate::contexts::Kind;
 use crate::dsl::aggs::Aggregations;
 use crate::dsl::body::SearchBody;
@@ -69,7 +70,7 @@ impl SearchService {
         // Who does not wait for the answer any more drops this, and with it all that is done for it.
         let (work, _ends) = searcher.begin();
         for query in request.body.queries_mut() {
-            lookup::read(&self.engine, principal, query).await?;
+            lookup::read(&self.engine, principal, query, &searcher.compute, &work).await?;
         }
         let request = &request;
         let body = &request.body;
@@ -100,7 +101,7 @@ impl SearchService {
             snapshot = Arc::new(cut);
         }
         let (from, size) = window(body, &snapshot, request.scroll_ms.is_some())?;
-        let shown = shown(body, &snapshot)?;
+        let shown = Arc::new(shown(body, &snapshot)?);
         let grouping = request.grouping(&snapshot)?;
         // A scroll goes on behind the last hit of a page, which has to be a whole one: as in OpenSearch, time does not cut it.
         let timeout_ms = body.timeout_ms.or_else(|| self.default_timeout());
@@ -234,7 +235,7 @@ impl SearchService {
         };
         let visits_all = body.aggregations.as_ref().is_some_and(Aggregations::visit_all);
         let skipped = match u64::from(snapshot.shards) > request.pre_filtered && !visits_all {
-            true => skipped(&snapshot, query, started_ms, &searcher.compute).await?,
+            true => skipped(&snapshot, query, started_ms, &searcher.compute, &work).await?,
             false => 0,
         };
         let ended_ms = self.now_ms();
@@ -261,7 +262,7 @@ impl SearchService {
             point_in_time: body.point_in_time.as_ref().map(|pit| pit.id.clone()),
             ..Answer::of(snapshot.shards)
         };
-        rendered(&answer, &shown, &work)
+        rendered(answer, shown, &searcher.compute, &work).await
     }
 
     /// Explains hits; returns how many have their explanations, all but the last ones of work whose time is over.
@@ -348,9 +349,19 @@ impl SearchService {
 }
 
 /// Renders an answer, for some work, which holds it while it is rendered; the text holds its own memory then.
-pub(super) fn rendered(answer: &Answer, shown: &Shown, work: &Work) -> Result<Bytes> {
-    let _rendering = work.part_of(answer.list.bytes())?;
-    work.keep(answer.render(shown)?)
+pub(super) async fn rendered(
+    answer: Answer,
+    shown: Arc<Shown>,
+    compute: &Compute,
+    work: &Work,
+) -> Result<Bytes> {
+    let (is_small, work) = (answer.is_small(), work.clone());
+    let render = move || {
+        let _rendering = work.part_of(answer.list.bytes())?;
+        work.keep(answer.render(&shown, &work)?)
+    };
+    // The way to another thread and back is longer than that.
+    if is_small { render() } else { compute.run(render).await }
 }
 
 fn parse_after(body: &SearchBody, snapshot: &TableSnapshot, now_ms: i64) -> Result<Option<Point>> {

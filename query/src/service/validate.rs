@@ -39,7 +39,9 @@ impl SearchService {
             (Err(error), _) | (_, Err(error)) => return Ok(unparsed(&error, explain)),
             (Ok(uri), Ok(body)) => uri.or(body.flatten()).unwrap_or_else(Query::match_all),
         };
-        lookup::read(&self.engine, principal, &mut query).await?;
+        let searcher = self.searcher()?;
+        let (work, _ends) = searcher.begin();
+        lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
         let snapshot = self.pin(principal, expression, &scope).await?;
         let mut explanations = Vec::new();
         let mut asked = 0;

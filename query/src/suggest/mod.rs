@@ -390,10 +390,21 @@ async fn completion_options(
             explanation: None,
         });
     }
-    fetch::conceal(snapshot, &addresses, &mut hits)?;
-    let list = HitList { total: None, max_score: None, hits };
-    let mut rendered = list.to_value(shown)?;
-    work.hold(bytes_of(&rendered))?;
+    let (compute, shown, holder) = (&searcher.compute, shown.clone(), work.clone());
+    let render = async {
+        let hits = fetch::conceal(snapshot, &addresses, hits, compute, work).await?;
+        let render = move || {
+            let list = HitList { total: None, max_score: None, hits };
+            let rendered = list.to_value(&shown, &holder)?;
+            holder.hold(bytes_of(&rendered))?;
+            Ok(rendered)
+        };
+        compute.run(render).await
+    };
+    let mut rendered = match render.await {
+        Err(Error::TimedOut) if work.timed_out() => return Ok(Vec::new()),
+        rendered => rendered?,
+    };
     let rendered = rendered.get_mut("hits").and_then(Value::as_array_mut).map(std::mem::take);
     let options = found.into_iter().zip(rendered.unwrap_or_default()).map(|(completed, hit)| {
         let mut option = Map::new();

@@ -33,6 +33,7 @@ use millrace_storage::metadata::IndexMeta;
 use serde_json::Value;
 
 use self::nested::Scope;
+pub(crate) use self::term::max_terms;
 use super::leaf::Leaf;
 use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;

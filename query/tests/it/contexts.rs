@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Store, ids, owned, value};
 
+/// More than a scroll keeps of a small request.
+const QUERY_BYTES: u64 = 16 << 10;
+
 /// Waits until something is so.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let wait = async {
@@ -83,6 +86,7 @@ async fn what_nobody_closes_ends_by_itself_and_lets_go_of_memory_and_files() {
     store.engine.force_merge(&index, 1).await.unwrap();
     assert_eq!(open(&store, "updated"), [12, 4, 4]);
     assert!(store.service.pinned().bytes > 0);
+    assert!(store.service.pinned().replaced > 0);
     let data = store.engine.data_dir().to_owned();
     assert!(segments_on_disk(&data) > 1);
     store.clock.advance_ms(59_999);
@@ -91,7 +95,8 @@ async fn what_nobody_closes_ends_by_itself_and_lets_go_of_memory_and_files() {
     store.clock.advance_ms(1);
     until("only the last is open", || open(&store, "updated") == [1, 0, 0]).await;
     until("files of replaced segments are gone", || segments_on_disk(&data) == 1).await;
-    assert_eq!(store.service.pinned().bytes, 0);
+    until("memory is what the last needs for its query", || store.service.pinned().bytes < QUERY_BYTES).await;
+    assert_eq!(store.service.pinned().replaced, 0);
     assert_eq!(figures(&store, "updated").scrolls.total, 12);
     assert_eq!(figures(&store, "updated").scrolls.time_ms, 12 * 60_000);
     assert_eq!(ids(&next(&store, &last).await).len(), 20);
@@ -105,7 +110,8 @@ async fn a_scroll_that_was_read_to_its_end_pins_nothing() {
     let page = scroll(&store, "read", 2).await;
     assert!(store.service.pinned().bytes > 100_000);
     assert_eq!(ids(&next(&store, &page).await), ["3"]);
-    assert_eq!((store.service.pinned().bytes, open(&store, "read")), (0, [1, 0, 0]));
+    until("nothing is held", || store.service.pinned().bytes == 0).await;
+    assert_eq!(open(&store, "read"), [1, 0, 0]);
     assert_eq!(next(&store, &page).await["hits"]["total"]["value"], 3);
     scroll(&store, "read", 10).await;
     assert_eq!((store.service.pinned().bytes, open(&store, "read")), (0, [2, 0, 0]));
@@ -123,7 +129,7 @@ async fn what_is_more_than_contexts_may_hold_is_flushed_or_spooled_for_them() {
     let second = value(store.service.sql(&store.principal, Vec::new(), Some(body)).await);
     assert_eq!(second["datarows"].as_array().unwrap().len(), 10, "{second}");
     let mut page = scroll(&store, "large", 3).await;
-    assert_eq!((store.service.pinned().bytes, committed()), (0, true));
+    assert!(store.service.pinned().bytes < QUERY_BYTES && committed());
     store.index("large", &large(40)).await;
     point_in_time(&store, "large").await;
     let mut found = Vec::new();
@@ -133,4 +139,35 @@ async fn what_is_more_than_contexts_may_hold_is_flushed_or_spooled_for_them() {
     }
     assert_eq!(found, (1..=40).map(|id| id.to_string()).collect::<Vec<_>>());
     assert_eq!((open(&store, "large"), store.service.pinned().refused), ([1, 1, 0], 0));
+}
+
+#[tokio::test]
+async fn what_a_scroll_asks_counts_until_its_last_page() {
+    let store = Store::open_with(Config { memory_bytes: 4 << 20, ..Config::default() }).await;
+    store.create("asked", &json!({"settings": {"number_of_shards": 1}})).await;
+    store.index("asked", &(0..20).map(|n| json!({"n": n})).collect::<Vec<_>>()).await;
+    let index = [store.engine.index("asked").unwrap()];
+    store.engine.flush(&index).await.unwrap();
+    let body = |values: i64| {
+        let list: Vec<i64> = (0..values).collect();
+        json!({"size": 12, "sort": ["n"], "query": {"terms": {"n": list}}})
+    };
+    let life = [("scroll", "1m")];
+    let error = store.search("asked", &life, body(50_000)).await.unwrap_err();
+    // As every shard answers it.
+    let body_of_error = error.to_body().unwrap().to_string();
+    assert!(error.status() == 429 && body_of_error.contains("circuit_breaking_exception"), "{body_of_error}");
+    assert_eq!(store.service.pinned().refused, 1);
+    let page = store.search("asked", &life, body(5_000)).await.unwrap();
+    assert!(store.service.pinned().bytes > 5_000 * 64, "{:?}", store.service.pinned());
+    assert_eq!(ids(&next(&store, &page).await).len(), 8);
+    until("nothing is held", || store.service.pinned().bytes == 0).await;
+    let page = store.search("asked", &life, body(5_000)).await.unwrap();
+    store
+        .service
+        .clear_scroll(&store.principal, page["_scroll_id"].as_str().unwrap(), Vec::new(), None)
+        .await
+        .unwrap();
+    assert_eq!(open(&store, "asked"), [1, 0, 0]);
+    until("nothing is held", || store.service.pinned().bytes == 0).await;
 }

@@ -196,3 +196,61 @@ async fn a_timeout_does_not_end_a_scroll() {
     }
     assert_eq!(found, 50);
 }
+
+#[tokio::test]
+async fn looked_up_values_stay_within_limits_and_memory() {
+    let store = Store::open_with(Config { memory_bytes: 4 << 20, ..Config::default() }).await;
+    let few: Vec<u32> = (0..20).collect();
+    let many: Vec<u32> = (0..66_000).collect();
+    store
+        .index(
+            "lists",
+            &[json!({"n": few}), json!({"n": many}), json!({"n": few, "text": "x".repeat(1 << 20)})],
+        )
+        .await;
+    store.index("rows", &(0..30).map(|n| json!({"n": n})).collect::<Vec<_>>()).await;
+    let clause = |id: &str| json!({"terms": {"n": {"index": "lists", "id": id, "path": "n"}}});
+    let found = store.search("rows", &[], json!({"query": clause("1")})).await.unwrap();
+    assert_eq!(found["hits"]["total"]["value"], 20);
+    let breaks = |error: millrace_query::Error| (error.status(), error.error_type());
+    let breaking = (429, "circuit_breaking_exception".to_owned());
+    // What is parsed counts, and so does what each clause gets of it.
+    let error = store.search("rows", &[], json!({"query": clause("3")})).await.unwrap_err();
+    assert_eq!(breaks(error), breaking);
+    let several: Vec<_> = (0..1_000).map(|_| clause("2")).collect();
+    let body = json!({"query": {"bool": {"should": several}}});
+    assert_eq!(breaks(store.search("rows", &[], body).await.unwrap_err()), breaking);
+    let large = Store::open().await;
+    large.index("lists", &[json!({"n": many})]).await;
+    let body = json!({"query": {"terms": {"n": {"index": "lists", "id": "1", "path": "n"}}}});
+    let error = large.search("lists", &[], body).await.unwrap_err();
+    assert!(format!("{error:?}").contains("The number of terms [65537]"), "{error:?}");
+}
+
+#[tokio::test]
+async fn filtered_sources_and_fields_are_answered_off_the_threads_of_connections() {
+    let store = Store::open().await;
+    store.create("hidden", &json!({"mappings": {"_source": {"excludes": ["secret"]}}})).await;
+    let text = "word ".repeat(10_000);
+    let documents: Vec<_> = (0..20).map(|n| json!({"n": n, "text": text, "secret": 1})).collect();
+    store.index("hidden", &documents).await;
+    let found = store.search("hidden", &[], json!({"size": 20, "_source": ["n", "secret"]})).await.unwrap();
+    let sources = found["hits"]["hits"].as_array().unwrap().iter().map(|hit| hit["_source"].clone());
+    assert_eq!(sources.collect::<Vec<_>>(), (0..20).map(|n| json!({"n": n})).collect::<Vec<_>>());
+    let body = json!({"size": 0, "aggs": {"top": {"top_hits": {"size": 20, "_source": "n"}}}});
+    let found = store.search("hidden", &[], body).await.unwrap();
+    assert_eq!(found["aggregations"]["top"]["hits"]["hits"][19]["_source"], json!({"n": 19}));
+    // Fields of more indices than memory has room for.
+    let narrow = Store::open_with(Config { memory_bytes: 256 << 10, ..Config::default() }).await;
+    let fields: Vec<String> = (0..400).map(|n| format!("field_{n}")).collect();
+    let properties: serde_json::Map<_, _> =
+        fields.iter().map(|name| (name.clone(), json!({"type": "long"}))).collect();
+    narrow.create("wide", &json!({"mappings": {"properties": properties}})).await;
+    narrow.create("slim", &json!({"mappings": {"properties": {"a": {"type": "long"}}}})).await;
+    let caps = |index: &'static str| {
+        let params = crate::fixture::owned(&[("fields", "*")]);
+        narrow.service.field_caps(&narrow.principal, index, params, None)
+    };
+    assert_eq!(crate::fixture::value(caps("slim").await.unwrap())["fields"]["a"]["long"]["type"], "long");
+    assert_eq!(caps("wide").await.unwrap_err().error_type(), "circuit_breaking_exception");
+}

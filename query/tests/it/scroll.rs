@@ -30,3 +30,21 @@ async fn pages_follow_one_snapshot() {
     let cleared = store.service.clear_scroll(&store.principal, &id, owned(&[]), None).await.unwrap();
     assert_eq!(cleared.status, 404);
 }
+
+#[tokio::test]
+async fn a_page_that_was_cut_is_not_the_last() {
+    let store = Store::open().await;
+    store.create("cut", &json!({"settings": {"number_of_shards": 1}})).await;
+    let documents: Vec<_> = (0..50).map(|n| json!({"n": n})).collect();
+    store.index("cut", &documents).await;
+    let body = json!({"size": 20, "terminate_after": 5, "sort": ["_doc"]});
+    let mut page = store.search("cut", &[("scroll", "1m")], body).await.unwrap();
+    assert_eq!((ids(&page).len(), &page["terminated_early"]), (5, &json!(true)));
+    let mut found = Vec::new();
+    while !ids(&page).is_empty() {
+        found.extend(ids(&page));
+        let body = json!({"scroll_id": page["_scroll_id"], "scroll": "1m"});
+        page = value(store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap());
+    }
+    assert_eq!(found, (1..=50).map(|id| id.to_string()).collect::<Vec<_>>());
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use super::Inner;
+use super::{Engine, Inner};
 use crate::disk::Space;
 use crate::metadata::{Metadata, parse_bytes};
 use crate::{Result, sync};
@@ -74,6 +74,21 @@ pub(super) async fn run(inner: Arc<Inner>) {
         if let Err(error) = look(&inner).await {
             tracing::warn!(%error, "cannot look at the space of the disk");
         }
+    }
+}
+
+impl Engine {
+    /// Returns the bytes that are free where segments are.
+    ///
+    /// # Errors
+    /// A file system that does not answer.
+    pub async fn free_space(&self) -> Result<u64> {
+        let (disk, dir) = (Arc::clone(&self.inner.disk), self.inner.config.data_dir.clone());
+        let space = sync::blocking(move || {
+            let segments = dir.join("segments");
+            disk.space(if disk.metadata(&segments).is_ok() { &segments } else { &dir })
+        });
+        Ok(space.await?.free)
     }
 }
 

@@ -1,5 +1,6 @@
 //! In-memory segments: what a refresh makes of the memtable's tail.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,6 +93,16 @@ impl Memory {
             return self.find_generated(id).into_iter().collect();
         }
         (0..ids.len()).filter(|&row| ids.value(row) == id).map(|row| self.located(row as u32)).collect()
+    }
+
+    /// Finds the rows of any of several ids.
+    pub(crate) fn rows_of(&self, ids: &[String]) -> RoaringBitmap {
+        let Some(column) = self.rows.metadata(layout::ID).filter(|_| !self.generated) else {
+            return ids.iter().flat_map(|id| self.find(id)).map(|located| located.row).collect();
+        };
+        let (column, wanted): (_, HashSet<&str>) =
+            (column.as_string_view(), ids.iter().map(String::as_str).collect());
+        (0..column.len()).filter(|row| wanted.contains(column.value(*row))).map(|row| row as u32).collect()
     }
 
     /// Returns rows with their metadata and, where asked, source.

@@ -39,7 +39,7 @@ mod union;
 mod values;
 mod writer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
@@ -89,6 +89,24 @@ impl SegmentView {
     /// Counts the rows that are not deleted.
     pub fn live_rows(&self) -> u32 {
         self.segment.rows().saturating_sub(u32::try_from(self.deleted.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// The files of a stored segment, which this does not keep.
+#[derive(Clone, Debug)]
+pub struct StoredFiles {
+    /// Number of the segment, unique in the process.
+    pub key: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    kind: Weak<Kind>,
+}
+
+impl StoredFiles {
+    /// Whether only those who still use them keep them: another segment has taken their place, or the index is deleted.
+    pub fn are_replaced(&self) -> bool {
+        let kind = self.kind.upgrade();
+        kind.is_some_and(|kind| matches!(&*kind, Kind::Stored(stored) if stored.is_discarded()))
     }
 }
 
@@ -210,6 +228,21 @@ impl Segment {
         self.as_memory().map(|memory| (self.key, memory.heap_bytes))
     }
 
+    /// Returns the files of a stored segment.
+    pub fn stored_files(&self) -> Option<StoredFiles> {
+        let record = &self.as_stored()?.record;
+        let bytes = record.data_bytes.saturating_add(record.bundle_bytes).saturating_add(record.ids_bytes);
+        Some(StoredFiles { key: self.key, bytes, kind: Arc::downgrade(&self.kind) })
+    }
+
+    /// Estimates the bytes that a row takes once it is read, on average.
+    pub fn row_bytes(&self) -> u64 {
+        match &*self.kind {
+            Kind::Memory(memory) => memory.heap_bytes / u64::from(self.rows().max(1)),
+            Kind::Stored(stored) => stored.row_bytes(),
+        }
+    }
+
     /// Counts rows, deleted ones included.
     pub fn rows(&self) -> u32 {
         match &*self.kind {
@@ -276,6 +309,9 @@ impl Segment {
 
     /// Finds the rows of ids on the calling thread.
     pub fn id_rows_blocking(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        if let (Kind::Memory(memory), true) = (&*self.kind, ids.len() > 1) {
+            return Ok(memory.rows_of(ids));
+        }
         let mut rows = RoaringBitmap::new();
         for id in ids {
             rows |= self.rows_of(id, Fingerprint::of(id))?;

@@ -157,6 +157,11 @@ impl Stored {
         self.discarded.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the files go with the last search that uses them.
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::Relaxed)
+    }
+
     fn place(&self) -> (uuid::Uuid, u32, uuid::Uuid) {
         (self.record.index, self.record.shard, self.record.id)
     }
@@ -326,10 +331,14 @@ impl Stored {
         builder.build().map_err(|e| reading(&file.name(), e))
     }
 
+    /// Estimates the bytes of a decoded row.
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.record.data_bytes.saturating_mul(8) / u64::from(self.record.rows.max(1))
+    }
+
     /// Rows decoded at a time: fewer where documents are large.
     pub(super) fn batch_rows(&self) -> usize {
-        let row_bytes = self.record.data_bytes.saturating_mul(8) / u64::from(self.record.rows.max(1));
-        usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS)
+        usize::try_from(BATCH_BYTES / self.row_bytes().max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS)
     }
 
     /// Maps requested columns to root columns of the file; `None` where it lacks one.

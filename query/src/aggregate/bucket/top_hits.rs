@@ -30,7 +30,10 @@ use crate::search::{implied, shown};
 use crate::table::derived::Derived;
 use crate::table::resolve::setting;
 use crate::table::{ROW, SCORE, SEGMENT};
+use crate::work::bytes_of;
 
+/// Bytes of the allocations of a row beside what is in them.
+const ALLOCATION_BYTES: usize = 32;
 /// Most hits of a bucket where the index does not say.
 const MAX_WINDOW: usize = 100;
 
@@ -141,13 +144,24 @@ struct Top {
     heap: BinaryHeap<TopRow>,
 }
 
+impl TopRow {
+    /// Estimates the bytes that it takes.
+    fn bytes(&self) -> usize {
+        // A heap has room for up to twice as many.
+        2 * size_of::<Self>() + ALLOCATION_BYTES + self.key.len() + self.sort.as_ref().map_or(0, bytes_of)
+    }
+}
+
 impl Top {
-    fn offer(&mut self, row: TopRow, limit: usize) {
+    /// Keeps a row if it is one of the best, and counts the bytes that this takes and gives back.
+    fn offer(&mut self, row: TopRow, limit: usize, bytes: &mut usize) {
         if self.heap.len() < limit {
+            *bytes += row.bytes();
             self.heap.push(row);
         } else if let Some(mut worst) = self.heap.peek_mut()
             && row < *worst
         {
+            *bytes = (*bytes + row.bytes()).saturating_sub(worst.bytes());
             *worst = row;
         }
     }
@@ -171,20 +185,23 @@ pub(crate) struct Wanted {
 pub(crate) struct TopHitsCollector {
     shape: Arc<Shape>,
     tops: Vec<Top>,
+    /// Bytes of the rows of all buckets.
+    bytes: usize,
 }
 
 impl TopHitsCollector {
     /// Makes an empty state.
     pub(crate) fn new(shape: &Arc<Shape>) -> Self {
-        Self { shape: Arc::clone(shape), tops: Vec::new() }
+        Self { shape: Arc::clone(shape), tops: Vec::new(), bytes: 0 }
     }
 
-    fn top(&mut self, parent: u32) -> &mut Top {
+    /// Returns a bucket, and where the bytes of rows are counted.
+    fn top(&mut self, parent: u32) -> (&mut Top, &mut usize) {
         let at = parent as usize;
         if self.tops.len() <= at {
             self.tops.resize(at + 1, Top::default());
         }
-        &mut self.tops[at]
+        (&mut self.tops[at], &mut self.bytes)
     }
 }
 
@@ -249,7 +266,7 @@ impl Collector for TopHitsCollector {
         let limit = shape.from.saturating_add(shape.size);
         selection.for_each(|at, parent| {
             let score = score_of(at);
-            let top = self.top(parent);
+            let (top, bytes) = self.top(parent);
             top.total += 1;
             if shape.scored {
                 top.max_score = Some(top.max_score.map_or(score, |most| most.max(score)));
@@ -264,7 +281,7 @@ impl Collector for TopHitsCollector {
                 .order
                 .explicit
                 .then(|| shape.order.render(&keys, at as usize, batch.segment.index, score, address));
-            top.offer(TopRow { key: own.as_ref().into(), address, score, sort }, limit);
+            top.offer(TopRow { key: own.as_ref().into(), address, score, sort }, limit, bytes);
         });
         Ok(())
     }
@@ -281,26 +298,29 @@ impl Collector for TopHitsCollector {
             if parent == DROPPED {
                 continue;
             }
-            let own = self.top(parent);
+            let (own, bytes) = self.top(parent);
             own.total += theirs.total;
             own.max_score = match (own.max_score, theirs.max_score) {
                 (Some(own), Some(theirs)) => Some(own.max(theirs)),
                 (own, theirs) => own.or(theirs),
             };
-            theirs.heap.into_iter().for_each(|row| own.offer(row, limit));
+            theirs.heap.into_iter().for_each(|row| own.offer(row, limit, bytes));
         }
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(parents.len());
         for parent in parents {
-            let top = self.tops.get(*parent as usize).cloned().unwrap_or_default();
+            let top = self.tops.get_mut(*parent as usize).map(std::mem::take).unwrap_or_default();
             let rows = top.heap.into_sorted_vec();
+            let rows: Vec<TopRow> = rows.into_iter().skip(self.shape.from).take(self.shape.size).collect();
+            // The states are gone when hits are fetched.
+            reduction.work.hold(rows.iter().map(TopRow::bytes).sum())?;
             outcomes.push(Outcome::TopHits(Box::new(json!(reduction.hits.len()))));
             let shows_best = !self.shape.order.explicit || self.shape.scored;
             reduction.hits.push(Wanted {
                 shape: Arc::clone(&self.shape),
-                rows: rows.into_iter().skip(self.shape.from).take(self.shape.size).collect(),
+                rows,
                 total: top.total,
                 max_score: top.max_score.filter(|_| shows_best),
             });
@@ -309,7 +329,27 @@ impl Collector for TopHitsCollector {
     }
 
     fn memory(&self) -> usize {
-        let rows: usize = self.tops.iter().map(|top| top.heap.len()).sum();
-        rows * (size_of::<TopRow>() + 96) + self.tops.capacity() * size_of::<Top>()
+        self.bytes + self.tops.capacity() * size_of::<Top>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_rows_follow_what_is_kept() {
+        let row = |key: u8, text: usize| TopRow {
+            key: Box::new([key]),
+            address: Address { segment: 0, row: u32::from(key) },
+            score: 0.0,
+            sort: Some(json!(["x".repeat(text)])),
+        };
+        let (mut top, mut bytes) = (Top::default(), 0);
+        for (key, text) in [(5, 10_000), (3, 10), (9, 500_000), (2, 20), (1, 1_000), (7, 70_000)] {
+            top.offer(row(key, text), 2, &mut bytes);
+        }
+        assert_eq!(bytes, row(1, 1_000).bytes() + row(2, 20).bytes());
+        assert!((1_020..2_000).contains(&bytes), "{bytes}");
     }
 }

@@ -34,6 +34,7 @@ mod regexp;
 mod rewrite;
 mod simple_query_string;
 mod single;
+mod size;
 mod term;
 mod terms;
 mod wildcard;
@@ -317,6 +318,8 @@ impl Query {
 pub(crate) struct Parser {
     clauses: usize,
     depth: usize,
+    /// Bytes of the clauses that came as base64.
+    wrapped: usize,
 }
 
 /// Parses the value of `query`.

@@ -115,3 +115,20 @@ fn should_is_optional_beside_must() {
     assert_eq!(required(json!({"should": [clause], "filter": clause})), 0);
     assert_eq!(required(json!({"should": [clause, clause], "minimum_should_match": "100%"})), 2);
 }
+
+#[test]
+fn wrapped_queries_are_bounded_together() {
+    use base64::Engine;
+    let wrapped = |bytes: usize| {
+        let text = "x".repeat(bytes - json!({"term": {"f": ""}}).to_string().len());
+        let source = json!({"term": {"f": text}}).to_string();
+        json!({"wrapper": {"query": base64::prelude::BASE64_STANDARD.encode(source)}})
+    };
+    parse(&wrapped((1 << 20) - 4)).unwrap();
+    let half = || wrapped(600 << 10);
+    let reason = refused(wrapped((1 << 20) + 4));
+    assert!(reason.starts_with("illegal_argument_exception: [wrapper] queries of [1"), "{reason}");
+    parse(&json!({"bool": {"should": [half()]}})).unwrap();
+    let error = parse(&json!({"bool": {"should": [half(), half()]}})).unwrap_err();
+    assert!(format!("{error:?}").contains("[wrapper] queries of [1"), "{error:?}");
+}

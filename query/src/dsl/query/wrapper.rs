@@ -1,4 +1,6 @@
 //! `wrapper`: a clause written as base64 of its JSON.
+//!
+//! What is wrapped is not seen where a body's values are bounded, so it is bounded here: all of one query together.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -6,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{Parser, Query};
 use crate::error::{Error, Result};
+
+/// Most bytes of JSON that the wrapped clauses of one query have together.
+const MAX_WRAPPED: usize = 1 << 20;
 
 /// Parses the clause that is wrapped.
 pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Query> {
@@ -20,6 +25,14 @@ pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<
     let Value::String(encoded) = value else { return Err(malformed()) };
     if encoded.is_empty() {
         return Err(Error::IllegalArgument("query source text cannot be null or empty".to_owned()));
+    }
+    // Four characters are three bytes.
+    parser.wrapped = parser.wrapped.saturating_add(encoded.len() / 4 * 3);
+    if parser.wrapped > MAX_WRAPPED {
+        return Err(Error::IllegalArgument(format!(
+            "[wrapper] queries of [{}] bytes are too large, at most [{MAX_WRAPPED}] bytes may be wrapped in one query; send them as JSON",
+            parser.wrapped
+        )));
     }
     let source = BASE64_STANDARD.decode(encoded.as_bytes()).map_err(|_| malformed())?;
     let wrapped: Value = serde_json::from_slice(&source)

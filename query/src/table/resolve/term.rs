@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use millrace_storage::mapping::{Field, FieldType, Scalar};
+use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::ValueRange;
 use serde_json::Value;
 
@@ -16,6 +17,11 @@ use crate::table::values;
 
 /// Most values of a `terms` clause where the index does not say otherwise.
 const MAX_TERMS: usize = 65_536;
+
+/// Returns the most values that an index lets a `terms` clause have.
+pub(crate) fn max_terms(meta: &IndexMeta) -> usize {
+    setting(meta, "index.max_terms_count", MAX_TERMS)
+}
 
 impl Resolver<'_> {
     pub(super) fn term(&mut self, query: &TermQuery, weight: Weight) -> Result<Node> {
@@ -33,7 +39,7 @@ impl Resolver<'_> {
         if query.lookup.is_some() {
             return Err(Error::IllegalArgument("query must be rewritten first".to_owned()));
         }
-        let limit = setting(self.index.meta, "index.max_terms_count", MAX_TERMS);
+        let limit = max_terms(self.index.meta);
         if query.values.len() > limit {
             return Err(Error::IllegalArgument(format!(
                 "The number of terms [{}] used in the Terms Query request has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_terms_count] index level setting.",
