@@ -168,11 +168,27 @@ fn creation_is_refused_in_opensearch_words() {
         ("x", json!({"foo": {}}), "unknown key [foo] for create index".into()),
         ("x", json!({"settings": 5}), "key [settings] must be an object".into()),
         ("x", json!([]), "request body must be an object, but found [[]]".into()),
-        ("x", json!({"aliases": {"a1": {}}}), "Invalid alias name [a1]: an index exists with the same name as the alias".into()),
-        ("x", json!({"aliases": {"x": {}}}), "Invalid alias name [x]: an index exists with the same name as the alias".into()),
+        (
+            "x",
+            json!({"aliases": {"a1": {}}}),
+            "Invalid alias name [a1]: an index exists with the same name as the alias".into(),
+        ),
+        (
+            "x",
+            json!({"aliases": {"x": {}}}),
+            "Invalid alias name [x]: an index exists with the same name as the alias".into(),
+        ),
         ("x", json!({"aliases": {"a": {"rooting": "b"}}}), "unknown field [rooting] in alias [a]".into()),
-        ("x", json!({"aliases": {"all-a": {"is_write_index": true}}}), "alias [all-a] has more than one write index [a2,x]".into()),
-        ("x", json!({"settings": {"number_of_shards": 0}}), "Failed to parse value [0] for setting [index.number_of_shards] must be >= 1".into()),
+        (
+            "x",
+            json!({"aliases": {"all-a": {"is_write_index": true}}}),
+            "alias [all-a] has more than one write index [a2,x]".into(),
+        ),
+        (
+            "x",
+            json!({"settings": {"number_of_shards": 0}}),
+            "Failed to parse value [0] for setting [index.number_of_shards] must be >= 1".into(),
+        ),
     ] {
         assert_eq!(try_create(&state, name, body).unwrap_err().to_string(), expected);
     }

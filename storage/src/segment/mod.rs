@@ -52,8 +52,8 @@ pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_delete
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::deletes as deletes_path;
+pub(crate) use self::layout::deletes_generation;
 pub(crate) use self::layout::directory as directory_path;
-pub(crate) use self::layout::is_deletes_file;
 pub use self::list_rows::list_rows;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};

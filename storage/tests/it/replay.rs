@@ -200,7 +200,8 @@ fn cases() -> Vec<Case> {
 /// Changes after which a document that was left alone in part would be indexed whole today.
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_adds_no_fields_that_were_left_alone_then() {
-    let limited = json!({"settings": {"index.mapping.overflow": "store", "index.mapping.total_fields.limit": 1}});
+    let limited =
+        json!({"settings": {"index.mapping.overflow": "store", "index.mapping.total_fields.limit": 1}});
     let raised = json!({"index.mapping.total_fields.limit": 1000});
     let interval = json!({"index.refresh_interval": "-1"});
     let options = IndicesOptions::open_and_closed();

@@ -13,7 +13,7 @@ use millrace_storage::catalog::{Catalog, MemoryCatalog};
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{IndicesOptions, Uuid};
 use millrace_storage::{
-    Action, Config, Engine, ManualClock, Principal, RefreshPolicy, Result, Update, WriteOp,
+    Action, Config, Engine, Error, ManualClock, Principal, RefreshPolicy, Result, Update, WriteOp,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -63,8 +63,16 @@ impl Machine {
 
     async fn open(&self) -> Result<Arc<Engine>> {
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
-        let config = Self::config(self.dir.path());
-        Engine::open_with(config, self.clock.clone(), Arc::new(self.disk.clone()), catalog).await
+        loop {
+            let (config, disk) = (Self::config(self.dir.path()), Arc::new(self.disk.clone()));
+            match Engine::open_with(config, self.clock.clone(), disk, Arc::clone(&catalog)).await {
+                // The scratch directory is a real one, and what is killed here merges on for a moment.
+                Err(Error::Io { operation: "clear scratch directory", .. }) => {
+                    tokio::task::yield_now().await;
+                }
+                opened => return opened,
+            }
+        }
     }
 
     fn restart(&mut self, end: End) {
