@@ -239,7 +239,7 @@ async fn cluster_settings_have_effect() {
             step("DELETE /_all", NONE, 400, &[]),
             step("DELETE /yes1/_doc/*", NONE, 400, &[]),
             step("DELETE /yes1", NONE, 200, &[]),
-            step(settings, set(json!({"action.*": null, "cluster.max_shards_per_node": 4})), 200, &[]),
+            step(settings, set(json!({"action.*": null, "cluster.max_shards_per_node": 2})), 200, &[]),
             step("PUT /a", json!({"settings": {"number_of_shards": 3}}), 400, &[]),
             step("PUT /a", json!({"settings": {"number_of_shards": 2}}), 200, &[]),
             step(settings, set(json!({"cluster": {"max_shards_per_node": null}})), 200, &[]),

@@ -29,6 +29,8 @@ pub struct ChunkBuilder {
     pub(super) keys: Keys,
     /// Whether what does not fit is kept in the source only, whatever the settings say.
     pub(super) lenient: bool,
+    /// Whether names that the mapping does not have become fields of it.
+    pub(super) grows: bool,
     /// Where `lenient`: the member of the document that is being parsed, counted from 1, or 0 behind them.
     pub(super) member: usize,
     /// Members that are kept in the source only.
@@ -56,6 +58,7 @@ impl ChunkBuilder {
             tape: Vec::new(),
             keys: Keys::default(),
             lenient: false,
+            grows: true,
             member: 0,
             given_up: Vec::new(),
             depth: 0,
@@ -106,20 +109,24 @@ impl ChunkBuilder {
     /// Appends a document that was accepted once, as recovery does. Limits, settings and mapping may have
     /// changed since, so that it would be refused now: what does not fit any more is kept in the source and listed as
     /// ignored. That is the value, where its field says so; else the member of the document that it is in; if all
-    /// that is not enough, the document has nothing but its source, and a log line tells.
+    /// that is not enough, the document has nothing but its source, and a log line tells. The mapping does not
+    /// grow: it has all fields of the document, since they were logged before it, and whatever else is in there was
+    /// left alone then.
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond 2^32 documents.
     pub fn push_accepted(&mut self, id: &str, source: &[u8]) -> Result<()> {
-        if self.push(id, source).is_ok() {
-            return Ok(());
-        }
-        self.lenient = true;
+        self.grows = false;
         let mut pushed = self.push(id, source);
+        if pushed.is_err() {
+            self.lenient = true;
+            pushed = self.push(id, source);
+        }
         while pushed.is_err() && self.member > 0 && self.given_up.len() < MAX_GIVEN_UP {
             self.given_up.push(self.member);
             pushed = self.push(id, source);
         }
+        self.grows = true;
         self.lenient = false;
         self.given_up.clear();
         match pushed {

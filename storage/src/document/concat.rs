@@ -2,7 +2,8 @@
 
 use super::chunk::{Chunk, Column, Elements, Strings, Values};
 use super::columns::Interner;
-use crate::mapping::PathId;
+use crate::mapping::{ColumnKind, PathId};
+use crate::{Error, Result};
 
 /// Marks a row that is left out, and a key that is not translated yet.
 const NONE: u32 = u32::MAX;
@@ -26,10 +27,13 @@ impl Rows {
 impl Chunk {
     /// Concatenates chunks in order, leaving out the rows for which `keep(chunk, row)` is false.
     ///
+    /// # Errors
+    /// [`Error::Corrupt`] where chunks disagree on the type of a path.
+    ///
     /// # Panics
     /// Where the result has 2^32 rows or 2 GiB of distinct strings in a column: the callers' bounds on
     /// memory are far below.
-    pub fn concat(chunks: &[&Chunk], keep: &dyn Fn(usize, u32) -> bool) -> Chunk {
+    pub fn concat(chunks: &[&Chunk], keep: &dyn Fn(usize, u32) -> bool) -> Result<Chunk> {
         let mut rows = 0u32;
         let mut maps = Vec::with_capacity(chunks.len());
         for (at, chunk) in chunks.iter().enumerate() {
@@ -63,22 +67,26 @@ impl Chunk {
                     .zip(&maps)
                     .filter_map(|(chunk, rows)| chunk.column(id).map(|column| (column, rows)))
                     .collect();
-                concat_column(id, &parts)
+                concat_column(id, &parts).transpose()
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let ignored = chunks
             .iter()
             .zip(&maps)
             .flat_map(|(chunk, rows)| chunk.ignored.iter().map(|(row, path)| (rows.of(*row), path.clone())))
             .filter(|(row, _)| *row != NONE)
             .collect();
-        let nested = concat_nested(chunks, &maps, keep);
-        Chunk { rows, columns, nested, ignored }
+        let nested = concat_nested(chunks, &maps, keep)?;
+        Ok(Chunk { rows, columns, nested, ignored })
     }
 }
 
 /// Concatenates the elements of the documents that are kept.
-fn concat_nested(chunks: &[&Chunk], maps: &[Rows], keep: &dyn Fn(usize, u32) -> bool) -> Vec<Elements> {
+fn concat_nested(
+    chunks: &[&Chunk],
+    maps: &[Rows],
+    keep: &dyn Fn(usize, u32) -> bool,
+) -> Result<Vec<Elements>> {
     let mut paths: Vec<(PathId, Option<PathId>)> = chunks
         .iter()
         .flat_map(|chunk| chunk.nested.iter().map(|nested| (nested.path, nested.outer)))
@@ -119,7 +127,10 @@ fn concat_nested(chunks: &[&Chunk], maps: &[Rows], keep: &dyn Fn(usize, u32) -> 
             let kept = |at: usize, element: u32| {
                 found[at].is_some_and(|elements| keep(at, elements.parents[element as usize]))
             };
-            let chunk = Chunk::concat(&parts, &kept);
+            let chunk = match Chunk::concat(&parts, &kept) {
+                Ok(chunk) => chunk,
+                Err(error) => return Some(Err(error)),
+            };
             let moved = |list: &dyn Fn(&Elements) -> Vec<u32>, places: &[Rows]| -> Vec<u32> {
                 let all = found.iter().zip(places).filter_map(|(elements, rows)| Some(((*elements)?, rows)));
                 all.flat_map(|(elements, rows)| {
@@ -132,18 +143,21 @@ fn concat_nested(chunks: &[&Chunk], maps: &[Rows], keep: &dyn Fn(usize, u32) -> 
                 Some(outer) => moved(&|elements| elements.within.clone(), &places(outer)),
                 None => Vec::new(),
             };
-            (chunk.rows > 0).then_some(Elements { path, outer, parents, within, chunk })
+            (chunk.rows > 0).then_some(Ok(Elements { path, outer, parents, within, chunk }))
         })
         .collect()
 }
 
-fn concat_column(id: PathId, parts: &[(&Column, &Rows)]) -> Option<Column> {
-    let kind = parts.first()?.0.kind;
+fn concat_column(id: PathId, parts: &[(&Column, &Rows)]) -> Result<Option<Column>> {
+    let Some(kind) = parts.first().map(|(column, _)| column.kind) else { return Ok(None) };
     let total = parts.iter().map(|(column, _)| column.rows.len()).sum();
     let mut rows = Vec::with_capacity(total);
     let mut values = Values::empty(kind);
     let mut interner = Interner::default();
     for (column, map) in parts {
+        if column.kind != kind {
+            return Err(differ(id, kind, column.kind));
+        }
         let kept = match map {
             Rows::From(base) => {
                 rows.extend(column.rows.iter().map(|row| base + row));
@@ -164,10 +178,19 @@ fn concat_column(id: PathId, parts: &[(&Column, &Rows)]) -> Option<Column> {
             (Values::Bool(to), Values::Bool(from)) => append(to, from, kept, total),
             (Values::Ip(to), Values::Ip(from)) => append(to, from, kept, total),
             (Values::GeoPoint(to), Values::GeoPoint(from)) => append(to, from, kept, total),
-            _ => unreachable!("a path number has one type for ever"),
+            _ => return Err(differ(id, kind, column.kind)),
         }
     }
-    (!rows.is_empty()).then_some(Column { id, kind, rows, values })
+    Ok((!rows.is_empty()).then_some(Column { id, kind, rows, values }))
+}
+
+/// The error of a path number that has not one type for ever.
+fn differ(id: PathId, one: ColumnKind, other: ColumnKind) -> Error {
+    Error::Corrupt {
+        file: "memtable".to_owned(),
+        offset: 0,
+        reason: format!("path {} has values of type {one:?} and of type {other:?}", id.0),
+    }
 }
 
 fn append<T: Copy>(to: &mut Vec<T>, from: &[T], kept: Option<&[bool]>, total: usize) {

@@ -172,7 +172,7 @@ impl ChunkBuilder {
     }
 
     /// Adds a field below an object, with the objects that its dotted name lacks. `None` where it does
-    /// not fit and is kept in the source only.
+    /// not fit, or none may be added, and is kept in the source only.
     fn add(
         &mut self,
         object: u32,
@@ -181,7 +181,10 @@ impl ChunkBuilder {
         format: Option<&DateFormat>,
     ) -> Parsed<Option<Child>> {
         let overflows = self.overflows(object);
-        if overflows && self.mapping.is_full() {
+        if !self.grows && !overflows {
+            return Ok(None);
+        }
+        if !self.grows || self.mapping.is_full() && overflows {
             let path = self.path_below(object, name);
             self.ignore(path.into());
             return Ok(None);

@@ -506,7 +506,7 @@ fn elements_are_rows_of_their_own() {
     assert_eq!(shown_rows(&chunk, &mapping), json!({"o.n.r.z": [[1, 10]], "all": [[1, 10]]}));
 
     // Elements go with their documents.
-    let joined = Chunk::concat(&[&chunk, &chunk], &|at, row| (at, row) != (0, 0));
+    let joined = Chunk::concat(&[&chunk, &chunk], &|at, row| (at, row) != (0, 0)).unwrap();
     assert_eq!(joined.rows, 3);
     assert_eq!(elements(&joined, &mapping, "o.n").0, [0, 0, 1, 1, 2, 2]);
     assert_eq!(elements(&joined, &mapping, "o.n.m").0, [0, 1, 1, 2]);
@@ -636,8 +636,8 @@ proptest! {
         let (second, after) = second.finish();
         prop_assert!(Arc::ptr_eq(&after, &grown));
         let (kept, _) = kept.finish();
-        let all = Chunk::concat(&[&first, &second], &|_, _| true);
-        let some = Chunk::concat(&[&first, &second], &|chunk, row| !drop[chunk * cut + row as usize]);
+        let all = Chunk::concat(&[&first, &second], &|_, _| true).unwrap();
+        let some = Chunk::concat(&[&first, &second], &|chunk, row| !drop[chunk * cut + row as usize]).unwrap();
         for (left, right) in [(&all, &whole), (&some, &kept)] {
             prop_assert_eq!(left.rows, right.rows);
             prop_assert_eq!(left.columns.len(), right.columns.len());

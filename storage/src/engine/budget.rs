@@ -13,11 +13,15 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Budget {
     max: u64,
+    /// All of them.
     used: AtomicU64,
+    /// Those of requests on their way in, which no flush frees.
+    reserved: AtomicU64,
     freed: Notify,
     /// Held by the request that is next, so that a large one is not overtaken for ever.
     turn: Mutex<()>,
-    waiting: AtomicU64,
+    /// Bytes that the request asks for that is next and has to wait; 0 where none does.
+    wanted: AtomicU64,
     /// Told when somebody begins to wait.
     pressed: Arc<Notify>,
 }
@@ -30,7 +34,8 @@ impl Budget {
             used: AtomicU64::new(0),
             freed: Notify::new(),
             turn: Mutex::new(()),
-            waiting: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
         }
     }
 
@@ -42,9 +47,16 @@ impl Budget {
         self.max
     }
 
-    /// Whether memory should be freed: half of it is used, or somebody waits for it.
-    pub(super) fn is_pressed(&self) -> bool {
-        self.used() > self.max / 2 || self.waiting.load(Ordering::Relaxed) > 0
+    /// Bytes of documents that are to be flushed: those beyond half of the bound, and as many as the request that
+    /// waits needs.
+    pub(super) fn excess(&self) -> u64 {
+        let used = self.used();
+        let unflushed = used.saturating_sub(self.reserved.load(Ordering::Relaxed));
+        let missing = match self.wanted.load(Ordering::Relaxed) {
+            0 => 0,
+            wanted => used.saturating_add(wanted).saturating_sub(self.max),
+        };
+        missing.min(unflushed).max(unflushed.saturating_sub(self.max / 2))
     }
 
     /// Adds bytes that are held from now on.
@@ -86,28 +98,29 @@ impl Budget {
                 (used == 0 || used + bytes <= self.max).then_some(used + bytes)
             });
             if taken.is_ok() {
+                self.reserved.fetch_add(bytes, Ordering::Relaxed);
                 return;
             }
-            let _waiting = Waiting::new(&self.waiting);
+            let _waiting = Waiting::new(&self.wanted, bytes);
             self.pressed.notify_one();
             freed.await;
         }
     }
 }
 
-/// Counts a waiting request until it is dropped.
+/// Says what the waiting request wants until it is dropped; there is one at most.
 struct Waiting<'a>(&'a AtomicU64);
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+    fn new(wanted: &'a AtomicU64, bytes: u64) -> Self {
+        wanted.store(bytes.max(1), Ordering::Relaxed);
+        Self(wanted)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
     }
 }
 
@@ -120,6 +133,7 @@ pub(super) struct Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
+        self.budget.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
         self.budget.free(self.bytes);
     }
 }
@@ -140,5 +154,26 @@ mod tests {
         assert_eq!(budget.used(), 30);
         budget.free(30);
         assert!(budget.reserve(1_000, Duration::ZERO).await.is_ok(), "a large request alone is let in");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_to_be_flushed_is_what_is_beyond_half_or_missing_to_who_waits() {
+        let budget = Budget::new(100, Arc::default());
+        let large = budget.reserve(70, Duration::ZERO).await.unwrap();
+        budget.add(20);
+        assert_eq!(budget.excess(), 0, "what is on its way in cannot be flushed");
+        let wait = Duration::from_secs(1);
+        let (refused, ()) = tokio::join!(budget.reserve(25, wait), async {
+            tokio::task::yield_now().await;
+            assert_eq!(budget.excess(), 15);
+            budget.add(40);
+            assert_eq!(budget.excess(), 55);
+            budget.free(40);
+        });
+        refused.unwrap_err();
+        assert_eq!(budget.excess(), 0);
+        drop(large);
+        budget.add(40);
+        assert_eq!(budget.excess(), 10);
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! The catalog draws the id. The object store has it in [`STORE_OBJECT`], of which there can be one only, whoever
 //! else writes to the bucket; the log in stamps, which also say how far the catalog was: one that is behind its
-//! log was restored from an older time. [`Surroundings::judge`] decides, before anything is written or collected.
+//! log was restored from an older time. [`GENERATION_OBJECT`] says the same to a data directory of an older time, log
+//! and all, whose orphans would be what was written since. [`Surroundings::judge`] decides, before anything is
+//! written or collected.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use bytes::Bytes;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,20 +22,33 @@ use super::Inner;
 use crate::catalog::{Catalog, StoreRecord};
 use crate::disk::Disk;
 use crate::objects::{Objects, is_missing};
+use crate::segment::deletes_generation;
 use crate::wal::{self, Entry, Frame, FrameNumber, Origin, StoreStamp, Wal};
 use crate::{Error, Result, sync};
 
 /// Name of the object that says which store the others belong to.
 pub(crate) const STORE_OBJECT: &str = "store.json";
+/// Name of the object that says how far the catalog was when objects were written last: at the start, every few
+/// seconds, and at the end.
+const GENERATION_OBJECT: &str = "generation.json";
 /// Room on the disk that a stamp asks for.
 const STAMP_BYTES: u64 = 4 << 10;
 
 const RESTORE: &str = "restore the catalog that belongs to them from a backup, make a new one of what is there with `millrace repair`, or choose another data directory, bucket or prefix";
 
+pub(super) const RESTORE_NEWEST: &str = "start with the newest data directory, or make a catalog of what is there with `millrace repair --replace`; for an older one, name a bucket or prefix that was restored to the same time";
+
 /// What [`STORE_OBJECT`] holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoreObject {
     store: Uuid,
+}
+
+/// What [`GENERATION_OBJECT`] holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct GenerationObject {
+    store: Uuid,
+    generation: u64,
 }
 
 /// What is there beside the catalog.
@@ -46,6 +62,8 @@ pub(super) struct Surroundings {
     wal: PathBuf,
     /// Whose the object store is.
     owner: Option<Uuid>,
+    /// Generation of the catalog that the object store was written beside, and of which store.
+    noted: Option<(Uuid, u64)>,
     /// Whether there are segments in it.
     segments: bool,
     log: Origin,
@@ -69,6 +87,9 @@ impl Surroundings {
             objects: objects.store().to_string(),
             wal,
             owner: read_owner(objects).await?,
+            noted: read_object::<GenerationObject>(objects, GENERATION_OBJECT)
+                .await?
+                .map(|noted| (noted.store, noted.generation)),
             segments: listed.iter().any(|object| segment_of(&object.location).is_some()),
             log,
         })
@@ -145,29 +166,50 @@ impl Surroundings {
                 "restore the newest catalog, or make a new one with `millrace repair --replace`",
             );
         }
+        if let Some((_, generation)) = self.noted.filter(|(store, _)| *store == id)
+            && generation > record.generation
+        {
+            let older = record.generation;
+            return differ(
+                format!(
+                    "the catalog [{catalog}] is of generation {older}, older than the object store [{objects}], which was written to beside generation {generation}"
+                ),
+                RESTORE_NEWEST,
+            );
+        }
         Ok(Some(id))
     }
 }
 
-/// The segment that an object is a file of.
+/// The segment that an object is a file of; `None` for what no store has put there.
 pub(crate) fn segment_of(path: &Path) -> Option<Uuid> {
-    path.parts().nth(2).and_then(|part| Uuid::try_parse(part.as_ref()).ok())
+    let parts: Vec<_> = path.parts().collect();
+    let [index, shard, segment, file] = parts.as_slice() else { return None };
+    let uuid = |part: &str| Uuid::try_parse(part).ok().filter(|uuid| uuid.simple().to_string() == part);
+    uuid(index.as_ref())?;
+    shard.as_ref().parse::<u32>().ok()?;
+    let file = file.as_ref();
+    let known = matches!(file, "data.parquet" | "index.bundle" | "ids" | "segment.json");
+    (known || deletes_generation(file).is_some()).then(|| uuid(segment.as_ref()))?
 }
 
 pub(crate) async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
-    let path = Path::from(STORE_OBJECT);
-    let bytes = match objects.get(&path).await {
+    Ok(read_object::<StoreObject>(objects, STORE_OBJECT).await?.map(|object| object.store))
+}
+
+/// Reads a small object; `None` where there is none.
+async fn read_object<T: DeserializeOwned>(objects: &Objects, name: &str) -> Result<Option<T>> {
+    let bytes = match objects.get(&Path::from(name)).await {
         Ok(bytes) => bytes,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let corrupt = |error: serde_json::Error| Error::Corrupt {
-        file: format!("{}/{STORE_OBJECT}", objects.store()),
+        file: format!("{}/{name}", objects.store()),
         offset: 0,
         reason: error.to_string(),
     };
-    let object: StoreObject = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    Ok(Some(object.store))
+    serde_json::from_slice(&bytes).map(Some).map_err(corrupt)
 }
 
 /// The store that this process serves.
@@ -177,6 +219,8 @@ pub(super) struct Identity {
     /// Whether the catalog knows that log and object store carry the id.
     claimed: bool,
     stamped: Mutex<Stamped>,
+    /// Generation that this process has noted in the object store; held while it does.
+    noted: tokio::sync::Mutex<u64>,
 }
 
 /// The newest stamp in the log.
@@ -184,6 +228,18 @@ pub(super) struct Identity {
 struct Stamped {
     generation: u64,
     frame: FrameNumber,
+    /// Frame of a stamp that is durable, the newest that is known to be; 0 for none of this process.
+    durable: FrameNumber,
+}
+
+impl Stamped {
+    /// Takes note of how far the log is durable.
+    fn settle(&mut self, wal: &Wal) -> FrameNumber {
+        if wal.durable_frame() >= Some(self.frame) {
+            self.durable = self.frame;
+        }
+        self.durable
+    }
 }
 
 impl Identity {
@@ -221,7 +277,12 @@ impl Identity {
             }
             tracing::info!(store = %id, objects = %objects.store(), "store named");
         }
-        Ok(Self { id, claimed: record.claimed, stamped: Mutex::default() })
+        Ok(Self {
+            id,
+            claimed: record.claimed,
+            stamped: Mutex::default(),
+            noted: tokio::sync::Mutex::default(),
+        })
     }
 }
 
@@ -250,15 +311,53 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the log has a stamp when its files with frames below `kept` are gone: a durable one of now,
-    /// or, if the disk is full, any.
-    pub(super) async fn stamp_before_cut(&self, wal: &Wal, kept: FrameNumber) -> Result<()> {
+    /// Notes in the object store how far the catalog is, unless that is there. What was committed since the last
+    /// time is what an older data directory would not be known by.
+    pub(super) async fn note_generation(&self) {
+        let mut noted = self.identity.noted.lock().await;
+        // Read first, as for a stamp.
+        let generation = self.services.catalog.generation();
+        if *noted >= generation {
+            return;
+        }
+        let object = GenerationObject { store: self.identity.id, generation };
+        let put = async {
+            let content = serde_json::to_vec(&object).map_err(|error| Error::Internal(error.to_string()))?;
+            self.env().objects.put(&Path::from(GENERATION_OBJECT), Bytes::from(content)).await
+        };
+        match put.await {
+            Ok(()) => *noted = generation,
+            // It is tried again; a full disk is no reason not to serve reads.
+            Err(error) => tracing::warn!(%error, "cannot note in the object store how far the catalog is"),
+        }
+    }
+
+    /// Sees to it that every file of the log has a stamp: up to the newest of them the log can be cut while the disk
+    /// takes no other.
+    pub(super) fn stamp_file(&self) {
+        let Ok(wal) = self.wal() else { return };
+        if self.identity.stamped.lock().frame < wal.newest_file()
+            && wal.admit(STAMP_BYTES).is_ok()
+            && let Err(error) = self.stamp_log(wal)
+        {
+            tracing::debug!(%error, "the log takes no stamp");
+        }
+    }
+
+    /// Sees to it that the log has a durable stamp when its files with frames below `kept` are gone: one of now, or,
+    /// if the disk is full, any. Returns the frame below which the log may be cut at most: while its writer waits for
+    /// room on the disk, that of the newest stamp that is durable.
+    pub(super) async fn stamp_before_cut(&self, wal: &Wal, kept: FrameNumber) -> Result<FrameNumber> {
         let newest = *self.identity.stamped.lock();
         let behind = newest.generation < self.services.catalog.generation();
-        if newest.frame < kept || (behind && wal.admit(STAMP_BYTES).is_ok()) {
-            wal.synced(self.stamp_log(wal)?).await?;
+        let frame = match newest.frame < kept || (behind && wal.admit(STAMP_BYTES).is_ok()) {
+            true => self.stamp_log(wal)?,
+            false => newest.frame,
+        };
+        if wal.synced_unless_full(frame).await? {
+            return Ok(FrameNumber::MAX);
         }
-        Ok(())
+        Ok(self.identity.stamped.lock().settle(wal))
     }
 
     fn stamp_log(&self, wal: &Wal) -> Result<FrameNumber> {
@@ -268,7 +367,8 @@ impl Inner {
         let frame = wal.append(&Frame { entries: vec![Entry::Store(stamp)] })?.applied();
         let mut stamped = self.identity.stamped.lock();
         if stamped.generation <= generation {
-            *stamped = Stamped { generation, frame };
+            let durable = stamped.settle(wal);
+            *stamped = Stamped { generation, frame, durable };
         }
         Ok(frame)
     }

@@ -1,5 +1,6 @@
 //! A running index: its settings, its mapping and its shards.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +15,9 @@ use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
-use crate::shard::{About, ContextKind, OpenContext, Reading, RefreshFacts, Shard, refresh_in_ms};
+use crate::shard::{
+    About, ContextKind, OpenContext, Reading, RefreshFacts, Shard, SharedMapping, refresh_in_ms,
+};
 use crate::sync::{AsyncMutex, Place, Rank};
 use crate::{Error, Result, SharedClock};
 
@@ -29,7 +32,7 @@ pub struct Index {
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
     /// Version of the mapping that the catalog is known to have.
-    pub(super) saved_mapping: AtomicU64,
+    pub(super) saved_mapping: Arc<AtomicU64>,
     shards: Vec<Arc<Shard>>,
     last_search_ms: AtomicI64,
     next_shard: AtomicU64,
@@ -53,7 +56,7 @@ impl Index {
         agenda: &Arc<Agenda>,
     ) -> Self {
         let (uuid, routing_shards) = (meta.uuid, routing_shards(&meta));
-        let saved_mapping = AtomicU64::new(mapping.version());
+        let saved_mapping = Arc::new(AtomicU64::new(mapping.version()));
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
         for loaded in segments {
@@ -61,15 +64,17 @@ impl Index {
                 place.push(loaded);
             }
         }
+        let checkpoints: HashMap<u32, &ShardCheckpoint> = checkpoints.iter().map(|c| (c.shard, c)).collect();
         // Checked when the index was created.
         let sort: Arc<[SortField]> = parse_index_sort(&meta.settings).unwrap_or_default().into();
         let about = Arc::new(About { meta: ArcSwap::new(Arc::clone(&meta)), mapping: AtomicU64::new(0) });
         let shards = (0..meta.shards)
             .zip(by_shard)
             .map(|(number, segments)| {
-                let checkpoint = checkpoints.iter().find(|c| c.index == uuid && c.shard == number);
-                let (mapping, sort, about) = (Arc::clone(&mapping), Arc::clone(&sort), Arc::clone(&about));
-                Arc::new(Shard::new(about, number, mapping, sort, checkpoint, segments, env))
+                let checkpoint = checkpoints.get(&number).copied();
+                let (current, saved) = (Arc::clone(&mapping), Arc::clone(&saved_mapping));
+                let (mapping, sort) = (SharedMapping { current, saved }, Arc::clone(&sort));
+                Arc::new(Shard::new(Arc::clone(&about), number, mapping, sort, checkpoint, segments, env))
             })
             .collect();
         Self {
@@ -150,12 +155,13 @@ impl Index {
         let since_search_ms = now - self.last_search_ms.load(Ordering::Relaxed);
         // A clock that was set back tells nothing.
         let idle = !(0..idle_after_ms(&meta)).contains(&since_search_ms);
+        let mut refreshed = Vec::new();
         if idle {
             let (interval_ms, explicit) = refresh_interval(&meta);
             if !explicit && interval_ms >= 0 {
-                let dirty = self.shards.iter().filter(|shard| shard.read().dirty());
+                refreshed = self.shards.iter().filter(|shard| shard.read().dirty()).collect();
                 // Those that wait for one refresh find nothing left to do in theirs.
-                try_join_all(dirty.map(|shard| shard.refresh(&self.env, now))).await?;
+                try_join_all(refreshed.iter().map(|shard| shard.refresh(&self.env, now))).await?;
             }
         }
         // Only now: until then nobody may rely on what searches see.
@@ -163,7 +169,8 @@ impl Index {
         if idle && let Some(agenda) = self.agenda.upgrade() {
             // What was written meanwhile found the index idle, and nothing due.
             let dirty = self.shards.iter().filter(|shard| shard.read().dirty());
-            dirty.for_each(|shard| agenda.report(self, shard));
+            // What a refresh shows may ask for a flush or a compaction.
+            dirty.chain(refreshed).for_each(|shard| agenda.report(self, shard));
         }
         let shards = self
             .shards

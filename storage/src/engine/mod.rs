@@ -25,7 +25,7 @@ mod upkeep;
 mod watermarks;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -188,8 +188,9 @@ impl Engine {
             let _ = upkeep.await;
         }
         let flushed = self.flush(&self.inner.all_indices()).await;
+        self.inner.note_generation().await;
         let wal = Arc::clone(self.inner.wal()?);
-        let closed = self.inner.env().compute.run(Lane::Background, move || wal.close()).await;
+        let closed = sync::blocking(move || wal.close()).await;
         self.inner.services.catalog.close().await;
         flushed.and(closed)
     }
@@ -392,6 +393,7 @@ impl Engine {
             for shard in index.shards() {
                 let merge = shard.force_merge(max_segments, last_key);
                 while self.inner.compact_shard(shard, Some(merge)).await? {}
+                self.inner.agenda.report(index, shard);
             }
         }
         Ok(())
@@ -493,7 +495,7 @@ impl Inner {
             return Err(error);
         }
         for (index, version, _) in &unsaved {
-            index.saved_mapping.store(*version, Ordering::Relaxed);
+            index.saved_mapping.fetch_max(*version, Ordering::Relaxed);
         }
         drop(one);
         let deleted = changes.iter().filter_map(|change| match change {
@@ -524,11 +526,15 @@ impl Inner {
         mut followed: HashMap<Uuid, Mapping>,
     ) -> Vec<Arc<Index>> {
         let (mut closed, mut deleted) = (Vec::new(), Vec::new());
+        let created: HashMap<Uuid, &Arc<Index>> =
+            created.iter().map(|index| (index.meta().uuid, index)).collect();
+        // Copied before everybody waits.
+        let next = Arc::new(current.apply(changes));
         let mut indices = self.indices.write();
         for change in changes {
             match change {
                 MetadataChange::PutIndex { meta, .. } => {
-                    if let Some(index) = created.iter().find(|index| index.meta().uuid == meta.uuid) {
+                    if let Some(index) = created.get(&meta.uuid) {
                         indices.insert(Arc::clone(&meta.name), Arc::clone(index));
                     }
                     if let Some(index) = indices.get(&meta.name) {
@@ -549,7 +555,7 @@ impl Inner {
                 _ => {}
             }
         }
-        self.metadata.store(Arc::new(current.apply(changes)));
+        self.metadata.store(next);
         drop(indices);
         // Not under the lock that every request needs for a moment.
         deleted.iter().for_each(|index| self.forget(index));
@@ -559,13 +565,13 @@ impl Inner {
     /// Running indices whose settings are about to change.
     fn with_other_settings(&self, changes: &[MetadataChange]) -> Vec<(Arc<Index>, Arc<IndexMeta>)> {
         let indices = self.indices.read();
-        let mut found = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for change in changes.iter().rev() {
             let MetadataChange::PutIndex { meta, .. } = change else { continue };
             if let Some(index) = indices.get(&meta.name)
                 && index.meta().uuid == meta.uuid
                 && index.meta().settings != meta.settings
-                && !found.iter().any(|(_, other): &(_, Arc<IndexMeta>)| other.uuid == meta.uuid)
+                && seen.insert(meta.uuid)
             {
                 found.push((Arc::clone(index), Arc::clone(meta)));
             }

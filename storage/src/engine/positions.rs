@@ -308,14 +308,17 @@ impl Engine {
 
 impl Inner {
     /// Tells the catalog of all positions that it does not know yet. One call at a time, so that what it tells is
-    /// never older than what was told: the caller holds `cutting`.
+    /// never older than what was told: the caller holds `cutting`. Returns false where they are not told because
+    /// the log waits for room on the disk: then it keeps all that it has of them.
     ///
     /// # Errors
     /// The log's or the catalog's; what was not saved stays in the log.
-    pub(super) async fn save_positions(&self) -> Result<()> {
-        let Some(unsaved) = self.positions.unsaved() else { return Ok(()) };
+    pub(super) async fn save_positions(&self) -> Result<bool> {
+        let Some(unsaved) = self.positions.unsaved() else { return Ok(true) };
         // A position must not outlive the documents of its frame.
-        self.wal()?.synced(unsaved.last_frame).await?;
+        if !self.wal()?.synced_unless_full(unsaved.last_frame).await? {
+            return Ok(false);
+        }
         let commit = Commit {
             positions: unsaved.put.clone(),
             forgotten: unsaved.forgotten.clone(),
@@ -323,7 +326,7 @@ impl Inner {
         };
         self.services.catalog.commit(&commit).await?;
         self.positions.saved(&unsaved);
-        Ok(())
+        Ok(true)
     }
 }
 

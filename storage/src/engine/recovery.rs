@@ -21,13 +21,14 @@ use uuid::Uuid;
 use super::agenda::Agenda;
 use super::budget::Budget;
 use super::describe::{Described, is_description};
-use super::identity::{Identity, Surroundings, segment_of};
+use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
-use crate::catalog::{Catalog, Commit, SegmentRecord, StoreRecord, open_sqlite};
+use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite};
 use crate::disk::Disk;
+use crate::description::SEGMENT;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
@@ -35,7 +36,7 @@ use crate::objects::{Objects, is_missing};
 use crate::repair::REPAIRED;
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_path, is_deletes_file,
+    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_generation, deletes_path,
 };
 use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
@@ -95,7 +96,7 @@ pub(super) async fn open(
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
     let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
     let described = Described::find(&listed, &state, &indices);
-    let orphans = find_orphans(&objects, listed, &state, &described).await?;
+    let orphans = find_orphans(&objects, &listed, &state.segments, &described)?;
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
@@ -108,6 +109,7 @@ pub(super) async fn open(
         wal: Arc::new(OnceLock::new()),
         commits: Arc::new(Commits::new()),
         scratch: Arc::from(scratch.as_path()),
+        leftovers: Arc::default(),
     };
     let inner = Arc::new(Inner {
         disk: Arc::clone(&disk),
@@ -145,6 +147,7 @@ pub(super) async fn open(
     inner.all_indices().iter().for_each(|index| inner.agenda.report_all(index));
     sync::scope(raise_terms(&inner)).await;
     inner.claim_log().await?;
+    inner.note_generation().await;
     inner.delete_orphans();
     inner.describe_earlier(described);
     Ok(inner)
@@ -191,10 +194,20 @@ async fn load_indices(
     for record in &state.segments {
         by_index.entry(record.index).or_default().push(record);
     }
+    let mappings: HashMap<Uuid, &Vec<u8>> =
+        state.mappings.iter().map(|(index, encoded)| (*index, encoded)).collect();
+    let mut checkpoints: HashMap<Uuid, Vec<ShardCheckpoint>> = HashMap::new();
+    for checkpoint in &state.checkpoints {
+        checkpoints.entry(checkpoint.index).or_default().push(checkpoint.clone());
+    }
+    let mut tombstones: HashMap<Uuid, Vec<&TombstoneChunk>> = HashMap::new();
+    for chunk in &state.tombstones {
+        tombstones.entry(chunk.index).or_default().push(chunk);
+    }
     let mut indices = HashMap::new();
     for meta in metadata.indices.values() {
-        let mapping = match state.mappings.iter().find(|(uuid, _)| *uuid == meta.uuid) {
-            Some((_, bytes)) => Mapping::decode(bytes, &meta.settings)?,
+        let mapping = match mappings.get(&meta.uuid) {
+            Some(bytes) => Mapping::decode(bytes, &meta.settings)?,
             None => Mapping::empty(&meta.settings),
         };
         let mut segments: Vec<LoadedSegment> = Vec::new();
@@ -211,11 +224,12 @@ async fn load_indices(
             };
             segments.push((record.clone(), deleted));
         }
-        let index = Index::new(Arc::clone(meta), mapping, &state.checkpoints, segments, env, clock, agenda);
+        let checkpoints = checkpoints.remove(&meta.uuid).unwrap_or_default();
+        let index = Index::new(Arc::clone(meta), mapping, &checkpoints, segments, env, clock, agenda);
         for (shard, damage) in damaged {
             index.shard(shard)?.damaged(damage);
         }
-        for chunk in state.tombstones.iter().filter(|chunk| chunk.index == meta.uuid) {
+        for chunk in tombstones.remove(&meta.uuid).unwrap_or_default() {
             index.shard(chunk.shard)?.remember(chunk, clock.now_ms(), gc_deletes_ms(meta))?;
         }
         indices.insert(Arc::clone(&meta.name), Arc::new(index));
@@ -376,10 +390,8 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
         earlier.push(applied, op.generated);
     }
     drop(guard);
-    let (chunk, mapping) = builder.finish();
-    if mapping.version() > index.mapping().version() {
-        index.set_mapping(mapping);
-    }
+    // The mapping has not grown: it is what the log's own frames say.
+    let (chunk, _) = builder.finish();
     let mem = (chunk.rows > 0).then(|| {
         rows.routings = routings.iter().any(Option::is_some).then_some(routings);
         let rows = rows.finish();
@@ -408,7 +420,10 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
 /// Time that a file must have been there before it is taken for an orphan that nobody misses.
 const ORPHANED_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// A file of a segment that the catalog does not know.
+/// Pause before orphans that could not be deleted are tried again.
+const RETRY_MS: i64 = 10 * 60 * 1000;
+
+/// A file that the catalog does not know and will never know again.
 #[derive(Debug)]
 pub(super) struct Orphan {
     path: Path,
@@ -416,74 +431,99 @@ pub(super) struct Orphan {
 }
 
 /// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
-/// the catalog does not know, and deletes files of other generations than it knows. The latter are
-/// deleted here, since the next generation will have the same name.
-async fn find_orphans(
+/// the catalog does not know, and deletes files of generations before the one that it knows. One of the next
+/// generation is of a commit that was cut short: the next commit replaces it.
+///
+/// # Errors
+/// [`Error::Mismatch`] where a deletes file is of a generation that only a newer catalog can have known.
+fn find_orphans(
     objects: &Objects,
-    listed: Vec<ObjectMeta>,
-    state: &crate::catalog::State,
+    listed: &[ObjectMeta],
+    segments: &[SegmentRecord],
     described: &Described,
 ) -> Result<Vec<Orphan>> {
-    let known: HashMap<Uuid, &SegmentRecord> = state.segments.iter().map(|s| (s.id, s)).collect();
+    let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
     let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
     // What a repair did not take up has its time from then on.
     let repaired = listed.iter().find(|object| object.location.as_ref() == REPAIRED);
     let repaired_ms = repaired.map_or(i64::MIN, |object| object.last_modified.timestamp_millis());
     let mut orphans = Vec::new();
-    let mut stale = Vec::new();
-    for object in &listed {
+    for object in listed {
         let path = &object.location;
-        if described.is_orphan(path) {
+        let is_orphan = match segment_of(path).map(|id| known.get(&id)) {
+            // Not a file of a segment, or one of a segment that the catalog does not know.
+            None | Some(None) => described.is_orphan(path),
+            Some(Some(record)) => {
+                let generation =
+                    path.filename().and_then(deletes_generation).unwrap_or(record.delete_generation);
+                if generation > record.delete_generation + 1 {
+                    let (store, older) = (objects.store(), record.delete_generation);
+                    return Err(Error::Mismatch {
+                        what: format!(
+                            "the object store [{store}] has [{path}], the catalog knows of generation {older} and is older"
+                        ),
+                        remedy: RESTORE_NEWEST.to_owned(),
+                    });
+                }
+                let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
+                // Where the current one is missing, another is all there is: the shard is put out of use.
+                generation < record.delete_generation && present.contains(&current)
+            }
+        };
+        if is_orphan {
             let modified_ms = object.last_modified.timestamp_millis().max(repaired_ms);
             orphans.push(Orphan { path: path.clone(), modified_ms });
         }
-        match segment_of(path).map(|id| known.get(&id)) {
-            // Not a file of a segment, or one of an orphan.
-            None | Some(None) => {}
-            Some(Some(record)) => {
-                let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
-                // Where the current one is missing, another is all there is: the shard is put out of use.
-                let replaced = record.delete_generation == 0 || present.contains(&current);
-                if replaced && path.filename().is_some_and(is_deletes_file) && *path != current {
-                    stale.push(path.clone());
-                }
-            }
-        }
     }
-    for path in stale {
-        objects.delete(&path).await?;
-    }
-    // Descriptions first: without, what is left of a segment that is being deleted says nothing.
-    orphans.sort_by_key(|orphan| !is_description(&orphan.path));
     Ok(orphans)
 }
 
 impl Inner {
-    /// Deletes orphans whose time has come.
+    /// Deletes orphans whose time has come, and what could not be deleted before.
     pub(super) fn delete_orphans(self: &Arc<Self>) {
         let now_ms = self.clock.now_ms();
-        let due: Vec<Orphan> = {
+        let mut due: Vec<Orphan> = {
             let mut orphans = self.orphans.lock();
             orphans
                 .extract_if(.., |orphan| now_ms.saturating_sub(orphan.modified_ms) >= ORPHANED_MS)
                 .collect()
         };
-        if due.is_empty() {
+        let mut leftovers = std::mem::take(&mut *self.services.leftovers.lock());
+        if due.is_empty() && leftovers.is_empty() {
             return;
         }
-        let objects = Arc::clone(&self.env().objects);
+        let inner = Arc::clone(self);
         sync::detached(async move {
-            for orphan in &due {
-                let deleted = match is_description(&orphan.path) {
-                    true => objects.delete_durably(&orphan.path).await,
-                    false => objects.delete(&orphan.path).await,
-                };
-                if let Err(error) = deleted {
-                    tracing::warn!(%error, "cannot delete orphan files; the next start tries again");
-                    return;
-                }
+            let files = due.len() + leftovers.len();
+            if let Err(error) = inner.delete_unused(&mut due, &mut leftovers).await {
+                tracing::warn!(%error, "cannot delete unused files; it will be tried again");
+                let later_ms = inner.clock.now_ms() - ORPHANED_MS + RETRY_MS;
+                due.iter_mut().for_each(|orphan| orphan.modified_ms = later_ms);
+                inner.orphans.lock().append(&mut due);
+                inner.services.leftovers.lock().append(&mut leftovers);
+                return;
             }
-            tracing::info!(files = due.len(), "orphan files deleted");
+            tracing::info!(files, "unused files deleted");
         });
+    }
+
+    /// Deletes files and directories, and takes what is gone out of the lists.
+    async fn delete_unused(&self, files: &mut Vec<Orphan>, directories: &mut Vec<Path>) -> Result<()> {
+        let objects = &self.env().objects;
+        // Descriptions first: without, what is left of a segment that is being deleted says nothing.
+        files.sort_by_key(|orphan| is_description(&orphan.path));
+        while let Some(orphan) = files.last() {
+            match is_description(&orphan.path) {
+                true => objects.delete_durably(&orphan.path).await?,
+                false => objects.delete(&orphan.path).await?,
+            }
+            files.pop();
+        }
+        while let Some(directory) = directories.last() {
+            objects.delete_durably(&directory.clone().join(SEGMENT)).await?;
+            objects.delete_all(directory).await?;
+            directories.pop();
+        }
+        Ok(())
     }
 }

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Inner;
 use super::agenda::{Entries, Item, Outlook};
 use super::index::{Index, gc_deletes_ms};
 use crate::catalog::Commit;
-use crate::shard::{FlushFacts, ForceMerge, Shard, flush_in_ms};
+use crate::shard::{FlushFacts, ForceMerge, Shard, Work, flush_in_ms};
 use crate::sync;
 use crate::wal::{FrameNumber, Wal};
 use crate::{Error, Lane, Result};
@@ -27,8 +27,6 @@ use crate::{Error, Lane, Result};
 const MAX_PAUSE_MS: i64 = 250;
 /// Least pause between two looks: a burst of writes must not turn the loop into a spin.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
-/// Pause after a failed flush or compaction before the next try.
-const BACK_OFF: Duration = Duration::from_secs(2);
 /// Pause between two looks at what no shard reports, and between two clean-ups of a shard's tombstones.
 const TIDY: Duration = Duration::from_secs(10);
 /// Size of the log below which it is never a reason to flush.
@@ -41,6 +39,8 @@ const BYTES_A_PERMIT: u64 = 128 << 10;
 const SMALL_COMPACTIONS: usize = 2;
 /// Bytes from which on a compaction is large.
 const LARGE_COMPACTION: u64 = 64 << 20;
+/// Mappings that are stored in one transaction where only the log has them.
+const MAPPINGS_TOGETHER: usize = 200;
 /// Shards that are flushed together where room is needed in memory or log, for as long as they are small.
 const FLUSHED_TOGETHER: usize = FLUSHES as usize;
 /// Bytes of documents from which on shards are not small together.
@@ -49,20 +49,22 @@ const SMALL_BYTES: u64 = FLUSHES as u64 * BYTES_A_PERMIT;
 /// Permits of compactions: a small one never waits for a large one.
 #[derive(Debug)]
 pub(super) struct Compactions {
-    small: Semaphore,
-    large: Semaphore,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 impl Default for Compactions {
     fn default() -> Self {
-        Self { small: Semaphore::new(SMALL_COMPACTIONS), large: Semaphore::new(1) }
+        Self { small: Arc::new(Semaphore::new(SMALL_COMPACTIONS)), large: Arc::new(Semaphore::new(1)) }
     }
 }
 
 impl Compactions {
-    /// The permits of compactions that read so many bytes.
-    fn of(&self, bytes: u64) -> &Semaphore {
-        if bytes < LARGE_COMPACTION { &self.small } else { &self.large }
+    /// Waits for the permit of a compaction that reads so many bytes.
+    async fn permit(&self, bytes: u64) -> Result<OwnedSemaphorePermit> {
+        let permits = if bytes < LARGE_COMPACTION { &self.small } else { &self.large };
+        let permit = Arc::clone(permits).acquire_owned().await;
+        permit.map_err(|_| Error::Stopped("the node is shutting down".to_owned()))
     }
 }
 
@@ -73,20 +75,6 @@ pub(super) struct Busy {
     shards: HashSet<(usize, Work)>,
     /// Whether the log is being cut.
     cut: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Work {
-    Refresh,
-    Flush,
-    Compact,
-}
-
-impl Work {
-    /// A bit of its own, for the kinds that failed last.
-    fn bit(self) -> u8 {
-        1 << self as u8
-    }
 }
 
 /// Runs until it is aborted.
@@ -101,9 +89,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let _ = tokio::time::timeout(pause, inner.agenda.woken()).await;
         let tidy = tidy.tick().now_or_never().is_some();
         attend(&inner, &mut entries, tidy);
+        inner.stamp_file();
         if tidy {
             inner.stamp_progress();
             inner.delete_orphans();
+            let noting = Arc::clone(&inner);
+            sync::detached(async move { noting.note_generation().await });
         }
         tokio::time::sleep(MIN_PAUSE).await;
     }
@@ -125,13 +116,32 @@ fn attend(inner: &Arc<Inner>, entries: &mut Entries, tidy: bool) {
     if inner.wants_cut.load(Ordering::Relaxed) {
         spawn_cut(inner);
     }
-    if inner.budget.is_pressed() {
-        flush_together(inner, entries.largest());
-    }
+    flush_for_room(inner, entries.largest());
     // Flushing makes the part of the log shorter that shards need; that of readers has a bound of its own.
     if let Ok(wal) = inner.wal() {
         let long = entries.oldest().take_while(|(_, frame, _)| wal.bytes_from(*frame) > most_log);
         flush_together(inner, long.map(|(item, _, bytes)| (item, bytes)));
+    }
+}
+
+/// Flushes as many of these shards, the largest first, as free the memory that is wanted, with what is being flushed.
+fn flush_for_room<'a>(inner: &Arc<Inner>, largest: impl Iterator<Item = (&'a Item, u64)>) {
+    let mut excess = inner.budget.excess();
+    if excess == 0 {
+        return;
+    }
+    let mut begun = 0;
+    for (item, bytes) in largest {
+        let running = inner.busy.lock().shards.contains(&(Arc::as_ptr(&item.shard) as usize, Work::Flush));
+        if !running && begun < FLUSHED_TOGETHER && spawn_flush(inner, item) {
+            begun += 1;
+        } else if !running {
+            continue;
+        }
+        excess = excess.saturating_sub(bytes);
+        if excess == 0 || begun == FLUSHED_TOGETHER {
+            return;
+        }
     }
 }
 
@@ -170,15 +180,21 @@ fn look(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
     let clean_in =
         state.oldest_tombstone_ms().map(|oldest| gc_ms.saturating_sub(now_ms.saturating_sub(oldest)));
     drop(state);
-    let mut next = [None; 3];
-    match refresh_in {
+    let mut next = [None; 4];
+    // What failed has its pause.
+    let pause_ms = |work| shard.counters.pause_ms(work, now_ms);
+    match refresh_in.map(|due| due.max(pause_ms(Work::Refresh))) {
         // What has ended reports the shard.
         Some(0) => spawn_refresh(inner, item),
         later => next[0] = later,
     }
-    match flush_in {
-        Some(0) => spawn_flush(inner, item),
+    match flush_in.map(|due| due.max(pause_ms(Work::Flush))) {
+        Some(0) => drop(spawn_flush(inner, item)),
         later => next[1] = later,
+    }
+    match shard.compaction_bytes(None).map(|_| pause_ms(Work::Compact)) {
+        Some(0) => spawn_compaction(inner, item),
+        later => next[3] = later,
     }
     match clean_in {
         Some(..=0) => {
@@ -242,51 +258,43 @@ fn spawn_refresh(inner: &Arc<Inner>, item: &Item) {
     let Some(running) = begin(inner, item, Work::Refresh) else { return };
     tokio::spawn(async move {
         let Running { inner, item: Item { index, shard }, .. } = &running;
-        let refreshed = shard.refresh(inner.env(), inner.clock.now_ms()).await;
-        shard.counters.attempted(Work::Refresh.bit(), refreshed.is_err());
-        if let Err(error) = refreshed {
+        if let Err(error) = shard.refresh(inner.env(), inner.clock.now_ms()).await {
             tracing::error!(index = %index.meta().name, shard = shard.number, %error, "refresh failed");
-            tokio::time::sleep(BACK_OFF).await;
         }
     });
 }
 
-fn spawn_flush(inner: &Arc<Inner>, item: &Item) {
-    let Some(running) = begin(inner, item, Work::Flush) else { return };
+/// Starts a flush, unless one is running or the last one has failed just now; tells whether it did.
+fn spawn_flush(inner: &Arc<Inner>, item: &Item) -> bool {
+    if item.shard.counters.pause_ms(Work::Flush, inner.clock.now_ms()) > 0 {
+        return false;
+    }
+    let Some(running) = begin(inner, item, Work::Flush) else { return false };
     tokio::spawn(async move {
         let Running { inner, item, .. } = &running;
         let shard = &item.shard;
-        let flushed = inner.flush_shard(shard).await;
-        shard.counters.attempted(Work::Flush.bit(), flushed.is_err());
-        if let Err(error) = flushed {
+        if let Err(error) = inner.flush_shard(shard).await {
             tracing::error!(index = %shard.index, shard = shard.number, %error, "flush failed, it will be tried again");
-            tokio::time::sleep(BACK_OFF).await;
             return;
         }
         shard.counters.periodic_flush.fetch_add(1, Ordering::Relaxed);
         inner.wants_cut.store(true, Ordering::Relaxed);
-        spawn_compaction(inner, item);
     });
+    true
 }
 
+/// Compacts until the shape is good. What ends it otherwise is looked at again.
 fn spawn_compaction(inner: &Arc<Inner>, item: &Item) {
     let Some(running) = begin(inner, item, Work::Compact) else { return };
     tokio::spawn(async move {
         let Running { inner, item: Item { shard, .. }, .. } = &running;
         loop {
-            if inner.stopping.load(Ordering::Relaxed) {
-                return;
-            }
-            let Some(bytes) = shard.compaction_bytes() else { return };
-            let Ok(_permit) = inner.compactions.of(bytes).acquire().await else { return };
-            let compacted = inner.compact_shard(shard, None).await;
-            shard.counters.attempted(Work::Compact.bit(), compacted.is_err());
-            match compacted {
+            match inner.compact_shard(shard, None).await {
                 Ok(true) => {}
                 Ok(false) => return,
+                Err(_) if inner.stopping.load(Ordering::Relaxed) => return,
                 Err(error) => {
-                    tracing::error!(index = %shard.index, shard = shard.number, %error, "compaction failed");
-                    tokio::time::sleep(BACK_OFF).await;
+                    tracing::error!(index = %shard.index, shard = shard.number, %error, "compaction failed, it will be tried again");
                     return;
                 }
             }
@@ -300,34 +308,63 @@ impl Inner {
     pub(super) async fn flush_shard(self: &Arc<Self>, shard: &Arc<Shard>) -> Result<()> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
         sync::uninterrupted(async move {
-            let now_ms = inner.clock.now_ms();
-            let bytes = shard.read().unflushed().0;
-            let permits = u32::try_from(bytes.div_ceil(BYTES_A_PERMIT)).unwrap_or(FLUSHES).clamp(1, FLUSHES);
-            let permit = inner.flushes.acquire_many(permits).await;
-            let _permit = permit.map_err(|_| Error::Stopped("the node is shutting down".to_owned()))?;
-            let freed = shard.flush(&inner.services, now_ms).await?;
-            inner.budget.free(freed);
-            if !shard.read().has_versions() {
-                return Ok(());
-            }
-            // Tombstones are left to the clean-up by the clock.
-            let clean = move || {
-                shard.clean_versions(now_ms, i64::MAX);
-                Ok(())
-            };
-            inner.env().compute.run(Lane::Flush, clean).await
+            let flushed = inner.flush_and_free(&shard).await;
+            shard.counters.attempted(Work::Flush, flushed.is_err(), inner.clock.now_ms());
+            flushed
         })
         .await
     }
 
-    /// Runs one compaction of a shard to its end, whatever becomes of the caller.
+    async fn flush_and_free(&self, shard: &Arc<Shard>) -> Result<()> {
+        let now_ms = self.clock.now_ms();
+        let bytes = shard.read().unflushed().0;
+        let permits = u32::try_from(bytes.div_ceil(BYTES_A_PERMIT)).unwrap_or(FLUSHES).clamp(1, FLUSHES);
+        let permit = self.flushes.acquire_many(permits).await;
+        let _permit = permit.map_err(|_| Error::Stopped("the node is shutting down".to_owned()))?;
+        let freed = shard.flush(&self.services, now_ms).await?;
+        self.budget.free(freed);
+        if !shard.read().has_versions() {
+            return Ok(());
+        }
+        let shard = Arc::clone(shard);
+        // Tombstones are left to the clean-up by the clock.
+        let clean = move || {
+            shard.clean_versions(now_ms, i64::MAX);
+            Ok(())
+        };
+        self.env().compute.run(Lane::Flush, clean).await
+    }
+
+    /// Runs one compaction of a shard, if its shape or a force merge asks for one, to its end, whatever becomes of the
+    /// caller. Returns whether it did anything.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] once the node is shutting down: none begins then.
     pub(super) async fn compact_shard(
         self: &Arc<Self>,
         shard: &Arc<Shard>,
         force: Option<ForceMerge>,
     ) -> Result<bool> {
-        let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
-        sync::uninterrupted(async move { shard.compact(&inner.services, force).await }).await
+        let Some(bytes) = shard.compaction_bytes(force) else {
+            // What has failed before is not wanted any more.
+            if shard.compaction_bytes(None).is_none() {
+                shard.counters.attempted(Work::Compact, false, self.clock.now_ms());
+            }
+            return Ok(false);
+        };
+        let permit = self.compactions.permit(bytes).await?;
+        self.check_accepting()?;
+        let (inner, of) = (Arc::clone(self), Arc::clone(shard));
+        let compacted = sync::uninterrupted(async move {
+            let _permit = permit;
+            let compacted = of.compact(&inner.services, force).await;
+            // Who forces a merge is told of its failure; the shape of the segments is none.
+            if force.is_none() || compacted.is_ok() {
+                of.counters.attempted(Work::Compact, compacted.is_err(), inner.clock.now_ms());
+            }
+            compacted
+        });
+        compacted.await
     }
 
     /// Removes log files that no shard, mapping, position or reader needs any more; one such cut at a time.
@@ -355,8 +392,10 @@ impl Inner {
         below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
         let Some(kept) = wal.first_kept(below) else { return Ok(()) };
         self.save_mappings(&indices).await?;
-        self.save_positions().await?;
-        self.stamp_before_cut(wal, kept).await?;
+        if !self.save_positions().await? {
+            return Ok(());
+        }
+        below = below.min(self.stamp_before_cut(wal, kept).await?);
         let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
         match sync::blocking(move || inner.remove_log_below(&wal, below)).await {
             Err(error @ (Error::Stopped(_) | Error::Internal(_))) => Err(error),
@@ -380,32 +419,41 @@ impl Inner {
         Ok(())
     }
 
-    /// Stores mappings that only the log has: no shard's commit holds back the frame of a mapping.
+    /// Stores mappings that only the log has: no shard's commit holds back the frame of a mapping. Some at a time, so
+    /// that commits of flushes come in between.
     async fn save_mappings(&self, indices: &[Arc<Index>]) -> Result<()> {
-        let one = self.services.commits.lock().await;
-        let mut saved = Vec::new();
-        for index in indices {
-            // Loaded under the lock, so that an older mapping never follows a newer one.
-            let mapping = index.mapping();
-            if mapping.version() == index.saved_mapping.load(Ordering::Relaxed) {
-                continue;
-            }
-            let commit =
-                Commit { mappings: vec![(index.meta().uuid, mapping.encode())], ..Commit::default() };
-            match self.services.catalog.commit(&commit).await {
-                // It was deleted meanwhile.
-                Err(Error::IndexNotFound { .. }) => {}
-                other => {
-                    other?;
-                    saved.push((index, mapping.version()));
+        let unsaved =
+            |index: &&Arc<Index>| index.mapping().version() != index.saved_mapping.load(Ordering::Relaxed);
+        let unsaved: Vec<&Arc<Index>> = indices.iter().filter(unsaved).collect();
+        for some in unsaved.chunks(MAPPINGS_TOGETHER) {
+            match self.save_some_mappings(some).await {
+                // One was deleted meanwhile.
+                Err(Error::IndexNotFound { .. }) => {
+                    for index in some {
+                        match self.save_some_mappings(&[*index]).await {
+                            Err(Error::IndexNotFound { .. }) => {}
+                            other => other?,
+                        }
+                    }
                 }
+                other => other?,
             }
-            index.saved_mapping.store(mapping.version(), Ordering::Relaxed);
         }
+        Ok(())
+    }
+
+    async fn save_some_mappings(&self, indices: &[&Arc<Index>]) -> Result<()> {
+        let one = self.services.commits.lock().await;
+        // Loaded under the lock, so that an older mapping never follows a newer one.
+        let mappings: Vec<_> = indices.iter().map(|index| (*index, index.mapping())).collect();
+        let encoded = mappings.iter().map(|(index, mapping)| (index.meta().uuid, mapping.encode()));
+        let commit = Commit { mappings: encoded.collect(), ..Commit::default() };
+        self.services.catalog.commit(&commit).await?;
         drop(one);
-        // Mostly segments have it in theirs.
-        for (index, version) in saved {
-            if index.about.mapping.load(Ordering::Acquire) < version {
+        for (index, mapping) in mappings {
+            index.saved_mapping.fetch_max(mapping.version(), Ordering::Relaxed);
+            // Mostly segments have it in theirs.
+            if index.about.mapping.load(Ordering::Acquire) < mapping.version() {
                 self.describe_again(index).await;
             }
         }

@@ -15,7 +15,7 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("action.auto_create_index", Text, "true"),
     ("action.destructive_requires_name", Bool, "false"),
     ("action.search.shard_count.limit", Int(1, i64::MAX), "9223372036854775807"),
-    ("cluster.max_shards_per_node", Int(1, i32::MAX as i64), "1000"),
+    ("cluster.max_shards_per_node", Int(1, i32::MAX as i64), "100000"),
     ("cluster.routing.allocation.enable", OneOf(&["all", "primaries", "new_primaries", "none"]), "all"),
     ("cluster.routing.rebalance.enable", OneOf(&["all", "primaries", "replicas", "none"]), "all"),
     ("cluster.routing.allocation.disk.threshold_enabled", Bool, "true"),

@@ -136,7 +136,7 @@ impl Metadata {
         }
         let (shards, replicas) =
             (number(&settings, "index.number_of_shards")?, number(&settings, "index.number_of_replicas")?);
-        self.check_shard_limit(shards, replicas)?;
+        self.check_shard_limit(shards)?;
 
         let mut mapping = layers.mapping;
         if layers.composable.is_some() {
@@ -177,19 +177,13 @@ impl Metadata {
         Ok((meta, mapping))
     }
 
-    /// Checks `cluster.max_shards_per_node`; one node serves all shards.
-    pub(super) fn check_shard_limit(&self, shards: u32, replicas: u32) -> Result<()> {
+    /// Checks `cluster.max_shards_per_node`: one node serves all shards. Replicas count for nothing, since nothing is
+    /// kept for them.
+    pub(super) fn check_shard_limit(&self, shards: u32) -> Result<()> {
         let limit = self.cluster_setting("cluster.max_shards_per_node");
-        let limit: u64 =
-            limit.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(1000);
-        let copies = |shards: u32, replicas: u32| u64::from(shards) * (1 + u64::from(replicas));
-        let open: u64 = self
-            .indices
-            .values()
-            .filter(|meta| meta.open)
-            .map(|meta| copies(meta.shards, meta.replicas))
-            .sum();
-        let added = copies(shards, replicas);
+        let limit = limit.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
+        let limit: u64 = limit.unwrap_or(u64::MAX);
+        let (open, added) = (self.open_shards, u64::from(shards));
         if open + added <= limit {
             return Ok(());
         }

@@ -54,8 +54,8 @@ impl Metadata {
         let mut state = self.clone();
         for change in &changes {
             if let MetadataChange::PutIndex { meta, .. } = change {
-                state.check_shard_limit(meta.shards, meta.replicas)?;
-                state.indices.insert(meta.name.clone(), meta.clone());
+                state.check_shard_limit(meta.shards)?;
+                state.open_shards += u64::from(meta.shards);
             }
         }
         Ok(changes)

@@ -78,6 +78,8 @@ pub struct Metadata {
     pub version: u64,
     /// Indices of each alias, derived from `indices` by `apply`.
     by_alias: Arc<BTreeMap<Arc<str>, Vec<Arc<str>>>>,
+    /// Shards of open indices, derived as well.
+    open_shards: u64,
 }
 
 /// An index apart from its mapping and data.
@@ -129,6 +131,11 @@ impl IndexMeta {
     /// Whether wildcards leave it out unless they ask for hidden indices.
     pub fn hidden(&self) -> bool {
         self.flag("index.hidden")
+    }
+
+    /// Counts its shards that are served.
+    fn open_shards(&self) -> u64 {
+        if self.open { u64::from(self.shards) } else { 0 }
     }
 
     /// Renders the uuid as clients see it: 22 characters of URL-safe base64.
@@ -249,15 +256,19 @@ impl Metadata {
             match change {
                 MetadataChange::PutIndex { meta, .. } => {
                     let before = next.indices.insert(meta.name.clone(), meta.clone());
+                    next.open_shards += meta.open_shards();
+                    next.open_shards -= before.as_ref().map_or(0, |before| before.open_shards());
                     aliases_moved |= match before {
                         Some(before) => !before.aliases.keys().eq(meta.aliases.keys()),
                         None => !meta.aliases.is_empty(),
                     };
                 }
                 MetadataChange::DeleteIndex { name, uuid } => {
-                    if next.indices.get(name).is_some_and(|meta| meta.uuid == *uuid) {
-                        next.indices.remove(name);
-                        aliases_moved = true;
+                    if next.indices.get(name).is_some_and(|meta| meta.uuid == *uuid)
+                        && let Some(before) = next.indices.remove(name)
+                    {
+                        next.open_shards -= before.open_shards();
+                        aliases_moved |= !before.aliases.is_empty();
                     }
                 }
                 MetadataChange::PutTemplate { kind, name, body } => {

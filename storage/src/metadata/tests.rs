@@ -159,6 +159,7 @@ fn creation_fills_in_defaults() {
 fn creation_is_refused_in_opensearch_words() {
     let state = some_indices();
     let uuid = state.indices["a1"].uuid_text();
+    let limited = cluster(state.clone(), json!({"cluster.max_shards_per_node": 10}));
     let too_many = json!({"settings": {"number_of_shards": 900, "number_of_replicas": 1}});
     for (name, body, expected) in [
         ("a1", json!({}), format!("index [a1/{uuid}] already exists")),
@@ -167,21 +168,44 @@ fn creation_is_refused_in_opensearch_words() {
         ("x", json!({"foo": {}}), "unknown key [foo] for create index".into()),
         ("x", json!({"settings": 5}), "key [settings] must be an object".into()),
         ("x", json!([]), "request body must be an object, but found [[]]".into()),
-        ("x", json!({"aliases": {"a1": {}}}), "Invalid alias name [a1]: an index exists with the same name as the alias".into()),
-        ("x", json!({"aliases": {"x": {}}}), "Invalid alias name [x]: an index exists with the same name as the alias".into()),
-        ("x", json!({"aliases": {"a": {"rooting": "b"}}}), "unknown field [rooting] in alias [a]".into()),
-        ("x", json!({"aliases": {"all-a": {"is_write_index": true}}}), "alias [all-a] has more than one write index [a2,x]".into()),
-        ("x", json!({"settings": {"number_of_shards": 0}}), "Failed to parse value [0] for setting [index.number_of_shards] must be >= 1".into()),
         (
             "x",
-            too_many,
-            "Validation Failed: 1: this action would add [1800] total shards, but this cluster currently has \
-             [12]/[1000] maximum shards open;"
-                .into(),
+            json!({"aliases": {"a1": {}}}),
+            "Invalid alias name [a1]: an index exists with the same name as the alias".into(),
+        ),
+        (
+            "x",
+            json!({"aliases": {"x": {}}}),
+            "Invalid alias name [x]: an index exists with the same name as the alias".into(),
+        ),
+        ("x", json!({"aliases": {"a": {"rooting": "b"}}}), "unknown field [rooting] in alias [a]".into()),
+        (
+            "x",
+            json!({"aliases": {"all-a": {"is_write_index": true}}}),
+            "alias [all-a] has more than one write index [a2,x]".into(),
+        ),
+        (
+            "x",
+            json!({"settings": {"number_of_shards": 0}}),
+            "Failed to parse value [0] for setting [index.number_of_shards] must be >= 1".into(),
         ),
     ] {
         assert_eq!(try_create(&state, name, body).unwrap_err().to_string(), expected);
     }
+    // Replicas count for nothing.
+    assert_eq!(
+        try_create(&limited, "x", too_many).unwrap_err().to_string(),
+        "Validation Failed: 1: this action would add [900] total shards, but this cluster currently has \
+         [6]/[10] maximum shards open;"
+    );
+    // The count follows what is closed, opened and deleted; the hidden ones stay open.
+    let options = IndicesOptions::open_and_closed();
+    let closed = limited.apply(&limited.close_indices("*", &options, NOW).unwrap());
+    let full = create(closed, "x", json!({"settings": {"number_of_shards": 8}}));
+    assert!(full.open_indices("*", &options, NOW).is_err());
+    let room = full.apply(&full.delete_indices("x", &options, NOW).unwrap());
+    let opened = room.apply(&room.open_indices("*", &options, NOW).unwrap());
+    assert_eq!((room.open_shards, opened.open_shards), (2, 7));
 }
 
 #[test]

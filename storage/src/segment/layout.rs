@@ -49,9 +49,11 @@ pub(crate) fn deletes(index: Uuid, shard: u32, segment: Uuid, generation: u64) -
     directory(index, shard, segment).join(format!("deletes-{generation}.roaring"))
 }
 
-/// Whether a file of a segment's directory has deletions of some generation.
-pub(crate) fn is_deletes_file(name: &str) -> bool {
-    name.starts_with("deletes-")
+/// The generation of a file of deletions.
+pub(crate) fn deletes_generation(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("deletes-")?.strip_suffix(".roaring")?;
+    let generation: u64 = number.parse().ok()?;
+    (generation.to_string() == number).then_some(generation)
 }
 
 /// Arrow type of a column's elements.

@@ -37,7 +37,7 @@ impl Memory {
     /// Builds the segment of the given chunks.
     pub(crate) fn build(mapping: &Mapping, chunks: &[Arc<MemChunk>]) -> Result<Self> {
         let parts: Vec<&Chunk> = chunks.iter().map(|c| &c.chunk).collect();
-        let merged = Chunk::concat(&parts, &|_, _| true);
+        let merged = Chunk::concat(&parts, &|_, _| true)?;
         let rows = Rows::build(chunks, &merged)?;
         let bundle_bytes = Bytes::from(bundle::build(mapping, &merged)?);
         drop(merged);

@@ -54,8 +54,8 @@ pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_delete
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::deletes as deletes_path;
+pub(crate) use self::layout::deletes_generation;
 pub(crate) use self::layout::directory as directory_path;
-pub(crate) use self::layout::is_deletes_file;
 pub(crate) use self::layout::{
     PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, ids as ids_path,
 };

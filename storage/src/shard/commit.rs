@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
@@ -42,7 +43,12 @@ pub(crate) struct Services {
     pub(crate) commits: Arc<Commits>,
     /// Directory for files under construction.
     pub(crate) scratch: Arc<Path>,
+    /// Directories of unused segments that could not be deleted, to be tried again.
+    pub(crate) leftovers: Arc<Mutex<Vec<object_store::path::Path>>>,
 }
+
+/// Leftovers that are remembered; the next start finds the others.
+const MAX_LEFTOVERS: usize = 10_000;
 
 /// A flush keeps deleted rows if they are at most one in so many.
 const KEPT_SHARE: u64 = 3;
@@ -75,6 +81,8 @@ struct Captured {
     below: Option<(u64, u64)>,
     /// What a flush does to the tombstones in the catalog.
     tombstones: Option<TombstoneChange>,
+    /// When a flush began: what is not below came later.
+    at_ms: i64,
 }
 
 impl Captured {
@@ -103,7 +111,7 @@ impl Shard {
                 return Ok(0);
             }
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
-            capture(memory, 0, Some(state.frozen_below))
+            Captured { at_ms: now_ms, ..capture(memory, 0, Some(state.frozen_below)) }
         };
         let mut captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
             true => captured,
@@ -121,13 +129,12 @@ impl Shard {
         ForceMerge { max_segments, below: self.state.read().committed_below.0, last_key }
     }
 
-    /// Bytes that the compaction would read that the shape asks for now; `None` where it asks for none.
-    pub(crate) fn compaction_bytes(&self) -> Option<u64> {
+    /// Bytes that the compaction would read that the shape, or a force merge, asks for now; `None` where it asks
+    /// for none.
+    pub(crate) fn compaction_bytes(&self, force: Option<ForceMerge>) -> Option<u64> {
         let state = self.state.read();
-        let stored = state.segments.iter().filter(|s| s.segment.as_stored().is_some());
-        let sizes: Vec<_> = stored.map(SegmentState::size).collect();
-        let chosen = choose_compaction(&sizes)?;
-        Some(sizes[chosen].iter().map(|size| size.live_bytes).sum())
+        let chosen = choose(&state, force)?;
+        Some(chosen.iter().map(|segment| segment.size().live_bytes).sum())
     }
 
     /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
@@ -139,31 +146,14 @@ impl Shard {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.read();
-            if state.closed {
-                return Ok(false);
-            }
-            let bound = force.map_or(u64::MAX, |force| force.below);
-            let stored: Vec<&SegmentState> = state
-                .segments
-                .iter()
-                .filter(|s| s.segment.as_stored().is_some_and(|s| s.record.min_seq_no < bound))
-                .collect();
-            let sizes: Vec<_> = stored.iter().map(|s| s.size()).collect();
-            let chosen = match force {
-                Some(ForceMerge { max_segments, last_key, .. }) => {
-                    let fresh: Vec<bool> = stored.iter().map(|s| s.segment.key() > last_key).collect();
-                    choose_force_merge(&sizes, &fresh, max_segments)
-                }
-                None => choose_compaction(&sizes),
-            };
-            let Some(chosen) = chosen else { return Ok(false) };
-            let level = stored[chosen.clone()]
+            let Some(chosen) = choose(&state, force) else { return Ok(false) };
+            let level = chosen
                 .iter()
                 .filter_map(|s| s.segment.as_stored())
                 .map(|s| s.record.level + 1)
                 .max()
                 .unwrap_or(1);
-            capture(stored[chosen].iter().copied(), level, None)
+            capture(chosen.into_iter(), level, None)
         };
         self.replace(services, captured, COMPACT_ZSTD).await?;
         self.counters.merge.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -229,7 +219,11 @@ impl Shard {
         let deleted = segment::delete_files(&services.env.objects, self.index, self.number, segment).await;
         if let Err(error) = deleted {
             let directory = segment::directory_path(self.index, self.number, segment);
-            tracing::warn!(%directory, %error, "cannot delete an unused segment; the next start will");
+            tracing::warn!(%directory, %error, "cannot delete an unused segment; it will be tried again");
+            let mut leftovers = services.leftovers.lock();
+            if leftovers.len() < MAX_LEFTOVERS {
+                leftovers.push(directory);
+            }
         }
     }
 
@@ -303,6 +297,9 @@ impl Shard {
         let record = output.as_ref().map(|output| output.record.clone());
         let described = self.describe(services, account, &commit, record).await?;
         let committed = services.commits.commit(&*services.catalog, commit, self.index, &self.mapping).await;
+        if let Ok(version) = committed {
+            self.saved_mapping.fetch_max(version, std::sync::atomic::Ordering::Relaxed);
+        }
         if let Err(error) = committed {
             let id = output.as_ref().map(|output| output.record.id);
             match &error {
@@ -331,7 +328,11 @@ impl Shard {
             self.install_in_memory(&turn, captured, made, &deletes)
         };
         // Freeing a large memtable takes its time, and is nobody's to wait for.
-        services.env.compute.spawn(Lane::Background, move || drop(replaced));
+        let freeing = sync::blocking(move || {
+            drop(replaced);
+            Ok(())
+        });
+        sync::detached(async move { drop(freeing.await) });
         for path in stale {
             if let Err(error) = services.env.objects.delete(&path).await {
                 tracing::warn!(%path, %error, "cannot delete a superseded deletes file");
@@ -412,8 +413,10 @@ impl Shard {
             }
             if state.next_frame <= below.1 {
                 state.tail.first_frame = None;
-            } else if let Some(first) = &mut state.tail.first_frame {
-                *first = (*first).max(below.1);
+            } else if state.tail.first_frame.is_some_and(|first| first < below.1) {
+                // A tail of deletions alone outlives the flush that has covered its first.
+                state.tail.first_frame = Some(below.1);
+                state.tail.since_ms = state.tail.since_ms.max(captured.at_ms);
             }
             // Ids of the flushed rows are found in the new segment's sidecar from now on.
             if let Some(key) = captured.keys.iter().max() {
@@ -470,12 +473,35 @@ fn keep_deleted(mut captured: Captured) -> Captured {
     captured
 }
 
+/// Chooses the segments that a compaction makes one of; `None` where there is nothing to do.
+fn choose(state: &State, force: Option<ForceMerge>) -> Option<Vec<&SegmentState>> {
+    if state.closed {
+        return None;
+    }
+    let bound = force.map_or(u64::MAX, |force| force.below);
+    let stored: Vec<&SegmentState> = state
+        .segments
+        .iter()
+        .filter(|s| s.segment.as_stored().is_some_and(|s| s.record.min_seq_no < bound))
+        .collect();
+    let sizes: Vec<_> = stored.iter().map(|s| s.size()).collect();
+    let chosen = match force {
+        Some(ForceMerge { max_segments, last_key, .. }) => {
+            let fresh: Vec<bool> = stored.iter().map(|s| s.segment.key() > last_key).collect();
+            choose_force_merge(&sizes, &fresh, max_segments)
+        }
+        None => choose_compaction(&sizes),
+    };
+    Some(stored[chosen?].to_vec())
+}
+
 fn capture<'a>(
     segments: impl Iterator<Item = &'a SegmentState>,
     level: u32,
     below: Option<(u64, u64)>,
 ) -> Captured {
-    let mut captured = Captured { inputs: Vec::new(), keys: Vec::new(), level, below, tombstones: None };
+    let mut captured =
+        Captured { inputs: Vec::new(), keys: Vec::new(), level, below, tombstones: None, at_ms: 0 };
     for segment in segments {
         captured.keys.push(segment.segment.key());
         captured.inputs.push(Input {

@@ -37,13 +37,18 @@ struct Waiting {
     commit: Commit,
     index: Uuid,
     mapping: Arc<ArcSwap<Mapping>>,
-    done: oneshot::Sender<Result<()>>,
+    /// Version of the mapping in `commit`.
+    version: u64,
+    done: oneshot::Sender<Result<u64>>,
 }
 
 impl Waiting {
     /// Adds the mapping as of now; called with the lock held, so that an older one never follows a newer one.
     fn with_mapping(mut self) -> Self {
-        self.commit.mappings.push((self.index, self.mapping.load().encode()));
+        let mapping = self.mapping.load();
+        self.version = mapping.version();
+        self.commit.mappings.push((self.index, mapping.encode()));
+        drop(mapping);
         self
     }
 }
@@ -59,7 +64,8 @@ impl Commits {
         self.one.lock().await
     }
 
-    /// Makes a commit durable, with the mapping that its index has then, beside others.
+    /// Makes a commit durable, with the mapping that its index has then, beside others. Returns the version of that
+    /// mapping.
     ///
     /// # Errors
     /// The catalog's. Dropped, the commit may be made or not.
@@ -69,9 +75,9 @@ impl Commits {
         commit: Commit,
         index: Uuid,
         mapping: &Arc<ArcSwap<Mapping>>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let (done, mut made) = oneshot::channel();
-        self.waiting.lock().push(Waiting { commit, index, mapping: Arc::clone(mapping), done });
+        self.waiting.lock().push(Waiting { commit, index, mapping: Arc::clone(mapping), version: 0, done });
         let _one = self.one.lock().await;
         loop {
             match made.try_recv() {
@@ -95,11 +101,11 @@ impl Commits {
         let group = group.into_iter().filter(|waiting| !waiting.done.is_canceled());
         let group: Vec<Waiting> = group.map(Waiting::with_mapping).collect();
         if group.len() > 1 && catalog.commit(&united(&group)).await.is_ok() {
-            group.into_iter().for_each(|waiting| drop(waiting.done.send(Ok(()))));
+            group.into_iter().for_each(|waiting| drop(waiting.done.send(Ok(waiting.version))));
             return;
         }
-        for Waiting { commit, done, .. } in group {
-            let _ = done.send(catalog.commit(&commit).await);
+        for Waiting { commit, version, done, .. } in group {
+            let _ = done.send(catalog.commit(&commit).await.map(|()| version));
         }
     }
 }

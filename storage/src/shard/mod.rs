@@ -23,7 +23,7 @@ mod tombstones;
 mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -75,19 +75,67 @@ pub(crate) struct Counters {
     pub(crate) periodic_flush: AtomicU64,
     pub(crate) merge: AtomicU64,
     pub(crate) query: AtomicU64,
-    /// Kinds of work, as bits, whose last attempt failed.
-    failing: AtomicU8,
+    /// How the last attempts at each kind of work ended.
+    attempts: [Attempts; 3],
+}
+
+/// A kind of background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Work {
+    Refresh,
+    Flush,
+    Compact,
+}
+
+impl Work {
+    /// Longest pause after failures, in milliseconds. Writers wait for flushes.
+    fn longest_pause_ms(self) -> i64 {
+        if self == Self::Compact { 60_000 } else { 15_000 }
+    }
+}
+
+/// Failures of a kind of work.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Failures since the last success.
+    failures: AtomicU32,
+    /// When the last one was.
+    failed_ms: AtomicI64,
 }
 
 impl Counters {
-    /// Notes how the last attempt at a kind of work ended; kinds are bits.
-    pub(crate) fn attempted(&self, work: u8, failed: bool) {
+    /// Notes how an attempt at a kind of work ended, whoever asked for it.
+    pub(crate) fn attempted(&self, work: Work, failed: bool, now_ms: i64) {
+        let attempts = &self.attempts[work as usize];
         if failed {
-            self.failing.fetch_or(work, Ordering::Relaxed);
+            attempts.failed_ms.store(now_ms, Ordering::Relaxed);
+            attempts.failures.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.failing.fetch_and(!work, Ordering::Relaxed);
+            attempts.failures.store(0, Ordering::Relaxed);
         }
     }
+
+    /// For how many milliseconds a kind of work is not to be tried again by itself; 0 for not at all.
+    pub(crate) fn pause_ms(&self, work: Work, now_ms: i64) -> i64 {
+        let attempts = &self.attempts[work as usize];
+        let pause = policy::pause_ms(attempts.failures.load(Ordering::Relaxed), work.longest_pause_ms());
+        let since = now_ms.saturating_sub(attempts.failed_ms.load(Ordering::Relaxed));
+        // A clock that was set back is no reason to wait longer.
+        if (0..pause).contains(&since) { pause - since } else { 0 }
+    }
+
+    /// Whether the last attempt at any kind of work failed.
+    fn is_failing(&self) -> bool {
+        self.attempts.iter().any(|attempts| attempts.failures.load(Ordering::Relaxed) > 0)
+    }
+}
+
+/// An index's mapping as its shards share it.
+#[derive(Debug)]
+pub(crate) struct SharedMapping {
+    pub(crate) current: Arc<ArcSwap<Mapping>>,
+    /// Version that the catalog is known to have.
+    pub(crate) saved: Arc<AtomicU64>,
 }
 
 /// A shard of an index.
@@ -99,6 +147,8 @@ pub(crate) struct Shard {
     about: Arc<About>,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
+    /// Version of it that the catalog is known to have.
+    saved_mapping: Arc<AtomicU64>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
     sort: Arc<[SortField]>,
     turn: AsyncMutex,
@@ -128,7 +178,7 @@ impl Shard {
     pub(crate) fn new(
         about: Arc<About>,
         number: u32,
-        mapping: Arc<ArcSwap<Mapping>>,
+        mapping: SharedMapping,
         sort: Arc<[SortField]>,
         checkpoint: Option<&ShardCheckpoint>,
         segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
@@ -176,7 +226,8 @@ impl Shard {
             index,
             number,
             about,
-            mapping,
+            mapping: mapping.current,
+            saved_mapping: mapping.saved,
             sort,
             rests: Mutex::default(),
             published: ArcSwap::from_pointee(state.views()),
@@ -233,7 +284,9 @@ impl Shard {
 
     /// Makes every operation applied so far visible to searches.
     pub(crate) async fn refresh(&self, env: &Env, now_ms: i64) -> Result<()> {
-        sync::scope(self.make_searchable(env, now_ms)).await
+        let refreshed = sync::scope(self.make_searchable(env, now_ms)).await;
+        self.counters.attempted(Work::Refresh, refreshed.is_err(), now_ms);
+        refreshed
     }
 
     async fn make_searchable(&self, env: &Env, now_ms: i64) -> Result<()> {
@@ -376,7 +429,7 @@ impl Shard {
         if self.state.read().damage.is_some() {
             return Some(ShardFault::Damaged);
         }
-        (self.counters.failing.load(Ordering::Relaxed) != 0).then_some(ShardFault::Failing)
+        self.counters.is_failing().then_some(ShardFault::Failing)
     }
 
     /// Counters and sizes.

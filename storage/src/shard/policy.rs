@@ -95,6 +95,17 @@ pub(crate) fn choose_force_merge(
         .map(|start| start..start + width)
 }
 
+/// Pause after the first failure of a kind of work, in milliseconds; each further failure in a row doubles it.
+const FIRST_PAUSE_MS: i64 = 2_000;
+
+/// How long work is not tried again after so many failures in a row, in milliseconds, at most `longest_ms`.
+pub(crate) fn pause_ms(failures: u32, longest_ms: i64) -> i64 {
+    match failures.checked_sub(1) {
+        None => 0,
+        Some(doubled) => (FIRST_PAUSE_MS << doubled.min(16)).min(longest_ms),
+    }
+}
+
 /// What a shard's refresh depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefreshFacts {
@@ -286,6 +297,13 @@ mod tests {
         assert_eq!(refresh_in_ms(&RefreshFacts { dirty: false, waited_for: true, ..facts }), None);
         assert_eq!(refresh_in_ms(&RefreshFacts { interval_ms: -1, ..searched }), None);
         assert_eq!(refresh_in_ms(&RefreshFacts { interval_ms: -1, waited_for: true, ..facts }), Some(0));
+    }
+
+    #[test]
+    fn what_fails_again_and_again_is_tried_less_and_less_often() {
+        let pauses: Vec<i64> = (0..8).map(|failures| pause_ms(failures, 60_000)).collect();
+        assert_eq!(pauses, [0, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(pause_ms(u32::MAX, 60_000), 60_000);
     }
 
     #[test]

@@ -84,6 +84,11 @@ impl Files {
         self.list.lock().front().map_or(1, |file| file.first)
     }
 
+    /// Number of the first frame of the newest file, or of the next one where there is none.
+    pub(super) fn newest(&self) -> FrameNumber {
+        self.list.lock().back().map_or(1, |file| file.first)
+    }
+
     pub(super) fn push(&self, file: LogFile) {
         let mut list = self.list.lock();
         // A file without frames is replaced by one of the same name.

@@ -238,6 +238,23 @@ impl Wal {
         }
     }
 
+    /// Waits as [`Wal::synced`] does, but not for room on the disk: false while the log's writer waits for that.
+    /// Cancellation safe.
+    ///
+    /// # Errors
+    /// As [`Wal::synced`].
+    pub async fn synced_unless_full(&self, frame: FrameNumber) -> Result<bool> {
+        let mut progress = self.queue.progress();
+        let full = progress
+            .wait_for(|now| now.next > frame || now.full || now.stopped.is_some())
+            .await
+            .is_ok_and(|now| now.next <= frame && now.stopped.is_none());
+        if full {
+            return Ok(false);
+        }
+        self.synced(frame).await.map(|()| true)
+    }
+
     /// Removes the oldest file if all its frames are below `frame` and it is not the newest one. The removal is
     /// durable when it returns, so that a crash never leaves a gap. Blocks.
     ///
@@ -287,6 +304,11 @@ impl Wal {
     /// Number of the oldest frame still in the log; the next frame's where there is none.
     pub fn first_frame(&self) -> FrameNumber {
         self.files.first_frame()
+    }
+
+    /// Number of the first frame of the file that is being written.
+    pub fn newest_file(&self) -> FrameNumber {
+        self.files.newest()
     }
 
     /// Reads durable frames from `from` on, at most about `max_bytes` but at least one, for readers

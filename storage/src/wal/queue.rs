@@ -45,6 +45,8 @@ struct State {
 pub(super) struct Progress {
     /// All frames below this number are durable.
     pub(super) next: FrameNumber,
+    /// Whether the writer waits for room on the disk.
+    pub(super) full: bool,
     /// Why nothing more will become durable.
     pub(super) stopped: Option<Arc<str>>,
 }
@@ -62,7 +64,7 @@ impl Queue {
         Self {
             state: Mutex::new(Rank::LogQueue, state),
             wake: Condvar::default(),
-            progress: watch::Sender::new(Progress { next, stopped: None }),
+            progress: watch::Sender::new(Progress { next, full: false, stopped: None }),
         }
     }
 
@@ -146,6 +148,11 @@ impl Queue {
     pub(super) fn done(&self, next: FrameNumber, bytes: u64) {
         self.state.lock().bytes -= bytes;
         self.progress.send_modify(|progress| progress.next = next);
+    }
+
+    /// Notes whether the writer waits for room on the disk.
+    pub(super) fn full(&self, full: bool) {
+        self.progress.send_if_modified(|progress| full != std::mem::replace(&mut progress.full, full));
     }
 
     /// Waits a while for somebody to free space.

@@ -187,12 +187,14 @@ impl Writer {
                         tracing::error!(%dir, "disk full: log writes wait until there is space");
                     }
                     waited = true;
+                    self.queue.full(true);
                     if let Some(current) = &mut self.current {
                         current.file.truncate(current.len)?;
                     }
                     self.queue.pause(FULL_PAUSE)?;
                 }
                 Ok(()) if waited => {
+                    self.queue.full(false);
                     tracing::info!(dir = %self.files.dir().display(), "log writes go on");
                     return Ok(());
                 }

@@ -17,13 +17,13 @@ async fn get(engine: &Engine, index: &str, id: &str) -> Option<String> {
     found.map(|doc| String::from_utf8(doc.source.to_vec()).unwrap())
 }
 
-/// Documents from `from` on: a flushed one, one deleted of an earlier flush, one in the log alone.
+/// Documents from `from` on: a flushed one, one deleted of an earlier flush, one in the log alone; and others, so that
+/// no compaction is due for the share that is deleted.
 async fn fill(engine: &Engine, from: u32) {
     let put = |id: u32| index_op("a", Some(&format!("{id}")), &format!(r#"{{"v":{id}}}"#));
     for step in 0..3 {
-        assert!(
-            write(engine, vec![put(from + step), put(from + 100 + step)]).await.iter().all(Result::is_ok)
-        );
+        let ids = [0, 100, 200, 300].map(|more| from + more + step);
+        assert!(write(engine, ids.map(put).to_vec()).await.iter().all(Result::is_ok));
         engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
         let delete = op("a", Some(&format!("{}", from + 100 + step)), Action::Delete);
         assert!(write(engine, vec![delete]).await.iter().all(Result::is_ok));
@@ -189,6 +189,115 @@ async fn an_older_catalog_is_refused() {
     engine.shutdown().await.unwrap();
 }
 
+/// Moves catalog and log out of a data directory, or in.
+fn move_node(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for name in ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm", "wal"] {
+        if from.join(name).exists() {
+            std::fs::rename(from.join(name), to.join(name)).unwrap();
+        }
+    }
+}
+
+fn copy_node(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let copied =
+        Command::new("cp").arg("-r").arg(catalog(from)).arg(from.join("wal")).arg(to).status().unwrap();
+    assert!(copied.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_data_directory_beside_newer_objects_is_refused() {
+    for killed in [false, true] {
+        let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (older, newest) = (kept.path().join("older"), kept.path().join("newest"));
+        let engine = open(dir.path()).await;
+        fill(&engine, 0).await;
+        engine.shutdown().await.unwrap();
+        drop(engine);
+        released(dir.path()).await;
+        copy_node(dir.path(), &older);
+        let engine = reopen(dir.path()).await;
+        fill(&engine, 10).await;
+        if !killed {
+            engine.shutdown().await.unwrap();
+        }
+        drop(engine);
+        released(dir.path()).await;
+        move_node(dir.path(), &newest);
+        move_node(&older, dir.path());
+        refuses(dir.path(), "older than the object store").await;
+        move_node(dir.path(), &older);
+        move_node(&newest, dir.path());
+        let engine = try_open(dir.path()).await.unwrap();
+        check(&engine, 0).await;
+        check(&engine, 10).await;
+        engine.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_of_a_newer_catalog_refuse_the_start_and_others_have_their_time() {
+    let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(dir.path()).await;
+    let put = |id: u32| index_op("a", Some(&format!("{id}")), &format!(r#"{{"v":{id}}}"#));
+    assert!(write(&engine, (0..20).map(put).collect()).await.iter().all(Result::is_ok));
+    let flush = async |engine: &Engine| engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
+    let delete = async |engine: &Engine, id: u32| {
+        let delete = op("a", Some(&format!("{id}")), Action::Delete);
+        assert!(write(engine, vec![delete]).await.iter().all(Result::is_ok));
+    };
+    flush(&engine).await;
+    let deletes = |generation: u64| {
+        let end = format!("deletes-{generation}.roaring");
+        files(&dir.path().join("segments")).into_keys().find(|file| file.ends_with(&end))
+    };
+    delete(&engine, 0).await;
+    flush(&engine).await;
+    let first = deletes(1).unwrap();
+    let of_first = std::fs::read(&first).unwrap();
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    released(dir.path()).await;
+    copy_node(dir.path(), kept.path());
+    let engine = reopen(dir.path()).await;
+    for id in [1, 2] {
+        delete(&engine, id).await;
+        flush(&engine).await;
+    }
+    let third = std::fs::read(deletes(3).unwrap()).unwrap();
+    drop(engine);
+    released(dir.path()).await;
+    // What a version wrote that noted nothing in the object store.
+    std::fs::remove_file(dir.path().join("segments/generation.json")).unwrap();
+    let newest = kept.path().join("newest");
+    move_node(dir.path(), &newest);
+    move_node(kept.path(), dir.path());
+    refuses(dir.path(), "deletes-3.roaring").await;
+    move_node(dir.path(), &kept.path().join("older"));
+    move_node(&newest, dir.path());
+    // One that was replaced, and one of a commit that a crash cut short, with the rows of nobody knows what.
+    let next = first.with_file_name("deletes-4.roaring");
+    std::fs::write(&first, of_first).unwrap();
+    std::fs::write(&next, third).unwrap();
+    let clock = Arc::new(ManualClock::new(SystemClock.now_ms() + 23 * HOUR_MS));
+    let engine = Engine::open(config(dir.path()), clock.clone()).await.unwrap();
+    assert!(first.exists() && next.exists());
+    delete(&engine, 3).await;
+    flush(&engine).await;
+    clock.advance_ms(2 * HOUR_MS);
+    while first.exists() {
+        tokio::task::yield_now().await;
+    }
+    drop(engine);
+    let engine = reopen(dir.path()).await;
+    for id in 0..20 {
+        assert_eq!(get(&engine, "a", &id.to_string()).await.is_none(), id < 4, "{id}");
+    }
+    assert!(next.exists());
+    engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_names_its_store_whatever_is_cut() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,6 +318,7 @@ async fn the_log_names_its_store_whatever_is_cut() {
     assert!(get(&engine, "a", "1").await.unwrap().starts_with(r#"{"r":19,"#));
     drop(engine);
     drop(reopen(dir.path()).await);
+    released(dir.path()).await;
     std::fs::rename(dir.path().join("segments"), dir.path().join("aside")).unwrap();
     std::fs::remove_file(catalog(dir.path())).unwrap();
     refuses(dir.path(), "the log").await;
@@ -228,6 +338,9 @@ async fn orphans_are_left_for_a_day() {
     std::fs::write(&orphan, b"rows").unwrap();
     let foreign = dir.path().join("segments/readme.txt");
     std::fs::write(&foreign, b"not of this store").unwrap();
+    let alike = dir.path().join("segments/photos/2024/00112233445566778899aabbccddeeff/data.parquet");
+    std::fs::create_dir_all(alike.parent().unwrap()).unwrap();
+    std::fs::write(&alike, b"not of this store, either").unwrap();
     let clock = Arc::new(ManualClock::new(SystemClock.now_ms() + 23 * HOUR_MS));
     let engine = Engine::open(config(dir.path()), clock.clone()).await.unwrap();
     check(&engine, 0).await;
@@ -238,7 +351,7 @@ async fn orphans_are_left_for_a_day() {
         tokio::task::yield_now().await;
     }
     check(&engine, 0).await;
-    assert!(foreign.exists());
+    assert!(foreign.exists() && alike.exists());
     engine.shutdown().await.unwrap();
 }
 

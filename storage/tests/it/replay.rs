@@ -1,5 +1,7 @@
 //! What was accepted once is replayed, whatever the settings and the mapping say since.
 
+use std::sync::Arc;
+
 use millrace_storage::metadata::{IndicesOptions, Metadata, MetadataChange, Uuid};
 use millrace_storage::{Engine, Principal, Result};
 use serde_json::{Value, json};
@@ -193,6 +195,53 @@ fn cases() -> Vec<Case> {
             &k,
         ),
     ]
+}
+
+/// Changes after which a document that was left alone in part would be indexed whole today.
+#[tokio::test(flavor = "multi_thread")]
+async fn replay_adds_no_fields_that_were_left_alone_then() {
+    let limited =
+        json!({"settings": {"index.mapping.overflow": "store", "index.mapping.total_fields.limit": 1}});
+    let raised = json!({"index.mapping.total_fields.limit": 1000});
+    let interval = json!({"index.refresh_interval": "-1"});
+    let options = IndicesOptions::open_and_closed();
+    for (index, settings, first, ignored) in [
+        (mapped(json!({"dynamic": false})), &interval, r#"{"x":1}"#, false),
+        (mapped(json!({"dynamic": false})), &interval, r#"{"o":{"x":1},"y.z":2}"#, false),
+        (limited.clone(), &raised, r#"{"o":{"x":1}}"#, true),
+        (limited, &raised, r#"{"a":{"x":1},"b":[2]}"#, true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path()).await;
+        change(&engine, |m| m.create_index("a", &index, 0, Uuid::new_v4())).await;
+        assert!(write(&engine, vec![index_op("a", Some("0"), first)]).await.iter().all(Result::is_ok));
+        let put = async |body: Value| engine.put_mapping(&Principal::system(), "a", &body).await.unwrap();
+        if !ignored {
+            put(json!({"dynamic": true})).await;
+        }
+        // This stores the mapping that is now in the catalog.
+        change(&engine, |m| m.update_settings("a", &options, settings, false, 0)).await;
+        put(json!({"properties": {"k": {"type": "keyword"}}})).await;
+        put(json!({"properties": {"z": {"type": "keyword"}}})).await;
+        let second = r#"{"k":"kept","new":"text"}"#;
+        assert!(write(&engine, vec![index_op("a", Some("1"), second)]).await.iter().all(Result::is_ok));
+        let grown = engine.index("a").unwrap().mapping().to_json();
+        drop(engine);
+        for _ in 0..2 {
+            let engine = reopen(dir.path()).await;
+            let index = engine.index("a").unwrap();
+            assert_eq!(index.mapping().to_json(), grown, "{first}");
+            engine.refresh(&[Arc::clone(&index)]).await.unwrap();
+            assert_eq!(with_term(&engine, "k", "kept").await, 1, "{first}");
+            for (id, source) in [("0", first), ("1", second)] {
+                let found = engine.get(&Principal::system(), "a", id, None, true).await.unwrap();
+                assert_eq!(&found.unwrap().source[..], source.as_bytes());
+            }
+            engine.flush(&[index]).await.unwrap();
+            assert_eq!(with_term(&engine, "k", "kept").await, 1, "{first}");
+            drop(engine);
+        }
+    }
 }
 
 /// Documents that have a term in a keyword field, as searches see it.

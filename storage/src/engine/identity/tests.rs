@@ -6,7 +6,7 @@ fn id(n: u128) -> Uuid {
 
 fn around(owner: Option<Uuid>, segments: bool, log: Origin) -> Surroundings {
     let (catalog, objects) = ("data/catalog.sqlite".to_owned(), "bucket".to_owned());
-    Surroundings { catalog, objects, wal: PathBuf::from("data/wal"), owner, segments, log }
+    Surroundings { catalog, objects, wal: PathBuf::from("data/wal"), owner, noted: None, segments, log }
 }
 
 fn stamped(store: Uuid, generation: u64) -> Origin {
@@ -58,8 +58,38 @@ fn all_three_must_say_the_same() {
         // A log that is missing as a whole is told of by its opening, where something was in it.
         assert_eq!(around(known, true, NOTHING).judge(&record).unwrap(), known);
     }
+    let written_beside = |store: Uuid, generation| Surroundings {
+        noted: Some((store, generation)),
+        ..around(known, true, stamped(id(1), 9))
+    };
+    refused(&written_beside(id(1), 11), &named(true), "generation 10, older than the object store");
+    assert_eq!(written_beside(id(1), 10).judge(&named(true)).unwrap(), known);
+    assert_eq!(written_beside(id(2), 11).judge(&named(true)).unwrap(), known);
     // A start that ended before all had the id goes on.
     assert_eq!(around(None, false, UNSTAMPED).judge(&named(false)).unwrap(), known);
     refused(&around(None, false, stamped(id(1), 9)), &named(true), "has no store.json");
     refused(&around(known, true, UNSTAMPED), &named(true), "names no store");
+}
+
+#[test]
+fn only_what_lies_where_segments_lie_is_taken_for_one() {
+    let (index, segment) = (id(7).simple().to_string(), id(8).simple().to_string());
+    let of = |path: String| segment_of(&Path::from(path));
+    for file in ["data.parquet", "index.bundle", "ids", "deletes-17.roaring"] {
+        assert_eq!(of(format!("{index}/3/{segment}/{file}")), Some(id(8)), "{file}");
+    }
+    for other in [
+        format!("{index}/3/{segment}"),
+        format!("{index}/3/{segment}/data.parquet/x"),
+        format!("{index}/3/{segment}/readme.txt"),
+        format!("{index}/3/{segment}/deletes-017.roaring"),
+        format!("{index}/3/{segment}/deletes-.roaring"),
+        format!("{index}/backup/{segment}/data.parquet"),
+        format!("photos/3/{segment}/data.parquet"),
+        format!("{}/3/{segment}/data.parquet", id(7)),
+        format!("{index}/3/{}/data.parquet", id(8)),
+        format!("a/b/{}/c", id(8)),
+    ] {
+        assert_eq!(of(other.clone()), None, "{other}");
+    }
 }

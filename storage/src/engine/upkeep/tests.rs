@@ -19,6 +19,7 @@ struct Node {
     engine: Arc<Engine>,
     clock: Arc<ManualClock>,
     entries: Entries,
+    disk: SimulatedDisk,
     _dir: tempfile::TempDir,
 }
 
@@ -26,13 +27,15 @@ impl Node {
     async fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(START_MS));
-        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        // Files of the log of 64 KB.
+        let config =
+            Config { data_dir: dir.path().to_owned(), wal_max_bytes: 512 << 10, ..Config::default() };
         let disk = SimulatedDisk::new(1);
         let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
         let inner = recovery::open(
             config,
             Arc::clone(&clock) as _,
-            Arc::new(disk),
+            Arc::new(disk.clone()),
             Some(catalog),
             None,
             Arc::default(),
@@ -40,7 +43,7 @@ impl Node {
         .await
         .unwrap();
         let engine = Arc::new(Engine { inner, upkeep: Mutex::default() });
-        Self { engine, clock, entries: Entries::default(), _dir: dir }
+        Self { engine, clock, entries: Entries::default(), disk, _dir: dir }
     }
 
     async fn create(&self, index: &str) {
@@ -181,4 +184,65 @@ async fn small_shards_are_flushed_together_where_room_is_needed() {
     node.engine.inner.budget.free(most);
     node.settle().await;
     assert_eq!(node.entries.largest().count(), FLUSHED_TOGETHER);
+}
+
+#[tokio::test]
+async fn as_many_shards_are_flushed_as_free_what_is_wanted() {
+    let mut node = Node::open().await;
+    let inner = Arc::clone(&node.engine.inner);
+    let most = inner.budget.max();
+    for (name, bytes) in [("a", 2_000), ("b", 30_000), ("c", 10_000), ("d", 40_000)] {
+        node.create(name).await;
+        node.index(name, bytes).await;
+    }
+    node.attend();
+    let used = inner.budget.used();
+    // Requests that are on their way in are nothing that a flush could free.
+    let large = inner.budget.reserve(most - used, Duration::ZERO).await.unwrap();
+    node.attend();
+    assert!(node.engine.inner.busy.lock().shards.is_empty());
+    let (waiter, wanted) = (Arc::clone(&inner), node.entries.largest().next().unwrap().1 + 1);
+    let waiting = tokio::spawn(async move {
+        drop(waiter.budget.reserve(wanted, Duration::from_secs(60)).await.unwrap());
+    });
+    while node.engine.inner.budget.excess() == 0 {
+        tokio::task::yield_now().await;
+    }
+    node.attend();
+    node.settle().await;
+    waiting.await.unwrap();
+    drop(large);
+    node.attend();
+    assert_eq!(Node::names(node.entries.largest().map(|(item, _)| item)), ["c", "a"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_beside_a_full_disk_goes_as_far_as_the_newest_stamp_and_waits_for_nobody() {
+    let node = Node::open().await;
+    node.create("a").await;
+    let inner = Arc::clone(&node.engine.inner);
+    let wal = Arc::clone(inner.wal().unwrap());
+    for _ in 0..3 {
+        node.index("a", 60_000).await;
+        // The next one begins a file.
+        node.index("a", 10_000).await;
+        inner.stamp_file();
+    }
+    let stamped = wal.next_frame() - 1;
+    wal.synced(stamped).await.unwrap();
+    for _ in 0..6 {
+        node.index("a", 40_000).await;
+    }
+    let shard = Arc::clone(&node.engine.index("a").unwrap().shards()[0]);
+    inner.flush_shard(&shard).await.unwrap();
+    let first = wal.first_frame();
+    node.disk.set_capacity(node.disk.used_bytes());
+    let cut = tokio::time::timeout(Duration::from_secs(60), inner.cut_log());
+    cut.await.expect("a cut that waits for room").unwrap();
+    let kept = wal.first_frame();
+    assert!(first < kept && kept <= stamped, "{first} {kept} {stamped}");
+    node.disk.set_capacity(1 << 40);
+    wal.synced(wal.next_frame() - 1).await.unwrap();
+    inner.cut_log().await.unwrap();
+    assert!(wal.first_frame() > stamped);
 }

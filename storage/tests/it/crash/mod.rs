@@ -63,8 +63,16 @@ impl Machine {
 
     async fn open(&self) -> Result<Arc<Engine>> {
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
-        let config = Self::config(self.dir.path());
-        Engine::open_with(config, self.clock.clone(), Arc::new(self.disk.clone()), catalog).await
+        loop {
+            let (config, disk) = (Self::config(self.dir.path()), Arc::new(self.disk.clone()));
+            match Engine::open_with(config, self.clock.clone(), disk, Arc::clone(&catalog)).await {
+                // The scratch directory is a real one, and what is killed here merges on for a moment.
+                Err(Error::Io { operation: "clear scratch directory", .. }) => {
+                    tokio::task::yield_now().await;
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// Puts a catalog in the place of the one there, made of log and objects.
