@@ -87,9 +87,7 @@ impl Surroundings {
             objects: objects.store().to_string(),
             wal,
             owner: read_owner(objects).await?,
-            noted: read_object::<GenerationObject>(objects, GENERATION_OBJECT)
-                .await?
-                .map(|noted| (noted.store, noted.generation)),
+            noted: read_noted(objects).await?,
             segments: listed.iter().any(|object| segment_of(&object.location).is_some()),
             log,
         })
@@ -195,6 +193,12 @@ pub(crate) fn segment_of(path: &Path) -> Option<Uuid> {
 
 pub(crate) async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
     Ok(read_object::<StoreObject>(objects, STORE_OBJECT).await?.map(|object| object.store))
+}
+
+/// Generation of the catalog that the object store was written beside last, and of which store.
+pub(crate) async fn read_noted(objects: &Objects) -> Result<Option<(Uuid, u64)>> {
+    let noted = read_object::<GenerationObject>(objects, GENERATION_OBJECT).await?;
+    Ok(noted.map(|noted| (noted.store, noted.generation)))
 }
 
 /// Reads a small object; `None` where there is none.

@@ -27,11 +27,11 @@ use self::survey::{Found, Survey};
 use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint};
 use crate::description::{Account, Covers, IndexDescription, index_path};
 use crate::disk::{Disk, SystemDisk};
-use crate::engine::identity::{STORE_OBJECT, read_owner};
+use crate::engine::identity::{STORE_OBJECT, read_noted, read_owner};
 use crate::mapping::Mapping;
 use crate::metadata::MetadataChange;
 use crate::objects::Objects;
-use crate::segment::{BlockCache, Env, FileCache, deletes_path, encode_deletes};
+use crate::segment::{BlockCache, Env, FileCache, OpenedCache, deletes_path, encode_deletes};
 use crate::{Compute, Config, Error, Result, wal};
 
 /// Object that says when the store was repaired last: what was left out is kept for a day from then on.
@@ -141,9 +141,10 @@ impl Plan {
             });
         }
         let stamp = origin.stamp.map_or(0, |stamp| stamp.generation);
+        let noted = read_noted(&objects).await?.map_or(0, |(_, generation)| generation);
         let plan = Self {
             store: owner.or(stamped),
-            generation: stamp.max(survey.generation()) + 1,
+            generation: stamp.max(noted).max(survey.generation()) + 1,
             objects,
             indices: Vec::new(),
             mappings: Vec::new(),
@@ -158,12 +159,15 @@ impl Plan {
 
     /// Decides about every index.
     async fn decide(mut self, mut survey: Survey, config: &Config, disk: &Arc<dyn Disk>) -> Result<Self> {
+        let (opened, cache) = (Arc::new(OpenedCache::default()), config.data_dir.join("cache"));
         let env = Env {
             objects: Arc::new(self.objects.clone()),
             compute: Compute::start(config.compute_threads)?,
             blocks: Arc::new(BlockCache::default()),
-            files: Arc::new(FileCache::open(config.data_dir.join("cache"), config.cache_bytes)?),
+            files: Arc::new(FileCache::open(cache, config.cache_bytes, Arc::clone(&opened))?),
+            opened,
             values: Arc::default(),
+            counts: Arc::default(),
             runtime: Handle::current(),
         };
         let lost = &mut self.report.lost;
