@@ -87,9 +87,7 @@ impl Surroundings {
             objects: objects.store().to_string(),
             wal,
             owner: read_owner(objects).await?,
-            noted: read_object::<GenerationObject>(objects, GENERATION_OBJECT)
-                .await?
-                .map(|noted| (noted.store, noted.generation)),
+            noted: read_noted(objects).await?,
             segments: listed.iter().any(|object| segment_of(&object.location).is_some()),
             log,
         })
@@ -195,6 +193,12 @@ pub(super) fn segment_of(path: &Path) -> Option<Uuid> {
 
 async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
     Ok(read_object::<StoreObject>(objects, STORE_OBJECT).await?.map(|object| object.store))
+}
+
+/// Generation of the catalog that the object store was written beside last, and of which store.
+async fn read_noted(objects: &Objects) -> Result<Option<(Uuid, u64)>> {
+    let noted = read_object::<GenerationObject>(objects, GENERATION_OBJECT).await?;
+    Ok(noted.map(|noted| (noted.store, noted.generation)))
 }
 
 /// Reads a small object; `None` where there is none.
@@ -329,6 +333,14 @@ impl Inner {
             Ok(()) => *noted = generation,
             // It is tried again; a full disk is no reason not to serve reads.
             Err(error) => tracing::warn!(%error, "cannot note in the object store how far the catalog is"),
+        }
+    }
+
+    /// Notes it in a task of its own, unless one does so.
+    pub(super) fn note_generation_soon(self: &Arc<Self>) {
+        if self.identity.noted.try_lock().is_ok_and(|noted| *noted < self.services.catalog.generation()) {
+            let inner = Arc::clone(self);
+            sync::detached(async move { inner.note_generation().await });
         }
     }
 

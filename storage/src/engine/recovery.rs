@@ -70,7 +70,18 @@ pub(super) async fn open(
         }
     };
     let state = catalog.load().await?;
-    let known = surroundings.judge(&state.store)?;
+    let judged = surroundings.judge(&state.store).and_then(|known| {
+        let orphans = find_orphans(&objects, &listed, &state.segments)?;
+        Ok((known, orphans))
+    });
+    let (known, orphans) = match judged {
+        Ok(judged) => judged,
+        Err(error) => {
+            // What is refused is left as it was found.
+            catalog.close().await;
+            return Err(error);
+        }
+    };
     let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
     let env = Env {
         objects: Arc::clone(&objects),
@@ -84,7 +95,6 @@ pub(super) async fn open(
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
     let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
-    let orphans = find_orphans(&objects, &listed, &state.segments)?;
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
