@@ -336,6 +336,14 @@ impl Inner {
         }
     }
 
+    /// Notes it in a task of its own, unless one does so.
+    pub(super) fn note_generation_soon(self: &Arc<Self>) {
+        if self.identity.noted.try_lock().is_ok_and(|noted| *noted < self.services.catalog.generation()) {
+            let inner = Arc::clone(self);
+            sync::detached(async move { inner.note_generation().await });
+        }
+    }
+
     /// Sees to it that every file of the log has a stamp: up to the newest of them the log can be cut while the disk
     /// takes no other.
     pub(super) fn stamp_file(&self) {

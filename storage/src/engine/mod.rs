@@ -28,6 +28,7 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::StreamExt;
@@ -58,6 +59,9 @@ use crate::{Config, Error, Lane, Principal, Result, SharedClock};
 
 /// Shards that a request refreshes or flushes at a time.
 const SIDE_BY_SIDE: usize = 32;
+
+/// Time that the shutdown gives the object store to take a note.
+const NOTE_TIME: Duration = Duration::from_secs(5);
 
 /// The store. Cheap to share as `Arc<Engine>`.
 #[derive(Debug)]
@@ -188,7 +192,8 @@ impl Engine {
             let _ = upkeep.await;
         }
         let flushed = self.flush(&self.inner.all_indices()).await;
-        self.inner.note_generation().await;
+        // An object store that does not answer is no reason to wait: the next start notes it.
+        let _ = tokio::time::timeout(NOTE_TIME, self.inner.note_generation()).await;
         let wal = Arc::clone(self.inner.wal()?);
         let closed = sync::blocking(move || wal.close()).await;
         self.inner.services.catalog.close().await;

@@ -26,9 +26,11 @@ use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
-use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite};
-use crate::disk::Disk;
+use crate::catalog::{
+    Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
+};
 use crate::description::SEGMENT;
+use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
@@ -36,7 +38,8 @@ use crate::objects::{Objects, is_missing};
 use crate::repair::REPAIRED;
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_generation, deletes_path,
+    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_generation,
+    deletes_path,
 };
 use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
@@ -78,7 +81,18 @@ pub(super) async fn open(
         }
     };
     let state = catalog.load().await?;
-    let known = surroundings.judge(&state.store)?;
+    let judged = surroundings.judge(&state.store).and_then(|known| {
+        refuse_newer_deletes(&objects, &listed, &state.segments)?;
+        Ok(known)
+    });
+    let known = match judged {
+        Ok(judged) => judged,
+        Err(error) => {
+            // What is refused is left as it was found.
+            catalog.close().await;
+            return Err(error);
+        }
+    };
     let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
     let opened = Arc::new(OpenedCache::default());
     let env = Env {
@@ -96,7 +110,7 @@ pub(super) async fn open(
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
     let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
     let described = Described::find(&listed, &state, &indices);
-    let orphans = find_orphans(&objects, &listed, &state.segments, &described)?;
+    let orphans = find_orphans(&listed, &state.segments, &described);
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
@@ -430,52 +444,56 @@ pub(super) struct Orphan {
     modified_ms: i64,
 }
 
+/// Refuses a catalog that is older than the deletes files of its segments: a commit writes the next generation, and
+/// the catalog follows before there is another.
+///
+/// # Errors
+/// [`Error::Mismatch`].
+fn refuse_newer_deletes(objects: &Objects, listed: &[ObjectMeta], segments: &[SegmentRecord]) -> Result<()> {
+    let known: HashMap<Uuid, u64> = segments.iter().map(|s| (s.id, s.delete_generation)).collect();
+    for path in listed.iter().map(|object| &object.location) {
+        let older = segment_of(path).and_then(|id| known.get(&id));
+        let generation = path.filename().and_then(deletes_generation);
+        if let Some((older, generation)) = older.zip(generation)
+            && generation > older + 1
+        {
+            let store = objects.store();
+            return Err(Error::Mismatch {
+                what: format!(
+                    "the object store [{store}] has [{path}], the catalog knows of generation {older} and is older"
+                ),
+                remedy: RESTORE_NEWEST.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
 /// the catalog does not know, and deletes files of generations before the one that it knows. One of the next
 /// generation is of a commit that was cut short: the next commit replaces it.
-///
-/// # Errors
-/// [`Error::Mismatch`] where a deletes file is of a generation that only a newer catalog can have known.
-fn find_orphans(
-    objects: &Objects,
-    listed: &[ObjectMeta],
-    segments: &[SegmentRecord],
-    described: &Described,
-) -> Result<Vec<Orphan>> {
+fn find_orphans(listed: &[ObjectMeta], segments: &[SegmentRecord], described: &Described) -> Vec<Orphan> {
     let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
     let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
     // What a repair did not take up has its time from then on.
     let repaired = listed.iter().find(|object| object.location.as_ref() == REPAIRED);
     let repaired_ms = repaired.map_or(i64::MIN, |object| object.last_modified.timestamp_millis());
-    let mut orphans = Vec::new();
-    for object in listed {
-        let path = &object.location;
-        let is_orphan = match segment_of(path).map(|id| known.get(&id)) {
-            // Not a file of a segment, or one of a segment that the catalog does not know.
-            None | Some(None) => described.is_orphan(path),
-            Some(Some(record)) => {
-                let generation =
-                    path.filename().and_then(deletes_generation).unwrap_or(record.delete_generation);
-                if generation > record.delete_generation + 1 {
-                    let (store, older) = (objects.store(), record.delete_generation);
-                    return Err(Error::Mismatch {
-                        what: format!(
-                            "the object store [{store}] has [{path}], the catalog knows of generation {older} and is older"
-                        ),
-                        remedy: RESTORE_NEWEST.to_owned(),
-                    });
-                }
-                let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
-                // Where the current one is missing, another is all there is: the shard is put out of use.
-                generation < record.delete_generation && present.contains(&current)
-            }
-        };
-        if is_orphan {
-            let modified_ms = object.last_modified.timestamp_millis().max(repaired_ms);
-            orphans.push(Orphan { path: path.clone(), modified_ms });
+    let is_orphan = |path: &Path| match segment_of(path).map(|id| known.get(&id)) {
+        // Not a file of a segment, or one of a segment that the catalog does not know.
+        None | Some(None) => described.is_orphan(path),
+        Some(Some(record)) => {
+            let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
+            let generation = path.filename().and_then(deletes_generation);
+            // Where the current one is missing, another is all there is: the shard is put out of use.
+            generation.is_some_and(|generation| generation < record.delete_generation)
+                && present.contains(&current)
         }
-    }
-    Ok(orphans)
+    };
+    let orphan = |object: &ObjectMeta| Orphan {
+        path: object.location.clone(),
+        modified_ms: object.last_modified.timestamp_millis().max(repaired_ms),
+    };
+    listed.iter().filter(|object| is_orphan(&object.location)).map(orphan).collect()
 }
 
 impl Inner {

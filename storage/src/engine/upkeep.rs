@@ -93,8 +93,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
         if tidy {
             inner.stamp_progress();
             inner.delete_orphans();
-            let noting = Arc::clone(&inner);
-            sync::detached(async move { noting.note_generation().await });
+            inner.note_generation_soon();
         }
         tokio::time::sleep(MIN_PAUSE).await;
     }

@@ -102,7 +102,8 @@ async fn look(inner: &Arc<Inner>) -> Result<()> {
     });
     let spaces = space.await?;
     let metadata = inner.metadata.load_full();
-    let flooded = spaces.iter().any(|space| is_flooded(&metadata, inner.config.disk_threshold_enabled, *space));
+    let flooded =
+        spaces.iter().any(|space| is_flooded(&metadata, inner.config.disk_threshold_enabled, *space));
     if flooded == metadata.flood_stage {
         return Ok(());
     }
@@ -176,7 +177,8 @@ mod tests {
             (&off, 100, 0, false, false),
         ] {
             let space = Space { total: total * GB, free: free * GB };
-            let decided = [false, true].map(|before| is_flooded(&metadata(settings.clone(), before), true, space));
+            let decided =
+                [false, true].map(|before| is_flooded(&metadata(settings.clone(), before), true, space));
             assert_eq!(decided, [begins, stays], "{settings} {total} {free}");
             assert!(!is_flooded(&metadata(settings.clone(), true), false, space), "off by configuration");
         }

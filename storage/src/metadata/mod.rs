@@ -368,9 +368,7 @@ impl Metadata {
 
     /// Reads a cluster setting: transient before persistent before the default.
     pub fn cluster_setting(&self, key: &str) -> Option<Value> {
-        self.explicit_cluster_setting(key)
-            .cloned()
-            .or_else(|| cluster::default_of(key).map(Value::from))
+        self.explicit_cluster_setting(key).cloned().or_else(|| cluster::default_of(key).map(Value::from))
     }
 
     /// Returns a cluster setting that somebody has set.

@@ -334,7 +334,8 @@ async fn at_the_flood_stage_indices_are_read_and_deleted_only() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SimulatedDisk::new(1);
     let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
-    let config = Config { data_dir: dir.path().to_owned(), disk_threshold_enabled: true, ..Config::default() };
+    let config =
+        Config { data_dir: dir.path().to_owned(), disk_threshold_enabled: true, ..Config::default() };
     let clock = Arc::new(ManualClock::new(1_000));
     let engine = Engine::open_with(config, clock, Arc::new(disk.clone()), catalog).await.unwrap();
     let one = |index: &str| vec![index_op(index, Some("1"), r#"{"v":1}"#)];

@@ -218,12 +218,16 @@ async fn an_older_data_directory_beside_newer_objects_is_refused() {
         released(dir.path()).await;
         copy_node(dir.path(), &older);
         let engine = reopen(dir.path()).await;
+        let generation = dir.path().join("segments/generation.json");
+        let of_start = std::fs::read(&generation).unwrap();
         fill(&engine, 10).await;
-        if !killed {
-            engine.shutdown().await.unwrap();
-        }
+        engine.shutdown().await.unwrap();
         drop(engine);
         released(dir.path()).await;
+        if killed {
+            // All that is noted is the start.
+            std::fs::write(&generation, of_start).unwrap();
+        }
         move_node(dir.path(), &newest);
         move_node(&older, dir.path());
         refuses(dir.path(), "older than the object store").await;
@@ -266,6 +270,7 @@ async fn deletions_of_a_newer_catalog_refuse_the_start_and_others_have_their_tim
         flush(&engine).await;
     }
     let third = std::fs::read(deletes(3).unwrap()).unwrap();
+    engine.shutdown().await.unwrap();
     drop(engine);
     released(dir.path()).await;
     // What a version wrote that noted nothing in the object store.
@@ -317,7 +322,9 @@ async fn the_log_names_its_store_whatever_is_cut() {
     let engine = reopen(dir.path()).await;
     assert!(get(&engine, "a", "1").await.unwrap().starts_with(r#"{"r":19,"#));
     drop(engine);
-    drop(reopen(dir.path()).await);
+    let engine = reopen(dir.path()).await;
+    engine.shutdown().await.unwrap();
+    drop(engine);
     released(dir.path()).await;
     std::fs::rename(dir.path().join("segments"), dir.path().join("aside")).unwrap();
     std::fs::remove_file(catalog(dir.path())).unwrap();
