@@ -303,7 +303,7 @@ fn is_broken((status, answer): &(u16, Value)) -> bool {
 
 #[tokio::test]
 async fn answers_are_memory_until_they_are_sent() {
-    let store = numbers_within(1_000, Config { memory_bytes: 40 << 20, ..Config::default() }).await;
+    let store = numbers_within(200, Config { memory_bytes: 8 << 20, ..Config::default() }).await;
     let query = format!("SELECT n, '{}' FROM numbers", "x".repeat(10 << 10));
     for format in ["jdbc", "csv", "raw"] {
         let mut held = Vec::new();
@@ -321,7 +321,7 @@ async fn answers_are_memory_until_they_are_sent() {
     }
     // So are pages of cursors.
     let mut held = Vec::new();
-    let open = json!({"query": query, "fetch_size": 500});
+    let open = json!({"query": query, "fetch_size": 100});
     let refused = loop {
         let first = value(store.service.sql(&store.principal, Vec::new(), Some(open.clone())).await);
         if first.get("cursor").is_none() {

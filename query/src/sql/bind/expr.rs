@@ -486,7 +486,7 @@ fn as_compared(literal: &Bound, field: &Bound) -> Option<Literal> {
     })
 }
 
-/// Binds IN over literals that single numbers or addresses meet; `None` where one of them does not.
+/// Binds IN over literals that single numbers, addresses or flags meet; `None` where one of them does not.
 fn any_of_literals(value: &Bound, parts: &[Bound], scope: &Scope) -> Option<Bound> {
     if value.list {
         return None;
@@ -498,6 +498,19 @@ fn any_of_literals(value: &Bound, parts: &[Bound], scope: &Scope) -> Option<Boun
         let any = bits.into_iter().map(address::order_of).collect();
         let expr = address::order(value.expr.clone()).in_list(any, false);
         return Some(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) });
+    }
+    if value.ty == SqlType::Boolean {
+        let flag = |part| match as_compared(part, value) {
+            Some(own @ Literal::Bool(_)) => Some(own),
+            _ => None,
+        };
+        let literals: Vec<Literal> = parts.iter().map(flag).collect::<Option<_>>()?;
+        let pushed = comparable(value, scope).and_then(|own| own.any_of(&literals));
+        let any = literals.into_iter().map(|own| literal::bound(own).expr).collect();
+        return Some(Bound {
+            pushed,
+            ..Bound::new(value.expr.clone().in_list(any, false), SqlType::Boolean)
+        });
     }
     let null = |part: &Bound| part.literal == Some(Literal::Null);
     let mut met = Vec::with_capacity(parts.len());

@@ -64,7 +64,7 @@ impl Written {
 
     fn of_float(number: f64) -> Option<Self> {
         let whole = number.fract() == 0.0 && number.abs() < 1e30;
-        number.is_finite().then(|| if whole { Self::Whole(number as i128) } else { Self::Fraction(number) })
+        number.is_finite().then_some(if whole { Self::Whole(number as i128) } else { Self::Fraction(number) })
     }
 
     fn float(self) -> f64 {

@@ -247,7 +247,7 @@ impl AggregateUDFImpl for OverValues {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
-        self.inner.return_type(&[self.ty.clone()])
+        self.inner.return_type(std::slice::from_ref(&self.ty))
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
