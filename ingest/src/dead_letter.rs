@@ -605,6 +605,37 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn letters_of_an_earlier_version_are_listed_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+        let mut body = index_body();
+        body["mappings"]["properties"].as_object_mut().unwrap().remove("bytes");
+        let create = |metadata: &millrace_storage::metadata::Metadata| {
+            metadata.create_index(INDEX, &body, 0, Uuid::new_v4())
+        };
+        engine.change(&Principal::system(), create).await.unwrap();
+        let old = |n: usize| {
+            let mut op = letter_of("a", n, 10, n as i64);
+            let Action::Index(source) = &op.action else { panic!() };
+            let mut letter: Map<String, Value> = serde_json::from_slice(source).unwrap();
+            letter.remove("bytes");
+            op.action = Action::Index(Value::Object(letter).to_string().into());
+            op
+        };
+        write(&engine, (0..3).map(old).collect()).await;
+        create_index(&engine).await.unwrap();
+        write(&engine, (3..6).map(|n| letter_of("a", n, 10, n as i64)).collect()).await;
+        let page = list(&engine, Wanted { pipeline: Some("a"), after: None, most: 5 }).await.unwrap();
+        let reasons: Vec<&str> = page.letters.iter().map(|letter| letter.reason.as_str()).collect();
+        assert_eq!((reasons, page.next.is_some()), (vec!["0", "1", "2", "3", "4"], true));
+        let keeper = Keeper::default();
+        keeper.limit("a", Limits { max_bytes: 3 * heads::UNKNOWN_BYTES, ..Limits::default() });
+        keeper.begin(&engine, &Principal::system()).await.unwrap();
+        assert!(!keeper.admit("a", 1));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn letters_stay_within_their_bounds() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
