@@ -17,13 +17,33 @@ pub(crate) struct OpenSearchDialect {
     at: Cell<usize>,
     /// Tokens that were passed, forth and back.
     passed: Cell<usize>,
+    /// Tokens that a return costs: how far the parser was ahead is not told.
+    per_return: usize,
 }
 
 /// Most tokens that the parser may pass: where it tries several readings, each within the others, it reads the same ones again
 /// and again. It is several times what the longest statement has.
 const MAX_PASSED: usize = 1_000_000;
 
+/// A return costs one in so many tokens of the statement.
+const RETURN_SHARE: usize = 16;
+
 impl OpenSearchDialect {
+    /// Makes the dialect for a statement of so many tokens.
+    pub(crate) fn of(tokens: usize) -> Self {
+        Self { per_return: tokens / RETURN_SHARE, ..Self::default() }
+    }
+
+    /// Accounts for what was read; `begins` tells that an operand does.
+    fn pass(&self, parser: &Parser, begins: bool) -> Result<(), ParserError> {
+        let at = parser.get_current_index();
+        let last = self.at.replace(at);
+        let returned = if begins && at <= last { self.per_return } else { 0 };
+        self.passed.set(self.passed.get() + at.abs_diff(last) + returned + 1);
+        // No other error ends all readings.
+        if self.is_exhausted() { Err(ParserError::RecursionLimitExceeded) } else { Ok(()) }
+    }
+
     /// Whether the parser was ended for what it read again and again.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.passed.get() > MAX_PASSED
@@ -81,11 +101,11 @@ impl Dialect for OpenSearchDialect {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        let at = parser.get_current_index();
-        let passed = at.abs_diff(self.at.replace(at)) + 1;
-        self.passed.set(self.passed.get() + passed);
-        // No other error ends all readings.
-        self.is_exhausted().then_some(Err(ParserError::RecursionLimitExceeded))
+        self.pass(parser, true).err().map(Err)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        self.pass(parser, false).err().map(Err)
     }
 
     fn parse_infix(

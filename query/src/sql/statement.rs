@@ -69,6 +69,7 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         return Err(other_statement());
     }
     without_star(&mut tokens);
+    let dialect = OpenSearchDialect::of(tokens.len());
     let syntax = |error: ParserError| match error {
         ParserError::RecursionLimitExceeded if dialect.is_exhausted() => SqlError::TooLarge(
             "the statement can be read in too many ways; quote words of the language that are names"
@@ -338,6 +339,7 @@ mod tests {
             format!("DELETE FROM {}a", "((((".repeat(20)),
             format!("SELECT {}{names} x y", "CASE + ".repeat(40)),
             format!("SELECT {}CAST(a AS ENUM({strings})) x y", "CASE + ".repeat(40)),
+            format!("SELECT {}CAST(a AS ENUM({strings} 5", "CASE + ".repeat(40)),
             format!("SELECT {}{names} x y", "POSITION(".repeat(40)),
             format!("SELECT {}{names} x y", "1 IN ((VALUES (".repeat(15)),
         ] {

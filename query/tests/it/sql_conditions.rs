@@ -408,8 +408,8 @@ async fn integers_do_not_wrap() {
         ),
         // In between it may be beyond.
         ("SELECT SUM(l), SUM(DISTINCT l) FROM t", json!([[-5, -5]])),
-        ("SELECT SUM(CAST(l AS DOUBLE)) FROM t WHERE g = 1", json!([[9.223372036854775807e18]])),
-        ("SELECT AVG(l) FROM t WHERE g = 1", json!([[4.611686018427387904e18]])),
+        ("SELECT SUM(CAST(l AS DOUBLE)) FROM t WHERE g = 1", json!([[9.223_372_036_854_776e18]])),
+        ("SELECT AVG(l) FROM t WHERE g = 1", json!([[4.611_686_018_427_388e18]])),
         ("SELECT SUM(l) FROM t WHERE g = 9", json!([[null]])),
         (
             "SELECT g, SUM(l) OVER (ORDER BY g DESC) FROM t WHERE g > 1 AND l < 0 AND l > -10",
