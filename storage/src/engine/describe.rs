@@ -28,6 +28,11 @@ pub(super) fn is_description(path: &Path) -> bool {
     path.filename().is_some_and(|name| name == SEGMENT || name == INDEX)
 }
 
+/// Whether an object is the description of an index.
+pub(super) fn is_index_description(path: &Path) -> bool {
+    segment_of(path).is_none() && is_description(path)
+}
+
 /// What a start finds described.
 #[derive(Debug)]
 pub(super) struct Described {

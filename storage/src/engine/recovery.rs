@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::agenda::Agenda;
 use super::budget::Budget;
-use super::describe::{Described, is_description};
+use super::describe::{Described, is_description, is_index_description};
 use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
@@ -110,7 +110,11 @@ pub(super) async fn open(
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
     let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
     let described = Described::find(&listed, &state, &indices);
-    let orphans = find_orphans(&listed, &state.segments, &described);
+    let mut orphans = find_orphans(&listed, &state.segments, &described);
+    // Once a start has shown that an index is deleted, no repair may bring it back.
+    for orphan in orphans.extract_if(.., |orphan| is_index_description(&orphan.path)) {
+        objects.delete_durably(&orphan.path).await?;
+    }
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
     let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
