@@ -131,7 +131,8 @@ impl Request {
         }
         let answers = running.join_all().await;
         // OpenSearch answers 503 where there are too many buckets.
-        let is_fault = |answer: &&String| answer.starts_with('5') && !answer.contains("too_many_buckets_exception");
+        let is_fault =
+            |answer: &&String| answer.starts_with('5') && !answer.contains("too_many_buckets_exception");
         if let Some(fault) = answers.iter().find(is_fault) {
             bail!("answered {fault}");
         }
