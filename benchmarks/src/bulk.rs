@@ -19,7 +19,7 @@ use crate::hardware::Hardware;
 use crate::load;
 use crate::measure;
 use crate::process;
-use crate::report::{grouped, machine};
+use crate::report::{self, grouped, machine};
 use crate::server::{Launch, default_binary};
 use crate::shape::Shape;
 use crate::suite::{commit, own_version, say};
@@ -145,7 +145,7 @@ impl BulkArgs {
             rounds: self.rounds,
             runs,
         };
-        self.write(&report)
+        report::write(&self.out, &markdown(&report), &report)
     }
 
     async fn load(&self, target: &Target, corpus: &Arc<Corpus>, filter_path: bool) -> Result<Run> {
@@ -174,19 +174,6 @@ impl BulkArgs {
             p50_ms: load.latency.p50_ms,
             p99_ms: load.latency.p99_ms,
         })
-    }
-
-    fn write(&self, report: &Report) -> Result<()> {
-        if let Some(parent) = self.out.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let markdown = markdown(report);
-        for (extension, text) in [("md", markdown.clone()), ("json", serde_json::to_string_pretty(report)?)] {
-            let path = PathBuf::from(format!("{}.{extension}", self.out.display()));
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        println!("{markdown}");
-        Ok(())
     }
 }
 

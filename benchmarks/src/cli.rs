@@ -531,16 +531,7 @@ impl ReportArgs {
             effort: self.effort.effort(),
         };
         let found = plan.run().await?;
-        if let Some(parent) = self.out.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let markdown = report::markdown(&found);
-        for (extension, text) in [("md", markdown.clone()), ("json", serde_json::to_string_pretty(&found)?)] {
-            let path = PathBuf::from(format!("{}.{extension}", self.out.display()));
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        println!("{markdown}");
-        Ok(())
+        report::write(&self.out, &report::markdown(&found), &found)
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::hardware::Hardware;
 use crate::process::{self, Memory, Sampler};
-use crate::report::machine;
+use crate::report::{self, machine};
 use crate::server::{Launch, Server, default_binary};
 use crate::suite::{commit, own_version, say};
 use crate::target::{Target, reason};
@@ -126,13 +126,14 @@ impl ManyArgs {
         }
         server.stop()?;
         std::fs::remove_dir_all(&directory)?;
-        self.write(&Report {
+        let report = Report {
             hardware,
             versions,
             commit: commit(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             figures: figures.found,
-        })
+        };
+        report::write(&self.out, &markdown(&report), &report)
     }
 
     /// Makes indices of one document, lets the server idle, flushes all, searches all, starts again.
@@ -291,19 +292,6 @@ impl ManyArgs {
         let stats = target.ask(Method::GET, "/flushed/_stats/search", &Value::Null).await?;
         let left = stats["_all"]["primaries"]["search"]["open_contexts"].as_f64().unwrap_or(f64::NAN);
         figures.add("contexts left", left, "", Some(1.0));
-        Ok(())
-    }
-
-    fn write(&self, report: &Report) -> Result<()> {
-        if let Some(parent) = self.out.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let markdown = markdown(report);
-        for (extension, text) in [("md", markdown.clone()), ("json", serde_json::to_string_pretty(report)?)] {
-            let path = PathBuf::from(format!("{}.{extension}", self.out.display()));
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        println!("{markdown}");
         Ok(())
     }
 }

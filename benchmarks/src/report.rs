@@ -1,6 +1,10 @@
 //! A run's findings as Markdown, both servers beside each other with ratios.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
 
 use crate::hardware::Hardware;
 use crate::latency::Summary;
@@ -8,6 +12,19 @@ use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
 use crate::query::{Mix, Timed};
 use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun, Told};
+
+/// Writes a report as `OUT.md` and `OUT.json`, and shows it.
+pub(crate) fn write(out: &Path, markdown: &str, report: &impl Serialize) -> Result<()> {
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    for (extension, text) in [("md", markdown), ("json", &serde_json::to_string_pretty(report)?)] {
+        let path = PathBuf::from(format!("{}.{extension}", out.display()));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("{markdown}");
+    Ok(())
+}
 
 /// Writes the report.
 pub(crate) fn markdown(report: &Report) -> String {

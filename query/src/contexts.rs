@@ -1,10 +1,12 @@
 //! Open scrolls, points in time and cursors of statements: what is pinned between requests, for whom, and until when.
 //!
 //! At most so many of a kind are open; one more is refused. A context that is not asked for within its keep-alive, by
-//! the injected clock, is gone; what it pins goes with the next tick ([`Contexts::expired`]).
+//! the injected clock, is gone; what it pins goes with the next tick ([`Contexts::expired`]). As long as a request uses it,
+//! however long that takes, it stays, and its keep-alive begins again when the request is done.
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub(crate) use millrace_storage::ContextKind as Kind;
@@ -49,11 +51,50 @@ pub(crate) struct Listed {
 struct Entry<T> {
     owner: String,
     created_ms: i64,
-    expires_ms: i64,
     keep_alive_ms: u64,
     context: Arc<T>,
+    usage: Arc<Mutex<Usage>>,
     /// Counts it in the figures of its shards.
     _counted: Vec<OpenContext>,
+}
+
+/// Who uses a context, and when that was last.
+#[derive(Debug)]
+struct Usage {
+    users: usize,
+    last_ms: i64,
+}
+
+/// A context that a request uses, which does not expire meanwhile.
+#[derive(Debug)]
+pub(crate) struct InUse<T> {
+    context: Arc<T>,
+    usage: Arc<Mutex<Usage>>,
+    clock: SharedClock,
+}
+
+impl<T> Deref for InUse<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        &self.context
+    }
+}
+
+impl<T> Drop for InUse<T> {
+    fn drop(&mut self) {
+        let mut usage = self.usage.lock();
+        usage.users -= 1;
+        usage.last_ms = self.clock.now_ms();
+    }
+}
+
+impl<T> Entry<T> {
+    fn is_alive(&self, now_ms: i64) -> bool {
+        let usage = self.usage.lock();
+        let keep_alive_ms = i64::try_from(self.keep_alive_ms).unwrap_or(i64::MAX);
+        usage.users > 0 || usage.last_ms.saturating_add(keep_alive_ms) > now_ms
+    }
 }
 
 impl<T: Send + Sync + 'static> Contexts<T> {
@@ -79,7 +120,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
             let _ = write!(id, "{byte:02x}");
         }
         let (now, mut open) = (self.clock.now_ms(), self.open.lock());
-        if open.values().filter(|entry| entry.expires_ms > now).count() >= limit {
+        if open.values().filter(|entry| entry.is_alive(now)).count() >= limit {
             let (name, setting, _) = settings(self.kind);
             return Err(Error::Rejected(format!(
                 "Trying to create too many {name} contexts. Must be less than or equal to: [{limit}]. This limit can be set by changing the [{setting}] setting."
@@ -88,27 +129,28 @@ impl<T: Send + Sync + 'static> Contexts<T> {
         let entry = Entry {
             owner: owner.name().to_owned(),
             created_ms: now,
-            expires_ms: expiry(now, keep_alive_ms),
             keep_alive_ms,
             context: Arc::new(context),
+            usage: Arc::new(Mutex::new(Usage { users: 0, last_ms: now })),
             _counted: counted,
         };
         open.insert(id.clone(), entry);
         Ok(id)
     }
 
-    /// Returns a context and keeps it alive for longer.
-    pub(crate) fn get(&self, id: &str, owner: &Principal, keep_alive_ms: Option<u64>) -> Result<Arc<T>> {
+    /// Returns a context, which is kept alive until the answer is dropped, and for its keep-alive from then on.
+    pub(crate) fn get(&self, id: &str, owner: &Principal, keep_alive_ms: Option<u64>) -> Result<InUse<T>> {
         let (now, mut open) = (self.clock.now_ms(), self.open.lock());
         let entry = open
             .get_mut(id)
-            .filter(|entry| entry.owner == owner.name() && entry.expires_ms > now)
+            .filter(|entry| entry.owner == owner.name() && entry.is_alive(now))
             .ok_or_else(|| Error::ContextNotFound(id.to_owned()))?;
         if let Some(keep_alive_ms) = keep_alive_ms {
             entry.keep_alive_ms = keep_alive_ms;
         }
-        entry.expires_ms = expiry(now, entry.keep_alive_ms);
-        Ok(Arc::clone(&entry.context))
+        entry.usage.lock().users += 1;
+        let (context, usage) = (Arc::clone(&entry.context), Arc::clone(&entry.usage));
+        Ok(InUse { context, usage, clock: Arc::clone(&self.clock) })
     }
 
     /// Closes a context; whether there was one of the caller's. What it pins goes soon after.
@@ -151,7 +193,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
                 _ => None,
             }
         };
-        let was_open = taken.as_ref().is_some_and(|entry| entry.expires_ms > now);
+        let was_open = taken.as_ref().is_some_and(|entry| entry.is_alive(now));
         (was_open, taken.map(|entry| entry.context))
     }
 
@@ -160,7 +202,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
         let (now, open) = (self.clock.now_ms(), self.open.lock());
         let mut listed: Vec<Listed> = open
             .iter()
-            .filter(|(_, entry)| entry.owner == owner.name() && entry.expires_ms > now)
+            .filter(|(_, entry)| entry.owner == owner.name() && entry.is_alive(now))
             .map(|(id, entry)| Listed {
                 id: id.clone(),
                 created_ms: entry.created_ms,
@@ -175,7 +217,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
     #[must_use]
     pub(crate) fn expired(&self) -> Expired<T> {
         let (now, mut open) = (self.clock.now_ms(), self.open.lock());
-        Expired(open.extract_if(|_, entry| entry.expires_ms <= now).map(|(_, entry)| entry).collect())
+        Expired(open.extract_if(|_, entry| !entry.is_alive(now)).map(|(_, entry)| entry).collect())
     }
 }
 
@@ -198,10 +240,6 @@ pub(crate) fn free<T: Send + 'static>(pinned: T) {
     }
 }
 
-fn expiry(now_ms: i64, keep_alive_ms: u64) -> i64 {
-    now_ms.saturating_add(i64::try_from(keep_alive_ms).unwrap_or(i64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use millrace_storage::ManualClock;
@@ -219,9 +257,9 @@ mod tests {
         let ann = principal("ann");
         let id = scrolls.open(&ann, 1, Vec::new(), 1_000, 10).unwrap();
         clock.advance_ms(900);
-        assert_eq!(*scrolls.get(&id, &ann, None).unwrap(), 1);
+        assert_eq!(**scrolls.get(&id, &ann, None).unwrap(), 1);
         clock.advance_ms(900);
-        assert_eq!(*scrolls.get(&id, &ann, Some(5_000)).unwrap(), 1);
+        assert_eq!(**scrolls.get(&id, &ann, Some(5_000)).unwrap(), 1);
         clock.advance_ms(4_999);
         assert!(scrolls.get(&id, &ann, None).is_ok());
         clock.advance_ms(5_000);
@@ -229,6 +267,23 @@ mod tests {
         assert_eq!(error.status(), 404);
         assert!(scrolls.list(&ann).is_empty());
         assert_eq!((scrolls.expired().0.len(), scrolls.expired().0.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_in_use_does_not_expire() {
+        let clock = Arc::new(ManualClock::new(0));
+        let scrolls = Contexts::new(Kind::Scroll, Arc::clone(&clock) as SharedClock);
+        let ann = principal("ann");
+        let id = scrolls.open(&ann, 1, Vec::new(), 1_000, 10).unwrap();
+        let (one, other) = (scrolls.get(&id, &ann, None).unwrap(), scrolls.get(&id, &ann, None).unwrap());
+        drop(one);
+        clock.advance_ms(10_000);
+        assert!(scrolls.expired().is_empty());
+        drop(other);
+        clock.advance_ms(999);
+        assert!(scrolls.expired().is_empty() && scrolls.list(&ann).len() == 1);
+        clock.advance_ms(1);
+        assert_eq!(scrolls.expired().0.len(), 1);
     }
 
     #[tokio::test]

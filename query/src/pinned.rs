@@ -118,23 +118,10 @@ impl Pins {
     /// # Errors
     /// As [`Pins::hold`].
     pub(crate) fn hold_with(&self, snapshot: &Arc<TableSnapshot>, asked: usize) -> Result<Pinned> {
-        let mut wanted: HashMap<Part, usize> = HashMap::new();
+        let wanted = wanted(snapshot);
         let mut stored: HashMap<u64, StoredFiles> = HashMap::new();
-        for segment in &snapshot.segments {
-            if let Some(files) = segment.reader.stored_files() {
-                stored.insert(files.key, files);
-            }
-            if let Some((number, bytes)) = segment.reader.in_memory() {
-                wanted.insert(Part::Segment(number), usize::try_from(bytes).unwrap_or(usize::MAX));
-            }
-            if !segment.deleted.is_empty() {
-                let rows = Arc::as_ptr(&segment.deleted) as usize;
-                wanted.insert(Part::Rows(rows), segment.deleted.serialized_size());
-            }
-        }
-        if let Some(listed) = &snapshot.listed {
-            let bytes = listed.values().map(RoaringBitmap::serialized_size).sum();
-            wanted.insert(Part::Rows(Arc::as_ptr(listed) as usize), bytes);
+        for files in snapshot.segments.iter().filter_map(|segment| segment.reader.stored_files()) {
+            stored.insert(files.key, files);
         }
         let mut held = self.0.lock();
         held.take(&wanted, asked)?;
@@ -144,6 +131,13 @@ impl Pins {
         }
         drop(held);
         Ok(Pinned { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
+    }
+
+    /// Whether a snapshot may be kept once its segments in memory are files.
+    pub(crate) fn fits_flushed(&self, snapshot: &TableSnapshot) -> bool {
+        let mut wanted = wanted(snapshot);
+        wanted.retain(|part, _| !matches!(part, Part::Segment(_)));
+        self.0.lock().check(&wanted, 0).is_ok()
     }
 
     /// Notes that a context was refused for its memory.
@@ -162,6 +156,25 @@ impl Pins {
     }
 }
 
+/// The parts of a snapshot that take memory, and how much.
+fn wanted(snapshot: &TableSnapshot) -> HashMap<Part, usize> {
+    let mut wanted = HashMap::new();
+    for segment in &snapshot.segments {
+        if let Some((number, bytes)) = segment.reader.in_memory() {
+            wanted.insert(Part::Segment(number), usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        if !segment.deleted.is_empty() {
+            let rows = Arc::as_ptr(&segment.deleted) as usize;
+            wanted.insert(Part::Rows(rows), segment.deleted.serialized_size());
+        }
+    }
+    if let Some(listed) = &snapshot.listed {
+        let bytes = listed.values().map(RoaringBitmap::serialized_size).sum();
+        wanted.insert(Part::Rows(Arc::as_ptr(listed) as usize), bytes);
+    }
+    wanted
+}
+
 impl Held {
     /// Counts the bytes of files that nobody but contexts keeps.
     fn replaced(&self) -> u64 {
@@ -169,7 +182,8 @@ impl Held {
         files.fold(0, |sum, (files, _)| sum.saturating_add(files.bytes))
     }
 
-    fn take(&mut self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<()> {
+    /// Returns the bytes that come on top with what is wanted.
+    fn check(&self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<usize> {
         let unknown = wanted.iter().filter(|(part, _)| !self.parts.contains_key(part));
         let more = unknown.fold(asked, |sum, (_, bytes)| sum.saturating_add(*bytes));
         let held = self.reservation.size();
@@ -179,7 +193,11 @@ impl Held {
                 self.limit
             )));
         }
-        self.reservation.try_grow(more)?;
+        Ok(more)
+    }
+
+    fn take(&mut self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<()> {
+        self.reservation.try_grow(self.check(wanted, asked)?)?;
         for (part, bytes) in wanted {
             self.parts.entry(*part).or_insert(Holders { count: 0, bytes: *bytes }).count += 1;
         }

@@ -229,8 +229,14 @@ impl SearchService {
                 return Err(refused_by_all(&snapshot, error));
             }
         }
-        if let Ok(pinned) = pins.hold(&snapshot) {
-            return Ok(pinned);
+        let error = match pins.hold(&snapshot) {
+            Ok(pinned) => return Ok(pinned),
+            Err(error) => error,
+        };
+        // Only where it helps: who is refused again and again must not make small segments each time.
+        if !pins.fits_flushed(&snapshot) {
+            pins.refused();
+            return Err(refused_by_all(&snapshot, error));
         }
         let mut in_memory: Vec<usize> = Vec::new();
         let segments = snapshot.segments.iter().filter(|segment| segment.reader.in_memory().is_some());

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use super::broker::Broker;
 use super::webhook::Pace;
 use super::{Plan, markdown};
+use crate::report;
 use crate::server::default_binary;
 
 /// What is measured, and on what.
@@ -73,15 +74,6 @@ impl PipelinesArgs {
             },
         };
         let found = plan.run().await?;
-        if let Some(parent) = self.out.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let markdown = markdown::markdown(&found);
-        for (extension, text) in [("md", markdown.clone()), ("json", serde_json::to_string_pretty(&found)?)] {
-            let path = PathBuf::from(format!("{}.{extension}", self.out.display()));
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        println!("{markdown}");
-        Ok(())
+        report::write(&self.out, &markdown::markdown(&found), &found)
     }
 }

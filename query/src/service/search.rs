@@ -80,7 +80,7 @@ impl SearchService {
         };
         let query = body.query.as_ref().unwrap_or(&unasked);
         // Held from the start: a scroll that may not be kept is not searched for.
-        let mut _kept = None;
+        let (mut _kept, mut _in_use) = (None, None);
         let mut snapshot = match &body.point_in_time {
             None if request.scroll_ms.is_some() => {
                 let kept = self.pin_to_keep(principal, expression, &request.scope).await?;
@@ -89,7 +89,7 @@ impl SearchService {
             None => self.pin(principal, expression, &request.scope).await?,
             Some(pit) => {
                 let opened = self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?;
-                Arc::clone(&opened.snapshot)
+                Arc::clone(&_in_use.insert(opened).snapshot)
             }
         };
         if !body.indices_boost.is_empty() {

@@ -1,7 +1,7 @@
 //! Descriptions of indices in the object store, and of what was there before there were descriptions.
 //!
-//! An index has its description from before the catalog knows it until the catalog has forgotten it; so files of an index
-//! without one are left of a deleted index. Segments describe themselves when they are committed (`shard/describe.rs`).
+//! An index has its description from before the catalog knows it until just before the catalog forgets it; so files of an
+//! index without one are left of a deleted index, and no index whose deletion was acknowledged comes back with a repair. Segments describe themselves when they are committed (`shard/describe.rs`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -108,11 +108,70 @@ impl Described {
     }
 }
 
+/// A change whose indices are described as they will be: nobody else describes an index meanwhile.
+#[derive(Debug)]
+pub(super) struct Describing<'a> {
+    deleted: Vec<Arc<Index>>,
+    _one: tokio::sync::MutexGuard<'a, ()>,
+}
+
 impl Inner {
-    /// Writes the description of an index that is about to be made.
-    pub(super) async fn describe_index(&self, index: &Index) -> Result<()> {
-        let _one = self.describing.lock().await;
-        self.put_description(index).await
+    /// Writes the descriptions of indices that are about to be made, and deletes those of indices that are about to be
+    /// deleted, which nobody describes as long as the answer is held.
+    ///
+    /// # Errors
+    /// The object store fails; all is then as it was, as far as the object store allows.
+    pub(super) async fn describe_change(
+        &self,
+        changes: &[MetadataChange],
+        created: &[Arc<Index>],
+    ) -> Result<Describing<'_>> {
+        let describing = Describing { deleted: self.deleted_by(changes), _one: self.describing.lock().await };
+        match self.try_describe(&describing, created).await {
+            Ok(()) => Ok(describing),
+            Err(error) => {
+                self.undescribe_change(describing, created).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn try_describe(&self, describing: &Describing<'_>, created: &[Arc<Index>]) -> Result<()> {
+        for index in created {
+            self.put_description(index).await?;
+        }
+        for index in &describing.deleted {
+            self.env().objects.delete_durably(&description::index_path(index.meta().uuid)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what was described for a change that came to nothing. What the object store refuses now, the next start
+    /// does.
+    pub(super) async fn undescribe_change(&self, describing: Describing<'_>, created: &[Arc<Index>]) {
+        for index in created {
+            let uuid = index.meta().uuid;
+            if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
+                tracing::warn!(index = %uuid, %error, "cannot delete the description of an index that was not made");
+            }
+        }
+        for index in &describing.deleted {
+            if let Err(error) = self.put_description(index).await {
+                tracing::warn!(index = %index.meta().name, %error, "cannot describe an index; the next start will");
+            }
+        }
+    }
+
+    /// Running indices that a change deletes.
+    fn deleted_by(&self, changes: &[MetadataChange]) -> Vec<Arc<Index>> {
+        let indices = self.indices.read();
+        let deleted = changes.iter().filter_map(|change| match change {
+            MetadataChange::DeleteIndex { name, uuid } => {
+                indices.get(name).filter(|index| index.meta().uuid == *uuid).cloned()
+            }
+            _ => None,
+        });
+        deleted.collect()
     }
 
     async fn put_description(&self, index: &Index) -> Result<()> {
@@ -133,15 +192,6 @@ impl Inner {
         let running = self.indices.read().get(&meta.name).is_some_and(|running| Arc::ptr_eq(running, index));
         if running && let Err(error) = self.put_description(index).await {
             tracing::warn!(index = %meta.name, %error, "cannot describe an index; its next segment will");
-        }
-    }
-
-    /// Deletes the descriptions of indices that the catalog does not have; `describing` is held where they run.
-    pub(super) async fn forget_descriptions(&self, indices: impl Iterator<Item = Uuid>) {
-        for uuid in indices {
-            if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
-                tracing::warn!(index = %uuid, %error, "cannot delete the description of a deleted index");
-            }
         }
     }
 

@@ -491,32 +491,21 @@ impl Inner {
             false => Some(self.services.commits.lock().await),
         };
         mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
-        // Before the catalog knows them: an index that has no description any more was deleted.
-        for index in &created {
-            self.describe_index(index).await?;
-        }
+        let described = self.describe_change(&changes, &created).await?;
         if let Err(error) = self.services.catalog.change(&changes, &mappings).await {
-            self.forget_descriptions(created.iter().map(|index| index.meta().uuid)).await;
+            self.undescribe_change(described, &created).await;
             return Err(error);
         }
         for (index, version, _) in &unsaved {
             index.saved_mapping.fetch_max(*version, Ordering::Relaxed);
         }
         drop(one);
-        let deleted = changes.iter().filter_map(|change| match change {
-            MetadataChange::DeleteIndex { uuid, .. } => Some(*uuid),
-            _ => None,
-        });
-        let deleted: Vec<Uuid> = deleted.collect();
-        let described = self.with_other_description(&changes);
-        // Before the first of their files goes: an index that is half there must not come back. Nobody describes it meanwhile.
-        let describing = if deleted.is_empty() { None } else { Some(self.describing.lock().await) };
-        self.forget_descriptions(deleted.into_iter()).await;
+        let outdated = self.with_other_description(&changes);
         let inner = Arc::clone(self);
         let applied =
             sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await?;
-        drop(describing);
-        for index in described {
+        drop(described);
+        for index in outdated {
             self.describe_again(&index).await;
         }
         Ok(applied)

@@ -149,7 +149,6 @@ async fn everything_comes_back_but_what_was_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "expects that no compaction commits a deletion before the crash, which upkeep may do"]
 async fn without_log_what_was_flushed_comes_back_and_nothing_that_was_deleted_before() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;
@@ -173,11 +172,18 @@ async fn without_log_what_was_flushed_comes_back_and_nothing_that_was_deleted_be
     let report = repaired(dir.path(), Options::default()).await;
     assert!(!report.log, "{report}");
     let engine = reopen(dir.path()).await;
-    assert_eq!(documents(&engine).await, flushed);
+    let found = documents(&engine).await;
+    // A compaction may have left out by then what only the log had a newer version of.
+    let overwritten = ("a".to_owned(), "4".to_owned());
+    for (key, document) in &flushed {
+        let kept = found.get(key);
+        assert!(kept == Some(document) || kept.is_none() && *key == overwritten, "{key:?}: {kept:?}");
+    }
+    assert!(found.keys().all(|key| flushed.contains_key(key)), "{found:?}");
     // Frames go on behind those of the lost log.
     put(&engine, "a", 200, r#"{"v":1}"#).await;
     engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
-    assert_eq!(documents(&engine).await.len(), flushed.len() + 1);
+    assert_eq!(documents(&engine).await.len(), found.len() + 1);
     drop(engine);
     drop(reopen(dir.path()).await);
 }

@@ -352,7 +352,6 @@ async fn every_operation_of_a_small_workload_may_be_the_last() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "known defect: an index whose deletion was interrupted may come back with a repair"]
 async fn the_catalog_may_be_lost_with_any_operation() {
     for seed in 1..=seeds() {
         let mut after = 0;
