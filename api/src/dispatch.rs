@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
-use millrace_storage::{Lane, Principal};
+use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
@@ -97,7 +97,8 @@ impl Service {
             return style.render(response);
         }
         let plain = style.clone();
-        let rendered = self.api.engine.compute().run(Lane::Foreground, move || Ok(style.render(response)));
+        let rendered =
+            self.api.engine.compute().run(Priority::Foreground, move || Ok(style.render(response)));
         rendered.await.unwrap_or_else(|error| plain.render(Error::from(error).into_response()))
     }
 

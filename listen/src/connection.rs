@@ -115,7 +115,7 @@ impl<S: Service> Connection<'_, S> {
                 }
                 _ = stopped.wait_for(|stopped| *stopped), if watch.closing.is_none() => Action::Close("the listener ends"),
                 () = self.activity.evicted() => Action::Leave,
-                _ = tick.tick() => watch.look(&self.activity, self.config),
+                _ = tick.tick() => watch.check(&self.activity, self.config),
             };
             match action {
                 Action::Keep => {}
@@ -167,7 +167,7 @@ impl Watch {
     }
 
     /// Decides by what the connection does now.
-    fn look(&mut self, activity: &Activity, config: &Config) -> Action {
+    fn check(&mut self, activity: &Activity, config: &Config) -> Action {
         let now = Instant::now();
         let written = activity.written();
         if written >= self.sent.0 + SENT_BYTES {

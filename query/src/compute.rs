@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use millrace_storage::Lane;
+use millrace_storage::Priority;
 
 use crate::error::Result;
 
@@ -31,7 +31,7 @@ impl Compute {
         T: Send + 'static,
         F: FnOnce() -> Result<T> + Send + 'static,
     {
-        self.0.run(Lane::Foreground, move || Ok(work())).await?
+        self.0.run(Priority::Foreground, move || Ok(work())).await?
     }
 }
 

@@ -26,11 +26,11 @@ pub(crate) fn run(args: &HealthArgs, config: &Config) -> Result<(), Failure> {
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
-    runtime.block_on(ask(&url, args.timeout)).map_err(Failure::other)?;
+    runtime.block_on(request(&url, args.timeout)).map_err(Failure::other)?;
     crate::print(&format!("ready: {url}\n"))
 }
 
-async fn ask(url: &str, timeout: Duration) -> Result<()> {
+async fn request(url: &str, timeout: Duration) -> Result<()> {
     // Nothing secret is sent, and a certificate is rarely one for loopback: that the server answers is the question.
     let client = Client::builder()
         .danger_accept_invalid_certs(true)

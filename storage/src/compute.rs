@@ -33,7 +33,7 @@ const BACKGROUND_NICENESS: i32 = 8;
 
 /// Which threads run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum Priority {
     /// Reads: short jobs that somebody waits for.
     Foreground,
     /// Writes: jobs of some ten milliseconds that somebody waits for.
@@ -133,7 +133,7 @@ impl Drop for Inner {
 }
 
 impl Compute {
-    /// Starts `threads` threads a lane; 0 means one a core.
+    /// Starts `threads` threads a priority; 0 means one a core.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -169,7 +169,7 @@ impl Compute {
         Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, background, threads }) })
     }
 
-    /// Counts the threads of a lane.
+    /// Counts the threads of a priority.
     pub fn threads(&self) -> usize {
         self.inner.threads
     }
@@ -179,33 +179,33 @@ impl Compute {
     ///
     /// # Errors
     /// The job's own, or [`Error::Internal`] when it panicked.
-    pub async fn run<T, F>(&self, lane: Lane, job: F) -> Result<T>
+    pub async fn run<T, F>(&self, priority: Priority, job: F) -> Result<T>
     where
         F: FnOnce() -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        self.spawn(lane, move || {
+        self.spawn(priority, move || {
             let _ = sender.send(job());
         });
         receiver.await.unwrap_or_else(|_| Err(Error::Internal("a compute job panicked".to_owned())))
     }
 
     /// Queues a job without waiting for it.
-    pub fn spawn<F>(&self, lane: Lane, job: F)
+    pub fn spawn<F>(&self, priority: Priority, job: F)
     where
         F: FnOnce() + Send + 'static,
     {
-        let queue = match lane {
-            Lane::Foreground => &self.inner.foreground,
-            Lane::Ingest => &self.inner.ingest,
-            Lane::Flush => &self.inner.flush,
-            Lane::Background => &self.inner.background,
+        let queue = match priority {
+            Priority::Foreground => &self.inner.foreground,
+            Priority::Ingest => &self.inner.ingest,
+            Priority::Flush => &self.inner.flush,
+            Priority::Background => &self.inner.background,
         };
         queue.push(Box::new(job));
     }
 
-    /// Lets a read begin that only waits for a core. A long job of another lane calls it every
+    /// Lets a read begin that only waits for a core. A long job of another priority calls it every
     /// millisecond or so; it costs next to nothing where no read waits.
     pub fn give_way(&self) {
         if self.inner.foreground.wants_core() {

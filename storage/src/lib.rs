@@ -33,7 +33,7 @@ mod sync;
 pub mod wal;
 
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use compute::{Compute, Lane, run_behind_reads, run_promptly};
+pub use compute::{Compute, Priority, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};

@@ -11,7 +11,7 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{ActionKind, Engine, Lane, RefreshPolicy, WriteOp};
+use millrace_storage::{ActionKind, Engine, Priority, RefreshPolicy, WriteOp};
 
 use crate::Api;
 use crate::documents::options::WriteOptions;
@@ -98,7 +98,7 @@ async fn computed<T: Send + 'static>(
     if bytes <= LARGE {
         return work();
     }
-    api.engine.compute().run(Lane::Ingest, move || Ok(work())).await?
+    api.engine.compute().run(Priority::Ingest, move || Ok(work())).await?
 }
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a

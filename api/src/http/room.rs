@@ -52,11 +52,11 @@ impl Room {
     /// 429 where they do not fit beside other requests, 413 where they never will.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Error> {
         let spent = self.0.spent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if spent <= self.0.held.load(Ordering::Relaxed) { Ok(()) } else { self.ask(spent) }
+        if spent <= self.0.held.load(Ordering::Relaxed) { Ok(()) } else { self.reserve(spent) }
     }
 
     #[cold]
-    fn ask(&self, spent: usize) -> Result<(), Error> {
+    fn reserve(&self, spent: usize) -> Result<(), Error> {
         let share = &*self.0;
         let mut reservation = share.reservation.lock();
         let held = share.held.load(Ordering::Relaxed);

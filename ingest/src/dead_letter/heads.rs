@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use millrace_storage::mapping::{Mapping, PathId};
 use millrace_storage::segment::{ColumnBatch, RowParts, SegmentView};
-use millrace_storage::{Engine, Lane, Result};
+use millrace_storage::{Engine, Priority, Result};
 use roaring::RoaringBitmap;
 
 use super::INDEX;
@@ -86,7 +86,7 @@ impl Listing {
             }
             Ok(of)
         };
-        engine.compute().run(Lane::Ingest, read).await
+        engine.compute().run(Priority::Ingest, read).await
     }
 
     /// Ids of letters, in their order.

@@ -145,7 +145,7 @@ impl Code {
                 pcre2::pcre2_set_match_limit_8(context, steps);
                 pcre2::pcre2_set_offset_limit_8(context, places.end.saturating_sub(1));
                 if let Some(watch) = &mut watch {
-                    pcre2_set_callout_8(context, Some(look), ptr::from_mut(watch).cast::<c_void>());
+                    pcre2_set_callout_8(context, Some(check_deadline), ptr::from_mut(watch).cast::<c_void>());
                 }
                 let result = pcre2::pcre2_match_8(
                     self.code.as_ptr(),
@@ -240,7 +240,7 @@ struct Watch<'a> {
 }
 
 /// Called before each part of a watched expression, each time that it is tried.
-unsafe extern "C" fn look(_block: *mut c_void, data: *mut c_void) -> c_int {
+unsafe extern "C" fn check_deadline(_block: *mut c_void, data: *mut c_void) -> c_int {
     // SAFETY: `Code::search` sets it for the time of the match, and nobody else uses it meanwhile.
     let watch = unsafe { &mut *data.cast::<Watch<'_>>() };
     watch.calls += 1;

@@ -65,7 +65,7 @@ enum Cost {
 
 /// Part of a search without a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Portion {
+struct Allowance {
     places: usize,
     steps: usize,
 }
@@ -103,12 +103,12 @@ impl Regex {
         }
         let mut from = boundary(text, from);
         loop {
-            let portion = self.cost.portion(text.len(), text.len().saturating_sub(from) + 1);
-            let end = portion.map_or(text.len() + 1, |portion| from.saturating_add(portion.places));
+            let allowance = self.cost.allowance(text.len(), text.len().saturating_sub(from) + 1);
+            let end = allowance.map_or(text.len() + 1, |allowance| from.saturating_add(allowance.places));
             let end = boundary(text, end);
-            let ended = match portion {
-                Some(portion) => {
-                    let steps = u32::try_from(portion.steps).unwrap_or(u32::MAX);
+            let ended = match allowance {
+                Some(allowance) => {
+                    let steps = u32::try_from(allowance.steps).unwrap_or(u32::MAX);
                     self.quick.search(locations, text, from..end, steps, None)
                 }
                 None => Ended::OutOfSteps,
@@ -179,11 +179,11 @@ impl Cost {
 
     /// How many places of a text of a length are searched at once, and with how many steps each, if so many are left. `None` where
     /// it cannot be done without a clock.
-    fn portion(self, length: usize, left: usize) -> Option<Portion> {
+    fn allowance(self, length: usize, left: usize) -> Option<Allowance> {
         let length = length.max(1);
         let bounded = |cost: usize| {
             let places = WORK / cost.max(1);
-            (places > 0).then_some(Portion { places, steps: usize::MAX })
+            (places > 0).then_some(Allowance { places, steps: usize::MAX })
         };
         match self {
             Self::Whole => None,
@@ -196,7 +196,7 @@ impl Cost {
                     0 => Some(WORK / length).filter(|steps| *steps >= MIN_STEPS),
                     _ => Some(steps),
                 }
-                .map(|steps| Portion { places: places.max(1), steps })
+                .map(|steps| Allowance { places: places.max(1), steps })
             }
         }
     }
@@ -271,17 +271,20 @@ mod tests {
     fn a_call_without_a_clock_is_bounded() {
         for length in [0, 1, 80, 324, 1_000, 4_000, 60_000, 130_000, 600_000, 10_000_000, 1 << 30] {
             for cost in [Cost::Fixed(7), Cost::PerByte(7), Cost::Steps] {
-                let Some(portion) = cost.portion(length, length + 1) else { continue };
+                let Some(allowance) = cost.allowance(length, length + 1) else { continue };
                 let place = match cost {
                     Cost::Fixed(cost) => cost,
                     Cost::PerByte(cost) => cost * length,
-                    _ => portion.steps * length,
+                    _ => allowance.steps * length,
                 };
-                assert!(place.saturating_mul(portion.places) <= WORK, "{length} {cost:?} {portion:?}");
-                assert!(portion.places > 0 && portion.steps >= MIN_STEPS, "{length} {cost:?} {portion:?}");
+                assert!(place.saturating_mul(allowance.places) <= WORK, "{length} {cost:?} {allowance:?}");
+                assert!(
+                    allowance.places > 0 && allowance.steps >= MIN_STEPS,
+                    "{length} {cost:?} {allowance:?}"
+                );
             }
         }
         // An ordinary line is one call.
-        assert!(Cost::Steps.portion(360, 361).is_some_and(|portion| portion.places >= 361));
+        assert!(Cost::Steps.allowance(360, 361).is_some_and(|allowance| allowance.places >= 361));
     }
 }

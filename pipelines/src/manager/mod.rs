@@ -214,7 +214,7 @@ impl Manager {
     /// Starts the pipelines of the directory and looks after them until [`Manager::stop`]. One that is wrong does not
     /// keep the others from starting.
     pub async fn start(self: &Arc<Self>) {
-        self.look().await;
+        self.reload_changed().await;
         if !self.config.reload_interval.is_zero() {
             let watching = tokio::spawn(Arc::clone(self).watch());
             *self.watching.lock() = Some(watching);
@@ -260,12 +260,12 @@ impl Manager {
             if tokio::time::timeout(self.config.reload_interval, stops).await.is_ok() {
                 return;
             }
-            self.look().await;
+            self.reload_changed().await;
         }
     }
 
     /// Looks at the directory and does what its changes ask for.
-    pub async fn look(&self) {
+    pub async fn reload_changed(&self) {
         let _looking = self.looking.lock().await;
         if *self.stopping.borrow() {
             return;

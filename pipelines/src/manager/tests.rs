@@ -85,7 +85,7 @@ async fn files_are_run_reloaded_and_refused() {
 
     // A broken file leaves the running pipeline in place.
     put(dir.path(), "stays.conf", "input { generator { } } filter { drop { what => 1 } } output { }");
-    manager.look().await;
+    manager.reload_changed().await;
     let stays = manager.get("stays").unwrap();
     assert_eq!(stays.state, State::ActiveWithWarning);
     assert!(stays.warning.unwrap().contains("[drop] has no option [what]"));
@@ -93,13 +93,13 @@ async fn files_are_run_reloaded_and_refused() {
     until(&manager, "stays", |status| status.figures.events_in > before).await;
 
     put(dir.path(), "stays.conf", &STAYS.replace("id => all", "id => other"));
-    manager.look().await;
+    manager.reload_changed().await;
     let stays = manager.get("stays").unwrap();
     assert_eq!((stays.state, stays.reloads.successes, stays.reloads.failures), (State::Active, 1, 1));
     assert_eq!((&*stays.plugins[1][0].id, stays.reloads.last_error), ("other", None));
 
     std::fs::remove_file(dir.path().join("pipelines/stays.conf")).unwrap();
-    manager.look().await;
+    manager.reload_changed().await;
     assert!(manager.get("stays").is_none());
     manager.stop(Duration::from_secs(10)).await;
 }
@@ -144,7 +144,7 @@ async fn what_is_set_holds_until_the_files_change() {
     second.start().await;
     assert_eq!(second.get("stays").unwrap().settings.batch_size, 77, "kept over a restart");
     put(dir.path(), "stays.conf", &format!("{STAYS}# changed"));
-    second.look().await;
+    second.reload_changed().await;
     assert_eq!(second.get("stays").unwrap().settings.batch_size, crate::settings::BATCH_SIZE);
     second.stop(Duration::from_secs(10)).await;
 }

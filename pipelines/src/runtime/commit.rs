@@ -1,4 +1,4 @@
-//! The end of a portion: sinks first, then one write of operations, dead letters and positions, then, when that is
+//! The end of a delivery: sinks first, then one write of operations, dead letters and positions, then, when that is
 //! durable, the sources are told. See `docs/internals/delivery.md`.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
 use tokio::sync::watch;
 
 use super::Shared;
+use super::delivery::Delivery;
 use super::generation::Generation;
-use super::portion::Portion;
-use super::sequence::{Stage, Turn};
+use super::sequence::{Stage, Ticket};
 use super::work::{Planned, Send, Work};
 use crate::graph::walk::Rejected;
 use crate::store::{Durable, Sender};
@@ -47,13 +47,13 @@ struct Written {
     durable: Option<(Durable, Instant)>,
 }
 
-/// Brings a portion to its end. `strict` lets the next one send only when this one has been sent.
-pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bool) {
+/// Brings a delivery to its end. `strict` lets the next one send only when this one has been sent.
+pub(super) async fn run(shared: &Arc<Shared>, work: Work, ticket: Ticket, strict: bool) {
     // Given back at the end, whatever that is.
-    let Work { acks, held: _held, mut portion } = work;
-    let Turn { sending, mut writing, mut telling } = turn;
+    let Work { acks, held: _held, mut delivery } = work;
+    let Ticket { sending, mut writing, mut telling } = ticket;
     let mut sending = Some(sending);
-    let stored = match deliver(shared, &mut portion, &mut sending, &mut writing, strict).await {
+    let stored = match deliver(shared, &mut delivery, &mut sending, &mut writing, strict).await {
         Ok(written) => {
             // The next one may write while this one becomes durable: it cannot become that before.
             drop((sending, writing));
@@ -61,7 +61,7 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bo
         }
         // They are too much together, or one of them has another owner: the others shall not suffer for it.
         Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if acks.len() > 1 => {
-            return one_by_one(shared, portion, acks, &mut writing, &mut telling).await;
+            return one_by_one(shared, delivery, acks, &mut writing, &mut telling).await;
         }
         Err(error) => Err(error),
     };
@@ -76,14 +76,18 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work, turn: Turn, strict: bo
 ///
 /// # Errors
 /// Why it is still, or again, a letter.
-pub(super) async fn redeliver(shared: &Arc<Shared>, mut portion: Portion, turn: Turn) -> Result<(), String> {
-    let Turn { mut writing, telling: _telling, .. } = turn;
-    let written = attempt(shared, &mut portion, &mut None, &mut writing, false).await;
+pub(super) async fn redeliver(
+    shared: &Arc<Shared>,
+    mut delivery: Delivery,
+    ticket: Ticket,
+) -> Result<(), String> {
+    let Ticket { mut writing, telling: _telling, .. } = ticket;
+    let written = attempt(shared, &mut delivery, &mut None, &mut writing, false).await;
     let stored = match written {
         Ok(written) => written.stored(shared).await,
         Err(error) => Err(error),
     };
-    let rejected = portion.rejected().next().map(|rejected| rejected.reason.clone());
+    let rejected = delivery.rejected().next().map(|rejected| rejected.reason.clone());
     match (stored, rejected) {
         (Ok(refused), rejected) => match rejected.or(refused) {
             None => Ok(()),
@@ -111,13 +115,13 @@ fn outcome<T>(shared: &Shared, stored: Result<T, GaveUp>) -> Result<(), NotStore
 /// Writes each batch by itself, in order.
 async fn one_by_one(
     shared: &Arc<Shared>,
-    portion: Portion,
+    delivery: Delivery,
     acks: Vec<Ack>,
     writing: &mut Stage,
     telling: &mut Stage,
 ) {
-    for (mut portion, ack) in portion.by_batch().into_iter().zip(acks) {
-        let stored = match deliver(shared, &mut portion, &mut None, writing, false).await {
+    for (mut delivery, ack) in delivery.by_batch().into_iter().zip(acks) {
+        let stored = match deliver(shared, &mut delivery, &mut None, writing, false).await {
             Ok(written) => written.stored(shared).await,
             Err(error) => Err(error),
         };
@@ -126,23 +130,23 @@ async fn one_by_one(
     }
 }
 
-/// Sends and writes a portion by its graph; where that ends before it is through, by the one that runs then.
+/// Sends and writes a delivery by its graph; where that ends before it is through, by the one that runs then.
 async fn deliver(
     shared: &Arc<Shared>,
-    portion: &mut Portion,
+    delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
     strict: bool,
 ) -> Result<Written, GaveUp> {
     loop {
-        match attempt(shared, portion, sending, writing, strict).await {
+        match attempt(shared, delivery, sending, writing, strict).await {
             Err(GaveUp::GraphEnded) if !shared.is_cutting() => {}
             other => return other,
         }
         // What was sent at the same time has lost its order: from here on, all before is through first.
         writing.come().await;
         let id = Arc::clone(&shared.id);
-        let planned = portion.plan_anew(id, &shared.compute, shared.generations.current()).await;
+        let planned = delivery.plan_anew(id, &shared.compute, shared.generations.current()).await;
         if let Err(error) = planned {
             tracing::error!(pipeline = %shared.id, %error, "events could not be taken to the new definition; their source sends them again");
             return Err(GaveUp::NotStored(NotStored::Ended));
@@ -150,23 +154,23 @@ async fn deliver(
     }
 }
 
-/// Sends and writes a portion as planned. The place of sending is left when all is sent, but stays where nothing is, so that
+/// Sends and writes a delivery as planned. The place of sending is left when all is sent, but stays where nothing is, so that
 /// nobody behind overtakes the sends of those before.
 async fn attempt(
     shared: &Arc<Shared>,
-    portion: &mut Portion,
+    delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
     strict: bool,
 ) -> Result<Written, GaveUp> {
-    if !portion.plan.sends.is_empty() {
+    if !delivery.plan.sends.is_empty() {
         let mut place = Place::new().0;
         if let Some(mut stage) = sending.take() {
             stage.come().await;
             place = stage.place();
         }
         let alone = strict.then(|| place.clone());
-        send(shared, portion, place).await.map_err(|Interrupted| match portion.generation.has_ended() {
+        send(shared, delivery, place).await.map_err(|Interrupted| match delivery.generation.has_ended() {
             true => GaveUp::GraphEnded,
             // It failed by itself.
             false => GaveUp::NotStored(NotStored::Ended),
@@ -175,38 +179,38 @@ async fn attempt(
     }
     let mut letters = Vec::new();
     let mut rejected = 0;
-    for Rejected { event, batch, plugin, reason } in portion.rejected() {
+    for Rejected { event, batch, plugin, reason } in delivery.rejected() {
         rejected += 1;
-        let sender = Sender { pipeline: &shared.id, plugin, again: portion.is_letter };
+        let sender = Sender { pipeline: &shared.id, plugin, again: delivery.is_letter };
         let op = shared.store.letter(event, reason, sender);
         letters.extend(op.map(|op| Planned { op, batch: *batch, output: None }));
     }
-    let moves: Vec<PositionDelta> = portion.moves().map(|position| delta(&shared.id, position)).collect();
-    let ops = &mut portion.plan.ops;
+    let moves: Vec<PositionDelta> = delivery.moves().map(|position| delta(&shared.id, position)).collect();
+    let ops = &mut delivery.plan.ops;
     let planned = ops.len();
     ops.append(&mut letters);
-    let again = portion.is_letter;
-    match write(shared, (&portion.plan.ops, again), moves, writing, &portion.generation).await {
+    let again = delivery.is_letter;
+    match write(shared, (&delivery.plan.ops, again), moves, writing, &delivery.generation).await {
         Ok(durable) => {
             shared.meter.failed(rejected);
-            Ok(Written { ops: std::mem::take(&mut portion.plan.ops), durable })
+            Ok(Written { ops: std::mem::take(&mut delivery.plan.ops), durable })
         }
         Err(error) => {
             // They are made again with what is tried next.
-            portion.plan.ops.truncate(planned);
+            delivery.plan.ops.truncate(planned);
             Err(error)
         }
     }
 }
 
 /// Sends to all sinks at the same time. The place is left when all sinks have left it.
-async fn send(shared: &Arc<Shared>, portion: &mut Portion, place: Place) -> Result<(), Interrupted> {
-    if portion.generation.has_ended() {
+async fn send(shared: &Arc<Shared>, delivery: &mut Delivery, place: Place) -> Result<(), Interrupted> {
+    if delivery.generation.has_ended() {
         return Err(Interrupted);
     }
-    let generation = &portion.generation;
+    let generation = &delivery.generation;
     let sends: Vec<(Send, Place)> =
-        std::mem::take(&mut portion.plan.sends).into_iter().map(|send| (send, place.clone())).collect();
+        std::mem::take(&mut delivery.plan.sends).into_iter().map(|send| (send, place.clone())).collect();
     drop(place);
     let sent = join_all(sends.into_iter().map(|(send, place)| async move {
         let began = Instant::now();
@@ -230,7 +234,7 @@ async fn send(shared: &Arc<Shared>, portion: &mut Portion, place: Place) -> Resu
     let mut all = Ok(());
     for (send, sent) in sent.await {
         match sent {
-            Ok(refused) => portion.took(send, refused),
+            Ok(refused) => delivery.took(send, refused),
             Err(Interrupted) => all = Err(Interrupted),
         }
     }
@@ -277,8 +281,8 @@ async fn write(
     let mut pause = FIRST_PAUSE;
     loop {
         let writes = ops.iter().map(|planned| planned.op.clone()).collect();
-        let turn = writing.come().boxed();
-        let written = shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT, turn);
+        let ready = writing.come().boxed();
+        let written = shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT, ready);
         let error = match written.await {
             Ok(durable) => return Ok(Some((durable, began))),
             Err(error) => error,

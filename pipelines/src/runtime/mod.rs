@@ -1,8 +1,8 @@
 //! A running pipeline.
 //!
-//! `intake` runs the inputs and puts their batches into the `queue`. The dispatcher here takes portions from it and
+//! `intake` runs the inputs and puts their batches into the `queue`. The dispatcher here takes deliveries from it and
 //! makes a task of each: `work` takes it through the graph on a compute thread, `commit` brings it to its end,
-//! in the order that `sequence` keeps. As many portions are computed at the same time as there are
+//! in the order that `sequence` keeps. As many deliveries are computed at the same time as there are
 //! workers; a few more may wait for their sinks and the store, so that computing does not wait for a disk.
 //!
 //! With a queue on disk (`spool`), what has no position goes there first, and comes back from there with one.
@@ -12,9 +12,9 @@
 //! for it (`generation`); what is left then is redelivered through the new one.
 
 mod commit;
+mod delivery;
 mod generation;
 mod intake;
-mod portion;
 mod queue;
 mod redelivery;
 mod sequence;
@@ -32,7 +32,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use millrace_ingest::budget::Share;
 use millrace_ingest::input::BatchSize;
-use millrace_storage::{Compute, Lane};
+use millrace_storage::{Compute, Priority};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -52,7 +52,7 @@ use queue::{Queue, QueueSender};
 pub(crate) use redelivery::PATIENCE as REDELIVERY_PATIENCE;
 use sequence::Sequence;
 
-/// Portions that may wait for sinks and the store, beside those that are computed.
+/// Deliveries that may wait for sinks and the store, beside those that are computed.
 const WAITING: usize = 4;
 /// Time that what is cut off has to tell its sources.
 const CUT: Duration = Duration::from_secs(2);
@@ -310,7 +310,7 @@ impl Pipeline {
         self.shared.settings.borrow().clone()
     }
 
-    /// Changes how it runs, from the next portion on.
+    /// Changes how it runs, from the next delivery on.
     pub fn set(&self, settings: Settings) {
         self.shared.batch_size.set(settings.batch_size);
         self.shared.settings.send_replace(settings);
@@ -361,9 +361,9 @@ impl Drop for Pipeline {
     }
 }
 
-/// Takes portions from the queue and makes tasks of them, until the queue ends.
+/// Takes deliveries from the queue and makes tasks of them, until the queue ends.
 async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
-    let mut portions = JoinSet::new();
+    let mut deliveries = JoinSet::new();
     let mut sequence = Sequence::default();
     let ended = Arc::new(Notify::new());
     let mut workers = shared.settings.borrow().workers;
@@ -374,49 +374,49 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
             workers = settings.workers;
             computing = Arc::new(Semaphore::new(workers));
         }
-        while portions.len() >= workers + WAITING {
-            reap(&shared, portions.join_next().await);
+        while deliveries.len() >= workers + WAITING {
+            reap(&shared, deliveries.join_next().await);
         }
-        while let Some(ended) = portions.try_join_next() {
+        while let Some(ended) = deliveries.try_join_next() {
             reap(&shared, Some(ended));
         }
         // Never closed.
         let Ok(turn_to_compute) = Arc::clone(&computing).acquire_owned().await else { break };
         // Where nothing is under way, waiting for more would only make somebody wait.
-        let patience = (!portions.is_empty()).then_some(settings.batch_delay);
-        let Some(portion) = queue.take(settings.batch_size, patience, &ended).await else { break };
-        let moves = portion.iter().filter_map(|entry| entry.batch.position.as_ref());
-        let Some(queued_for) = portion.first().map(|entry| &entry.generation) else { continue };
+        let patience = (!deliveries.is_empty()).then_some(settings.batch_delay);
+        let Some(delivery) = queue.take(settings.batch_size, patience, &ended).await else { break };
+        let moves = delivery.iter().filter_map(|entry| entry.batch.position.as_ref());
+        let Some(queued_for) = delivery.first().map(|entry| &entry.generation) else { continue };
         let generation = shared.generations.instead_of(queued_for);
         let strict = settings.keeps_order();
-        let mut turn = sequence.enter(moves, strict, &generation);
+        let mut ticket = sequence.enter(moves, strict, &generation);
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
-        portions.spawn(async move {
+        deliveries.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let id = Arc::clone(&shared.id);
-            let job = move || Ok(work::run(&id, portion, generation, &meter));
-            let work = shared.compute.run(Lane::Ingest, job).await;
+            let job = move || Ok(work::run(&id, delivery, generation, &meter));
+            let work = shared.compute.run(Priority::Ingest, job).await;
             drop(turn_to_compute);
             match work {
-                Ok(work) => commit::run(&shared, work, turn, strict).await,
+                Ok(work) => commit::run(&shared, work, ticket, strict).await,
                 Err(error) => {
-                    turn.telling.come().await;
+                    ticket.telling.come().await;
                     // The sources were told by the drop of their acknowledgements.
-                    tracing::error!(pipeline = %shared.id, %error, "a portion of events was lost on the way; its sources send it again");
+                    tracing::error!(pipeline = %shared.id, %error, "a delivery of events was lost on the way; its sources send it again");
                     shared.note(error.to_string());
                 }
             }
             ended.notify_one();
         });
     }
-    while let Some(ended) = portions.join_next().await {
+    while let Some(ended) = deliveries.join_next().await {
         reap(&shared, Some(ended));
     }
 }
 
 fn reap(shared: &Shared, ended: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(error)) = ended {
-        tracing::error!(pipeline = %shared.id, %error, "a portion of events failed; its sources send it again");
+        tracing::error!(pipeline = %shared.id, %error, "a delivery of events failed; its sources send it again");
         shared.note(error.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! The queue between inputs and workers: bounded by the bytes of events, taken from in portions.
+//! The queue between inputs and workers: bounded by the bytes of events, taken from in deliveries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ pub(super) struct QueueSender {
 pub(super) struct Queue {
     entries: mpsc::UnboundedReceiver<Entry>,
     closed: watch::Receiver<bool>,
-    /// What was too much for the last portion, or goes through another graph.
+    /// What was too much for the last delivery, or goes through another graph.
     held: Option<Entry>,
 }
 
@@ -110,7 +110,7 @@ impl Queue {
     }
 
     /// Takes batches of up to `size` events together, at least one batch, all for the same graph; `None` at the
-    /// end. Where there are few, it waits up to `patience` for more, but not once a portion has `ended` that was under way:
+    /// end. Where there are few, it waits up to `patience` for more, but not once a delivery has `ended` that was under way:
     /// who sends the next events may have waited for that.
     pub(super) async fn take(
         &mut self,
@@ -125,7 +125,7 @@ impl Queue {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut events = first.batch.events.len();
         let generation = Arc::clone(&first.generation);
-        let mut portion = vec![first];
+        let mut delivery = vec![first];
         while events < size {
             let next = match (self.entries.try_recv(), deadline) {
                 (Ok(next), _) => Some(next),
@@ -145,8 +145,8 @@ impl Queue {
                 break;
             }
             events += next.batch.events.len();
-            portion.push(next);
+            delivery.push(next);
         }
-        Some(portion)
+        Some(delivery)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ingest::dead_letter::Letter;
-use millrace_storage::Lane;
+use millrace_storage::Priority;
 
 use super::sequence::Sequence;
 use super::{Pipeline, commit, work};
@@ -26,11 +26,11 @@ impl Pipeline {
         let generation = self.shared.generations.current();
         let pipeline = Arc::clone(&self.shared.id);
         let job = move || Ok(work::run_letter(&pipeline, event, removal, &id, generation));
-        let portion =
-            self.shared.compute.run(Lane::Ingest, job).await.map_err(|error| error.to_string())??;
+        let delivery =
+            self.shared.compute.run(Priority::Ingest, job).await.map_err(|error| error.to_string())??;
         // It has no order with others.
-        let turn = Sequence::default().enter(std::iter::empty(), false, &portion.generation);
-        let through = commit::redeliver(&self.shared, portion, turn);
+        let ticket = Sequence::default().enter(std::iter::empty(), false, &delivery.generation);
+        let through = commit::redeliver(&self.shared, delivery, ticket);
         match tokio::time::timeout(PATIENCE, through).await {
             Ok(outcome) => outcome,
             Err(_) => Err(format!("it was not stored within {PATIENCE:?}")),

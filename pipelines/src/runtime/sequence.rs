@@ -21,7 +21,7 @@ pub(super) struct Sequence {
     last_of_all: Option<Left>,
 }
 
-/// What closes when the places of a turn are left, and which graph its events go through.
+/// What closes when the places of a ticket are left, and which graph its events go through.
 #[derive(Clone, Debug)]
 struct Left {
     generation: Weak<Generation>,
@@ -30,10 +30,10 @@ struct Left {
     telling: watch::Receiver<()>,
 }
 
-/// A turn has three places: one among those who send to sinks, one among those who write, and one among those who tell their
+/// A ticket has three places: one among those who send to sinks, one among those who write, and one among those who tell their
 /// sources. Each is to be kept until it has come: dropped, it lets the next ones go.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Ticket {
     pub(super) sending: Stage,
     pub(super) writing: Stage,
     pub(super) telling: Stage,
@@ -55,7 +55,7 @@ impl Sequence {
         moves: impl Iterator<Item = &'m Move>,
         behind_all: bool,
         generation: &Arc<Generation>,
-    ) -> Turn {
+    ) -> Ticket {
         let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| Place::new());
         let generation = Arc::downgrade(generation);
         let own =
@@ -80,7 +80,7 @@ impl Sequence {
             before: before.iter().map(|left| of(left).clone()).collect(),
             place,
         };
-        Turn {
+        Ticket {
             sending: Stage {
                 before: before.iter().map(|left| left.before_sending(&generation)).collect(),
                 place: sending,
@@ -146,7 +146,7 @@ mod tests {
     async fn behind_another_graph_nothing_is_sent_before_that_is_written() {
         let (mut sequence, generations) = (Sequence::default(), generations());
         let a = of("a");
-        let Turn { sending, writing, telling: _telling } =
+        let Ticket { sending, writing, telling: _telling } =
             sequence.enter([&a].into_iter(), false, &generations.current());
         generations.replace(graph());
         let mut second = sequence.enter([&a].into_iter(), false, &generations.current());
@@ -191,7 +191,7 @@ mod tests {
     async fn the_next_may_send_before_it_may_write() {
         let (mut sequence, generation) = (Sequence::default(), generations().current());
         let a = of("a");
-        let Turn { sending, writing, telling } = sequence.enter([&a].into_iter(), false, &generation);
+        let Ticket { sending, writing, telling } = sequence.enter([&a].into_iter(), false, &generation);
         let mut second = sequence.enter([&a].into_iter(), false, &generation);
         let in_flight = sending.place();
         drop(sending);

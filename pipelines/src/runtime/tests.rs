@@ -69,9 +69,9 @@ impl Store for Memory {
         moves: Vec<PositionDelta>,
         replace: Replace,
         _timeout: Duration,
-        turn: BoxFuture<'_, ()>,
+        ready: BoxFuture<'_, ()>,
     ) -> millrace_storage::Result<Durable> {
-        turn.await;
+        ready.await;
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         if self.refuse_one_in > 0 && write.is_multiple_of(self.refuse_one_in) {

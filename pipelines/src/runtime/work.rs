@@ -1,4 +1,4 @@
-//! The computing part of a portion of the queue: events through filters, then what is to be written and sent.
+//! The computing part of a delivery of the queue: events through filters, then what is to be written and sent.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,22 @@ use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_storage::WriteOp;
 use ring::digest::{Context, SHA256};
 
+use super::delivery::Delivery;
 use super::generation::Generation;
-use super::portion::Portion;
 use super::queue::Entry;
 use crate::graph::route::Route;
 use crate::graph::walk::{Flow, Origin, Rejected};
 use crate::graph::{Label, Node, OutputNode};
 use crate::meter::Meter;
 
-/// What became of a portion in the filters.
+/// What became of a delivery in the filters.
 #[derive(Debug)]
 pub(super) struct Work {
     /// Who waits, by batch.
     pub(super) acks: Vec<Ack>,
     /// Room that the events of the batches take.
     pub(super) held: Vec<Reservation>,
-    pub(super) portion: Portion,
+    pub(super) delivery: Delivery,
 }
 
 /// Events that came through the filters.
@@ -38,7 +38,7 @@ pub(super) struct Filtered {
     pub(super) moves: Vec<Option<Move>>,
 }
 
-/// What outputs want done with a portion.
+/// What outputs want done with a delivery.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Operations on this server's indices.
@@ -65,14 +65,14 @@ pub(super) struct Send {
     pub(super) label: Label,
     /// With their stable ids.
     pub(super) events: Vec<(Arc<Event>, Option<String>)>,
-    /// The place of each in the portion.
+    /// The place of each in the delivery.
     pub(super) places: Vec<usize>,
 }
 
 /// Places of events that sinks have taken, by the ids of outputs.
 pub(super) type Taken = HashMap<Arc<str>, Vec<usize>>;
 
-/// Takes a portion through a graph.
+/// Takes a delivery through a graph.
 pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
     let began = Instant::now();
     let mut flow = Flow::default();
@@ -94,7 +94,7 @@ pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generatio
     let (filtered, rejected) = end_of_filters(flow, moves);
     let plan = plan(pipeline, &filtered, &left, &generation.graph.outputs, &Taken::new());
     meter.took(began.elapsed());
-    Work { acks, held, portion: Portion::new(filtered, left, rejected, generation, plan) }
+    Work { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
 }
 
 /// Takes the event of a dead letter through the part of a graph that is meant by the id of what refused it. With what becomes
@@ -108,7 +108,7 @@ pub(super) fn run_letter(
     removal: WriteOp,
     id: &str,
     generation: Arc<Generation>,
-) -> Result<Portion, String> {
+) -> Result<Delivery, String> {
     let graph = Arc::clone(&generation.graph);
     let route = graph.route(id)?;
     let mut flow = Flow::default();
@@ -123,9 +123,9 @@ pub(super) fn run_letter(
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
     let mut plan = plan(pipeline, &filtered, &left, outputs, &Taken::new());
     plan.ops.push(Planned { op: removal, batch: 0, output: None });
-    let mut portion = Portion::new(filtered, left, rejected, generation, plan);
-    portion.is_letter = true;
-    Ok(portion)
+    let mut delivery = Delivery::new(filtered, left, rejected, generation, plan);
+    delivery.is_letter = true;
+    Ok(delivery)
 }
 
 /// What came through the filters, and what they rejected.

@@ -89,7 +89,7 @@ impl Source {
                     held = context.budget.wait_for_piece() => held,
                     _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(None),
                 };
-                found = self.look(place, context.batch_size.get(), held.bytes()).await?;
+                found = self.read(place, context.batch_size.get(), held.bytes()).await?;
             }
             if let Some(Found { events, after }) = found {
                 held.set(events.iter().map(Event::bytes).sum());
@@ -147,11 +147,11 @@ impl Source {
     }
 
     /// Reads what lies behind a place, if anything does.
-    async fn look(&self, place: Place, most: usize, bytes: u64) -> Result<Option<Found>, InputError> {
+    async fn read(&self, place: Place, most: usize, bytes: u64) -> Result<Option<Found>, InputError> {
         let spool = Arc::clone(&self.spool);
-        let looked = tokio::task::spawn_blocking(move || look(&spool, place, most, bytes)).await;
-        let looked = looked.map_err(|error| InputError(format!("the queue was not read: {error}")))?;
-        looked.map_err(|error| {
+        let found = tokio::task::spawn_blocking(move || read_at(&spool, place, most, bytes)).await;
+        let found = found.map_err(|error| InputError(format!("the queue was not read: {error}")))?;
+        found.map_err(|error| {
             InputError(format!("the queue in {} cannot be read: {error}", self.spool.directory.display()))
         })
     }
@@ -165,7 +165,7 @@ async fn first(sent: &mut VecDeque<Sent>) -> Result<Result<(), NotStored>, RecvE
     }
 }
 
-fn look(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Option<Found>> {
+fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Option<Found>> {
     let mut place = place;
     let mut taken = 0;
     loop {

@@ -65,10 +65,10 @@ impl Store for OfEngine {
         moves: Vec<PositionDelta>,
         replace: Replace,
         timeout: Duration,
-        turn: BoxFuture<'_, ()>,
+        ready: BoxFuture<'_, ()>,
     ) -> Result<Durable> {
         let appended =
-            self.engine.append_from_source(&self.principal, ops, moves, replace, timeout, turn).await?;
+            self.engine.append_from_source(&self.principal, ops, moves, replace, timeout, ready).await?;
         Ok(appended.durable().boxed())
     }
 

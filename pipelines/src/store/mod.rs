@@ -46,7 +46,7 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Executes operations and moves positions in one frame once `turn` has ended: what can be done before, is. Returns
+    /// Executes operations and moves positions in one frame once `ready` has ended: what can be done before, is. Returns
     /// when the next write may follow, which is before it is durable.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ pub trait Store: fmt::Debug + Send + Sync {
         moves: Vec<PositionDelta>,
         replace: Replace,
         timeout: Duration,
-        turn: BoxFuture<'_, ()>,
+        ready: BoxFuture<'_, ()>,
     ) -> Result<Durable>;
 
     /// Takes a part of a source over: its position and the epoch of its new owner.
@@ -121,9 +121,9 @@ impl Store for Volatile {
         moves: Vec<PositionDelta>,
         _replace: Replace,
         _timeout: Duration,
-        turn: BoxFuture<'_, ()>,
+        ready: BoxFuture<'_, ()>,
     ) -> Result<Durable> {
-        turn.await;
+        ready.await;
         let mut positions = self.positions.lock();
         let mut moved = HashMap::new();
         for delta in moves {

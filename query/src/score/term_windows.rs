@@ -270,7 +270,7 @@ impl<'a> TermWindows<'a> {
             self.first = target - target % WINDOW_ROWS;
             self.behind = self.first.saturating_add(WINDOW_ROWS).min(self.rows);
             self.bits = up_to(self.behind - self.first);
-            self.look()?;
+            self.weigh()?;
             if self.threshold > 0.0 {
                 // Who looks at all rows of the window is spared those that their scores rule out already.
                 let (threshold, mut bits) = (self.threshold, self.bits);
@@ -301,7 +301,7 @@ impl<'a> TermWindows<'a> {
     }
 
     /// Finds the rows of the window that may match.
-    fn look(&mut self) -> Result<()> {
+    fn weigh(&mut self) -> Result<()> {
         let ranked = self.threshold > 0.0;
         if ranked {
             self.keep_passing();

@@ -71,7 +71,7 @@ pub(crate) async fn run(
     for suggestion in suggestions {
         let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
         let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));
-        let (said, failed) = searcher.compute.run(move || Ok(ask(&shared, &asked, &stop))).await?;
+        let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked, &stop))).await?;
         for (place, error) in failed {
             for failure in index_failures(&snapshot, place, error) {
                 let known =
@@ -103,7 +103,11 @@ pub(crate) async fn run(
 }
 
 /// Asks the shards of every index; an error is that of the index at a place. Once it is stopped, nobody sees the answer.
-fn ask(snapshot: &TableSnapshot, suggestion: &Suggestion, stop: &Arc<Stop>) -> (Said, Vec<(usize, Error)>) {
+fn suggest(
+    snapshot: &TableSnapshot,
+    suggestion: &Suggestion,
+    stop: &Arc<Stop>,
+) -> (Said, Vec<(usize, Error)>) {
     let mut failed = Vec::new();
     let mut said = match &suggestion.suggester {
         Suggester::Term(_) => Said::Terms(Vec::new()),

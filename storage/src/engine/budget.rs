@@ -19,7 +19,7 @@ pub(super) struct Budget {
     reserved: AtomicU64,
     freed: Notify,
     /// Held by the request that is next, so that a large one is not overtaken for ever.
-    turn: Mutex<()>,
+    granting: Mutex<()>,
     /// Bytes that the request asks for that is next and has to wait; 0 where none does.
     wanted: AtomicU64,
     /// Told when somebody begins to wait.
@@ -33,7 +33,7 @@ impl Budget {
             pressed,
             used: AtomicU64::new(0),
             freed: Notify::new(),
-            turn: Mutex::new(()),
+            granting: Mutex::new(()),
             reserved: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
         }
@@ -89,7 +89,7 @@ impl Budget {
     }
 
     async fn take(&self, bytes: u64) {
-        let _turn = self.turn.lock().await;
+        let _one = self.granting.lock().await;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);

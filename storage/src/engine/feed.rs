@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Engine, Inner};
 use crate::wal::{Frame, FrameNumber, Wal};
-use crate::{Config, Error, Lane, Result};
+use crate::{Config, Error, Priority, Result};
 
 /// Size of the log, in multiples of its ordinary bound, beyond which leases end.
 const MAX_LEASE_LOGS: u64 = 8;
@@ -114,7 +114,7 @@ impl FeedReader {
             let from = self.next;
             let log = Arc::clone(&wal);
             let read =
-                self.inner.env().compute.run(Lane::Foreground, move || log.read(from, READ_BYTES)).await;
+                self.inner.env().compute.run(Priority::Foreground, move || log.read(from, READ_BYTES)).await;
             match read {
                 Ok(frames) if !frames.is_empty() => self.buffered.extend(frames),
                 Ok(_) => return Err(Error::Internal(format!("frame {from} is durable but was not read"))),

@@ -71,7 +71,7 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// Looks around, changing nothing. `listed` is the whole object store.
-    pub(super) async fn look(
+    pub(super) async fn read_from(
         dir: &FilePath,
         disk: &Arc<dyn Disk>,
         objects: &Objects,
@@ -238,7 +238,7 @@ struct Stamped {
 
 impl Stamped {
     /// Takes note of how far the log is durable.
-    fn settle(&mut self, wal: &Wal) -> FrameNumber {
+    fn confirm(&mut self, wal: &Wal) -> FrameNumber {
         if wal.durable_frame() >= Some(self.frame) {
             self.durable = self.frame;
         }
@@ -369,7 +369,7 @@ impl Inner {
         if wal.synced_unless_full(frame).await? {
             return Ok(FrameNumber::MAX);
         }
-        Ok(self.identity.stamped.lock().settle(wal))
+        Ok(self.identity.stamped.lock().confirm(wal))
     }
 
     fn stamp_log(&self, wal: &Wal) -> Result<FrameNumber> {
@@ -379,7 +379,7 @@ impl Inner {
         let frame = wal.append(&Frame { entries: vec![Entry::Store(stamp)] })?.applied();
         let mut stamped = self.identity.stamped.lock();
         if stamped.generation <= generation {
-            let durable = stamped.settle(wal);
+            let durable = stamped.confirm(wal);
             *stamped = Stamped { generation, frame, durable };
         }
         Ok(frame)

@@ -55,7 +55,7 @@ use crate::shard::Services;
 pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
 use crate::wal::{FrameNumber, ReplayProgress, Wal};
-use crate::{Config, Error, Lane, Principal, Result, SharedClock};
+use crate::{Config, Error, Principal, Priority, Result, SharedClock};
 
 /// Shards that a request refreshes or flushes at a time.
 const SIDE_BY_SIDE: usize = 32;
@@ -334,7 +334,8 @@ impl Engine {
         }
         let shard = Arc::clone(index.shard(index.shard_for(Some(id), routing))?);
         let id = id.to_owned();
-        let row = self.inner.env().compute.run(Lane::Foreground, move || shard.get(&id, realtime)).await?;
+        let row =
+            self.inner.env().compute.run(Priority::Foreground, move || shard.get(&id, realtime)).await?;
         Ok(row.map(|row| StoredDoc {
             index: Arc::clone(&meta.name),
             id: row.id,

@@ -68,7 +68,7 @@ pub(super) async fn open(
     };
     // Listed before anything is written: a file that is made from here on is no orphan.
     let listed = objects.list(None).await?;
-    let surroundings = Surroundings::look(&dir, &disk, &objects, &listed).await?;
+    let surroundings = Surroundings::read_from(&dir, &disk, &objects, &listed).await?;
     let catalog = match catalog {
         Some(catalog) => catalog,
         None => {
@@ -177,10 +177,10 @@ async fn raise_terms(inner: &Inner) {
     let mut commit = Commit::default();
     for index in inner.all_indices() {
         for shard in index.shards() {
-            let turn = shard.turn().await;
-            let term = turn.read().primary_term() + 1;
-            turn.raise_term(term);
-            let checkpoint = turn.read().checkpoint();
+            let write = shard.write_lock().await;
+            let term = write.read().primary_term() + 1;
+            write.raise_term(term);
+            let checkpoint = write.read().checkpoint();
             commit.checkpoints.push(checkpoint);
         }
     }
@@ -340,12 +340,12 @@ fn apply_frame(
 
 fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -> Result<u64> {
     let shard = index.shard(ops.shard)?;
-    let turn = shard.turn_blocking();
-    turn.raise_term(ops.primary_term);
-    turn.make_room(
+    let write = shard.write_lock_blocking();
+    write.raise_term(ops.primary_term);
+    write.make_room(
         ops.ops.iter().filter_map(|op| op.source.as_ref()).map(|source| source.len() as u64).sum(),
     );
-    let guard = turn.read();
+    let guard = write.read();
     if ops.first_seq_no < guard.committed_below() || guard.check().is_err() {
         return Ok(0);
     }
@@ -427,7 +427,7 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
     });
     let applied = earlier.into_applied();
     let change = Change { applied, generated, chunk: mem, unused: Vec::new() };
-    inner.budget.add(turn.apply(change, number, now_ms));
+    inner.budget.add(write.apply(change, number, now_ms));
     if let Some(id) = ops.ops.iter().rfind(|op| op.generated).and_then(|op| std::str::from_utf8(&op.id).ok())
     {
         inner.ids.lock().observe(id);

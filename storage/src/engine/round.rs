@@ -1,7 +1,7 @@
 //! A round of the write path: operations on any number of shards that become one frame of the log.
 //!
 //! Runs on a compute thread, in four steps: parse by the mapping, look ids up in stored segments, then,
-//! in the turns of all shards concerned, decide versions (changing nothing), append the frame, and
+//! under the write locks of all shards concerned, decide versions (changing nothing), append the frame, and
 //! apply it. Readers are let in all the while. [`super::write`] makes rounds of requests and waits for
 //! their fsync.
 
@@ -19,7 +19,7 @@ use super::types::WriteOutcome;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Turn, Wanted, decide};
+use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Wanted, WriteLock, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
 use crate::{Compute, Error, Result};
 
@@ -175,7 +175,7 @@ impl Inner {
         Ok(frame.applied())
     }
 
-    /// Decides versions, appends the frame and applies it, in the turns of all shards concerned.
+    /// Decides versions, appends the frame and applies it, under the write locks of all shards concerned.
     fn commit_round(
         &self,
         mut batches: Vec<Batch>,
@@ -189,17 +189,17 @@ impl Inner {
         let item = |batch: &Batch| Item { index: Arc::clone(&batch.index), shard: Arc::clone(&batch.shard) };
         let items: Vec<Item> = batches.iter().map(item).collect();
         let mut probed: Vec<Probed> = batches.iter().map(|batch| batch.shard.probe(batch.ids())).collect();
-        let turns: Vec<Turn<'_>> = items.iter().map(|item| item.shard.turn_blocking()).collect();
-        for ((batch, turn), probed) in batches.iter().zip(&turns).zip(&mut probed) {
-            turn.probe_rest(probed, batch.ids());
+        let locks: Vec<WriteLock<'_>> = items.iter().map(|item| item.shard.write_lock_blocking()).collect();
+        for ((batch, write), probed) in batches.iter().zip(&locks).zip(&mut probed) {
+            write.probe_rest(probed, batch.ids());
             if let Some((chunk, sources)) = &batch.builder {
-                turn.make_room((chunk.heap_bytes() + sources.bytes.len()) as u64);
+                write.make_room((chunk.heap_bytes() + sources.bytes.len()) as u64);
             }
         }
         let mut frame = Frame::default();
         let mut decided = Vec::with_capacity(batches.len());
-        for ((batch, turn), probed) in batches.iter_mut().zip(&turns).zip(&probed) {
-            let mut one = self.decide_batch(batch, &turn.read(), probed, now_ms, outcomes);
+        for ((batch, write), probed) in batches.iter_mut().zip(&locks).zip(&probed) {
+            let mut one = self.decide_batch(batch, &write.read(), probed, now_ms, outcomes);
             frame.entries.extend(one.ops.take().map(Entry::Ops));
             decided.push(one);
         }
@@ -210,7 +210,7 @@ impl Inner {
         let appended = self.positions.append(self.wal()?, &mut frame, terms.moves())?;
         let number = appended.number();
         let mut spent = Vec::with_capacity(batches.len());
-        for ((decided, batch), turn) in decided.into_iter().zip(batches).zip(&turns) {
+        for ((decided, batch), write) in decided.into_iter().zip(batches).zip(&locks) {
             spent.push((batch.ops, batch.rows));
             if decided.applied.is_empty() {
                 continue;
@@ -233,11 +233,11 @@ impl Inner {
                 _ => (None, Vec::new()),
             };
             let change = Change { applied: decided.applied, generated: decided.generated, chunk, unused };
-            self.budget.add(turn.apply(change, number, now_ms));
+            self.budget.add(write.apply(change, number, now_ms));
         }
         appended.applied();
-        // The next writer waits for these turns: what is only to be freed is freed without them.
-        drop(turns);
+        // The next writer waits for these locks: what is only to be freed is freed without them.
+        drop(locks);
         items.iter().for_each(|item| self.agenda.report(&item.index, &item.shard));
         drop((frame, spent));
         Ok(Some(number))

@@ -20,7 +20,7 @@ use super::types::{Action, WriteOp, WriteOutcome};
 use super::write::prepare;
 use super::{Engine, Inner};
 use crate::wal::{FrameNumber, PositionDelta};
-use crate::{Error, Kind, Lane, Principal, Result};
+use crate::{Error, Kind, Principal, Priority, Result};
 
 /// Times that a write is decided anew because others changed the same documents or indices meanwhile.
 const RACES: usize = 16;
@@ -103,11 +103,11 @@ impl Engine {
         dead_letter: DeadLetter,
         timeout: Duration,
     ) -> Result<Vec<Result<WriteOutcome>>> {
-        let turn = ready(());
-        self.append_from_source(principal, ops, moves, dead_letter, timeout, turn).await?.durable().await
+        let ready = ready(());
+        self.append_from_source(principal, ops, moves, dead_letter, timeout, ready).await?.durable().await
     }
 
-    /// Executes operations as [`Engine::write_from_source`] does, after `turn` has ended; documents are parsed before, so
+    /// Executes operations as [`Engine::write_from_source`] does, after `ready` has ended; documents are parsed before, so
     /// that writes that follow each other are parsed at the same time. Returns when it is applied: what is written
     /// from now on comes behind it, and is durable no sooner.
     ///
@@ -120,7 +120,7 @@ impl Engine {
         moves: Vec<PositionDelta>,
         dead_letter: DeadLetter,
         timeout: Duration,
-        turn: impl Future<Output = ()> + Send,
+        ready: impl Future<Output = ()> + Send,
     ) -> Result<Appended> {
         let inner = &self.inner;
         inner.check_accepting()?;
@@ -139,13 +139,13 @@ impl Engine {
             known = Some(self.metadata());
             parsed = Some(self.parse(&mut load, targets).await?);
         }
-        turn.await;
+        ready.await;
         if known.is_some_and(|known| !Arc::ptr_eq(&known, &self.metadata())) {
             // An index may have been blocked or closed meanwhile, an alias may mean another one.
             parsed = None;
         }
         inner.positions.check(&load.moves)?;
-        // Not before: who waits for a turn must not hold what those before need.
+        // Not before: who waits until it may write must not hold what those before need.
         let reserved = inner.budget.reserve(bytes, timeout).await?;
         let mut races = 0;
         let (frame, outcomes) = loop {
@@ -199,7 +199,7 @@ impl Engine {
             };
             Ok((ops, parsed))
         };
-        let (ops, parsed) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        let (ops, parsed) = self.inner.env().compute.run(Priority::Ingest, job).await?;
         load.ops = ops;
         parsed
     }
@@ -226,7 +226,7 @@ impl Engine {
             let done = commit(&inner, Terms::Whole(&moves));
             Ok((moves, done))
         };
-        let (moves, done) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        let (moves, done) = self.inner.env().compute.run(Priority::Ingest, job).await?;
         load.moves = moves;
         done
     }

@@ -12,7 +12,7 @@ use super::round::Prepared;
 use super::types::{DocResult, Update, WriteOp, WriteOutcome};
 use super::write::{Results, Written};
 use crate::shard::Wanted;
-use crate::{Error, Lane, Result};
+use crate::{Error, Priority, Result};
 
 impl Engine {
     /// Reads the document of an update and makes the index operation of it, or the no-op that it is.
@@ -27,7 +27,8 @@ impl Engine {
         let number = index.shard_for(Some(&id), op.routing.as_deref());
         let shard = Arc::clone(index.shard(number)?);
         let lookup = id.clone();
-        let found = self.inner.env().compute.run(Lane::Foreground, move || shard.get(&lookup, true)).await?;
+        let found =
+            self.inner.env().compute.run(Priority::Foreground, move || shard.get(&lookup, true)).await?;
         let mut wanted = Wanted {
             delete: false,
             create: false,

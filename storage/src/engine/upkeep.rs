@@ -21,7 +21,7 @@ use crate::catalog::Commit;
 use crate::shard::{FlushFacts, ForceMerge, Shard, Work, flush_in_ms};
 use crate::sync;
 use crate::wal::{FrameNumber, Wal};
-use crate::{Error, Lane, Result};
+use crate::{Error, Priority, Result};
 
 /// Longest pause between two looks at the agenda: a clock that is set moves what is due.
 const MAX_PAUSE_MS: i64 = 250;
@@ -104,7 +104,7 @@ fn attend(inner: &Arc<Inner>, entries: &mut Entries, tidy: bool) {
     let now_ms = inner.clock.now_ms();
     let due = entries.due(now_ms);
     for item in inner.agenda.take().into_iter().chain(due) {
-        let outlook = look(inner, &item, now_ms);
+        let outlook = inspect(inner, &item, now_ms);
         entries.enter(item, outlook);
     }
     let most_log = inner.config.wal_max_bytes.max(MIN_LOG_BYTES);
@@ -157,7 +157,7 @@ fn flush_together<'a>(inner: &Arc<Inner>, shards: impl Iterator<Item = (&'a Item
 }
 
 /// Looks at a shard, starts what is due, and tells what is to come.
-fn look(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
+fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
     let Item { index, shard } = item;
     let state = shard.read();
     if state.closed() {
@@ -199,7 +199,7 @@ fn look(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
         Some(..=0) => {
             let shard = Arc::clone(shard);
             let clean = move || shard.clean_versions(now_ms, gc_ms);
-            inner.env().compute.spawn(Lane::Background, clean);
+            inner.env().compute.spawn(Priority::Background, clean);
             next[2] = Some(i64::try_from(TIDY.as_millis()).unwrap_or(i64::MAX));
         }
         later => next[2] = later,
@@ -331,7 +331,7 @@ impl Inner {
             shard.clean_versions(now_ms, i64::MAX);
             Ok(())
         };
-        self.env().compute.run(Lane::Flush, clean).await
+        self.env().compute.run(Priority::Flush, clean).await
     }
 
     /// Runs one compaction of a shard, if its shape or a force merge asks for one, to its end, whatever becomes of the
@@ -376,7 +376,7 @@ impl Inner {
         let _one = self.cutting.lock().await;
         // Asked first: a frame below it is in the memory that is looked at next, and what is appended or applied
         // from here on stays.
-        let mut below = wal.settled_below();
+        let mut below = wal.applied_below();
         if wal.oldest_removable(below).is_none() {
             return Ok(());
         }

@@ -71,7 +71,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        if let Err(error) = look(&inner).await {
+        if let Err(error) = check_space(&inner).await {
             tracing::warn!(%error, "cannot look at the space of the disk");
         }
     }
@@ -92,7 +92,7 @@ impl Engine {
     }
 }
 
-async fn look(inner: &Arc<Inner>) -> Result<()> {
+async fn check_space(inner: &Arc<Inner>) -> Result<()> {
     let (disk, dir) = (Arc::clone(&inner.disk), inner.config.data_dir.clone());
     let space = sync::blocking(move || {
         // The log or the segments may have a file system of their own.

@@ -17,7 +17,7 @@ use super::target::{Survey, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
 use crate::shard::Wanted;
 use crate::wal::FrameNumber;
-use crate::{Error, Lane, Principal, Result};
+use crate::{Error, Principal, Priority, Result};
 
 /// Operations of a request from which on even a look at each is not for the runtime's own threads: gets
 /// would wait for it.
@@ -43,7 +43,7 @@ impl Engine {
                 let survey = Survey::of(&ops);
                 Ok((ops, survey))
             };
-            inner.env().compute.run(Lane::Ingest, look).await?
+            inner.env().compute.run(Priority::Ingest, look).await?
         } else {
             let survey = Survey::of(&ops);
             (ops, survey)
@@ -90,7 +90,7 @@ impl Engine {
             }
             Ok((frame, answered(results), written))
         };
-        let (frame, results, written) = self.inner.env().compute.run(Lane::Ingest, job).await?;
+        let (frame, results, written) = self.inner.env().compute.run(Priority::Ingest, job).await?;
         self.executed(frame).await?;
         Ok((results, written))
     }
@@ -153,7 +153,7 @@ impl Engine {
         let wait = written.note(&ops)?;
         let inner = Arc::clone(&self.inner);
         let (frame, outcomes) =
-            self.inner.env().compute.run(Lane::Ingest, move || inner.execute(ops)).await?;
+            self.inner.env().compute.run(Priority::Ingest, move || inner.execute(ops)).await?;
         self.executed(frame.filter(|_| wait)).await?;
         for (item, outcome) in outcomes {
             results[item] = Some(outcome);

@@ -114,7 +114,7 @@ impl DurableLocal {
     }
 
     /// Makes the name of an object durable that a process which was killed may have given it, and those of its neighbours.
-    pub(super) async fn settle(&self, location: &Path) -> Result<()> {
+    pub(super) async fn make_durable(&self, location: &Path) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         let file = inner.file_of(location)?;
         super::blocking(move || {

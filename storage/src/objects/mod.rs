@@ -254,9 +254,9 @@ impl Objects {
     ///
     /// # Errors
     /// The disk's.
-    pub async fn settle(&self, path: &Path) -> Result<()> {
+    pub async fn make_durable(&self, path: &Path) -> Result<()> {
         match &self.local {
-            Some(local) => local.settle(path).await,
+            Some(local) => local.make_durable(path).await,
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use roaring::RoaringBitmap;
 use super::survey::Found;
 use crate::objects::is_missing;
 use crate::segment::{Env, PRIMARY_TERM, SEQ_NO, Stored, decode_deletes, deletes_path};
-use crate::{Error, Lane, Result};
+use crate::{Error, Priority, Result};
 
 /// A row's operation: sequence number and term.
 type Operation = (u64, u64);
@@ -111,5 +111,5 @@ async fn of_rows(segment: &Found, rows: Option<RoaringBitmap>, env: &Env) -> Res
         })?;
         Ok(found)
     };
-    env.compute.run(Lane::Background, read).await
+    env.compute.run(Priority::Background, read).await
 }

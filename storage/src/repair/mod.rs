@@ -282,7 +282,7 @@ impl Plan {
     async fn write_objects(&self) -> Result<()> {
         // A catalog must not name what a power loss may take back.
         for path in &self.sources {
-            self.objects.settle(path).await?;
+            self.objects.make_durable(path).await?;
         }
         for (path, bytes) in &self.deletes {
             self.objects.put(path, bytes.clone()).await?;

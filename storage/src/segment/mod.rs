@@ -74,7 +74,7 @@ use crate::bundle::Bundle;
 use crate::description;
 use crate::mapping::PathId;
 use crate::objects::Objects;
-use crate::{Compute, Lane, Result};
+use crate::{Compute, Priority, Result};
 
 /// A segment and the rows that are deleted in it, as of a snapshot.
 #[derive(Clone, Debug)]
@@ -341,7 +341,7 @@ impl Segment {
             return Ok(Arc::clone(&memory.bundle));
         }
         let this = self.clone();
-        self.compute.run(Lane::Foreground, move || this.bundle_blocking()).await
+        self.compute.run(Priority::Foreground, move || this.bundle_blocking()).await
     }
 
     /// Finds the rows with any value in the range, among `among` if given. Uses catalog and page
@@ -357,7 +357,7 @@ impl Segment {
     ) -> Result<RoaringBitmap> {
         let (this, range, among) = (self.clone(), range.clone(), among.cloned());
         self.compute
-            .run(Lane::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref()))
+            .run(Priority::Foreground, move || this.range_rows_blocking(column, &range, among.as_ref()))
             .await
     }
 
@@ -375,7 +375,7 @@ impl Segment {
             let compute = compute.clone();
             async move {
                 compute
-                    .run(Lane::Foreground, move || {
+                    .run(Priority::Foreground, move || {
                         Ok(scan.next(&this)?.map(|(batch, scan)| (batch, (this, scan))))
                     })
                     .await
@@ -404,7 +404,7 @@ impl Segment {
     /// Finds the rows of the given document ids (for the `ids` query); deleted rows included.
     pub async fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
         let (this, ids) = (self.clone(), ids.to_vec());
-        self.compute.run(Lane::Foreground, move || this.id_rows_blocking(&ids)).await
+        self.compute.run(Priority::Foreground, move || this.id_rows_blocking(&ids)).await
     }
 
     /// Whether a row may have several values of a column.
@@ -450,7 +450,7 @@ impl Segment {
     /// Reads metadata (and the source where asked) of a few rows, in the order given.
     pub async fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         let (this, rows) = (self.clone(), rows.to_vec());
-        self.compute.run(Lane::Foreground, move || this.fetch_blocking(&rows, wanted)).await
+        self.compute.run(Priority::Foreground, move || this.fetch_blocking(&rows, wanted)).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! Access to a shard's state: who may look at it, who may change it, and for how long.
 //!
-//! Two locks. The *turn* ([`Shard::turn`]) orders all changes: a write holds it from its decisions to
+//! Two locks. The *write lock* ([`Shard::write_lock`]) orders all changes: a write holds it from its decisions to
 //! their application, some ten milliseconds for a large bulk; a refresh, a commit and a clean-up hold it for
 //! what they change. The state itself is behind a lock that is only ever held for moments: whoever
-//! reads it shares it ([`Reading`]), and whoever has the turn takes it alone for a slice of the change
-//! at a time ([`Turn::apply`]). So a get never waits for a bulk.
+//! reads it shares it ([`Reading`]), and whoever has the write lock takes it alone for a slice of the change
+//! at a time ([`WriteLock::apply`]). So a get never waits for a bulk.
 //!
 //! A slice leaves nothing half done of any document: rows come first, and a document's version, its
 //! location and the deletion of its older row change together. What a refresh or commit needs whole, it
-//! sees whole, because it has the turn.
+//! sees whole, because it has the write lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,8 @@ const SLICE: usize = 256;
 /// Bytes of a tail, of which one in-memory segment is made, but for its last chunk: with it, a column has less than
 /// 2 GiB of strings, since a frame has at most 1 GiB of documents.
 const MAX_TAIL_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 512 << 20 };
-/// Stripes of the versions that are cleaned in one turn.
-const STRIPES_A_TURN: usize = 8;
+/// Stripes of the versions that are cleaned under one hold of the write lock.
+const STRIPES_A_LOCK: usize = 8;
 
 /// An operation as it is applied, after its version was decided.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ pub(crate) struct Reading<'a> {
 
 /// The right to change the shard's state.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
-    _turn: AsyncMutexGuard<'a>,
+pub(crate) struct WriteLock<'a> {
+    _lock: AsyncMutexGuard<'a>,
     shard: &'a Shard,
 }
 
@@ -81,13 +81,13 @@ impl Shard {
     }
 
     /// Waits for the right to change the state.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn { _turn: self.turn.lock().await, shard: self }
+    pub(crate) async fn write_lock(&self) -> WriteLock<'_> {
+        WriteLock { _lock: self.write_lock.lock().await, shard: self }
     }
 
     /// Waits for the right to change the state, blocking the thread, which is none of the runtime's own.
-    pub(crate) fn turn_blocking(&self) -> Turn<'_> {
-        Turn { _turn: self.turn.blocking_lock(), shard: self }
+    pub(crate) fn write_lock_blocking(&self) -> WriteLock<'_> {
+        WriteLock { _lock: self.write_lock.blocking_lock(), shard: self }
     }
 
     /// Removes versions whose rows were flushed, tombstones older than `gc_ms`, and the first of those beyond
@@ -96,19 +96,19 @@ impl Shard {
         let forgotten_below = self.tombstones_to_forget(MAX_TOMBSTONES);
         let oldest_ms = now_ms.saturating_sub(gc_ms);
         let all = self.state.read().versions.stripes();
-        for stripes in (0..all).step_by(STRIPES_A_TURN) {
+        for stripes in (0..all).step_by(STRIPES_A_LOCK) {
             let stripes: Vec<usize> = {
                 let state = self.state.read();
                 let needed =
                     |stripe: &usize| forgotten_below > 0 || state.versions.needs_cleaning(*stripe, oldest_ms);
-                (stripes..stripes + STRIPES_A_TURN).filter(needed).collect()
+                (stripes..stripes + STRIPES_A_LOCK).filter(needed).collect()
             };
             if stripes.is_empty() {
                 continue;
             }
-            let turn = self.turn_blocking();
+            let write = self.write_lock_blocking();
             for stripe in stripes {
-                let mut state = turn.state();
+                let mut state = write.state();
                 let committed = state.committed_below.0;
                 state.versions.clean(stripe, &|entry| {
                     entry.location.is_none()
@@ -121,8 +121,8 @@ impl Shard {
     }
 }
 
-impl<'a> Turn<'a> {
-    /// Looks at the state, which does not change while the turn is held.
+impl<'a> WriteLock<'a> {
+    /// Looks at the state, which does not change while the lock is held.
     pub(crate) fn read(&self) -> Reading<'a> {
         self.shard.read()
     }
@@ -135,7 +135,7 @@ impl<'a> Turn<'a> {
     /// Asks stored segments that came into being since `probed` was made.
     pub(crate) fn probe_rest<'b>(&self, probed: &mut Probed, ids: impl Iterator<Item = &'b str>) {
         let segments = self.read().state.unprobed(probed);
-        probed.ask(&segments, ids);
+        probed.probe(&segments, ids);
     }
 
     /// Ends the tail where a chunk of so many bytes would make it too large. To be called before anything is
@@ -156,7 +156,7 @@ impl<'a> Turn<'a> {
         state.primary_term = state.primary_term.max(at_least);
     }
 
-    /// Applies a batch that was decided during this turn and is in the log as `frame`. Returns the
+    /// Applies a batch that was decided under this lock and is in the log as `frame`. Returns the
     /// bytes of memory that it takes.
     pub(crate) fn apply(&self, change: Change, frame: u64, now_ms: i64) -> u64 {
         let Change { applied, generated, chunk, unused } = change;

@@ -16,13 +16,13 @@ use uuid::Uuid;
 use super::group::Commits;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
-use super::{Shard, Turn, next_key};
+use super::{Shard, WriteLock, next_key};
 use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord, TombstoneChange};
 use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
 use crate::sync;
 use crate::wal::Wal;
-use crate::{Error, Lane, Result};
+use crate::{Error, Priority, Result};
 
 /// zstd level of freshly flushed rows.
 const FLUSH_ZSTD: i32 = 3;
@@ -87,10 +87,10 @@ struct Captured {
 
 impl Captured {
     /// Which threads work on it.
-    fn lane(&self) -> Lane {
+    fn priority(&self) -> Priority {
         match self.below {
-            Some(_) => Lane::Flush,
-            None => Lane::Background,
+            Some(_) => Priority::Flush,
+            None => Priority::Background,
         }
     }
 }
@@ -115,7 +115,7 @@ impl Shard {
         };
         let mut captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
             true => captured,
-            false => services.env.compute.run(Lane::Flush, move || Ok(keep_deleted(captured))).await?,
+            false => services.env.compute.run(Priority::Flush, move || Ok(keep_deleted(captured))).await?,
         };
         captured.tombstones = captured.below.map(|below| self.collect_tombstones(below.0));
         let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
@@ -165,7 +165,7 @@ impl Shard {
     async fn replace(&self, services: &Services, captured: Captured, zstd_level: i32) -> Result<u64> {
         {
             let _commit = self.committing.lock().await;
-            self.settle(services).await?;
+            self.resolve_doubtful(services).await?;
         }
         let mapping = self.mapping.load_full();
         let sort = Arc::clone(&self.sort);
@@ -176,7 +176,7 @@ impl Shard {
         let output = services
             .env
             .compute
-            .run(captured.lane(), move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
+            .run(captured.priority(), move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
             .await?;
         if let Some(output) = &output
             && let Err(error) = upload(services, output).await
@@ -190,14 +190,14 @@ impl Shard {
 
     /// Brings the catalog back to what this process goes by, after a commit that failed without
     /// telling whether it happened: otherwise rows could be committed a second time.
-    async fn settle(&self, services: &Services) -> Result<()> {
+    async fn resolve_doubtful(&self, services: &Services) -> Result<()> {
         let Some(doubtful) = self.doubtful.lock().clone() else { return Ok(()) };
         let mut commit = Commit { removed: doubtful.clone(), ..Default::default() };
         {
             let state = self.state.read();
             commit.checkpoints.push(self.checkpoint(&state, state.committed_below));
             let below = state.committed_below.0;
-            commit.tombstones.push(state.tombstones.settled(self.index, self.number, below));
+            commit.tombstones.push(state.tombstones.to_commit(self.index, self.number, below));
             for segment in &state.segments {
                 let Some(stored) = segment.segment.as_stored() else { continue };
                 commit.put.push(SegmentRecord {
@@ -235,13 +235,13 @@ impl Shard {
         mut output: Option<Output>,
     ) -> Result<u64> {
         let _commit = self.committing.lock().await;
-        self.settle(services).await?;
+        self.resolve_doubtful(services).await?;
         let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
         let mut commit = Commit::default();
         let account;
         let last_frame = {
-            // In a turn, so that no batch is applied by half.
-            let _turn = self.turn().await;
+            // Under the write lock, so that no batch is applied by half.
+            let _lock = self.write_lock().await;
             let state = self.state.read();
             // Deletions of segments that stay, which no file has yet.
             for segment in &state.segments {
@@ -318,14 +318,14 @@ impl Shard {
             // So that the first get does not have to; its own error tells what this one may find.
             let segment = Arc::clone(segment);
             let warm = move || segment.as_stored().map_or(Ok(()), Stored::warm);
-            if let Err(error) = services.env.compute.run(captured.lane(), warm).await {
+            if let Err(error) = services.env.compute.run(captured.priority(), warm).await {
                 tracing::warn!(index = %self.index, shard = self.number, %error, "cannot read a new segment");
             }
         }
         let _view = self.refreshing.lock().await;
         let Installed { stale, freed, replaced } = {
-            let turn = self.turn().await;
-            self.install_in_memory(&turn, captured, made, &deletes)
+            let write = self.write_lock().await;
+            self.install_in_memory(&write, captured, made, &deletes)
         };
         // Freeing a large memtable takes its time, and is nobody's to wait for.
         let freeing = sync::blocking(move || {
@@ -344,12 +344,12 @@ impl Shard {
     /// The part of a commit that searches and writers see.
     fn install_in_memory(
         &self,
-        turn: &Turn<'_>,
+        write: &WriteLock<'_>,
         captured: &Captured,
         made: Option<(Arc<Segment>, Output)>,
         deletes: &[(SegmentRecord, RoaringBitmap)],
     ) -> Installed {
-        // Worked out beside readers: nothing changes during the turn.
+        // Worked out beside readers: nothing changes while the write lock is held.
         let replacement = made.map(|(segment, output)| {
             let (live, published) = carried_over(&self.state.read(), captured, &output);
             let (generation, persisted) = deletes
@@ -367,7 +367,7 @@ impl Shard {
                 since_ms: 0,
             }
         });
-        let mut state = turn.state();
+        let mut state = write.state();
         let mut stale = Vec::new();
         for (record, bitmap) in deletes {
             if let Some(segment) = state

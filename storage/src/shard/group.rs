@@ -1,7 +1,7 @@
 //! Commits of many shards in one transaction of the catalog.
 //!
 //! A transaction costs a sync, whatever is in it. Commits that come while one is on its way wait for it; the first of them that
-//! gets its turn then makes all of them at once. Where that fails each is made by itself, so that none fails for another:
+//! gets the lock then makes all of them at once. Where that fails each is made by itself, so that none fails for another:
 //! a commit may be repeated.
 
 #[cfg(test)]

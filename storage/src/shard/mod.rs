@@ -1,13 +1,13 @@
 //! A shard: the unit of write ownership, an ordered log of operations and the segments that hold
 //! their effect.
 //!
-//! The engine hands it prepared batches in its turn ([`Shard::turn`], [`Turn::apply`]); it
+//! The engine hands it prepared batches under its write lock ([`Shard::write_lock`], [`WriteLock::apply`]); it
 //! turns the memtable's tail into searchable segments ([`Shard::refresh`]), writes those out
 //! (`commit.rs`) and answers gets (`get.rs`). What searches see is replaced as a whole by a refresh, so that
 //! new rows appear together with the deletions that they cause.
 //!
 //! Locks, in the order in which they are taken: `committing` (one catalog commit at a time),
-//! `refreshing` (one change of the published view at a time), `turn` (one change of the state at a
+//! `refreshing` (one change of the published view at a time), `write_lock` (one change of the state at a
 //! time), the state. The state's lock is never held over an await, nor for more than moments.
 
 mod access;
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use self::access::{Applied, Change, Reading, Turn};
+pub(crate) use self::access::{Applied, Change, Reading, WriteLock};
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
@@ -46,7 +46,7 @@ use crate::mapping::Mapping;
 use crate::metadata::SortField;
 use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
-use crate::{Lane, Result, SegmentFigures, ShardFault, ShardFigures};
+use crate::{Priority, Result, SegmentFigures, ShardFault, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
 const MAX_MEMORY_SEGMENTS: usize = 64;
@@ -151,7 +151,7 @@ pub(crate) struct Shard {
     saved_mapping: Arc<AtomicU64>,
     /// The order of rows in stored segments; empty for that of their sequence numbers.
     sort: Arc<[SortField]>,
-    turn: AsyncMutex,
+    write_lock: AsyncMutex,
     state: RwLock<State>,
     published: ArcSwap<Vec<SegmentView>>,
     committing: AsyncMutex,
@@ -232,7 +232,7 @@ impl Shard {
             rests: Mutex::default(),
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
-            turn: lock(Rank::Turn),
+            write_lock: lock(Rank::ShardWrite),
             state: RwLock::new(Place::of_shard(Rank::State, index, number), state),
             committing: lock(Rank::Committing),
             refreshing: lock(Rank::Refreshing),
@@ -268,7 +268,7 @@ impl Shard {
     pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
         let mut probed = Probed::default();
         let segments = self.state.read().unprobed(&probed);
-        probed.ask(&segments, ids);
+        probed.probe(&segments, ids);
         probed
     }
 
@@ -292,12 +292,12 @@ impl Shard {
     async fn make_searchable(&self, env: &Env, now_ms: i64) -> Result<()> {
         let _one = self.refreshing.lock().await;
         let (frozen, published, below) = {
-            let turn = self.turn().await;
+            let write = self.write_lock().await;
             self.last_refresh_ms.store(now_ms, Ordering::Relaxed);
             // The deletions as of now; later ones belong to rows that this refresh does not show. Copied
-            // before the state is taken alone: nothing changes during the turn.
+            // before the state is taken alone: nothing changes while the write lock is held.
             let published = self.unpublished_deletions();
-            let mut state = turn.state();
+            let mut state = write.state();
             if !state.dirty() {
                 state.frozen_below = (state.next_seq_no, state.next_frame);
                 self.now_searchable(state.next_seq_no);
@@ -318,11 +318,11 @@ impl Shard {
         let mut built = Vec::with_capacity(frozen.len());
         for (key, chunks, deleted) in frozen {
             let mapping = Arc::clone(&mapping);
-            let memory = env.compute.run(Lane::Flush, move || Memory::build(&mapping, &chunks)).await?;
+            let memory = env.compute.run(Priority::Flush, move || Memory::build(&mapping, &chunks)).await?;
             built.push((Arc::new(Segment::memory(key, env.compute.clone(), memory)), deleted));
         }
-        let turn = self.turn().await;
-        let mut state = turn.state();
+        let write = self.write_lock().await;
+        let mut state = write.state();
         for (key, deleted) in published {
             if let Some(segment) = state.segments.iter_mut().find(|s| s.segment.key() == key) {
                 segment.published = deleted;
@@ -347,7 +347,7 @@ impl Shard {
         state.dirty_deletes = state.segments.iter().any(|s| s.live.len() != s.published.len());
         self.publish(&state);
         drop(state);
-        drop(turn);
+        drop(write);
         self.counters.refresh.fetch_add(1, Ordering::Relaxed);
         self.now_searchable(below.0);
         Ok(())

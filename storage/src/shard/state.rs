@@ -137,7 +137,7 @@ pub(crate) struct Probed {
 impl Probed {
     /// Asks segments for ids, beside those asked before. Blocks. A segment that cannot answer is not
     /// asked again: whoever needs its answer gets its error.
-    pub(crate) fn ask<'a>(&mut self, segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) {
+    pub(crate) fn probe<'a>(&mut self, segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) {
         self.asked.extend(segments.iter().map(|segment| (segment.key(), true)));
         if segments.is_empty() {
             return;

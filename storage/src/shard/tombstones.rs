@@ -114,7 +114,7 @@ impl Groups {
     }
 
     /// What brings a catalog back to these groups.
-    pub(super) fn settled(&self, index: Uuid, shard: u32, committed_below: u64) -> TombstoneChange {
+    pub(super) fn to_commit(&self, index: Uuid, shard: u32, committed_below: u64) -> TombstoneChange {
         TombstoneChange { index, shard, kept: 0..committed_below, added: Vec::new() }
     }
 

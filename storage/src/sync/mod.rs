@@ -44,7 +44,7 @@ pub(crate) enum Rank {
     /// One change of what searches see of a shard.
     Refreshing,
     /// One change of a shard's state.
-    Turn,
+    ShardWrite,
     /// A shard's state itself.
     State,
     /// Where sources are.

@@ -90,8 +90,8 @@ mod checked {
 
     /// Looks at what the scope that runs now holds; where none does, the thread.
     fn with<T>(look: impl Fn(&mut Vec<Place>) -> T) -> T {
-        let in_scope = OF_SCOPE.try_with(|places| look(&mut places.borrow_mut()));
-        in_scope.unwrap_or_else(|_| OF_THREAD.with(|places| look(&mut places.borrow_mut())))
+        let in_scope = OF_SCOPE.try_with(|places| check(&mut places.borrow_mut()));
+        in_scope.unwrap_or_else(|_| OF_THREAD.with(|places| check(&mut places.borrow_mut())))
     }
 
     /// A lock that is held, or waited for.
@@ -174,15 +174,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_scope_holds_what_it_holds_and_no_other_does() {
-        let turn = |shard| AsyncMutex::new(Place::of_shard(Rank::Turn, Uuid::nil(), shard));
-        let (one, two) = (turn(1), turn(2));
+        let lock = |shard| AsyncMutex::new(Place::of_shard(Rank::ShardWrite, Uuid::nil(), shard));
+        let (one, two) = (lock(1), lock(2));
         let state = Mutex::new(Rank::State, ());
         // Side by side in one task, each in a scope of its own.
         let work = |first: &'static str| {
             let (one, two, state) = (&one, &two, &state);
             scope(async move {
                 let lock = if first == "one" { one } else { two };
-                let _turn = lock.lock().await;
+                let _lock = lock.lock().await;
                 tokio::task::yield_now().await;
                 drop(state.lock());
                 tokio::task::yield_now().await;

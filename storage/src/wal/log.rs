@@ -282,8 +282,8 @@ impl Wal {
 
     /// Number below which every frame is durable and its effect in memory; what is appended from now on has no
     /// smaller one.
-    pub fn settled_below(&self) -> FrameNumber {
-        self.queue.settled_below()
+    pub fn applied_below(&self) -> FrameNumber {
+        self.queue.applied_below()
     }
 
     /// Greatest frame number that is durable, if any.

@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Number below which every frame is durable and its effect in memory.
-    pub(super) fn settled_below(&self) -> FrameNumber {
+    pub(super) fn applied_below(&self) -> FrameNumber {
         let durable = self.next_durable();
         #[cfg(test)]
         if crate::sync::model::is(crate::sync::model::Mutant::DurableIsApplied) {

@@ -68,14 +68,14 @@ async fn writes_wait_for_their_turn_and_for_nothing_else() {
     let one = || vec![index_op("logs", Some("x"), r#"{"n":1}"#)];
     let two = || vec![index_op("logs", Some("x"), r#"{"n":2}"#)];
     let (system, wait) = (Principal::system(), Duration::from_secs(5));
-    let (go, turn) = tokio::sync::oneshot::channel::<()>();
-    let turn = async { turn.await.unwrap_or_default() };
+    let (go, ready) = tokio::sync::oneshot::channel::<()>();
+    let ready = async { ready.await.unwrap_or_default() };
     let moved = vec![delta("0", Some("1"), "2", 1)];
-    let second = engine.append_from_source(&system, two(), moved, letters(), wait, turn);
+    let second = engine.append_from_source(&system, two(), moved, letters(), wait, ready);
     let first = async {
         let moved = vec![delta("0", None, "1", 1)];
-        let turn = std::future::ready(());
-        let first = engine.append_from_source(&system, one(), moved, letters(), wait, turn).await.unwrap();
+        let ready = std::future::ready(());
+        let first = engine.append_from_source(&system, one(), moved, letters(), wait, ready).await.unwrap();
         go.send(()).unwrap();
         first
     };
@@ -192,7 +192,7 @@ async fn a_block_that_comes_before_the_turn_holds() {
     let engine = open(dir.path()).await;
     write(&engine, vec![index_op("logs", None, r#"{"n":1}"#)], Vec::new()).await.unwrap();
     let (system, wait) = (Principal::system(), Duration::from_secs(5));
-    let turn = async {
+    let ready = async {
         let block = json!({"index.blocks.write": true});
         let options = millrace_storage::metadata::IndicesOptions::open_only();
         let change = engine.change(&system, |m| m.update_settings("logs", &options, &block, false, 0));
@@ -200,7 +200,7 @@ async fn a_block_that_comes_before_the_turn_holds() {
     };
     let ops = vec![index_op("logs", None, r#"{"n":2}"#)];
     let refused =
-        engine.append_from_source(&system, ops, Vec::new(), letters(), wait, turn).await.unwrap_err();
+        engine.append_from_source(&system, ops, Vec::new(), letters(), wait, ready).await.unwrap_err();
     assert!(matches!(refused, Error::Blocked { .. }), "{refused}");
     assert_eq!(docs(&engine, "logs").await, 1);
 }

@@ -45,7 +45,7 @@ pub(super) struct Found {
 }
 
 /// Finds files by the patterns, and those with `wanted` inodes beside them.
-pub(super) fn look(settings: &Settings, wanted: &[Inode]) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
+pub(super) fn discover(settings: &Settings, wanted: &[Inode]) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
     let mut paths = Vec::new();
     settings.globs.iter().for_each(|glob| glob.find(&mut paths));
     let mut found: Vec<Found> = Vec::new();
@@ -157,7 +157,7 @@ pub(super) struct Looked {
 }
 
 /// Reads what is there, at most a batch of `size` events or so many `bytes`.
-pub(super) fn look_at(
+pub(super) fn examine(
     settings: &Settings,
     reader: &mut Reader,
     size: usize,

@@ -22,8 +22,8 @@ use super::Settings;
 use super::position::{Inode, Position, partition, parts};
 use super::reader::Reader;
 use super::steps::{
-    Complete, Completed, Found, Identified, Looked, Start, blocking, complete, has_grown, identify, is_gone,
-    look, look_at, named, resume, seconds,
+    Complete, Completed, Found, Identified, Looked, Start, blocking, complete, discover, examine, has_grown,
+    identify, is_gone, named, resume, seconds,
 };
 use crate::batch::NotStored;
 use crate::budget::Reservation;
@@ -153,14 +153,14 @@ impl Watch {
                     self.acked(acked);
                 }
                 let Some(mut tracked) = self.files.remove(&inode) else { continue };
-                match self.turn(inode, &mut tracked).await? {
-                    Turn::Stop => return Ok(()),
-                    Turn::Close => self.close(inode, tracked).await,
-                    Turn::More => {
+                match self.read_some(inode, &mut tracked).await? {
+                    Next::Stop => return Ok(()),
+                    Next::Close => self.close(inode, tracked).await,
+                    Next::More => {
                         progress = true;
                         self.files.insert(inode, tracked);
                     }
-                    Turn::Wait => {
+                    Next::Wait => {
                         self.files.insert(inode, tracked);
                     }
                 }
@@ -236,7 +236,7 @@ impl Watch {
         self.discovered = Some(Instant::now());
         let settings = Arc::clone(&self.settings);
         let wanted: Vec<Inode> = self.unclaimed.keys().copied().collect();
-        let (found, renamed) = blocking(move || Ok(look(&settings, &wanted))).await?;
+        let (found, renamed) = blocking(move || Ok(discover(&settings, &wanted))).await?;
         let mut known: Vec<(Inode, PathBuf)> =
             found.iter().map(|found| (found.inode, found.path.clone())).collect();
         for Found { path, inode, size, modified } in found {
@@ -327,20 +327,20 @@ impl Watch {
         }
     }
 
-    /// Gives a file its turn.
-    async fn turn(&mut self, inode: Inode, tracked: &mut Tracked) -> Result<Turn, InputError> {
+    /// Reads the next lines of a file.
+    async fn read_some(&mut self, inode: Inode, tracked: &mut Tracked) -> Result<Next, InputError> {
         if tracked.again {
             if !self.read_again(tracked).await? {
-                return Ok(Turn::Close);
+                return Ok(Next::Close);
             }
             // What was not stored will not be at once.
-            return Ok(Turn::Wait);
+            return Ok(Next::Wait);
         }
         match std::mem::replace(&mut tracked.state, State::Gone) {
             // What it was moved to must be there.
             State::Unknown(file, start) if tracked.in_flight > 0 => {
                 tracked.state = State::Unknown(file, start);
-                Ok(Turn::Wait)
+                Ok(Next::Wait)
             }
             State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
             State::Known(reader) => self.read(inode, tracked, *reader).await,
@@ -358,16 +358,16 @@ impl Watch {
                     Completed::Grown => {
                         tracked.was_complete = false;
                         tracked.state = State::Unknown(file, Start::At(position.offset));
-                        return Ok(Turn::More);
+                        return Ok(Next::More);
                     }
                 }
-                Ok(Turn::Close)
+                Ok(Next::Close)
             }
             State::Complete(file, position) => {
                 tracked.state = State::Complete(file, position);
-                Ok(Turn::Wait)
+                Ok(Next::Wait)
             }
-            State::Gone => Ok(Turn::Close),
+            State::Gone => Ok(Next::Close),
         }
     }
 
@@ -378,7 +378,7 @@ impl Watch {
         tracked: &mut Tracked,
         file: File,
         start: Start,
-    ) -> Result<Turn, InputError> {
+    ) -> Result<Next, InputError> {
         let settings = Arc::clone(&self.settings);
         let path = tracked.path.clone();
         let identified = blocking(move || identify(&settings, &path, inode, file)).await?;
@@ -387,16 +387,16 @@ impl Watch {
                 let gone = is_gone(&file);
                 tracked.state = State::Unknown(file, start);
                 let idle = tracked.changed.elapsed() >= self.settings.close_older;
-                return Ok(if gone || idle { Turn::Close } else { Turn::Wait });
+                return Ok(if gone || idle { Next::Close } else { Next::Wait });
             }
             Identified::Known { file, name } => (file, name),
             Identified::Refused(error) => {
                 tracing::error!(path = %tracked.path.display(), %error, "file is left as it is");
-                return Ok(Turn::Close);
+                return Ok(Next::Close);
             }
         };
         if tracked.only.as_ref().is_some_and(|only| !only.contains(&name)) {
-            return Ok(Turn::Close);
+            return Ok(Next::Close);
         }
         if !tracked.name.is_empty() && tracked.name != name {
             // What was truncated begins with another line now.
@@ -441,10 +441,10 @@ impl Watch {
                 if inherited
                     && !self.send(inode, tracked, Vec::new(), Some(position), Reservation::default()).await
                 {
-                    return Ok(Turn::Stop);
+                    return Ok(Next::Stop);
                 }
                 tracked.state = State::Complete(file, position);
-                return Ok(Turn::More);
+                return Ok(Next::More);
             }
             return self.resume(inode, tracked, file, Some(position), start, inherited).await;
         }
@@ -460,7 +460,7 @@ impl Watch {
         position: Option<Position>,
         start: Start,
         inherited: bool,
-    ) -> Result<Turn, InputError> {
+    ) -> Result<Next, InputError> {
         let (settings, path) = (Arc::clone(&self.settings), tracked.path.clone());
         let most = self.context.budget.most();
         let opened = blocking(move || {
@@ -474,11 +474,11 @@ impl Watch {
             // Where reading begins is kept: what follows is not lost if this ends before.
             let at = reader.position(false).map_err(|error| named(&tracked.path, &error))?;
             if !self.send(inode, tracked, Vec::new(), Some(at), Reservation::default()).await {
-                return Ok(Turn::Stop);
+                return Ok(Next::Stop);
             }
         }
         tracked.state = State::Known(Box::new(reader));
-        Ok(Turn::More)
+        Ok(Next::More)
     }
 
     /// Reads a batch and hands it on.
@@ -487,17 +487,17 @@ impl Watch {
         inode: Inode,
         tracked: &mut Tracked,
         mut reader: Reader,
-    ) -> Result<Turn, InputError> {
+    ) -> Result<Next, InputError> {
         if tracked.in_flight >= WINDOW {
             tracked.state = State::Known(Box::new(reader));
-            return Ok(Turn::Wait);
+            return Ok(Next::Wait);
         }
-        let Some(mut held) = room(&self.context).await else { return Ok(Turn::Stop) };
+        let Some(mut held) = room(&self.context).await else { return Ok(Next::Stop) };
         let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.get());
         let bytes = held.bytes();
         let idle = tracked.changed.elapsed();
         let looked = blocking(move || {
-            let looked = look_at(&settings, &mut reader, size, bytes, idle);
+            let looked = examine(&settings, &mut reader, size, bytes, idle);
             Ok((reader, looked))
         });
         let (reader, looked) = looked.await?;
@@ -508,14 +508,14 @@ impl Watch {
                 tracing::warn!(path = %tracked.path.display(), %error, "cannot read a file, it is tried again");
                 tracked.changed = Instant::now();
                 tracked.again = true;
-                return Ok(Turn::Wait);
+                return Ok(Next::Wait);
             }
         };
         let Looked { chunk, position, grew, replaced, complete, gone } = looked;
         if replaced {
             if tracked.in_flight > 0 {
                 tracked.state = State::Known(Box::new(reader));
-                return Ok(Turn::Wait);
+                return Ok(Next::Wait);
             }
             return self.begin_anew(inode, tracked, reader).await;
         }
@@ -525,22 +525,22 @@ impl Watch {
         }
         held.set(chunk.events.bytes());
         if (some || complete) && !self.send(inode, tracked, chunk.events.into_vec(), position, held).await {
-            return Ok(Turn::Stop);
+            return Ok(Next::Stop);
         }
         if complete {
             let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
             let end = reader.position(true).map_err(|error| named(&tracked.path, &error))?;
             tracked.state = State::Complete(file, end);
-            return Ok(Turn::More);
+            return Ok(Next::More);
         }
         tracked.state = State::Known(Box::new(reader));
         if chunk.at_end && !some && tracked.in_flight == 0 {
             let closes = gone || tracked.changed.elapsed() >= self.settings.close_older;
             if closes {
-                return Ok(Turn::Close);
+                return Ok(Next::Close);
             }
         }
-        Ok(if chunk.at_end { Turn::Wait } else { Turn::More })
+        Ok(if chunk.at_end { Next::Wait } else { Next::More })
     }
 
     /// Goes on with a file that was truncated.
@@ -549,7 +549,7 @@ impl Watch {
         inode: Inode,
         tracked: &mut Tracked,
         reader: Reader,
-    ) -> Result<Turn, InputError> {
+    ) -> Result<Next, InputError> {
         tracing::info!(path = %tracked.path.display(), "file was truncated, it is read from its beginning");
         let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
         let beginning = Position::beginning(reader.truncations() + 1);
@@ -559,7 +559,7 @@ impl Watch {
         // Its next lines may be the same again: by then, the position must be at its beginning.
         let moved = !self.settings.stored
             || self.send(inode, tracked, Vec::new(), Some(beginning), Reservation::default()).await;
-        Ok(if moved { Turn::Wait } else { Turn::Stop })
+        Ok(if moved { Next::Wait } else { Next::Stop })
     }
 
     /// Forgets how far a file was read.
@@ -688,8 +688,8 @@ async fn forget(context: &Context, partition: String, previous: Bytes, owner_epo
     }
 }
 
-/// How a file's turn ended.
-enum Turn {
+/// What is next for a file.
+enum Next {
     /// There may be more at once.
     More,
     Wait,

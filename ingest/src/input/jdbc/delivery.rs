@@ -148,7 +148,7 @@ impl Delivery {
         }
         let Some(inherited) = newest else { return Ok(None) };
         self.send(Rows::default(), Some(inherited.clone())).await?;
-        self.settle().await?;
+        self.drain().await?;
         if self.context.siblings.is_empty() {
             // Nobody else can be meant by it. Where there are others it stays until all have theirs: at the next start.
             for (source, partition) in parts {
@@ -231,7 +231,7 @@ impl Delivery {
     ///
     /// # Errors
     /// The pipeline ends, or a batch was not stored.
-    pub(super) async fn settle(&mut self) -> Result<(), Ended> {
+    pub(super) async fn drain(&mut self) -> Result<(), Ended> {
         while let Some(first) = self.pending.pop_front() {
             tokio::select! {
                 biased;

@@ -121,7 +121,7 @@ impl Input for Jdbc {
             let began = Utc::now();
             let run = async {
                 self.once(began, &mut progress, &mut delivery).await?;
-                delivery.settle().await
+                delivery.drain().await
             };
             let outcome = tokio::select! {
                 outcome = run => outcome,
@@ -501,7 +501,7 @@ impl Jdbc {
         if held.is_empty() {
             return Ok(());
         }
-        delivery.settle().await?;
+        delivery.drain().await?;
         delivery.send(held, settings.record.then(|| store_run(began))).await
     }
 

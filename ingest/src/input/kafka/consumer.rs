@@ -122,7 +122,7 @@ impl Reader<'_> {
             drop(room);
             self.close();
             self.hand_on()?;
-            self.look()?;
+            self.poll_events()?;
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Reader<'_> {
             if full_since.get_or_insert_with(Instant::now).elapsed() >= STALL {
                 self.pause()?;
             }
-            self.look()?;
+            self.poll_events()?;
         }
         Ok(None)
     }
@@ -297,7 +297,7 @@ impl Reader<'_> {
                             if full_since.get_or_insert_with(Instant::now).elapsed() >= STALL {
                                 self.pause()?;
                             }
-                            self.look()?;
+                            self.poll_events()?;
                             continue;
                         }
                     }
@@ -366,7 +366,7 @@ impl Reader<'_> {
     }
 
     /// Looks what became of batches and of the group.
-    fn look(&mut self) -> Result<(), InputError> {
+    fn poll_events(&mut self) -> Result<(), InputError> {
         let assignment = self.consumer.context();
         if let Some(error) = assignment.failure() {
             return Err(error);

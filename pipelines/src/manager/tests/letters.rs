@@ -107,7 +107,7 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
         .replace("if [m] > 1", "if [m] and [m] > 1")
         .replace("'%{[@metadata][to]}'", "'made'");
     put(dir.path(), "main.conf", &right);
-    manager.look().await;
+    manager.reload_changed().await;
     let done = manager.replay(wanted(Some("main"), 100), None).await.unwrap();
     assert_eq!((done.stored, done.left), (3, Vec::new()));
     assert_eq!(letters(10).await, Vec::<String>::new());

@@ -90,7 +90,7 @@ impl Node {
     }
 
     /// Waits until the work that was started has ended.
-    async fn settle(&mut self) {
+    async fn run_all(&mut self) {
         while !self.engine.inner.busy.lock().shards.is_empty() {
             tokio::task::yield_now().await;
         }
@@ -142,7 +142,7 @@ async fn a_search_and_settings_put_shards_on_the_agenda() {
     node.engine.index("a").unwrap().snapshot().await.unwrap();
     node.index("a", 10).await;
     node.attend();
-    node.settle().await;
+    node.run_all().await;
     let figures = |node: &Node| node.engine.index("a").unwrap().figures().shards[0].refresh_total;
     assert_eq!(figures(&node), 1);
     node.index("a", 10).await;
@@ -150,7 +150,7 @@ async fn a_search_and_settings_put_shards_on_the_agenda() {
     assert_eq!(node.attend(), Some(600));
     node.clock.advance_ms(600);
     node.attend();
-    node.settle().await;
+    node.run_all().await;
     assert_eq!(figures(&node), 2);
     // Idle, it waits for a search, or for a setting.
     node.clock.advance_ms(30_000);
@@ -163,7 +163,7 @@ async fn a_search_and_settings_put_shards_on_the_agenda() {
     assert_eq!(node.attend(), Some(10_000));
     node.clock.advance_ms(10_000);
     node.attend();
-    node.settle().await;
+    node.run_all().await;
     assert_eq!(figures(&node), 3);
 }
 
@@ -182,7 +182,7 @@ async fn small_shards_are_flushed_together_where_room_is_needed() {
     node.attend();
     assert_eq!(node.engine.inner.busy.lock().shards.len(), FLUSHED_TOGETHER);
     node.engine.inner.budget.free(most);
-    node.settle().await;
+    node.run_all().await;
     assert_eq!(node.entries.largest().count(), FLUSHED_TOGETHER);
 }
 
@@ -209,7 +209,7 @@ async fn as_many_shards_are_flushed_as_free_what_is_wanted() {
         tokio::task::yield_now().await;
     }
     node.attend();
-    node.settle().await;
+    node.run_all().await;
     waiting.await.unwrap();
     drop(large);
     node.attend();

@@ -1,13 +1,13 @@
 //! Events between the filters and their end: what outputs want done with them, and what is done already.
 //!
-//! As long as nothing of a portion is written, its outputs can be asked anew: then it goes the way of another graph. What a
+//! As long as nothing of a delivery is written, its outputs can be asked anew: then it goes the way of another graph. What a
 //! sink has taken is not sent again to the output of the same id.
 
 use std::sync::Arc;
 
 use millrace_ingest::Move;
 use millrace_ingest::output::Refused;
-use millrace_storage::{Compute, Lane};
+use millrace_storage::{Compute, Priority};
 
 use super::generation::Generation;
 use super::work::{Filtered, Plan, Send, Taken, plan};
@@ -15,7 +15,7 @@ use crate::graph::walk::Rejected;
 
 /// Events on their way out.
 #[derive(Debug)]
-pub(super) struct Portion {
+pub(super) struct Delivery {
     filtered: Arc<Filtered>,
     /// Places of the events that outputs get.
     places: Vec<usize>,
@@ -31,7 +31,7 @@ pub(super) struct Portion {
     pub(super) is_letter: bool,
 }
 
-impl Portion {
+impl Delivery {
     pub(super) fn new(
         filtered: Filtered,
         places: Vec<usize>,
@@ -82,12 +82,12 @@ impl Portion {
             let plan = plan(&pipeline, &filtered, &places, &graph.outputs, &taken);
             Ok((plan, places, taken))
         };
-        (self.plan, self.places, self.taken) = compute.run(Lane::Ingest, job).await?;
+        (self.plan, self.places, self.taken) = compute.run(Priority::Ingest, job).await?;
         self.generation = generation;
         Ok(())
     }
 
-    /// Divides what is to be written into a portion for each batch. Nothing is left to be sent.
+    /// Divides what is to be written into a delivery for each batch. Nothing is left to be sent.
     pub(super) fn by_batch(self) -> Vec<Self> {
         let empty = |batch: usize| Self {
             filtered: Arc::clone(&self.filtered),
@@ -100,35 +100,35 @@ impl Portion {
             is_letter: self.is_letter,
         };
         // Nothing was divided before, so that batches are numbered from 0 on.
-        let mut portions: Vec<Self> = self.batches.iter().map(|batch| empty(*batch)).collect();
+        let mut deliveries: Vec<Self> = self.batches.iter().map(|batch| empty(*batch)).collect();
         let batch_of = |at: usize| self.filtered.events.get(at)?.as_ref().map(|(_, origin)| origin.batch);
         for at in self.places {
-            if let Some(portion) = batch_of(at).and_then(|batch| portions.get_mut(batch)) {
-                portion.places.push(at);
+            if let Some(delivery) = batch_of(at).and_then(|batch| deliveries.get_mut(batch)) {
+                delivery.places.push(at);
             }
         }
         for (output, places) in self.taken {
             for at in places {
-                if let Some(portion) = batch_of(at).and_then(|batch| portions.get_mut(batch)) {
-                    portion.taken.entry(Arc::clone(&output)).or_default().push(at);
+                if let Some(delivery) = batch_of(at).and_then(|batch| deliveries.get_mut(batch)) {
+                    delivery.taken.entry(Arc::clone(&output)).or_default().push(at);
                 }
             }
         }
         for rejected in self.rejected {
-            if let Some(portion) = portions.get_mut(rejected.batch) {
-                portion.rejected.push(rejected);
+            if let Some(delivery) = deliveries.get_mut(rejected.batch) {
+                delivery.rejected.push(rejected);
             }
         }
         for rejected in self.plan.rejected {
-            if let Some(portion) = portions.get_mut(rejected.batch) {
-                portion.plan.rejected.push(rejected);
+            if let Some(delivery) = deliveries.get_mut(rejected.batch) {
+                delivery.plan.rejected.push(rejected);
             }
         }
         for planned in self.plan.ops {
-            if let Some(portion) = portions.get_mut(planned.batch) {
-                portion.plan.ops.push(planned);
+            if let Some(delivery) = deliveries.get_mut(planned.batch) {
+                delivery.plan.ops.push(planned);
             }
         }
-        portions
+        deliveries
     }
 }
