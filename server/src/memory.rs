@@ -1,7 +1,8 @@
 //! The allocator of the process, and the thread that gives freed memory back to the system.
 //!
 //! mimalloc keeps what was freed for a second, for whoever asks next, and looks at what has been kept for longer only while threads
-//! allocate. After a large request the process would hold its memory until the next one: [`return_freed`] looks once a second.
+//! allocate. After a large request the process would hold its memory until the next one, and of requests that follow each other it
+//! would hold what all of them took: [`return_freed`] gives back what is free each second, and at once where the process has grown.
 
 use std::io;
 use std::thread;
@@ -10,22 +11,55 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks at the size of the process.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Looks between two times that is given back what has been free for a second.
+const CALM: u32 = 10;
+/// Bytes above its level from which on the process gives back all that is free.
+const GROWTH: u64 = 128 << 20;
+/// Bytes by which the level of a process that stays larger follows, each second.
+const RISE: u64 = 16 << 20;
 
-/// Starts giving back what has been free for a second, for as long as the process runs.
+/// Starts giving back what is free, for as long as the process runs.
 ///
 /// # Errors
 /// The system has no thread left.
 pub(crate) fn return_freed() -> io::Result<()> {
     thread::Builder::new().name("memory".to_owned()).spawn(|| {
+        let (mut level, mut looks) = (u64::MAX, 0);
         loop {
-            thread::sleep(LOOK);
-            // SAFETY: the function may be called from any thread that has been initialised by Rust's runtime; it touches the calling
-            // thread's own heap, and what is free in the arenas of all, under mimalloc's own guards. `false` leaves what was freed
-            // less than the purge delay ago.
-            unsafe { libmimalloc_sys::mi_collect(false) };
+            thread::sleep(PAUSE);
+            let held = anonymous_bytes().unwrap_or_default();
+            level = level.min(held);
+            let has_grown = held > level.saturating_add(GROWTH);
+            looks += 1;
+            if has_grown || looks >= CALM {
+                // SAFETY: the function may be called from any thread that has been initialised by Rust's runtime; it touches the calling
+                // thread's own heap, and what is free in the arenas of all, under mimalloc's own guards. `false` leaves what was
+                // freed less than the purge delay ago.
+                unsafe { libmimalloc_sys::mi_collect(has_grown) };
+            }
+            if looks >= CALM {
+                looks = 0;
+                level = level.saturating_add(RISE);
+            }
         }
     })?;
     Ok(())
+}
+
+/// Memory of the process that no file backs, as the system counts it.
+fn anonymous_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_system_tells_what_the_process_holds() {
+        assert!(super::anonymous_bytes().is_some_and(|bytes| bytes > 1 << 16));
+    }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use crate::latency::{Histogram, Summary};
+use crate::latency::Histogram;
 use crate::target::Target;
 
 /// Index of the client's documents.
@@ -60,8 +60,8 @@ impl Client {
     }
 
     /// Returns the latencies since the last call.
-    pub(super) fn next_phase(&self) -> Summary {
-        std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner)).summary()
+    pub(super) fn next_phase(&self) -> Histogram {
+        std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends the client.

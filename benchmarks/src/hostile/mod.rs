@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::latency::Summary;
+use crate::latency::{Histogram, Summary};
 use crate::process::{Memory, Sampler};
 use crate::server::{Launch, Server, free_port};
 use crate::target::Target;
@@ -96,6 +96,8 @@ struct Outcome {
     /// What the server held already.
     before: Memory,
     most: Memory,
+    /// Slowest request of the client meanwhile.
+    slowest_ms: f64,
     violation: Option<String>,
 }
 
@@ -156,13 +158,16 @@ impl Plan {
         prepare(&target).await?;
         let client = Client::start(&target)?;
         tokio::time::sleep(self.calm).await;
-        let alone = client.next_phase();
+        let (alone, mut pressed) = (client.next_phase().summary(), Histogram::default());
         let doors = Doors { target: target.clone(), port: launch.port, input, patience: self.patience };
         let mut outcomes = Vec::new();
         let chosen = |attack: &Attack| self.only.as_ref().is_none_or(|part| attack.name().contains(part));
         for attack in requests::all().into_iter().chain(sockets::all()).filter(chosen) {
             eprintln!("{}", attack.name());
             let mut outcome = played(&doors, attack).await;
+            let beside = client.next_phase();
+            pressed.merge(&beside);
+            outcome.slowest_ms = beside.summary().max_ms;
             if let Some(status) = server.exited()? {
                 outcome.violation = Some(format!("the server ended with {status}: {}", server.last_words()));
                 outcomes.push(outcome);
@@ -171,7 +176,8 @@ impl Plan {
             }
             outcomes.push(outcome);
         }
-        let pressed = client.next_phase();
+        pressed.merge(&client.next_phase());
+        let pressed = pressed.summary();
         let written = client.stop().await?;
         println!("{}", table(&outcomes));
         println!("the client alone: {}\nbeside attacks:   {}", line(&alone), line(&pressed));
@@ -214,7 +220,7 @@ async fn played(doors: &Doors, attack: Attack) -> Outcome {
             [most.resident_bytes, before.resident_bytes, bound].map(|bytes| bytes >> 20);
         violation.get_or_insert(format!("{name}: {most} MB resident of {bound} MB, {before} MB before"));
     }
-    Outcome { name, answers, seconds, before, most, violation }
+    Outcome { name, answers, seconds, before, most, slowest_ms: 0.0, violation }
 }
 
 /// Makes the index that attacks read: 4,000 documents over 45 days, a thousand users.
@@ -259,12 +265,16 @@ fn violated(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 fn table(outcomes: &[Outcome]) -> String {
-    let mut text =
-        String::from("| request | answered | s | resident before | most |\n|---|---|---|---|---|\n");
-    for Outcome { name, answers, seconds, before, most, violation } in outcomes {
+    let mut text = String::from(
+        "| request | answered | s | resident before | most | the client's slowest |\n|---|---|---|---|---|---|\n",
+    );
+    for Outcome { name, answers, seconds, before, most, slowest_ms, violation } in outcomes {
         let answers = violation.as_deref().unwrap_or(answers);
         let [before, most] = [before, most].map(|memory| memory.resident_bytes >> 20);
-        let _ = writeln!(text, "| {name} | {answers} | {seconds:.1} | {before} MB | {most} MB |");
+        let _ = writeln!(
+            text,
+            "| {name} | {answers} | {seconds:.1} | {before} MB | {most} MB | {slowest_ms:.0} ms |"
+        );
     }
     text
 }

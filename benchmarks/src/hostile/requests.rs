@@ -112,7 +112,11 @@ impl Request {
             Door::Input => format!("http://127.0.0.1:{}{}", doors.input, self.path),
         };
         let (gzip, body) = (self.gzip, self.body);
-        let made = move || if gzip == Gzip::Yes { gzipped(&body()) } else { body() };
+        let made = move || {
+            // Whoever means harm computes elsewhere: the server's cores are not what it takes first.
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+            if gzip == Gzip::Yes { gzipped(&body()) } else { body() }
+        };
         let body = tokio::task::spawn_blocking(made).await?;
         let body = bytes::Bytes::from(body);
         let credentials =

@@ -90,8 +90,8 @@ mod checked {
 
     /// Looks at what the scope that runs now holds; where none does, the thread.
     fn with<T>(look: impl Fn(&mut Vec<Place>) -> T) -> T {
-        let in_scope = OF_SCOPE.try_with(|places| check(&mut places.borrow_mut()));
-        in_scope.unwrap_or_else(|_| OF_THREAD.with(|places| check(&mut places.borrow_mut())))
+        let in_scope = OF_SCOPE.try_with(|places| look(&mut places.borrow_mut()));
+        in_scope.unwrap_or_else(|_| OF_THREAD.with(|places| look(&mut places.borrow_mut())))
     }
 
     /// A lock that is held, or waited for.
