@@ -8,7 +8,8 @@ use tantivy::positions::PositionSerializer;
 use tantivy::postings::TermInfo;
 use tantivy::postings::serializer::PostingsSerializer;
 use tantivy::schema::IndexRecordOption;
-use tantivy::termdict::TermDictionaryBuilder;
+
+use super::dictionary::DictionaryWriter;
 
 /// What a posting says beside the row: each has a dictionary of its own in the bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +52,8 @@ const POSTINGS_HEADER: [u8; 8] = [0; 8];
 /// Returns dictionary and postings without a term; making them costs more than they are worth.
 pub(super) fn empty() -> (&'static [u8], &'static [u8]) {
     static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        TermDictionaryBuilder::create(Vec::new())
-            .and_then(TermDictionaryBuilder::finish)
+        DictionaryWriter::new(Vec::new())
+            .and_then(DictionaryWriter::finish)
             .expect("writing to memory does not fail")
     });
     (&DICTIONARY, &POSTINGS_HEADER)
@@ -61,7 +62,7 @@ pub(super) fn empty() -> (&'static [u8], &'static [u8]) {
 /// Writes terms in ascending order, and for each its rows in ascending order.
 pub(super) struct PostingsWriter<W: Write> {
     record: Record,
-    dictionary: TermDictionaryBuilder<W>,
+    dictionary: DictionaryWriter<W>,
     postings: W,
     postings_bytes: usize,
     positions: Option<PositionSerializer<W>>,
@@ -83,7 +84,7 @@ impl<W: Write> PostingsWriter<W> {
         postings.write_all(&POSTINGS_HEADER)?;
         Ok(Self {
             record,
-            dictionary: TermDictionaryBuilder::create(terms)?,
+            dictionary: DictionaryWriter::new(terms)?,
             postings,
             postings_bytes: 0,
             positions: positions.map(PositionSerializer::new),
@@ -157,7 +158,7 @@ impl<W: Write> PostingsWriter<W> {
             postings_range: start..self.postings_bytes,
             positions_range: self.positions_start..self.positions_bytes(),
         };
-        self.dictionary.insert(key, &info)
+        self.dictionary.insert(key, info)
     }
 
     /// Ends the dictionary and flushes what was written.

@@ -1,9 +1,12 @@
-//! Walks over the terms of a dictionary.
+//! Dictionaries of terms: writes them ([`DictionaryWriter`]), and walks over their terms.
 //!
-//! tantivy's streams keep a state for every byte of a term and look at the end of the range at each. A [`Dictionary`]
+//! The format is tantivy's. tantivy's streams keep a state for every byte of a term and look at the end of the range at each. A [`Dictionary`]
 //! reads the same bytes (a transducer from terms to their numbers, then what is known of each, in blocks of
 //! [`BLOCK_TERMS`]) with a state for every branch only, which is several times as fast. Single terms are still looked
 //! up by tantivy's readers.
+
+mod transducer;
+mod writer;
 
 use std::io;
 use std::ops::Bound;
@@ -14,10 +17,14 @@ use tantivy_fst::Automaton;
 use tantivy_fst::automaton::AlwaysMatch;
 use tantivy_fst::raw::{CompiledAddr, Fst, Node};
 
+pub(super) use self::writer::DictionaryWriter;
+
 /// Bytes behind the transducer and the blocks: the length of the latter, the version of the format, the kind of dictionary.
 const FOOTER: usize = 16;
 /// The version and the kind that are read here.
 const KNOWN: [u8; 8] = [1, 0, 0, 0, 1, 0, 0, 0];
+/// Most bits of a part of what is known of a term: what is read at once is within 64 bits, wherever it begins in a byte.
+const WIDEST: u32 = 56;
 /// Terms of a block.
 const BLOCK_TERMS: usize = 256;
 /// Bytes of what is known of a block: where its bits begin, its first term, and three widths.
@@ -272,8 +279,7 @@ impl<'a> Infos<'a> {
         let [rows, postings, positions] = *bytes.get(24..)?.first_chunk::<3>()?;
         self.widths = [postings.into(), positions.into(), rows.into()];
         self.bits = self.dictionary.bits.get(usize::try_from(u64::from_le_bytes(*offset)).ok()?..)?;
-        // What is read at once is within 64 bits, wherever it begins in a byte.
-        self.widths.iter().all(|width| *width <= 56).then_some(())
+        self.widths.iter().all(|width| *width <= WIDEST as usize).then_some(())
     }
 }
 
@@ -332,9 +338,79 @@ mod tests {
     }
 
     fn dictionary(terms: &[(Vec<u8>, TermInfo)]) -> Dictionary {
+        Dictionary::open(&OwnedBytes::new(written(terms))).unwrap()
+    }
+
+    fn written(terms: &[(Vec<u8>, TermInfo)]) -> Vec<u8> {
+        let mut writer = DictionaryWriter::new(Vec::new()).unwrap();
+        terms.iter().for_each(|(key, info)| writer.insert(key, info.clone()).unwrap());
+        writer.finish().unwrap()
+    }
+
+    /// As tantivy writes them.
+    fn reference(terms: &[(Vec<u8>, TermInfo)]) -> Vec<u8> {
         let mut builder = TermDictionaryBuilder::create(Vec::new()).unwrap();
         terms.iter().for_each(|(key, info)| builder.insert(key, info).unwrap());
-        Dictionary::open(&OwnedBytes::new(builder.finish().unwrap())).unwrap()
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn bytes_are_those_of_tantivy() {
+        // Of few terms: of more, other states are forgotten.
+        let mut random = StdRng::seed_from_u64(12);
+        for _ in 0..100 {
+            let terms = terms(&mut random, 3);
+            assert_eq!(written(&terms), reference(&terms), "{terms:?}");
+        }
+        // All ways from a state, with and without an end, and states with a table.
+        let info = |at: usize| TermInfo { doc_freq: 1, postings_range: at..at + 1, positions_range: 0..0 };
+        for first in [b"".as_slice(), b"a", b"\xff\xfe"] {
+            let with = |byte: usize| [first, &[byte as u8]].concat();
+            for count in [1, 32, 33, 63, 64, 255, 256] {
+                for ends in [false, true] {
+                    let keys = ends.then(|| first.to_vec()).into_iter().chain((0..count).map(with));
+                    let terms: Vec<_> = keys.enumerate().map(|(at, key)| (key, info(at))).collect();
+                    assert_eq!(written(&terms), reference(&terms), "{first:?} {count} {ends}");
+                }
+            }
+        }
+        assert_eq!(written(&[]), reference(&[]));
+    }
+
+    #[test]
+    fn large_ones_read_as_tantivys_and_are_no_larger() {
+        let mut random = StdRng::seed_from_u64(13);
+        let word = |random: &mut StdRng| {
+            let stem: String =
+                (0..random.random_range(1..5)).map(|_| char::from(random.random_range(b'a'..b'z'))).collect();
+            let end = ["ing", "ed", "s", "ation", "", "-2026-11", ".html"][random.random_range(0..7)];
+            format!("{stem}{}{end}", random.random_range(0..500)).into_bytes()
+        };
+        let keys: BTreeSet<Vec<u8>> = (0..100_000).map(|_| word(&mut random)).collect();
+        let info = |at: usize| TermInfo {
+            doc_freq: 1 + at as u32 % 7,
+            postings_range: 3 * at..3 * at + 3,
+            positions_range: at..at + 1,
+        };
+        let terms: Vec<_> = keys.into_iter().enumerate().map(|(at, key)| (key, info(at))).collect();
+        let (ours, theirs) = (written(&terms), reference(&terms));
+        assert!(ours.len() * 100 <= theirs.len() * 102, "{} {}", ours.len(), theirs.len());
+        let read =
+            tantivy::termdict::TermDictionary::open(tantivy::directory::FileSlice::from(ours)).unwrap();
+        for (number, (key, info)) in terms.iter().enumerate() {
+            assert_eq!(read.term_ord(key).unwrap(), Some(number as u64));
+            assert_eq!(read.get(key).unwrap().as_ref(), Some(info));
+        }
+    }
+
+    #[test]
+    fn terms_that_do_not_ascend_are_refused() {
+        let info = || TermInfo { doc_freq: 1, postings_range: 0..1, positions_range: 0..0 };
+        for (first, second) in [("b", "a"), ("b", "b"), ("ba", "b"), ("a", ""), ("", "")] {
+            let mut writer = DictionaryWriter::new(Vec::new()).unwrap();
+            writer.insert(first.as_bytes(), info()).unwrap();
+            assert!(writer.insert(second.as_bytes(), info()).is_err(), "{first:?} {second:?}");
+        }
     }
 
     fn within(key: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
@@ -447,10 +523,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_cut_are_refused() {
-        let mut builder = TermDictionaryBuilder::create(Vec::new()).unwrap();
         let info = TermInfo { doc_freq: 1, postings_range: 0..1, positions_range: 0..0 };
-        builder.insert(b"key", &info).unwrap();
-        let bytes = builder.finish().unwrap();
+        let bytes = written(&[(b"key".to_vec(), info)]);
         for len in 0..bytes.len() {
             assert!(Dictionary::open(&OwnedBytes::new(bytes[..len].to_vec())).is_err(), "{len}");
         }
