@@ -9,7 +9,7 @@
 //! [`DurableLocal`] is handed paths and bytes by [`super::Objects`] or by any user of the
 //! `object_store` trait, and writes through a [`Disk`]; blocking work runs on tokio's blocking pool.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -85,20 +85,28 @@ impl DurableLocal {
         self.inner.file_of(location).ok()
     }
 
-    /// Moves a finished file into the store, replacing an object of that name.
+    /// Moves finished files into the store, replacing objects of those names. A directory of several is synced once.
     ///
     /// # Errors
-    /// The disk's; then the object is either absent or whole.
-    pub async fn adopt(&self, location: &Path, file: &FilePath) -> Result<()> {
-        let (inner, file) = (Arc::clone(&self.inner), file.to_owned());
-        let target = inner.file_of(location)?;
+    /// The disk's; then each object is either absent or whole.
+    pub async fn adopt(&self, files: &[(Path, PathBuf)]) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let files = files
+            .iter()
+            .map(|(location, file)| Ok((file.clone(), inner.file_of(location)?)))
+            .collect::<Result<Vec<_>>>()?;
         super::blocking(move || {
-            let scratch = inner.scratch_file();
-            let adopt = || {
-                inner.disk.import(&file, &scratch)?;
-                inner.place(&scratch, &target, true)
-            };
-            inner.cleaned(&scratch, adopt())
+            let mut dirs = BTreeSet::new();
+            for (file, target) in &files {
+                let scratch = inner.scratch_file();
+                let adopt = || {
+                    inner.disk.import(file, &scratch)?;
+                    inner.rename(&scratch, target, true)
+                };
+                inner.cleaned(&scratch, adopt())?;
+                dirs.insert(parent_of(target));
+            }
+            dirs.into_iter().try_for_each(|dir| inner.disk.sync_dir(dir))
         })
         .await
     }
@@ -183,6 +191,12 @@ impl Inner {
 
     /// Gives a synced file the name `target`, durably. With `replace` it loses its old name.
     pub(super) fn place(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
+        self.rename(source, target, replace)?;
+        self.disk.sync_dir(parent_of(target))
+    }
+
+    /// Gives a synced file the name `target`, which is durable once the directory, whose name is, is synced.
+    fn rename(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
         let dir = parent_of(target);
         let mut attempt = 0;
         loop {
@@ -191,7 +205,7 @@ impl Inner {
                 if replace { self.disk.rename(source, target) } else { self.disk.hard_link(source, target) }
             };
             match place() {
-                Ok(()) => return self.disk.sync_dir(dir),
+                Ok(()) => return Ok(()),
                 // A deletion removed the directory that had become empty, perhaps with those above it, and
                 // may not have said so yet.
                 Err(error) if disk::is_not_found(&error) && attempt < ATTEMPTS => {

@@ -117,15 +117,22 @@ impl Objects {
         }
     }
 
-    /// Moves a finished scratch file into the store, replacing an object of that name. The file
-    /// need not be synced; it is gone once this returns.
+    /// Moves finished scratch files into the store, replacing objects of those names. The files
+    /// need not be synced; they are gone once this returns.
     ///
     /// # Errors
-    /// The store's or the disk's; then the object is either absent or whole.
-    pub async fn put_file(&self, path: &Path, file: &FilePath) -> Result<()> {
+    /// The store's or the disk's; then each object is either absent or whole.
+    pub async fn put_files(&self, files: &[(Path, PathBuf)]) -> Result<()> {
         if let Some(local) = &self.local {
-            return local.adopt(path, file).await;
+            return local.adopt(files).await;
         }
+        for (path, file) in files {
+            self.upload_file(path, file).await?;
+        }
+        Ok(())
+    }
+
+    async fn upload_file(&self, path: &Path, file: &FilePath) -> Result<()> {
         let len = self.on_disk(file, |disk, file| disk.len(file)).await?;
         if len <= PART_BYTES as u64 {
             let bytes = self.on_disk(file, |disk, file| disk.read(file)).await?;

@@ -64,7 +64,7 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
         let (from, to, b) = (scratch.join("from"), scratch.join("to"), path("index/0/other/ids"));
         let bytes = pattern(len);
         disk.create(&from).unwrap().append(&bytes).unwrap();
-        objects.put_file(&b, &from).await.unwrap();
+        objects.put_files(&[(b.clone(), from.clone())]).await.unwrap();
         assert!(disk.read(&from).is_err());
         assert!(objects.get(&b).await.unwrap() == bytes);
         objects.get_to_file(&b, &to, len as u64).await.unwrap();
@@ -284,8 +284,12 @@ async fn power_loss_at_every_operation_keeps_puts() {
                 objects.put(&path("i/0/s1/data"), pattern(3000)).await?;
                 put.push(("i/0/s1/data", 3000));
                 disk.create(scratch)?.append(&pattern(5000))?;
-                objects.put_file(&path("i/0/s1/bundle"), scratch).await?;
-                put.push(("i/0/s1/bundle", 5000));
+                let second = FilePath::new("/data/second");
+                disk.create(second)?.append(&pattern(20))?;
+                let files =
+                    [(path("i/0/s1/bundle"), scratch.to_owned()), (path("i/0/s1/ids"), second.to_owned())];
+                objects.put_files(&files).await?;
+                put.extend([("i/0/s1/bundle", 5000), ("i/0/s1/ids", 20)]);
                 objects.put(&path("i/1/s2/data"), pattern(700)).await?;
                 put.push(("i/1/s2/data", 700));
                 objects.delete(&path("i/1/s2/data")).await?;
@@ -304,7 +308,7 @@ async fn power_loss_at_every_operation_keeps_puts() {
             }
             for object in objects.list(None).await.unwrap() {
                 assert!(objects.get(&object.location).await.unwrap() == pattern(object.size as usize));
-                assert!([3000, 5000, 700, 900].contains(&object.size), "{object:?} is in part");
+                assert!([3000, 5000, 20, 700, 900].contains(&object.size), "{object:?} is in part");
             }
         }
         if finished {

@@ -179,7 +179,7 @@ impl Shard {
             .run(captured.priority(), move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
             .await?;
         if let Some(output) = &output
-            && let Err(error) = upload(services, output).await
+            && let Err(error) = services.env.objects.put_files(&output.files).await
         {
             // Nobody knows of this segment: what there is of it only takes up space.
             self.delete_files(services, output.record.id).await;
@@ -448,13 +448,6 @@ impl Shard {
         self.searchable.send_replace(u64::MAX);
         state.unflushed_bytes()
     }
-}
-
-async fn upload(services: &Services, output: &Output) -> Result<()> {
-    for (path, file) in &output.files {
-        services.env.objects.put_file(path, file).await?;
-    }
-    Ok(())
 }
 
 /// Keeps the deleted rows of a flush where they are few: as in Lucene, what was deleted counts in the
