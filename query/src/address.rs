@@ -9,7 +9,7 @@ use std::ops::Deref;
 const MAX_BYTES: usize = 45;
 
 /// The text of an address, IPv4 where it is mapped. It takes no memory of its own: whole columns are written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AddressText {
     bytes: [u8; MAX_BYTES],
     length: usize,

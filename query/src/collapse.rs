@@ -429,7 +429,7 @@ impl Expansion<'_> {
             from,
             size,
             track_scores: body.track_scores,
-            track: Some(crate::request::TRACKED_HITS),
+            track: Some(crate::search::TRACKED_HITS),
             global_statistics: self.global_statistics,
             collapse: grouping.as_ref(),
             ..Search::new(Arc::clone(self.snapshot), query, self.now_ms, self.work)

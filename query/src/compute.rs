@@ -35,14 +35,6 @@ impl Compute {
     }
 }
 
-#[cfg(test)]
-impl Compute {
-    /// Starts a pool of one thread.
-    pub(crate) fn single() -> Self {
-        Self(millrace_storage::Compute::start(1).unwrap())
-    }
-}
-
 /// Tells running work to stop.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {

@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 
 use crate::dsl::body::SearchBody;
 use crate::dsl::json;
+use crate::dsl::params::{Params, Scope};
 use crate::dsl::query::Query;
 use crate::dsl::sort::{self, SortBy, SortKey};
 use crate::error::{Error, Result};
 use crate::fetch;
 use crate::lookup;
-use crate::params::{Params, Scope};
 use crate::search::{Search, slice_of};
 use crate::service::{Opened, Outcome, SearchService};
 use crate::target;

@@ -14,11 +14,12 @@ use crate::compute::Compute;
 use crate::dsl::query::Query;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
-use crate::fetch::{self, grouped, segment};
+use crate::fetch::{grouped, segment};
 use crate::response::{Hit, Shown};
 use crate::score::collect::Address;
 use crate::score::nested::{Elements, MatchingElement, nested_ordinals};
 use crate::score::prepare::Source;
+use crate::score::steps::in_steps;
 use crate::table::TableSnapshot;
 use crate::work::{PARSED_SHARE, Work, bytes_of_members};
 
@@ -186,7 +187,7 @@ fn elements_of_segment(
     rows.dedup();
     let (mut stored, held) = (Vec::with_capacity(rows.len()), showing.work.part());
     let parts = RowParts { source: true, versions: true };
-    fetch::in_steps(source.reader.as_ref(), &rows, parts, showing.work, |some, bytes| {
+    in_steps(source.reader.as_ref(), &rows, parts, showing.work, |some, bytes| {
         held.hold(bytes)?;
         stored.extend(some);
         Ok(())

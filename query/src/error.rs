@@ -509,6 +509,12 @@ impl From<DataFusionError> for Error {
     }
 }
 
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Self::Execution(format!("columnar data: {error}"))
+    }
+}
+
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
         DataFusionError::External(Box::new(error))

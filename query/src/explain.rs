@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use self::describe::{boosted, described};
 use crate::compute::Compute;
-use crate::dsl::lower;
 use crate::dsl::query::{BoolQuery, Query};
 use crate::error::{Error, Result};
+use crate::lower;
 use crate::order::number;
 use crate::score::collect::Address;
 use crate::score::prepare::Source;

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::dsl::body::SearchBody;
-use crate::dsl::lower::lower;
 use crate::dsl::query::Query;
 use crate::dsl::query_string::{self, simple};
+use crate::lower::lower;
 
 /// The text of a `query_string` query.
 pub fn query_string(data: &[u8]) {

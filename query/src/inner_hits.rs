@@ -17,13 +17,13 @@ use serde_json::Value;
 
 use crate::compute::Compute;
 use crate::dsl::inner_hits::InnerHits;
-use crate::dsl::lower;
 use crate::dsl::query::{NestedQuery, Query};
 use crate::dsl::sort::SortKey;
 use crate::element_hits::{Outer, Showing, nested_paths};
 use crate::error::{Error, Result, ShardFailure};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
+use crate::lower;
 use crate::order::Order;
 use crate::response::{Hit, HitList, InnerHitList, Shown};
 use crate::score::collect::Address;

@@ -83,6 +83,7 @@ impl PinnedFigures {
 /// A snapshot that may be kept.
 #[derive(Debug)]
 pub(crate) struct Pinned {
+    /// The snapshot.
     pub snapshot: Arc<TableSnapshot>,
     parts: Vec<Part>,
     /// Numbers of the stored segments.
@@ -145,6 +146,7 @@ impl Pins {
         self.0.lock().refused += 1;
     }
 
+    /// Returns what is held, and may be.
     pub(crate) fn figures(&self) -> PinnedFigures {
         let held = self.0.lock();
         PinnedFigures {

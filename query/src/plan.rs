@@ -245,7 +245,8 @@ mod tests {
 
     use super::*;
     use crate::compute::Compute;
-    use crate::dsl::{lower, query, sort};
+    use crate::dsl::{query, sort};
+    use crate::lower;
     use crate::table::{ScanOptions, TableSnapshot};
 
     /// Explains a search without indices: logical plan, optimized plan, physical plan.
@@ -256,7 +257,12 @@ mod tests {
         let sort = sort::parse_param(order).unwrap();
         let (order, _) = Order::new(&sort, &snapshot, 0).unwrap();
         let options = ScanOptions { track: Some(10_000), ..ScanOptions::default() };
-        let table = Arc::new(IndexTable::new(snapshot, order.keys.clone(), options, Compute::single()));
+        let table = Arc::new(IndexTable::new(
+            snapshot,
+            order.keys.clone(),
+            options,
+            Compute::new(millrace_storage::Compute::start(1).unwrap()),
+        ));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()));
         let scores = order.by_score();
         let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size, grouping: None };

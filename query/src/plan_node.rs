@@ -2,9 +2,10 @@
 //! expressions.
 
 /// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) without inputs.
+#[macro_export]
 macro_rules! without_inputs {
     () => {
-        $crate::plan_node::opaque!();
+        $crate::opaque!();
 
         fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
             Vec::new()
@@ -22,9 +23,10 @@ macro_rules! without_inputs {
 
 /// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) that can be cloned and has one input, in
 /// its field `input`.
+#[macro_export]
 macro_rules! over_one_input {
     () => {
-        $crate::plan_node::opaque!();
+        $crate::opaque!();
 
         fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
             vec![&self.input]
@@ -44,6 +46,8 @@ macro_rules! over_one_input {
 }
 
 /// Methods that are the same of both.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! opaque {
     () => {
         fn apply_expressions(
@@ -66,5 +70,3 @@ macro_rules! opaque {
         }
     };
 }
-
-pub(crate) use {opaque, over_one_input, without_inputs};

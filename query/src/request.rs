@@ -6,16 +6,14 @@ use crate::collapse::GroupBy;
 use crate::dsl::body::{self, SearchBody, StoredFields, TrackHits};
 use crate::dsl::fields;
 use crate::dsl::json;
+use crate::dsl::params::{Params, Scope};
 use crate::dsl::sort;
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
-use crate::params::{Params, Scope};
-use crate::search::search_refused;
+use crate::search::{TRACKED_HITS, search_refused};
 use crate::table::TableSnapshot;
 use crate::work::bytes_of;
 
-/// Hits counted exactly where the request does not say.
-pub(crate) const TRACKED_HITS: u64 = 10_000;
 /// Shards from which those without a match are told where the request does not say.
 const PRE_FILTERED_SHARDS: u64 = 128;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
-use crate::dsl::lower;
 use crate::dsl::query::Query;
 use crate::dsl::rescore::Rescore;
 use crate::error::{Error, Result};
 use crate::explain::{Explainer, Explanation};
+use crate::lower;
 use crate::plan::FoundRows;
 use crate::score::build::scorer;
 use crate::score::collect::{self, Address};

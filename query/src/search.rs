@@ -13,7 +13,6 @@ use roaring::RoaringBitmap;
 use crate::collapse::GroupBy;
 use crate::compute::{Compute, StopOnDrop};
 use crate::dsl::body::{SearchBody, Slice, StoredFields};
-use crate::dsl::lower;
 use crate::dsl::query::Query;
 use crate::dsl::sort::{SortBy, SortKey};
 use crate::dsl::source_filter::SourceFilter;
@@ -21,6 +20,7 @@ use crate::error::{Error, Result, ShardFailure};
 use crate::fetch;
 use crate::fetch::phases::Phases;
 use crate::inner_hits::Definitions;
+use crate::lower;
 use crate::order::{Order, Point};
 use crate::plan::{FoundRows, Planner, Shape};
 use crate::profile::Measured;
@@ -30,6 +30,8 @@ use crate::table::{IndexTable, ScanOptions, TableSnapshot};
 use crate::work::Work;
 use millrace_storage::routing;
 
+/// Hits counted exactly where the request does not say.
+pub(crate) const TRACKED_HITS: u64 = 10_000;
 /// Hits returned where the request does not say.
 const DEFAULT_SIZE: usize = 10;
 /// Greatest `from + size` where the index does not say.
@@ -469,6 +471,7 @@ pub(crate) fn implied(sort: &[SortKey]) -> &[SortKey] {
     }
 }
 
+/// Makes the failures of the shards of an index.
 pub(crate) fn index_failures(snapshot: &TableSnapshot, place: usize, error: Error) -> Vec<ShardFailure> {
     let Some(index) = snapshot.indices.get(place) else { return Vec::new() };
     let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);

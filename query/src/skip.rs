@@ -9,9 +9,9 @@ use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, ValueRange};
 
 use crate::compute::Compute;
-use crate::dsl::lower;
 use crate::dsl::query::Query;
 use crate::error::Result;
+use crate::lower;
 use crate::score::prepare::range_rows;
 use crate::table::node::Node;
 use crate::table::predicate::Predicate;

@@ -8,10 +8,10 @@ use millrace_storage::{Engine, Index, Principal};
 use serde_json::Value;
 
 use crate::dsl::json::simple_match;
-use crate::dsl::lower;
+use crate::dsl::params::Scope;
 use crate::dsl::query;
 use crate::error::{Error, Result};
-use crate::params::Scope;
+use crate::lower;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(pool.reserved(), 0);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_phase_ends_by_itself_and_with_the_work() {
         let work = Work::default();
         let phase = work.phase();

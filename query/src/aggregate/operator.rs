@@ -482,7 +482,7 @@ impl ExecutionPlan for AggregateExec {
         &self.properties
     }
 
-    crate::plan_node::without_inputs!();
+    crate::without_inputs!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let reservation = MemoryConsumer::new("AggregateExec").register(context.memory_pool());

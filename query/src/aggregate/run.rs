@@ -13,11 +13,11 @@ use super::pipeline;
 use super::result::{Entry, Outcome, Results};
 use super::segment::SegmentSets;
 use super::tree::{Root, Tree};
-use crate::dsl::aggs::Aggregations;
-use crate::dsl::lower;
+use crate::dsl::aggs::{Aggregations, validate};
 use crate::dsl::query::Query;
 use crate::element_hits::{self, Showing, WantedElement};
 use crate::error::{Error, Result, ShardFailure};
+use crate::lower;
 use crate::order::Order;
 use crate::plan::FoundRows;
 use crate::response::HitList;
@@ -29,6 +29,7 @@ use crate::table::{IndexTable, ScanOptions, TableSnapshot};
 use crate::work::{Work, bytes_of};
 
 /// What is aggregated.
+#[derive(Debug)]
 pub(crate) struct Request<'a> {
     /// What is searched.
     pub snapshot: Arc<TableSnapshot>,
@@ -45,6 +46,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// What aggregations came to.
+#[derive(Debug)]
 pub(crate) struct Aggregated {
     /// The results.
     pub results: Results,
@@ -55,6 +57,7 @@ pub(crate) struct Aggregated {
 }
 
 /// The aggregations of a search, ready to run.
+#[derive(Debug)]
 pub(crate) struct Aggregation<'a> {
     aggregations: &'a Aggregations,
     tree: Arc<Tree>,
@@ -73,7 +76,7 @@ impl<'a> Aggregation<'a> {
         now_ms: i64,
         profile: bool,
     ) -> Result<Self> {
-        pipeline::validate(aggregations)?;
+        validate(aggregations)?;
         let mut tree = compile(aggregations, snapshot, now_ms, profile)?;
         let mut failures = Vec::new();
         let mut places: Vec<usize> = Vec::new();
@@ -102,7 +105,7 @@ impl<'a> Aggregation<'a> {
 
     /// Runs them.
     pub(crate) async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<Aggregated> {
-        let mut done = searcher.aggregate(Arc::clone(&self.tree), request).await?;
+        let mut done = aggregate(searcher, Arc::clone(&self.tree), request).await?;
         let aggregations = self.aggregations.clone();
         let compute = searcher.compute.clone();
         compute
@@ -115,156 +118,145 @@ impl<'a> Aggregation<'a> {
     }
 }
 
-impl Searcher {
-    /// Runs the aggregations of a search.
-    pub(crate) async fn aggregate(&self, tree: Arc<Tree>, request: Request<'_>) -> Result<Aggregated> {
-        let scored = tree.scores || request.options.min_score.is_some();
-        let predicate = match (lower::is_everything(request.query), scored) {
-            (true, _) => Predicate::All,
-            (false, true) => read(&lower::lower(request.query))?,
-            (false, false) => read(&lower::lower_filter(request.query))?,
+/// Runs the aggregations of a search.
+async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -> Result<Aggregated> {
+    let scored = tree.scores || request.options.min_score.is_some();
+    let predicate = match (lower::is_everything(request.query), scored) {
+        (true, _) => Predicate::All,
+        (false, true) => read(&lower::lower(request.query))?,
+        (false, false) => read(&lower::lower_filter(request.query))?,
+    };
+    let now_ms = request.options.now_ms;
+    let global = request.options.global_statistics;
+    // What is held while rows are collected is given back with the phase.
+    let phase = request.work.phase().part();
+    let _guard = phase.until_dropped();
+    let options = ScanOptions { track: None, profile: false, work: phase.clone(), ..request.options.clone() };
+    let table = IndexTable::new(Arc::clone(&request.snapshot), Vec::new(), options, searcher.compute.clone());
+    let state = Arc::clone(table.state());
+    let snapshot = &request.snapshot;
+    let openings = |predicate: &Predicate, global: bool, min_score: Option<f32>| {
+        let functions = Functions::new(snapshot.shards, global);
+        Openings::new(snapshot, table.resolve(predicate), functions, min_score, &phase)
+    };
+    let shared = Shared {
+        matching: openings(&predicate, global, state.options.min_score),
+        everything: openings(&Predicate::All, false, None),
+        sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
+        table: state,
+        tree: Arc::clone(&tree),
+        predicate,
+        gathered: Gathered::default(),
+    };
+    let operator = Arc::new(AggregateExec::new(shared, searcher.planner.partitions()));
+    tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
+    phase.within(request.timeout_ms, searcher.planner.drain(Arc::clone(&operator) as Arc<_>)).await?;
+    let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
+    let max_buckets = request.max_buckets;
+    let reduced = searcher.compute.run(move || {
+        let mut parts = gathered.into_iter().flatten();
+        let (mut states, reservation) = match parts.next() {
+            Some(first) => first,
+            None => return Ok((States::new(&tree), None)),
         };
-        let now_ms = request.options.now_ms;
-        let global = request.options.global_statistics;
-        // What is held while rows are collected is given back with the phase.
-        let phase = request.work.phase().part();
-        let _guard = phase.until_dropped();
-        let options =
-            ScanOptions { track: None, profile: false, work: phase.clone(), ..request.options.clone() };
-        let table = IndexTable::new(Arc::clone(&request.snapshot), Vec::new(), options, self.compute.clone());
-        let state = Arc::clone(table.state());
-        let snapshot = &request.snapshot;
-        let openings = |predicate: &Predicate, global: bool, min_score: Option<f32>| {
-            let functions = Functions::new(snapshot.shards, global);
-            Openings::new(snapshot, table.resolve(predicate), functions, min_score, &phase)
-        };
-        let shared = Shared {
-            matching: openings(&predicate, global, state.options.min_score),
-            everything: openings(&Predicate::All, false, None),
-            sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
-            table: state,
-            tree: Arc::clone(&tree),
-            predicate,
-            gathered: Gathered::default(),
-        };
-        let operator = Arc::new(AggregateExec::new(shared, self.planner.partitions()));
-        tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
-        phase.within(request.timeout_ms, self.planner.drain(Arc::clone(&operator) as Arc<_>)).await?;
-        let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
-        let max_buckets = request.max_buckets;
-        let reduced = self.compute.run(move || {
-            let mut parts = gathered.into_iter().flatten();
-            let (mut states, reservation) = match parts.next() {
-                Some(first) => first,
-                None => return Ok((States::new(&tree), None)),
-            };
-            for (other, others) in parts {
-                states.merge(other);
-                reservation.try_resize(states.memory())?;
-                drop(others);
-            }
-            Ok((states, Some((reservation, tree))))
-        });
-        let (states, held) = reduced.await?;
-        let tree = Arc::clone(&operator.shared().tree);
-        let work = request.work.part();
-        let (mut results, wanted, work) = self
-            .compute
-            .run(move || reduce(states, &tree, max_buckets, work).map_err(Error::while_reducing))
-            .await?;
-        drop(held);
-        let fetching = work.phase();
-        let fetch = self.all_top_hits(&request, wanted, now_ms, &fetching);
-        let mut hits = fetching.within(fetching_limit(request.timeout_ms), fetch).await?;
-        place_hits(&mut results, &mut hits);
-        Ok(Aggregated { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
-    }
+        for (other, others) in parts {
+            states.merge(other);
+            reservation.try_resize(states.memory())?;
+            drop(others);
+        }
+        Ok((states, Some((reservation, tree))))
+    });
+    let (states, held) = reduced.await?;
+    let tree = Arc::clone(&operator.shared().tree);
+    let work = request.work.part();
+    let (mut results, wanted, work) = searcher
+        .compute
+        .run(move || reduce(states, &tree, max_buckets, work).map_err(Error::while_reducing))
+        .await?;
+    drop(held);
+    let fetching = work.phase();
+    let fetch = all_top_hits(searcher, &request, wanted, now_ms, &fetching);
+    let mut hits = fetching.within(fetching_limit(request.timeout_ms), fetch).await?;
+    place_hits(&mut results, &mut hits);
+    Ok(Aggregated { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
+}
 
-    /// Fetches the hits of buckets; the last have none where time is over.
-    async fn all_top_hits(
-        &self,
-        request: &Request<'_>,
-        wanted: Vec<Wanted>,
-        now_ms: i64,
-        work: &Work,
-    ) -> Result<Vec<Value>> {
-        let mut hits = Vec::with_capacity(wanted.len());
-        for mut wanted in wanted {
-            if work.timed_out() {
-                wanted.rows.clear();
-            }
-            hits.push(self.top_hits(request, &wanted, now_ms, work).await?);
+/// Fetches the hits of buckets; the last have none where time is over.
+async fn all_top_hits(
+    searcher: &Searcher,
+    request: &Request<'_>,
+    wanted: Vec<Wanted>,
+    now_ms: i64,
+    work: &Work,
+) -> Result<Vec<Value>> {
+    let mut hits = Vec::with_capacity(wanted.len());
+    for mut wanted in wanted {
+        if work.timed_out() {
+            wanted.rows.clear();
         }
-        Ok(hits)
+        hits.push(top_hits(searcher, request, &wanted, now_ms, work).await?);
     }
+    Ok(hits)
+}
 
-    /// Fetches and renders the hits of one bucket, for some work, which holds what they are rendered to.
-    async fn top_hits(
-        &self,
-        request: &Request<'_>,
-        wanted: &Wanted,
-        now_ms: i64,
-        work: &Work,
-    ) -> Result<Value> {
-        // What is fetched is given back once it is rendered.
-        let (holder, work) = (work.clone(), &work.part());
-        let shape = &wanted.shape;
-        let (snapshot, query) = (&request.snapshot, request.query);
-        let render = |list: HitList| {
-            // What was fetched in time is rendered, also when time is over by then.
-            let (shape, work) = (Arc::clone(shape), request.work.clone());
-            self.compute.run(move || {
-                let rendered = list.to_value(&shape.shown, &work)?;
-                // The answer has them once more.
-                holder.hold(2 * bytes_of(&rendered))?;
-                Ok(rendered)
-            })
+/// Fetches and renders the hits of one bucket, for some work, which holds what they are rendered to.
+async fn top_hits(
+    searcher: &Searcher,
+    request: &Request<'_>,
+    wanted: &Wanted,
+    now_ms: i64,
+    work: &Work,
+) -> Result<Value> {
+    // What is fetched is given back once it is rendered.
+    let (holder, work) = (work.clone(), &work.part());
+    let shape = &wanted.shape;
+    let (snapshot, query) = (&request.snapshot, request.query);
+    let render = |list: HitList| {
+        // What was fetched in time is rendered, also when time is over by then.
+        let (shape, work) = (Arc::clone(shape), request.work.clone());
+        searcher.compute.run(move || {
+            let rendered = list.to_value(&shape.shown, &work)?;
+            // The answer has them once more.
+            holder.hold(2 * bytes_of(&rendered))?;
+            Ok(rendered)
+        })
+    };
+    if let Some(path) = &shape.path {
+        let element =
+            |row: &TopRow| WantedElement { address: row.address, score: row.score, sort: row.sort.clone() };
+        let rows = wanted.rows.iter().map(element).collect();
+        let showing =
+            Showing { shown: &shape.shown, query: &Query::match_all(), scored: shape.scored, now_ms, work };
+        let hits = match element_hits::of_elements(snapshot, path, showing, rows, &searcher.compute).await {
+            Err(Error::TimedOut) if work.timed_out() => Vec::new(),
+            hits => hits?,
         };
-        if let Some(path) = &shape.path {
-            let element = |row: &TopRow| WantedElement {
-                address: row.address,
-                score: row.score,
-                sort: row.sort.clone(),
-            };
-            let rows = wanted.rows.iter().map(element).collect();
-            let showing = Showing {
-                shown: &shape.shown,
-                query: &Query::match_all(),
-                scored: shape.scored,
-                now_ms,
-                work,
-            };
-            let hits = match element_hits::of_elements(snapshot, path, showing, rows, &self.compute).await {
-                Err(Error::TimedOut) if work.timed_out() => Vec::new(),
-                hits => hits?,
-            };
-            let list = HitList { total: Some((wanted.total, false)), max_score: wanted.max_score, hits };
-            return render(list).await;
-        }
-        let (order, _) = Order::new(&[], snapshot, now_ms)?;
-        let found = Found {
-            rows: FoundRows {
-                keys: Vec::new(),
-                scores: wanted.rows.iter().map(|row| row.score).collect(),
-                addresses: wanted.rows.iter().map(|row| row.address).collect(),
-                groups: Vec::new(),
-            },
-            order,
-            scored: shape.scored,
-            total: Some((wanted.total, false)),
-            max_score: wanted.max_score,
-            timed_out: false,
-            terminated_early: None,
-            failures: Vec::new(),
-            profile: None,
-        };
-        let mut hits = self.hits(snapshot, query, &found, &shape.shown, now_ms, work).await?;
-        for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
-            hit.sort.clone_from(&row.sort);
-        }
-        let list = HitList { total: found.total, max_score: found.max_score, hits };
-        render(list).await
+        let list = HitList { total: Some((wanted.total, false)), max_score: wanted.max_score, hits };
+        return render(list).await;
     }
+    let (order, _) = Order::new(&[], snapshot, now_ms)?;
+    let found = Found {
+        rows: FoundRows {
+            keys: Vec::new(),
+            scores: wanted.rows.iter().map(|row| row.score).collect(),
+            addresses: wanted.rows.iter().map(|row| row.address).collect(),
+            groups: Vec::new(),
+        },
+        order,
+        scored: shape.scored,
+        total: Some((wanted.total, false)),
+        max_score: wanted.max_score,
+        timed_out: false,
+        terminated_early: None,
+        failures: Vec::new(),
+        profile: None,
+    };
+    let mut hits = searcher.hits(snapshot, query, &found, &shape.shown, now_ms, work).await?;
+    for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
+        hit.sort.clone_from(&row.sort);
+    }
+    let list = HitList { total: found.total, max_score: found.max_score, hits };
+    render(list).await
 }
 
 fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {

@@ -4,7 +4,6 @@ mod column_values;
 pub(crate) mod decimal;
 pub(crate) mod phases;
 pub(crate) mod source_values;
-pub(crate) mod steps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,17 +13,16 @@ use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_storage::segment::{RowParts, StoredRow};
 
-use self::steps::Steps;
 use crate::compute::Compute;
-use crate::dsl::lower;
 use crate::dsl::query::{Query, java_hash};
 use crate::dsl::source_filter::SourceFilter;
 use crate::error::{Error, Result};
+use crate::lower;
 use crate::response::Hit;
 use crate::score::build;
 use crate::score::collect::Address;
 use crate::score::prepare::{Source, prepare};
-use crate::score::reader::SegmentReader;
+use crate::score::steps::in_steps;
 use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
@@ -34,36 +32,6 @@ use crate::work::{PARSED_SHARE, Work};
 
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
-
-/// Bytes of a row beside its texts.
-const ROW_BYTES: usize = size_of::<StoredRow>() + 64;
-
-/// Counts the bytes of a row.
-fn bytes_of_row(row: &StoredRow) -> usize {
-    ROW_BYTES + row.id.len() + row.source.len()
-}
-
-/// Reads rows of a segment, which ascend, and gives them to `each` in steps that are small where sources are large.
-///
-/// # Errors
-/// Files that cannot be read, what `each` says, [`Error::TimedOut`] once the work should end.
-pub(crate) fn in_steps(
-    reader: &dyn SegmentReader,
-    mut rows: &[u32],
-    parts: RowParts,
-    work: &Work,
-    mut each: impl FnMut(Vec<StoredRow>, usize) -> Result<()>,
-) -> Result<()> {
-    let mut steps = Steps::new(reader, parts.source);
-    while !rows.is_empty() {
-        work.check()?;
-        let stored = reader.fetch(steps.next(&mut rows), parts)?;
-        let bytes = stored.iter().map(bytes_of_row).sum();
-        steps.took(stored.len(), bytes);
-        each(stored, bytes)?;
-    }
-    Ok(())
-}
 
 /// Reads the rows at the given addresses, in their order, for some work, which holds them.
 pub(crate) async fn rows(

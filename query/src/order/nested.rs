@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::dsl::lower;
 use crate::dsl::query::{NestedQuery, NestedScore, Query};
 use crate::dsl::sort::NestedSort;
 use crate::error::{Error, Result};
+use crate::lower;
 use crate::table::TableSnapshot;
 use crate::table::derived::{NestedKey, NestedLevel};
 use crate::table::predicate::Predicate;

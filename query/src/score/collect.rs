@@ -160,7 +160,7 @@ impl Budget {
 }
 
 /// One segment of a pass.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pass<'a> {
     /// Segment number.
     pub segment: u32,

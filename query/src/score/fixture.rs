@@ -1,4 +1,6 @@
-//! A segment built by hand, for tests of scoring and plans.
+//! A segment built by hand, for tests of scoring and plans; those of other crates use it too.
+#![allow(clippy::unwrap_used, reason = "for tests")]
+#![cfg_attr(not(test), allow(dead_code, reason = "for tests"))]
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,7 +26,7 @@ use crate::compute::Stop;
 use crate::table::node::{RawBound, TextBound};
 
 /// Postings as a list of `(row, frequency)` and the positions in each row.
-pub(crate) struct List(Vec<(u32, u32)>, usize, Vec<Vec<u32>>);
+struct List(Vec<(u32, u32)>, usize, Vec<Vec<u32>>);
 
 impl DocSet for List {
     fn advance(&mut self) -> u32 {
@@ -56,8 +58,11 @@ pub(crate) struct Fixture {
     numbers: Vec<i64>,
 }
 
+/// The text field.
 pub(crate) const TEXT: PathId = PathId(1);
+/// The keyword field.
 pub(crate) const KEYWORD: PathId = PathId(2);
+/// The number.
 pub(crate) const NUMBER: PathId = PathId(3);
 
 impl Fixture {

@@ -286,6 +286,12 @@ pub(crate) struct Applied<'a> {
     weight: Option<f32>,
 }
 
+impl fmt::Debug for Applied<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Applied").finish_non_exhaustive()
+    }
+}
+
 impl<'a> Applied<'a> {
     /// Makes a function ready; it applies to the rows of `filter`, to all where absent.
     pub(crate) fn new(
@@ -326,6 +332,12 @@ pub(crate) struct FunctionScore<'a> {
     failed: bool,
     /// Score of the current row, once `min_score` has asked for it.
     known: Option<f32>,
+}
+
+impl fmt::Debug for FunctionScore<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionScore").finish_non_exhaustive()
+    }
 }
 
 impl<'a> FunctionScore<'a> {

@@ -163,6 +163,12 @@ pub(crate) struct IntervalsScorer<'a> {
     sum: f32,
 }
 
+impl std::fmt::Debug for IntervalsScorer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IntervalsScorer").finish_non_exhaustive()
+    }
+}
+
 /// Opens the scorer of a segment.
 pub(crate) fn scorer<'a>(
     prepared: &'a PreparedIntervals,

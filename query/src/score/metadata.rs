@@ -5,8 +5,8 @@ use millrace_storage::segment::RowParts;
 use roaring::RoaringBitmap;
 
 use super::prepare::Source;
+use super::steps::in_steps;
 use crate::error::{Error, Result};
-use crate::fetch;
 use crate::lookup::has_value_at;
 use crate::work::PARSED_SHARE;
 
@@ -38,7 +38,7 @@ pub(super) fn rows(
         versions: matches!(metadata, Metadata::SeqNo(..)),
     };
     let mut found = RoaringBitmap::new();
-    fetch::in_steps(source.reader.as_ref(), &all, parts, &source.work, |batch, bytes| {
+    in_steps(source.reader.as_ref(), &all, parts, &source.work, |batch, bytes| {
         let _read = source.work.part_of(bytes)?;
         for stored in batch {
             let fits = match metadata {

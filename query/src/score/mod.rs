@@ -13,6 +13,8 @@ pub(crate) mod boosting;
 pub(crate) mod build;
 pub(crate) mod collect;
 pub(crate) mod disjunction_max;
+#[doc(hidden)]
+pub(crate) mod fixture;
 pub(crate) mod function_score;
 pub(crate) mod functions;
 pub(crate) mod geo;
@@ -31,6 +33,7 @@ mod ranges;
 mod ranked;
 pub(crate) mod reader;
 mod sloppy;
+pub(crate) mod steps;
 mod term_windows;
 pub(crate) mod union;
 pub(crate) mod values;
@@ -82,7 +85,5 @@ fn bound_of(sum: f64) -> f32 {
 /// A scorer that may borrow from the segment.
 pub(crate) type BoxScorer<'a> = Box<dyn Scorer + 'a>;
 
-#[cfg(test)]
-pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

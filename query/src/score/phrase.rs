@@ -83,6 +83,7 @@ impl Place {
 }
 
 /// How the rows of a phrase score.
+#[derive(Debug)]
 pub(crate) enum PhraseScore<'a> {
     /// All alike.
     Flat(f32),
@@ -97,6 +98,12 @@ pub(crate) struct PhraseScorer<'a> {
     score: PhraseScore<'a>,
     doc: u32,
     freq: f32,
+}
+
+impl std::fmt::Debug for PhraseScorer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PhraseScorer").finish_non_exhaustive()
+    }
 }
 
 impl<'a> PhraseScorer<'a> {

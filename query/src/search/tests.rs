@@ -114,7 +114,7 @@ async fn a_search_that_nobody_waits_for_stops() {
         shards: 1,
         listed: None,
     });
-    let compute = Compute::single();
+    let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
     let spills = tempfile::tempdir().unwrap();
     let planner = Planner::new(1, 1 << 20, 1 << 20, &spills.path().join("spill")).unwrap();
     let searcher = Searcher { planner, compute: compute.clone() };

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{Outcome, SearchService};
 use crate::dsl::json;
+use crate::dsl::params::Params;
 use crate::error::{Error, Result};
-use crate::params::Params;
 use crate::request::SearchRequest;
 
 /// Most searches of one request.

@@ -150,7 +150,7 @@ impl ExecutionPlan for RowCountExec {
         vec![false]
     }
 
-    crate::plan_node::over_one_input!();
+    crate::over_one_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let counter = Arc::clone(&self.counter);

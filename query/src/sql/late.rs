@@ -186,7 +186,7 @@ impl ExecutionPlan for LateColumnsExec {
         &self.properties
     }
 
-    crate::plan_node::over_one_input!();
+    crate::over_one_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("columns of the first rows").register(context.memory_pool());

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::bind::Literal;
 use super::error::Result;
-use crate::dsl::{lower, query};
+use crate::dsl::query;
+use crate::lower;
 use crate::table::TableSnapshot;
 
 /// Most clauses that are combined in the index.

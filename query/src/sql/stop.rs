@@ -93,7 +93,7 @@ impl ExecutionPlan for StoppableExec {
         vec![false]
     }
 
-    crate::plan_node::over_one_input!();
+    crate::over_one_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let stop = Arc::clone(&self.stop);

@@ -284,7 +284,7 @@ impl ExecutionPlan for SqlScanExec {
         &self.properties
     }
 
-    crate::plan_node::without_inputs!();
+    crate::without_inputs!();
 
     fn statistics_from_inputs(
         &self,

@@ -18,7 +18,7 @@ use millrace_storage::mapping::{ColumnKind, PathId};
 use super::derived::Derived;
 use super::distance::{Distance, Points};
 use crate::dsl::sort::Mode;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The type in which a key is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,6 +320,7 @@ fn counts(value: &str, ignore_above: Option<usize>) -> bool {
 }
 
 /// The values of each row, whether a column holds one or several.
+#[derive(Debug)]
 pub(crate) struct Lists {
     /// Values of all rows.
     pub values: ArrayRef,
@@ -394,12 +395,6 @@ pub(crate) fn for_each_number(column: &ArrayRef, visit: &mut dyn FnMut(usize, u6
         }
     }
     Ok(())
-}
-
-impl From<arrow::error::ArrowError> for Error {
-    fn from(error: arrow::error::ArrowError) -> Self {
-        Self::Execution(format!("columnar data: {error}"))
-    }
 }
 
 #[cfg(test)]

@@ -150,7 +150,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::dsl::{lower, query};
+    use crate::dsl::query;
+    use crate::lower;
 
     #[test]
     fn expressions_come_back_as_they_went() {

@@ -259,7 +259,7 @@ impl ExecutionPlan for IndexScanExec {
         &self.properties
     }
 
-    crate::plan_node::without_inputs!();
+    crate::without_inputs!();
 
     fn statistics_from_inputs(
         &self,

@@ -1,33 +1,20 @@
 //! Pipeline aggregations: what is computed of the reduced tree.
 //!
-//! [`validate`] checks them before a search runs; [`apply`] runs them over the results, innermost first and each after
-//! those whose values it reads. Expressions are parsed with the request ([`Expression`]).
+//! [`validate`](crate::dsl::aggs::validate) checks them before a search runs; [`apply`] runs them over the results, innermost
+//! first and each after those whose values it reads. Expressions are parsed with the request
+//! ([`Expression`](crate::dsl::expression::Expression)).
 
-mod expression;
-mod moving;
 mod parent;
 mod resolve;
 mod sibling;
-mod validation;
 
 use std::sync::Arc;
-
-pub(crate) use expression::Expression;
 
 use crate::aggregate::collector::ADDED_RESULT_BYTES;
 use crate::aggregate::result::{Entry, Format, Header, Outcome, Results};
 use crate::dsl::aggs::{Aggregation, Aggregations, Path, Pipeline};
 use crate::error::Result;
 use crate::work::Work;
-
-/// Checks the pipelines of a request before it runs: that paths name aggregations which have what they ask for, and that
-/// parents stand where they can.
-///
-/// # Errors
-/// An `action_request_validation_exception` or `illegal_argument_exception` with OpenSearch's text.
-pub(crate) fn validate(aggregations: &Aggregations) -> Result<()> {
-    validation::validate(aggregations)
-}
 
 /// Runs the pipelines of a request over its results, which are complete otherwise: buckets ordered and cut, gaps filled. Entries of
 /// `results` must have the names of `aggregations`. What is added to them is held by `work`.

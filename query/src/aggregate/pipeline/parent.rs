@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::expression::Scope;
 use super::resolve::ValuePath;
 use crate::aggregate::result::{Bucket, Buckets, Entry, Header, Key, Metric, Outcome};
 use crate::dsl::aggs::{BucketExpression, BucketSort, Derivative, GapPolicy, MovingFn, Pipeline, SerialDiff};
+use crate::dsl::expression::Scope;
 use crate::error::Result;
 
 /// Runs a parent over the buckets of the aggregation `of`.

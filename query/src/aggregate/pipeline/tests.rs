@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::aggregate::result::{Bucket, Buckets, Detail, Key, Metric, Shape};
+use crate::dsl::aggs::validate;
 
 const VALUES: [f64; 10] = [3.5, 1.25, 7.0, 4.0, 9.5, 2.0, 8.0, 6.75, 11.0, 5.0];
 

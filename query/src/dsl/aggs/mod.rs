@@ -34,6 +34,7 @@ mod significant_terms;
 mod source;
 mod terms;
 mod top_hits;
+mod validation;
 mod weighted_avg;
 mod zone;
 
@@ -72,6 +73,7 @@ pub(crate) use significant_terms::{Heuristic, SignificantTerms};
 pub(crate) use source::{ValueType, ValuesSource};
 pub(crate) use terms::{Terms, Thresholds};
 pub(crate) use top_hits::TopHits;
+pub(crate) use validation::validate;
 pub(crate) use zone::Zone;
 
 /// Deepest nesting of aggregations.

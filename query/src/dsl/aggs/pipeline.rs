@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::members::Part;
 use super::percentiles::DEFAULT_PERCENTS;
-use crate::aggregate::pipeline::Expression;
+use crate::dsl::expression::Expression;
 use crate::dsl::json::{self, token};
 use crate::error::{Error, Result};
 

@@ -35,7 +35,7 @@ fn requests_are_refused_as_opensearch_refuses_them() {
         let (request, expected) = line.split_once(" => ").unwrap();
         let request: Value = serde_json::from_str(request).unwrap();
         let parsed = Aggregations::parse("aggs", &request);
-        let found = match parsed.and_then(|parsed| crate::aggregate::pipeline::validate(&parsed)) {
+        let found = match parsed.and_then(|parsed| validate(&parsed)) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => chain(&error),
         };

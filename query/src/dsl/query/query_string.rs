@@ -9,8 +9,8 @@ use super::{
     unsupported,
 };
 use crate::dsl::json;
+use crate::dsl::params::Params;
 use crate::error::{Error, Result};
-use crate::params::Params;
 
 const CLAUSE: &str = "query_string";
 

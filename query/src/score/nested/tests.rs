@@ -5,7 +5,8 @@ use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, Sh
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dsl::{lower, query};
+use crate::dsl::query;
+use crate::lower;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 

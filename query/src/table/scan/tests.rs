@@ -77,7 +77,12 @@ fn number_key() -> Key {
 /// A scan for `disk`, of the named columns.
 fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
     let options = ScanOptions { track: Some(track), ..ScanOptions::default() };
-    let table = IndexTable::new(Arc::new(snapshot()), vec![number_key()], options, Compute::single());
+    let table = IndexTable::new(
+        Arc::new(snapshot()),
+        vec![number_key()],
+        options,
+        Compute::new(millrace_storage::Compute::start(1).unwrap()),
+    );
     let handle = Arc::clone(table.handle());
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {

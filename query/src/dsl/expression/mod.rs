@@ -7,6 +7,7 @@
 
 mod evaluate;
 mod lexer;
+mod moving;
 mod parser;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-pub(super) use evaluate::Scope;
+pub(crate) use evaluate::Scope;
 
 /// Longest source.
 const MAX_LENGTH: usize = 65_535;
@@ -29,7 +30,7 @@ pub(crate) struct Expression {
 
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Val {
+enum Val {
     /// Nothing.
     Null,
     /// A boolean.
@@ -89,7 +90,7 @@ enum Function {
     Min,
     Round,
     /// A function over a window.
-    Moving(super::moving::Function),
+    Moving(moving::Function),
 }
 
 impl Expression {
@@ -121,7 +122,7 @@ impl Expression {
     ///
     /// # Errors
     /// Operands that do not fit, division of whole numbers by zero.
-    pub(super) fn number(&self, scope: &Scope<'_>) -> Result<Option<f64>> {
+    pub(crate) fn number(&self, scope: &Scope<'_>) -> Result<Option<f64>> {
         match self.root.evaluate(self, scope)? {
             Val::Null => Ok(None),
             Val::Int(number) => Ok(Some(number as f64)),
@@ -135,7 +136,7 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Self::number`], and what is no boolean.
-    pub(super) fn boolean(&self, scope: &Scope<'_>) -> Result<bool> {
+    pub(crate) fn boolean(&self, scope: &Scope<'_>) -> Result<bool> {
         match self.root.evaluate(self, scope)? {
             Val::Bool(flag) => Ok(flag),
             Val::Null => Err(runtime_error("cannot cast def [null] to boolean")),

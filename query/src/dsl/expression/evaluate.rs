@@ -5,7 +5,7 @@ use crate::error::Result;
 
 /// What an expression is evaluated with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     /// Values by name, found by `params.name`.
     pub params: &'a [(&'a str, f64)],
     /// The window.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, not};
 
-use super::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
+use crate::dsl::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
 use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
 
 /// Lowers a query in which scores count.

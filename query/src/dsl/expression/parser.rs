@@ -2,7 +2,7 @@
 
 use super::lexer::{Token, tokens};
 use super::{Binary, Function, Node, Val, compile_error};
-use crate::aggregate::pipeline::moving;
+use crate::dsl::expression::moving;
 use crate::error::{Error, Result};
 
 /// Deepest nesting of parentheses, calls, conditionals and unary operators.

@@ -3,8 +3,12 @@
 use crate::dsl::aggs::{Aggregation, Aggregations, Kind, Path, Pipeline};
 use crate::error::{Error, Result};
 
-/// Checks all levels of a request.
-pub(super) fn validate(aggregations: &Aggregations) -> Result<()> {
+/// Checks the pipelines of a request before it runs: that paths name aggregations which have what they ask for, and that
+/// parents stand where they can.
+///
+/// # Errors
+/// An `action_request_validation_exception` or `illegal_argument_exception` with OpenSearch's text.
+pub(crate) fn validate(aggregations: &Aggregations) -> Result<()> {
     let mut problems = Vec::new();
     level(aggregations, None, &mut problems)?;
     if problems.is_empty() { Ok(()) } else { Err(Error::validation(&problems)) }

@@ -3,7 +3,11 @@
 //! What rows take is known once they are there, and what is beside them is not accounted for until then. So reading
 //! begins with few rows, or with fewer where those of the segment are large on average, and goes on by what it has found.
 
-use crate::score::reader::SegmentReader;
+use millrace_storage::segment::{RowParts, StoredRow};
+
+use super::reader::SegmentReader;
+use crate::error::Result;
+use crate::work::Work;
 
 /// Most rows that are read at once with their sources, and without.
 const MOST_ROWS: usize = 1_000;
@@ -15,9 +19,39 @@ const GROWTH: usize = 8;
 /// Bytes of sources that are read at once, about.
 const STEP_BYTES: usize = 4 << 20;
 
+/// Bytes of a row beside its texts.
+const ROW_BYTES: usize = size_of::<StoredRow>() + 64;
+
+/// Counts the bytes of a row.
+fn bytes_of_row(row: &StoredRow) -> usize {
+    ROW_BYTES + row.id.len() + row.source.len()
+}
+
+/// Reads rows of a segment, which ascend, and gives them to `each` in steps that are small where sources are large.
+///
+/// # Errors
+/// Files that cannot be read, what `each` says, [`Error::TimedOut`] once the work should end.
+pub(crate) fn in_steps(
+    reader: &dyn SegmentReader,
+    mut rows: &[u32],
+    parts: RowParts,
+    work: &Work,
+    mut each: impl FnMut(Vec<StoredRow>, usize) -> Result<()>,
+) -> Result<()> {
+    let mut steps = Steps::new(reader, parts.source);
+    while !rows.is_empty() {
+        work.check()?;
+        let stored = reader.fetch(steps.next(&mut rows), parts)?;
+        let bytes = stored.iter().map(bytes_of_row).sum();
+        steps.took(stored.len(), bytes);
+        each(stored, bytes)?;
+    }
+    Ok(())
+}
+
 /// The steps in which rows of a segment are read.
 #[derive(Debug)]
-pub(crate) struct Steps {
+struct Steps {
     rows: usize,
     /// Bytes of a row, on average over the segment.
     row_bytes: usize,
@@ -26,7 +60,7 @@ pub(crate) struct Steps {
 
 impl Steps {
     /// Begins to read rows, with their sources or without.
-    pub(crate) fn new(reader: &dyn SegmentReader, sources: bool) -> Self {
+    fn new(reader: &dyn SegmentReader, sources: bool) -> Self {
         let row_bytes = usize::try_from(reader.row_bytes()).unwrap_or(usize::MAX);
         Self::of(row_bytes, sources)
     }
@@ -37,14 +71,14 @@ impl Steps {
     }
 
     /// Cuts off the rows that are read next.
-    pub(crate) fn next<'r>(&self, rows: &mut &'r [u32]) -> &'r [u32] {
+    fn next<'r>(&self, rows: &mut &'r [u32]) -> &'r [u32] {
         let (next, rest) = rows.split_at(self.rows.min(rows.len()));
         *rows = rest;
         next
     }
 
     /// Notes what rows took.
-    pub(crate) fn took(&mut self, rows: usize, bytes: usize) {
+    fn took(&mut self, rows: usize, bytes: usize) {
         if self.sources && rows > 0 {
             let next = fitting(self.row_bytes.max(bytes / rows));
             self.rows = next.min(self.rows.saturating_mul(GROWTH));
