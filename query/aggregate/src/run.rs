@@ -14,7 +14,7 @@ use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
 use millrace_search::element_hits::{self, Showing, WantedElement};
 use millrace_search::plan::FoundRows;
 use millrace_search::response::HitList;
-use millrace_search::search::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
+use millrace_search::searcher::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
 use millrace_work::error::{Error, Result, ShardFailure};
 use millrace_work::{Work, bytes_of};
 use serde_json::Value;

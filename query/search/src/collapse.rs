@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 use crate::fetch;
 use crate::plan::FoundRows;
 use crate::response::{Hit, HitList, InnerHitList};
-use crate::search::{Search, Searcher, shown, window};
+use crate::searcher::{Search, Searcher, shown, window};
 
 /// Columns of the least and greatest value of the field; a row with several differs in them.
 const LEAST: &str = "collapse_least";
@@ -429,7 +429,7 @@ impl Expansion<'_> {
             from,
             size,
             track_scores: body.track_scores,
-            track: Some(crate::search::TRACKED_HITS),
+            track: Some(crate::searcher::TRACKED_HITS),
             global_statistics: self.global_statistics,
             collapse: grouping.as_ref(),
             ..Search::new(Arc::clone(self.snapshot), query, self.now_ms, self.work)

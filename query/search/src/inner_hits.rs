@@ -36,7 +36,7 @@ use crate::element_hits::{Outer, Showing, nested_paths};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
 use crate::response::{Hit, HitList, InnerHitList, Shown};
-use crate::search::{implied, shown};
+use crate::searcher::{implied, shown};
 
 /// Greatest `from + size` of inner hits where the index does not say.
 const MAX_WINDOW: usize = 100;

@@ -1,6 +1,6 @@
 //! Hits: found in order, fetched, highlighted, explained, collapsed; suggestions.
 //!
-//! [`search::Searcher`] runs a search over a pinned snapshot: [`plan`] builds scan, sort and limit around the lowered query,
+//! [`searcher::Searcher`] runs a search over a pinned snapshot: [`plan`] builds scan, sort and limit around the lowered query,
 //! [`fetch`] reads the sources of the final rows, and [`response`] writes the answer.
 
 pub mod collapse;
@@ -13,5 +13,5 @@ pub mod plan;
 pub mod profile;
 mod rescore;
 pub mod response;
-pub mod search;
+pub mod searcher;
 pub mod suggest;

@@ -19,7 +19,7 @@ use roaring::RoaringBitmap;
 
 use crate::explain::{Explainer, Explanation};
 use crate::plan::FoundRows;
-use crate::search::{Found, Search, Searcher};
+use crate::searcher::{Found, Search, Searcher};
 
 impl Searcher {
     /// Finds the rows of a search by score, with second scores for the best of each shard.

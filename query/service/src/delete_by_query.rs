@@ -14,7 +14,7 @@ use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_matching::lookup;
 use millrace_matching::target;
 use millrace_search::fetch;
-use millrace_search::search::{Search, slice_of};
+use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::segment::RowParts;
 use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp};
 use millrace_work::error::{Error, Result};

@@ -8,7 +8,7 @@ use millrace_dsl::sort;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::collapse::GroupBy;
-use millrace_search::search::{TRACKED_HITS, search_refused};
+use millrace_search::searcher::{TRACKED_HITS, search_refused};
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

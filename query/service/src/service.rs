@@ -24,7 +24,7 @@ use millrace_matching::pinned::{Pinned, PinnedFigures, Pins, may_keep_more};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::plan::Planner;
-use millrace_search::search::{Searcher, refused_by_all};
+use millrace_search::searcher::{Searcher, refused_by_all};
 use millrace_sql::cursor::Cursor;
 use millrace_sql::run::Runner;
 use millrace_storage::metadata::IndexMeta;

@@ -21,7 +21,7 @@ use millrace_matching::table::derived::Derived;
 use millrace_matching::table::resolve::setting;
 use millrace_matching::table::{ROW, SCORE, SEGMENT};
 use millrace_search::response::Shown;
-use millrace_search::search::{implied, shown};
+use millrace_search::searcher::{implied, shown};
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};

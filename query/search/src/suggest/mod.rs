@@ -31,7 +31,7 @@ use self::spelling::{Dictionary, Suggested};
 use crate::fetch;
 use crate::fetch::phases::Extras;
 use crate::response::{Hit, HitList, Shown};
-use crate::search::{Searcher, index_failures};
+use crate::searcher::{Searcher, index_failures};
 
 /// Most tokens of a text that terms are looked for.
 const MAX_TOKENS: usize = 1_000;

@@ -7,7 +7,7 @@ use millrace_dsl::json;
 use millrace_dsl::query::Query;
 use millrace_matching::lookup;
 use millrace_search::response::shards_json;
-use millrace_search::search::Search;
+use millrace_search::searcher::Search;
 use millrace_storage::Principal;
 use millrace_work::error::Result;
 use serde_json::{Map, Value, json};

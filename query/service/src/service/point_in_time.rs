@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_dsl::json;
 use millrace_search::response::shards_json;
-use millrace_search::search::refused_by_all;
+use millrace_search::searcher::refused_by_all;
 use millrace_storage::Principal;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};

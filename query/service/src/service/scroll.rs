@@ -9,7 +9,7 @@ use millrace_matching::order::Point;
 use millrace_matching::pinned::Pinned;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, Shown};
-use millrace_search::search::{Found, Search, refused_by_all};
+use millrace_search::searcher::{Found, Search, refused_by_all};
 use millrace_storage::Principal;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};

@@ -17,7 +17,7 @@ use millrace_search::collapse::Expansion;
 use millrace_search::explain::Explainer;
 use millrace_search::profile;
 use millrace_search::response::{Answer, Hit, HitList, Shown};
-use millrace_search::search::{Found, Search, fetching_limit, refused_by_all, shown, window};
+use millrace_search::searcher::{Found, Search, fetching_limit, refused_by_all, shown, window};
 use millrace_search::suggest;
 use millrace_storage::Principal;
 use millrace_storage::metadata::IndicesOptions;
