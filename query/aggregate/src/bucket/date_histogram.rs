@@ -1,0 +1,199 @@
+//! `date_histogram`: buckets of equal spans of time, or of calendar units.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::{DateBounds, DateHistogram, Zone};
+use millrace_storage::mapping::Scalar;
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
+use super::sorted;
+use crate::collector::Reduction;
+use crate::compile::{Compiler, Context};
+use crate::field::{Accepts, Values};
+use crate::keys::{Form, KeyRule};
+use crate::ordinals::Children;
+use crate::result::{self, Buckets, Format, Key, Outcome};
+use crate::rounding::Rounding;
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    histogram: Arc<DateHistogram>,
+    rounding: Rounding,
+    /// Least and greatest key that empty buckets fill, where given.
+    extended: (Option<i64>, Option<i64>),
+}
+
+/// Lets the aggregation meet the mappings.
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    histogram: &Arc<DateHistogram>,
+) -> Result<Arc<Keyed>> {
+    let values = compiler.values(context, &histogram.source, "date_histogram", Accepts::Dates)?;
+    let rounding = Rounding {
+        interval: histogram.interval,
+        zone: histogram.source.time_zone.unwrap_or(Zone::UTC),
+        offset_ms: histogram.offset_ms,
+    };
+    let extended = bounds(compiler, &values, histogram.extended_bounds.as_ref());
+    if let (Some(min), Some(max)) = extended
+        && min > max
+    {
+        compiler.fail_all(Error::IllegalArgument(format!(
+            "[extended_bounds.min][{min}] cannot be greater than [extended_bounds.max][{max}] for histogram aggregation [{}]",
+            compiler.name()
+        )));
+    }
+    let round = |bound: i64| rounding.round(bound);
+    let hard = bounds(compiler, &values, histogram.hard_bounds.as_ref());
+    let within = match hard {
+        (None, None) => None,
+        // The span of the upper bound is not among the buckets.
+        (min, max) => Some((min.map_or(i64::MIN, round), max.map_or(i64::MAX, |max| round(max) - 1))),
+    };
+    let outside = |bound: Option<i64>, ends: (Option<i64>, Option<i64>)| {
+        let (min, max) = ends;
+        bound.is_some_and(|bound| min.is_some_and(|min| bound < min) || max.is_some_and(|max| bound > max))
+    };
+    if outside(extended.0, hard) || outside(extended.1, hard) {
+        compiler.fail_all(Error::IllegalArgument(format!(
+            "Extended bounds have to be inside hard bounds, hard bounds: [{}], extended bounds: [{}]",
+            shown(histogram.hard_bounds.as_ref()),
+            shown(histogram.extended_bounds.as_ref())
+        )));
+    }
+    let shape = Shape {
+        histogram: Arc::clone(histogram),
+        rounding,
+        extended: (extended.0.map(round), extended.1.map(round)),
+    };
+    let rule = KeyRule { values, form: Form::Dates { rounding, bounds: within }, null: false };
+    Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind: Kind::DateHistogram(shape) }))
+}
+
+/// Shows bounds as the request has them.
+fn shown(bounds: Option<&DateBounds>) -> String {
+    let text = |bound: Option<&Value>| bound.and_then(millrace_dsl::json::text).unwrap_or_default();
+    let (min, max) = bounds.map_or((None, None), |bounds| (bounds.min.as_ref(), bounds.max.as_ref()));
+    format!("{}--{}", text(min), text(max))
+}
+
+/// Reads bounds as instants.
+fn bounds(
+    compiler: &mut Compiler<'_>,
+    values: &Values,
+    bounds: Option<&DateBounds>,
+) -> (Option<i64>, Option<i64>) {
+    let Some(bounds) = bounds else { return (None, None) };
+    let mut read = |value: &Option<Value>| {
+        let value = value.as_ref()?;
+        match instant(compiler, values, value) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                compiler.fail_all(error);
+                None
+            }
+        }
+    };
+    (read(&bounds.min), read(&bounds.max))
+}
+
+/// Reads an instant in milliseconds: a number is that, a text is in the format of the keys.
+pub(crate) fn instant(compiler: &mut Compiler<'_>, values: &Values, value: &Value) -> Result<i64> {
+    if let Some(number) = value.as_f64() {
+        return Ok(number as i64);
+    }
+    let text = value.as_str().unwrap_or_default();
+    if let Format::Date(format, zone) = &values.format {
+        return compiler.date(format, *zone, text, false);
+    }
+    match compiler.parse(values, value)? {
+        Some(Scalar::I64(instant)) => Ok(instant),
+        Some(Scalar::F64(number)) => Ok(number as i64),
+        _ => text.parse().map_err(|_| Error::NumberFormat(format!("For input string: \"{text}\""))),
+    }
+}
+
+/// Makes the answer.
+pub(crate) fn reduce(
+    shape: &Shape,
+    level: &mut KeyedCollector,
+    children: &Children,
+    parents: &[u32],
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Outcome>> {
+    let histogram = &shape.histogram;
+    let mut chosen = Vec::with_capacity(parents.len());
+    for parent in parents {
+        let mut candidates: Vec<(i64, Candidate)> = level
+            .candidates(children, *parent, reduction)?
+            .into_iter()
+            .filter(|candidate| candidate.doc_count >= histogram.min_doc_count)
+            .filter_map(|candidate| match candidate.key {
+                Key::Long(key) => Some((key, candidate)),
+                _ => None,
+            })
+            .collect();
+        candidates.sort_unstable_by_key(|(key, _)| *key);
+        level.made(candidates.len(), reduction)?;
+        let list = match histogram.min_doc_count {
+            0 => filled(shape, candidates, &mut || level.made(1, reduction))?,
+            _ => candidates.into_iter().map(|(_, candidate)| candidate).collect(),
+        };
+        chosen.push(sorted::first(level, &histogram.order, list, usize::MAX, reduction)?);
+    }
+    let lists = level.finish(chosen, reduction)?;
+    let outcome = |buckets| {
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::DateHistogram,
+            keyed: histogram.keyed,
+            buckets,
+        }))
+    };
+    Ok(lists.into_iter().map(outcome).collect())
+}
+
+/// Puts empty buckets into gaps, each of which `made` counts.
+fn filled(
+    shape: &Shape,
+    candidates: Vec<(i64, Candidate)>,
+    made: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<Candidate>> {
+    let (min, max) = shape.extended;
+    let first = candidates.first().map(|(key, _)| *key);
+    let last = candidates.last().map(|(key, _)| *key);
+    let (start, end) = match (first, last) {
+        (Some(first), Some(last)) => {
+            (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last)))
+        }
+        _ => match (min, max) {
+            (Some(min), Some(max)) => (min, max),
+            _ => return Ok(Vec::new()),
+        },
+    };
+    let mut list = Vec::with_capacity(candidates.len());
+    let mut candidates = candidates.into_iter().peekable();
+    let mut at = start;
+    while at <= end {
+        while let Some((_, candidate)) = candidates.next_if(|(key, _)| *key < at) {
+            list.push(candidate);
+        }
+        list.push(match candidates.next_if(|(key, _)| *key == at) {
+            Some((_, candidate)) => candidate,
+            None => {
+                made()?;
+                Candidate::empty(Key::Long(at))
+            }
+        });
+        let next = shape.rounding.next(at);
+        if next <= at {
+            break;
+        }
+        at = next;
+    }
+    list.extend(candidates.map(|(_, candidate)| candidate));
+    Ok(list)
+}

@@ -1,0 +1,395 @@
+//! Buckets by keys that rows have: `terms` and its kin, `composite`, histograms.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use millrace_work::error::Result;
+
+use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
+use crate::batch::{Batch, Positions, Selection};
+use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::keys::{Expanded, KeyRule, Keys};
+use crate::metric::{DROPPED, Ordinals};
+use crate::ordinals::{self, Children};
+use crate::result::{Bucket, Detail, Key, Outcome, Results};
+use crate::segment::{Rows, SegmentContext};
+use crate::shortcut;
+
+/// Bytes of a bucket while an answer is made, with the text of a short key.
+const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
+/// Bytes of a bucket that waits for being chosen.
+const COUNTED_BYTES: usize = size_of::<Counted>();
+/// Buckets of a `composite` above those of its page at which the ones behind the page are let go.
+const SPARE_BUCKETS: usize = 16_384;
+
+/// An aggregation whose buckets come of values.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    /// How rows get keys.
+    pub rules: Vec<Arc<KeyRule>>,
+    /// Whether keys are lists, though there be one rule.
+    pub list: bool,
+    /// Which aggregation it is.
+    pub kind: Kind,
+}
+
+/// Aggregations whose buckets come of values.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub(crate) enum Kind {
+    Composite(composite::Shape),
+    DateHistogram(date_histogram::Shape),
+    Histogram(histogram::Shape),
+    MultiTerms(multi_terms::Shape),
+    RareTerms(rare_terms::Shape),
+    SignificantTerms(significant_terms::Shape),
+    Terms(terms::Shape),
+}
+
+/// A bucket while an answer is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Its key.
+    pub key: Key,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// Its number; [`ordinals::NONE`] where it has no documents.
+    pub ordinal: u32,
+    /// What it shows besides.
+    pub detail: Detail,
+}
+
+impl Candidate {
+    /// Makes a bucket without documents.
+    pub(crate) fn empty(key: Key) -> Self {
+        Self { key, doc_count: 0, ordinal: ordinals::NONE, detail: Detail::None }
+    }
+}
+
+/// A bucket that has yet to be chosen: what its key is, is told when it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Its key, as [`Keys`] number it.
+    pub key: u64,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// Its number; [`ordinals::NONE`] where it has no documents.
+    pub ordinal: u32,
+}
+
+/// The state of an aggregation whose buckets come of values.
+#[derive(Debug)]
+pub(crate) struct KeyedCollector {
+    keyed: Arc<Keyed>,
+    /// Keys.
+    pub keys: Keys,
+    ordinals: ordinals::Ordinals,
+    counts: ordinals::Counts,
+    /// Rows by bucket of the level above, where these are asked for.
+    rows: ordinals::Counts,
+    subs: Subs,
+    expanded: Expanded,
+    children: Vec<u32>,
+}
+
+impl KeyedCollector {
+    /// Makes an empty state.
+    pub(crate) fn new(keyed: &Arc<Keyed>, subs: Subs) -> Self {
+        Self {
+            keyed: Arc::clone(keyed),
+            keys: Keys::new(&keyed.rules, keyed.list),
+            ordinals: ordinals::Ordinals::default(),
+            counts: ordinals::Counts::default(),
+            rows: ordinals::Counts::default(),
+            subs,
+            expanded: Expanded::default(),
+            children: Vec::new(),
+        }
+    }
+
+    /// Whether only counts are wanted.
+    pub(crate) fn only_counts(&self) -> bool {
+        self.subs.is_empty()
+    }
+
+    /// Counts the rows of a bucket of the level above, whether they have keys or not.
+    pub(crate) fn rows(&self, parent: u32) -> u64 {
+        self.rows.of(parent)
+    }
+
+    /// Whether rows are counted by the bucket of the level above.
+    pub(crate) fn counts_rows(&self) -> bool {
+        matches!(self.keyed.kind, Kind::SignificantTerms(_))
+    }
+
+    /// Adds rows to a bucket of the level above.
+    pub(crate) fn add_rows(&mut self, parent: u32, rows: u64) {
+        self.rows.add(parent, rows);
+    }
+
+    /// Adds documents to a bucket.
+    pub(crate) fn add(&mut self, parent: u32, key: u64, count: u64) -> u32 {
+        let ordinal = self.ordinals.ordinal(parent, key);
+        self.counts.add(ordinal, count);
+        ordinal
+    }
+
+    /// Lists the columns of what is below; whether [`Collector::reads_numbers`] of all.
+    pub(crate) fn below_reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        !self.counts_rows() && self.subs.read_numbers(index, slots)
+    }
+
+    /// Feeds what is below with the rows of a batch, each of a bucket that it was added to.
+    pub(crate) fn collect_below(&mut self, batch: &Batch<'_>, buckets: &[u32]) -> Result<()> {
+        let positions = Positions::All(buckets.len());
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(buckets) })
+    }
+
+    /// Lists the buckets of a bucket of the level above.
+    ///
+    /// # Errors
+    /// No memory for so many.
+    pub(crate) fn candidates(
+        &self,
+        children: &Children,
+        parent: u32,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Candidate>> {
+        reduction.room_for(children.of(parent).len() * CANDIDATE_BYTES)?;
+        Ok(self.listed(children, parent))
+    }
+
+    fn listed(&self, children: &Children, parent: u32) -> Vec<Candidate> {
+        self.all(children, parent).map(|counted| self.candidate(counted)).collect()
+    }
+
+    /// Lists the buckets of a bucket of the level above, for some of them to be chosen.
+    ///
+    /// # Errors
+    /// No memory for so many.
+    pub(crate) fn counted(
+        &self,
+        children: &Children,
+        parent: u32,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Counted>> {
+        reduction.room_for(children.of(parent).len() * COUNTED_BYTES)?;
+        Ok(self.all(children, parent).collect())
+    }
+
+    fn all<'a>(&'a self, children: &'a Children, parent: u32) -> impl Iterator<Item = Counted> + 'a {
+        children.of(parent).iter().map(|ordinal| Counted {
+            key: self.ordinals.key(*ordinal),
+            doc_count: self.counts.of(*ordinal),
+            ordinal: *ordinal,
+        })
+    }
+
+    /// Tells the keys of buckets that were chosen.
+    pub(crate) fn chosen(&self, counted: Vec<Counted>) -> Vec<Candidate> {
+        counted.into_iter().map(|counted| self.candidate(counted)).collect()
+    }
+
+    /// Tells the key of a bucket.
+    pub(crate) fn candidate(&self, counted: Counted) -> Candidate {
+        Candidate {
+            key: self.keys.key(counted.key),
+            doc_count: counted.doc_count,
+            ordinal: counted.ordinal,
+            detail: Detail::None,
+        }
+    }
+
+    /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known.
+    fn prune(&mut self) {
+        let keyed = Arc::clone(&self.keyed);
+        let Kind::Composite(shape) = &keyed.kind else { return };
+        if self.ordinals.len() < shape.size().saturating_mul(2).saturating_add(SPARE_BUCKETS) {
+            return;
+        }
+        let children = self.ordinals.by_parent();
+        let mut kept = vec![false; self.ordinals.len()];
+        for parent in 0..children.parents() {
+            for candidate in shape.page(self.listed(&children, parent)) {
+                if let Some(kept) = kept.get_mut(candidate.ordinal as usize) {
+                    *kept = true;
+                }
+            }
+        }
+        let empty = Self::new(&keyed, self.subs.fresh());
+        let old = std::mem::replace(self, empty);
+        let mut map = vec![DROPPED; kept.len()];
+        let kept: Vec<u32> = (0..).zip(kept).filter(|(_, kept)| *kept).map(|(ordinal, _)| ordinal).collect();
+        let keys = self.keys.adopt(&old.keys, kept.iter().map(|ordinal| old.ordinals.key(*ordinal)));
+        for (ordinal, key) in kept.into_iter().zip(keys) {
+            map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.counts.of(ordinal));
+        }
+        self.subs.merge(old.subs, Some(&map));
+    }
+
+    /// Makes the results of those sub-aggregations of buckets whose names are wanted.
+    pub(crate) fn results(
+        &mut self,
+        ordinals: &[u32],
+        wanted: &dyn Fn(&str) -> bool,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Results>> {
+        self.subs.reduce_some(ordinals, wanted, reduction)
+    }
+
+    /// Counts buckets of the answer and accounts for them: [`KeyedCollector::finish`] is given counted ones.
+    ///
+    /// # Errors
+    /// As [`Reduction::made`].
+    pub(crate) fn made(&self, buckets: usize, reduction: &mut Reduction<'_>) -> Result<()> {
+        reduction.made(buckets, self.subs.0.len())
+    }
+
+    /// Gives buckets, which were counted, the results of their sub-aggregations: a list for each bucket of the level above.
+    pub(crate) fn finish(
+        &mut self,
+        chosen: Vec<Vec<Candidate>>,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Vec<Bucket>>> {
+        let ordinals: Vec<u32> = chosen.iter().flatten().map(|candidate| candidate.ordinal).collect();
+        let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();
+        let bucket = |candidate: Candidate, subs: Results| Bucket {
+            key: candidate.key,
+            doc_count: candidate.doc_count,
+            detail: candidate.detail,
+            subs,
+        };
+        Ok(chosen
+            .into_iter()
+            .map(|list| {
+                list.into_iter()
+                    .map(|candidate| bucket(candidate, results.next().unwrap_or_default()))
+                    .collect()
+            })
+            .collect())
+    }
+}
+
+impl Collector for KeyedCollector {
+    fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
+        if self.counts_rows() {
+            selection.for_each(|_, parent| self.add_rows(parent, 1));
+        }
+        self.keys.expand(batch, selection, &mut self.expanded)?;
+        self.children.clear();
+        let mut last: Option<(u32, u64, u32)> = None;
+        for (parent, key) in self.expanded.parents.iter().zip(&self.expanded.keys) {
+            let ordinal = match last {
+                Some((last_parent, last_key, ordinal)) if last_parent == *parent && last_key == *key => {
+                    ordinal
+                }
+                _ => {
+                    let ordinal = self.ordinals.ordinal(*parent, *key);
+                    last = Some((*parent, *key, ordinal));
+                    ordinal
+                }
+            };
+            self.counts.add(ordinal, 1);
+            self.children.push(ordinal);
+        }
+        if self.subs.is_empty() || self.children.is_empty() {
+            self.prune();
+            return Ok(());
+        }
+        let positions = match self.expanded.whole {
+            true => Positions::All(self.children.len()),
+            false => Positions::Some(&self.expanded.positions),
+        };
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(&self.children) })?;
+        self.prune();
+        Ok(())
+    }
+
+    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+        let keyed = Arc::clone(&self.keyed);
+        let done = shortcut::keyed(self, &keyed, segment, rows)?;
+        self.prune();
+        Ok(done)
+    }
+
+    fn fresh(&self) -> Box<dyn Collector> {
+        Box::new(Self::new(&self.keyed, self.subs.fresh()))
+    }
+
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
+        let Some(other) = same::<Self>(other) else { return };
+        for (parent, rows) in other.rows.iter() {
+            match map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED)) {
+                DROPPED => {}
+                parent => self.add_rows(parent, rows),
+            }
+        }
+        let parent_of = |ordinal: u32| {
+            let parent = other.ordinals.parent(ordinal);
+            map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED))
+        };
+        let mut children = vec![DROPPED; other.ordinals.len()];
+        let kept = (0..children.len() as u32).filter(|ordinal| parent_of(*ordinal) != DROPPED);
+        let keys = self.keys.adopt(&other.keys, kept.clone().map(|ordinal| other.ordinals.key(ordinal)));
+        for (ordinal, key) in kept.zip(keys) {
+            children[ordinal as usize] = self.add(parent_of(ordinal), key, other.counts.of(ordinal));
+        }
+        self.subs.merge(other.subs, Some(&children));
+        self.prune();
+    }
+
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
+        let children = self.ordinals.by_parent();
+        let keyed = Arc::clone(&self.keyed);
+        match &keyed.kind {
+            Kind::Composite(shape) => composite::reduce(shape, self, &children, parents, reduction),
+            Kind::DateHistogram(shape) => date_histogram::reduce(shape, self, &children, parents, reduction),
+            Kind::Histogram(shape) => histogram::reduce(shape, self, &children, parents, reduction),
+            Kind::MultiTerms(shape) => multi_terms::reduce(shape, self, &children, parents, reduction),
+            Kind::RareTerms(shape) => rare_terms::reduce(shape, self, &children, parents, reduction),
+            Kind::SignificantTerms(shape) => {
+                significant_terms::reduce(shape, self, &children, parents, reduction)
+            }
+            Kind::Terms(shape) => terms::reduce(shape, self, &children, parents, reduction),
+        }
+    }
+
+    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        let rules = self.keyed.rules.iter();
+        let numbers = rules.map(|rule| &rule.values).all(|values| values.is_number_in(index, slots));
+        numbers && self.below_reads_numbers(index, slots)
+    }
+
+    fn memory(&self) -> usize {
+        self.keys.memory()
+            + self.ordinals.memory()
+            + self.counts.memory()
+            + self.rows.memory()
+            + self.expanded.memory()
+            + self.children.capacity() * 4
+            + self.subs.memory()
+    }
+
+    fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
+        self.subs.end_shard(segments)
+    }
+}
+
+/// Compares keys: null first, numbers by value, texts and addresses by their bytes.
+pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
+    match (a, b) {
+        (Key::Long(a), Key::Long(b)) => a.cmp(b),
+        (Key::Unsigned(a), Key::Unsigned(b)) => a.cmp(b),
+        (Key::Double(a), Key::Double(b)) => a.total_cmp(b),
+        (Key::Text(a), Key::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Key::Ip(a), Key::Ip(b)) => a.cmp(b),
+        (Key::List(a), Key::List(b)) => {
+            let parts = a.iter().zip(b.iter()).map(|(a, b)| compare(a, b));
+            parts.fold(Ordering::Equal, Ordering::then)
+        }
+        (Key::Null, Key::Null) => Ordering::Equal,
+        (Key::Null, _) => Ordering::Less,
+        (_, Key::Null) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}

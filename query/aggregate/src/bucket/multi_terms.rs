@@ -1,0 +1,72 @@
+//! `multi_terms`: a bucket for each combination of values of several fields.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::MultiTerms;
+use millrace_work::error::Result;
+
+use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::sorted;
+use crate::collector::Reduction;
+use crate::compile::{Compiler, Context};
+use crate::field::Accepts;
+use crate::keys::{Form, KeyRule};
+use crate::ordinals::Children;
+use crate::result::{self, Buckets, Format, Outcome};
+use crate::term_filter::TermFilter;
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    terms: Arc<MultiTerms>,
+    formats: Arc<[Format]>,
+}
+
+/// Lets the aggregation meet the mappings.
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    terms: &Arc<MultiTerms>,
+) -> Result<Arc<Keyed>> {
+    let (mut rules, mut formats) = (Vec::new(), Vec::new());
+    for source in &terms.terms {
+        let values = compiler.values(context, source, "multi_terms", Accepts::Keys)?;
+        formats.push(values.format.clone());
+        rules.push(Arc::new(KeyRule { values, form: Form::Terms(TermFilter::default()), null: false }));
+    }
+    let kind = Kind::MultiTerms(Shape { terms: Arc::clone(terms), formats: formats.into() });
+    Ok(Arc::new(Keyed { rules, list: true, kind }))
+}
+
+/// Makes the answer.
+pub(crate) fn reduce(
+    shape: &Shape,
+    level: &mut KeyedCollector,
+    children: &Children,
+    parents: &[u32],
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Outcome>> {
+    let mut chosen = Vec::with_capacity(parents.len());
+    let mut others = Vec::with_capacity(parents.len());
+    for parent in parents {
+        let candidates = level.counted(children, *parent, reduction)?;
+        let (first, other) =
+            sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
+        others.push(other);
+        level.made(first.len(), reduction)?;
+        chosen.push(first);
+    }
+    let lists = level.finish(chosen, reduction)?;
+    let outcome = |(buckets, other)| {
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::MultiTerms {
+                formats: Arc::clone(&shape.formats),
+                other,
+                show_error: shape.terms.show_error,
+            },
+            keyed: false,
+            buckets,
+        }))
+    };
+    Ok(lists.into_iter().zip(others).map(outcome).collect())
+}

@@ -1,0 +1,100 @@
+//! `range`, `date_range` and `ip_range`: buckets between bounds, of which the lower belongs to them.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::{DateBound, DateRange, IpRange, NumericRange, Range, Zone};
+use millrace_work::error::Result;
+
+use super::slots::{Answer, Rule, Slots};
+use crate::compile::{Compiler, Context};
+use crate::field::{Accepts, Values, date_format};
+use crate::result::{Detail, Format, Key, Shape};
+
+/// Makes buckets between numbers.
+pub(crate) fn range(compiler: &mut Compiler<'_>, context: Context, range: &Range) -> Result<Arc<Slots>> {
+    let values = compiler.values(context, &range.source, "range", Accepts::Numbers)?;
+    numbers(values, range.ranges.clone(), Shape::Range, range.keyed)
+}
+
+/// Makes buckets between dates.
+pub(crate) fn date_range(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    range: &DateRange,
+) -> Result<Arc<Slots>> {
+    let mut values = compiler.values(context, &range.source, "date_range", Accepts::Dates)?;
+    let zone = range.source.time_zone.unwrap_or(Zone::UTC);
+    let unformatted = !matches!(values.format, Format::Date(..));
+    if unformatted && values.field_type.is_some() && range.source.format.is_none() {
+        // Numbers are milliseconds.
+        values.format = Format::Date(Arc::new(date_format("strict_date_optional_time||epoch_millis")?), zone);
+    }
+    let Format::Date(format, zone) = values.format.clone() else {
+        return numbers(values, Vec::new(), Shape::DateRange, range.keyed);
+    };
+    let mut ranges = Vec::with_capacity(range.ranges.len());
+    for item in &range.ranges {
+        let mut read = |bound: &Option<DateBound>| {
+            let read = match bound.as_ref()? {
+                DateBound::Number(number) => match format.as_str().contains("epoch_second") {
+                    true => compiler.date(&format, zone, &format!("{}", *number as i64), false),
+                    false => Ok(*number as i64),
+                },
+                DateBound::Text(text) => compiler.date(&format, zone, text, false),
+            };
+            match read {
+                Ok(instant) => Some(instant as f64),
+                Err(error) => {
+                    compiler.fail_all(error);
+                    None
+                }
+            }
+        };
+        let (from, to) = (read(&item.from), read(&item.to));
+        ranges.push(NumericRange { key: item.key.clone(), from, to });
+    }
+    numbers(values, ranges, Shape::DateRange, range.keyed)
+}
+
+fn numbers(values: Values, mut ranges: Vec<NumericRange>, shape: Shape, keyed: bool) -> Result<Arc<Slots>> {
+    let low = |range: &NumericRange| range.from.unwrap_or(f64::NEG_INFINITY);
+    let high = |range: &NumericRange| range.to.unwrap_or(f64::INFINITY);
+    ranges.sort_by(|a, b| low(a).total_cmp(&low(b)).then(high(a).total_cmp(&high(b))));
+    let bucket = |range: &NumericRange| {
+        let key = range.key.as_ref().map_or(Key::Null, |key| Key::Text(key.as_str().into()));
+        (key, Detail::Range { from: range.from, to: range.to })
+    };
+    let buckets: Vec<(Key, Detail)> = ranges.iter().map(bucket).collect();
+    Ok(Arc::new(Slots {
+        slots: buckets.len().max(1),
+        format: values.format.clone(),
+        rule: Rule::Numbers(values, ranges.iter().map(|range| (low(range), high(range))).collect()),
+        answer: Answer::Several { buckets, shape, keyed, empty: true },
+    }))
+}
+
+/// Makes buckets between addresses.
+pub(crate) fn ip_range(compiler: &mut Compiler<'_>, context: Context, range: &IpRange) -> Result<Arc<Slots>> {
+    let values = compiler.values(context, &range.source, "ip_range", Accepts::Addresses)?;
+    let mut ranges = range.ranges.clone();
+    // An open upper bound is the last.
+    ranges.sort_by(|a, b| {
+        a.from.cmp(&b.from).then_with(|| match (&a.to, &b.to) {
+            (None, None) => std::cmp::Ordering::Equal,
+            (None, _) => std::cmp::Ordering::Greater,
+            (_, None) => std::cmp::Ordering::Less,
+            (a, b) => a.cmp(b),
+        })
+    });
+    let mut buckets = Vec::with_capacity(ranges.len());
+    for range in &ranges {
+        let key = range.key.as_ref().map_or(Key::Null, |key| Key::Text(key.as_str().into()));
+        buckets.push((key, Detail::IpRange { from: range.from, to: range.to }));
+    }
+    Ok(Arc::new(Slots {
+        slots: buckets.len().max(1),
+        rule: Rule::Addresses(values, ranges.iter().map(|range| (range.from, range.to)).collect()),
+        answer: Answer::Several { buckets, shape: Shape::IpRange, keyed: range.keyed, empty: true },
+        format: Format::Ip,
+    }))
+}

@@ -1,0 +1,68 @@
+//! `rare_terms`: values that few documents have, rarest first.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::RareTerms;
+use millrace_work::error::{Error, Result};
+
+use super::keyed::{Keyed, KeyedCollector, Kind, compare};
+use super::terms::{filter, term_keys};
+use crate::collector::Reduction;
+use crate::compile::{Compiler, Context};
+use crate::field::{Accepts, ValueKind};
+use crate::keys::{Form, KeyRule};
+use crate::ordinals::Children;
+use crate::result::{self, Buckets, Outcome, TermKeys};
+
+/// What the answer is made with.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    most: u64,
+    keys: TermKeys,
+}
+
+/// Lets the aggregation meet the mappings.
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    rare: &Arc<RareTerms>,
+) -> Result<Arc<Keyed>> {
+    let values = compiler.values(context, &rare.source, "rare_terms", Accepts::Keys)?;
+    if matches!(values.kind, Some(ValueKind::Double)) {
+        compiler.fail_all(Error::IllegalArgument(
+            "RareTerms aggregation does not support floating point fields.".to_owned(),
+        ));
+    }
+    let shape = Shape { most: rare.max_doc_count, keys: term_keys(&values) };
+    let form = Form::Terms(filter(compiler, &rare.include, &values, Error::IllegalArgument)?);
+    let rule = Arc::new(KeyRule { values, form, null: false });
+    Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::RareTerms(shape) }))
+}
+
+/// Makes the answer.
+pub(crate) fn reduce(
+    shape: &Shape,
+    level: &mut KeyedCollector,
+    children: &Children,
+    parents: &[u32],
+    reduction: &mut Reduction<'_>,
+) -> Result<Vec<Outcome>> {
+    let mut chosen = Vec::with_capacity(parents.len());
+    for parent in parents {
+        let mut candidates = level.candidates(children, *parent, reduction)?;
+        candidates.retain(|candidate| candidate.doc_count <= shape.most);
+        candidates
+            .sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));
+        level.made(candidates.len(), reduction)?;
+        chosen.push(candidates);
+    }
+    let lists = level.finish(chosen, reduction)?;
+    let outcome = |buckets| {
+        Outcome::Buckets(Box::new(Buckets {
+            shape: result::Shape::RareTerms(shape.keys),
+            keyed: false,
+            buckets,
+        }))
+    };
+    Ok(lists.into_iter().map(outcome).collect())
+}

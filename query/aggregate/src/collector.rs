@@ -1,0 +1,217 @@
+//! What every aggregation over documents does: collect, merge, reduce.
+//!
+//! A [`Collector`] keeps the state of one aggregation for all buckets of the level above at once, by
+//! their numbers; so a tree of aggregations is as many collectors as it has nodes, however many buckets
+//! there are. A collector of buckets numbers its own, and hands rows down with these numbers.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use millrace_matching::score::collect::Address;
+use millrace_work::Work;
+use millrace_work::error::{Error, Result};
+
+use super::backgrounds::Background;
+use super::batch::{Batch, Selection};
+use super::result::{Entry, Header, Outcome, Results};
+use super::segment::{Rows, SegmentContext};
+
+/// The state of one aggregation.
+pub(crate) trait Collector: Any + Debug + Send {
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// Values that the aggregation refuses.
+    fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()>;
+
+    /// Makes an empty state of the same aggregation.
+    fn fresh(&self) -> Box<dyn Collector>;
+
+    /// Adds all rows of a segment to the first bucket without reading them, where it can; whether it did.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    fn shortcut(&mut self, _segment: &SegmentContext<'_>, _rows: &Rows) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Adds the state of another part of the documents; `map` has the number here of each bucket of the level above
+    /// there, or [`super::metric::DROPPED`]. Without it they are the same.
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>);
+
+    /// Makes the results of buckets of the level above; [`super::ordinals::NONE`] stands for a bucket without documents.
+    ///
+    /// # Errors
+    /// Too many buckets.
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>>;
+
+    /// Estimates the bytes held.
+    fn memory(&self) -> usize;
+
+    /// Lists the places of the columns that it and all below it read in an index; whether these are plain columns of numbers,
+    /// of whose rows each counts for itself, in any order.
+    fn reads_numbers(&self, _index: usize, _slots: &mut Vec<usize>) -> bool {
+        false
+    }
+
+    /// Ends a shard: what is decided for each shard by itself is decided now.
+    ///
+    /// # Errors
+    /// As [`Collector::collect`].
+    fn end_shard(&mut self, _segments: &mut dyn ShardReader) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Feeds rows of a shard once more.
+pub(crate) trait ShardReader {
+    /// Calls `each` with batches of rows, which ascend.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    fn read(&mut self, rows: &[Address], each: &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()>;
+}
+
+/// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
+const BUCKET_BYTES: usize = 768;
+/// Bytes that a result is rendered to.
+const RESULT_BYTES: usize = 256;
+/// Bytes of a result that is added to a bucket, with what it is rendered to.
+pub(crate) const ADDED_RESULT_BYTES: usize = size_of::<Entry>() + RESULT_BYTES;
+
+/// What results are made with.
+pub(crate) struct Reduction<'a> {
+    /// Most buckets of an answer.
+    pub max_buckets: u64,
+    /// Buckets made so far.
+    pub made: u64,
+    /// Counts over other documents than those that match.
+    pub backgrounds: &'a [Background],
+    /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
+    pub hits: Vec<super::bucket::top_hits::Wanted>,
+    /// Holds what is made of the states.
+    pub work: Work,
+}
+
+impl Reduction<'_> {
+    /// Counts buckets of the answer and accounts for them, as they are made.
+    ///
+    /// # Errors
+    /// More than are allowed, or than queries may hold; nobody waits for them any more.
+    pub(crate) fn made(&mut self, buckets: usize, subs: usize) -> Result<()> {
+        self.made = self.made.saturating_add(buckets as u64);
+        if self.made > self.max_buckets {
+            return Err(Error::TooManyBuckets { limit: self.max_buckets, made: self.made });
+        }
+        self.work.check()?;
+        self.hold(buckets.saturating_mul(BUCKET_BYTES + subs * RESULT_BYTES))
+    }
+
+    /// Accounts for bytes that the answer needs.
+    ///
+    /// # Errors
+    /// More than queries may hold.
+    fn hold(&self, bytes: usize) -> Result<()> {
+        self.work.hold(bytes)
+    }
+
+    /// Looks whether there is room for bytes that are needed for moments.
+    ///
+    /// # Errors
+    /// As [`Reduction::hold`].
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<()> {
+        self.work.part_of(bytes).map(drop)
+    }
+}
+
+/// A collector below another, with what its results are called.
+#[derive(Debug)]
+pub(crate) struct Sub {
+    /// Name, meta, format.
+    pub header: Arc<Header>,
+    /// Its state.
+    pub collector: Box<dyn Collector>,
+}
+
+/// Collectors beside each other.
+#[derive(Debug, Default)]
+pub(crate) struct Subs(pub Vec<Sub>);
+
+impl Subs {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds rows to all.
+    pub(crate) fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
+        self.0.iter_mut().try_for_each(|sub| sub.collector.collect(batch, selection))
+    }
+
+    /// Merges the states of the same collectors.
+    pub(crate) fn merge(&mut self, others: Self, map: Option<&[u32]>) {
+        for (sub, other) in self.0.iter_mut().zip(others.0) {
+            sub.collector.merge(other.collector, map);
+        }
+    }
+
+    /// Makes empty states of the same aggregations.
+    pub(crate) fn fresh(&self) -> Self {
+        let fresh = |sub: &Sub| Sub { header: Arc::clone(&sub.header), collector: sub.collector.fresh() };
+        Self(self.0.iter().map(fresh).collect())
+    }
+
+    /// Joins buckets: `map` has the new number of each.
+    pub(crate) fn remap(&mut self, map: &[u32]) {
+        let old = std::mem::replace(self, self.fresh());
+        self.merge(old, Some(map));
+    }
+
+    /// Makes the results of buckets.
+    pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
+        self.reduce_some(buckets, &|_| true, reduction)
+    }
+
+    /// Makes those results of buckets whose names are wanted.
+    pub(crate) fn reduce_some(
+        &mut self,
+        buckets: &[u32],
+        wanted: &dyn Fn(&str) -> bool,
+        reduction: &mut Reduction<'_>,
+    ) -> Result<Vec<Results>> {
+        reduction.hold(buckets.len() * (size_of::<Results>() + self.0.len() * size_of::<Entry>()))?;
+        let mut results: Vec<Results> = Vec::new();
+        results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
+        for sub in self.0.iter_mut().filter(|sub| wanted(&sub.header.name)) {
+            let outcomes = sub.collector.reduce(buckets, reduction)?;
+            for (results, outcome) in results.iter_mut().zip(outcomes) {
+                results.0.push(Entry { header: Arc::clone(&sub.header), outcome });
+            }
+        }
+        Ok(results)
+    }
+
+    /// Lists the columns that all of them read; whether [`Collector::reads_numbers`] of each.
+    pub(crate) fn read_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        self.0.iter().all(|sub| sub.collector.reads_numbers(index, slots))
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.iter().map(|sub| sub.collector.memory()).sum()
+    }
+
+    /// Ends a shard.
+    pub(crate) fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
+        self.0.iter_mut().try_for_each(|sub| sub.collector.end_shard(segments))
+    }
+}
+
+/// Takes a collector as what it is.
+pub(crate) fn same<T: Collector>(other: Box<dyn Collector>) -> Option<Box<T>> {
+    let other: Box<dyn Any> = other;
+    let own = other.downcast().ok();
+    debug_assert!(own.is_some(), "collectors of one aggregation are of one type");
+    own
+}

@@ -1,0 +1,464 @@
+//! The parsed aggregations meet the mappings: what each reads in each index, of which rows.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, Zone};
+use millrace_dsl::query::{Common, NestedQuery, NestedScore, Query};
+use millrace_matching::lower;
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::table::predicate::Predicate;
+use millrace_matching::table::resolve::{IndexContext, resolve};
+use millrace_matching::table::statistics::Functions;
+use millrace_storage::mapping::{DateFormat, PathId, Scalar};
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::backgrounds::BackgroundPlan;
+use super::bucket::{
+    auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
+    rare_terms, sampler, significant_terms, slots, terms, top_hits,
+};
+use super::field::{Accepts, Resolving, Values};
+use super::measured::Measure;
+use super::result::{Format, Header};
+use super::timed::Timings;
+use super::tree::{FilterPlan, Node, NodeKind, Root, Scope, Tree};
+
+/// Stands for every index among those that failed.
+pub(crate) const ALL: usize = usize::MAX;
+
+/// Lets aggregations meet the mappings of a snapshot.
+///
+/// # Errors
+/// What the request gets wrong whatever the mappings are.
+pub(crate) fn compile(
+    aggregations: &Aggregations,
+    snapshot: &Arc<TableSnapshot>,
+    now_ms: i64,
+    profile: bool,
+) -> Result<Tree> {
+    let documents = Scope {
+        paths: vec![None; snapshot.indices.len()],
+        columns: vec![Vec::new(); snapshot.indices.len()],
+        ..Scope::default()
+    };
+    let tree = Tree { scopes: vec![documents], ..Tree::default() };
+    let mut compiler =
+        Compiler { snapshot, now_ms, profile, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
+    for (place, aggregation) in aggregations.collected().enumerate() {
+        compiler.touched = vec![Vec::new(); snapshot.indices.len()];
+        let context = Context { scope: 0, below: Below::Top };
+        let node = compiler.node(aggregation, context)?;
+        let slots = std::mem::take(&mut compiler.touched);
+        let root = Root { place, node, slots };
+        match aggregation.kind {
+            Kind::Global => compiler.tree.globals.push(root),
+            _ => compiler.tree.roots.push(root),
+        }
+    }
+    Ok(compiler.tree)
+}
+
+/// Where an aggregation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Context {
+    /// Number of the scope.
+    pub scope: usize,
+    /// What is around.
+    pub below: Below,
+}
+
+/// What is around an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// Nothing.
+    Top,
+    /// Single buckets only, of which each has all rows of the same scope or filters them.
+    Single,
+    /// Something else, by the name of its factory.
+    Other(&'static str),
+}
+
+/// Lets aggregations meet the mappings.
+pub(crate) struct Compiler<'a> {
+    /// The indices.
+    pub snapshot: &'a Arc<TableSnapshot>,
+    /// What `now` means.
+    pub now_ms: i64,
+    /// Whether times are measured.
+    profile: bool,
+    tree: Tree,
+    touched: Vec<Vec<usize>>,
+    name: Arc<str>,
+    /// Name of the aggregation around.
+    parent: Arc<str>,
+}
+
+impl Compiler<'_> {
+    fn node(&mut self, aggregation: &Aggregation, context: Context) -> Result<Node> {
+        self.name = Arc::clone(&aggregation.name);
+        let mut format = Format::Raw;
+        let mut below = Below::Other("MultiBucketAggregatorFactory");
+        let mut scope = context.scope;
+        let single = match context.below {
+            Below::Top | Below::Single => Below::Single,
+            other => other,
+        };
+        let kind = match &aggregation.kind {
+            Kind::AdjacencyMatrix(matrix) => {
+                below = Below::Other("AdjacencyMatrixAggregatorFactory");
+                NodeKind::Slots(filters::adjacency_matrix(self, context, matrix)?)
+            }
+            Kind::AutoDateHistogram(auto) => {
+                below = Below::Other("AutoDateHistogramAggregatorFactory");
+                let shape = auto_date_histogram::compile(self, context, auto)?;
+                format = shape.rule.values.format.clone();
+                NodeKind::AutoDateHistogram(shape)
+            }
+            Kind::Composite(composite) => {
+                below = Below::Other("CompositeAggregationFactory");
+                NodeKind::Keyed(composite::compile(self, context, composite)?)
+            }
+            Kind::DateHistogram(histogram) => {
+                below = Below::Other("DateHistogramAggregatorFactory");
+                keyed_kind(date_histogram::compile(self, context, histogram)?, &mut format)
+            }
+            Kind::DateRange(ranges) => {
+                below = Below::Other("DateRangeAggregatorFactory");
+                slots_kind(range::date_range(self, context, ranges)?, &mut format)
+            }
+            Kind::Filter(query) => {
+                below = single;
+                NodeKind::Slots(filters::filter(self, context, query)?)
+            }
+            Kind::Filters(list) => {
+                below = Below::Other("FiltersAggregatorFactory");
+                NodeKind::Slots(filters::filters(self, context, list)?)
+            }
+            Kind::Global => {
+                if context.below != Below::Top {
+                    let reason = format!(
+                        "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
+                        self.parent, aggregation.name
+                    );
+                    let kind = "aggregation_execution_exception";
+                    self.fail_all(Error::Exception { kind, status: 500, reason });
+                }
+                below = Below::Single;
+                NodeKind::Slots(filters::global())
+            }
+            Kind::Histogram(histogram) => {
+                below = Below::Other("HistogramAggregatorFactory");
+                keyed_kind(histogram::compile(self, context, histogram)?, &mut format)
+            }
+            Kind::IpRange(ranges) => {
+                below = Below::Other("BinaryRangeAggregatorFactory");
+                slots_kind(range::ip_range(self, context, ranges)?, &mut format)
+            }
+            Kind::Metric(metric) => {
+                let measure = self.measure(context, metric)?;
+                if let [only] = measure.fields.as_slice() {
+                    format = metric_format(metric, &only.format);
+                }
+                NodeKind::Metric(measure)
+            }
+            Kind::Missing(source) => {
+                below = single;
+                NodeKind::Slots(filters::missing(self, context, source)?)
+            }
+            Kind::MultiTerms(multi) => {
+                below = Below::Other("MultiTermsAggregationFactory");
+                NodeKind::Keyed(multi_terms::compile(self, context, multi)?)
+            }
+            Kind::Nested(enter) => {
+                below = single;
+                let enter = nested::enter(self, context, enter)?;
+                scope = enter.scope;
+                NodeKind::Nested(enter)
+            }
+            Kind::Pipeline(_) => return Err(Error::Execution("a pipeline is not collected".to_owned())),
+            Kind::Range(ranges) => {
+                below = Below::Other("RangeAggregatorFactory");
+                slots_kind(range::range(self, context, ranges)?, &mut format)
+            }
+            Kind::RareTerms(rare) => {
+                below = Below::Other("RareTermsAggregatorFactory");
+                keyed_kind(rare_terms::compile(self, context, rare)?, &mut format)
+            }
+            Kind::ReverseNested(leave) => {
+                below = single;
+                let leave = nested::leave(self, context, leave)?;
+                scope = leave.scope;
+                NodeKind::ReverseNested(leave)
+            }
+            Kind::Sampler(sampler) => {
+                below = Below::Other("SamplerAggregatorFactory");
+                self.tree.scores = true;
+                self.tree.by_shard = true;
+                NodeKind::Sampler(sampler::compile(sampler))
+            }
+            Kind::SignificantTerms(significant) => {
+                below = Below::Other("SignificantTermsAggregatorFactory");
+                keyed_kind(significant_terms::compile(self, context, significant)?, &mut format)
+            }
+            Kind::Terms(terms) => {
+                below = Below::Other("TermsAggregatorFactory");
+                keyed_kind(terms::compile(self, context, terms)?, &mut format)
+            }
+            Kind::TopHits(hits) => {
+                let shape = top_hits::compile(self, context, hits)?;
+                self.tree.scores |= shape.by_score();
+                NodeKind::TopHits(shape)
+            }
+        };
+        let inner = Context { scope, below };
+        let mut subs = Vec::new();
+        for sub in aggregation.subs.collected() {
+            self.parent = Arc::clone(&aggregation.name);
+            subs.push(self.node(sub, inner)?);
+        }
+        let order = match &aggregation.kind {
+            Kind::DateHistogram(histogram) => Some(&histogram.order),
+            Kind::Histogram(histogram) => Some(&histogram.order),
+            Kind::MultiTerms(multi) => Some(&multi.order),
+            Kind::Terms(terms) => Some(&terms.order),
+            _ => None,
+        };
+        if let Some(Err(error)) = order.map(|order| order.check(&aggregation.subs)) {
+            self.fail_all(error);
+        }
+        let header = Header { name: Arc::clone(&aggregation.name), meta: aggregation.meta.clone(), format };
+        let timings = self.profile.then(|| Timings::new(self.snapshot.shards));
+        Ok(Node { header: Arc::new(header), kind, subs, timings })
+    }
+
+    /// Returns the name of the aggregation at hand.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reports an error of every index.
+    pub(crate) fn fail_all(&mut self, error: Error) {
+        self.tree.failed.push((ALL, error));
+    }
+
+    /// Reports an error of an index.
+    pub(crate) fn fail(&mut self, index: usize, error: Error) {
+        self.tree.failed.push((index, error));
+    }
+
+    /// Resolves a field.
+    pub(crate) fn values(
+        &mut self,
+        context: Context,
+        source: &ValuesSource,
+        aggregation: &str,
+        accepts: Accepts,
+    ) -> Result<Values> {
+        let Some(scope) = self.tree.scopes.get_mut(context.scope) else {
+            return Err(Error::Execution("an aggregation is in no scope".to_owned()));
+        };
+        let (columns, touched) = (&mut scope.columns, &mut self.touched);
+        let mut slot = |index: usize, column: PathId| {
+            let touched = if context.scope == 0 { touched.get_mut(index) } else { None };
+            columns.get_mut(index).map_or(0, |columns| place_of(column, columns, touched))
+        };
+        let resolving = Resolving {
+            indices: &self.snapshot.indices,
+            aggregation,
+            accepts,
+            now_ms: self.now_ms,
+            failed: &mut self.tree.failed,
+            slot: &mut slot,
+        };
+        let values = Values::resolve(source, resolving)?;
+        if values.mixed {
+            return Err(Error::Reducing(Box::new(Error::Exception {
+                kind: "aggregation_execution_exception",
+                status: 500,
+                reason: format!(
+                    "Merging/Reducing the aggregations failed when computing the aggregation [{}] because the field you gave in the aggregation query existed as two different types in two different indices",
+                    self.name
+                ),
+            })));
+        }
+        Ok(values)
+    }
+
+    /// Gives a column its place among those of a scope.
+    pub(crate) fn slot(&mut self, context: Context, index: usize, column: PathId) -> usize {
+        let columns = self.tree.scopes.get_mut(context.scope).and_then(|scope| scope.columns.get_mut(index));
+        let touched = if context.scope == 0 { self.touched.get_mut(index) } else { None };
+        columns.map_or(0, |columns| place_of(column, columns, touched))
+    }
+
+    /// Adds a scope.
+    pub(crate) fn scope(&mut self, outer: usize, path: Option<Arc<str>>) -> usize {
+        let indices = &self.snapshot.indices;
+        let paths = indices.iter().map(|index| index.mapping.nested_id(path.as_deref()?)).collect();
+        self.tree.scopes.push(Scope { path, outer, paths, columns: vec![Vec::new(); indices.len()] });
+        self.tree.scopes.len() - 1
+    }
+
+    /// Returns a scope.
+    pub(crate) fn scope_at(&self, scope: usize) -> Option<&Scope> {
+        self.tree.scopes.get(scope)
+    }
+
+    /// Adds a filter; returns its number.
+    pub(crate) fn filter(&mut self, context: Context, query: &Query) -> Result<usize> {
+        let path = self.tree.scopes.get(context.scope).and_then(|scope| scope.path.clone());
+        let expression = match &path {
+            None => lower::lower_filter(query),
+            Some(path) => {
+                let nested = NestedQuery {
+                    path: path.to_string(),
+                    query: query.clone(),
+                    score_mode: NestedScore::None,
+                    ignore_unmapped: true,
+                    inner_hits: None,
+                    common: Common::default(),
+                };
+                lower::lower_filter(&Query::Nested(Arc::new(nested)))
+            }
+        };
+        let predicate = Predicate::from_expr(&expression)
+            .ok_or_else(|| Error::Execution("a filter is no predicate".to_owned()))?;
+        let mut resolved = Vec::with_capacity(self.snapshot.indices.len());
+        for (at, index) in self.snapshot.indices.iter().enumerate() {
+            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms: self.now_ms };
+            resolved.push(match resolve(&predicate, context) {
+                Ok(found) => Some(found),
+                Err(error) => {
+                    self.tree.failed.push((at, error));
+                    None
+                }
+            });
+        }
+        let functions = Functions::new(self.snapshot.shards, false);
+        self.tree.filters.push(FilterPlan { scope: context.scope, resolved, functions });
+        Ok(self.tree.filters.len() - 1)
+    }
+
+    /// Adds counts of all values of a field, or of those in documents that a filter matches.
+    pub(crate) fn background(
+        &mut self,
+        context: Context,
+        source: &ValuesSource,
+        filter: Option<&Query>,
+    ) -> Result<usize> {
+        let filter = filter.map(|filter| self.filter(context, filter)).transpose()?;
+        let source = ValuesSource { missing: None, ..source.clone() };
+        let values = self.values(context, &source, "terms", Accepts::Keys)?;
+        self.tree.backgrounds.push(BackgroundPlan::new(context.scope, values, filter));
+        Ok(self.tree.backgrounds.len() - 1)
+    }
+
+    /// Reads a value as the field has it in the first index that has it.
+    pub(crate) fn parse(&self, values: &Values, value: &Value) -> Result<Option<Scalar>> {
+        let indices = self.snapshot.indices.iter().enumerate();
+        let found = indices.filter_map(|(at, index)| Some((values.place_in(at)?, index))).next();
+        let Some((place, index)) = found else { return Ok(None) };
+        match index.mapping.parse_value(&place.field, value, self.now_ms, false)? {
+            Scalar::I64(value) => Ok(Some(Scalar::I64(place.long(value)))),
+            other => Ok(Some(other)),
+        }
+    }
+
+    /// Reads a date of a format in a zone.
+    pub(crate) fn date(&self, format: &DateFormat, zone: Zone, text: &str, round_up: bool) -> Result<i64> {
+        let offset = i64::from(zone.offset_seconds(self.now_ms)) * 1000;
+        // Expressions are read as local time, unless they name their zone.
+        let zoned = offset == 0 || has_zone(text);
+        let now = if zoned { self.now_ms } else { self.now_ms + offset };
+        let local = format.parse_millis(text, now, round_up).map_err(|reason| Error::Exception {
+            kind: "parse_exception",
+            status: 400,
+            reason,
+        })?;
+        if zoned {
+            return Ok(local);
+        }
+        Ok(local - i64::from(zone.offset_seconds(local - offset)) * 1000)
+    }
+
+    fn measure(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Arc<Measure>> {
+        let name = metric.name();
+        let accepts = match metric.as_ref() {
+            Metric::Cardinality(_) => Accepts::Any,
+            Metric::Simple(millrace_dsl::aggs::Simple::ValueCount, _) => Accepts::Any,
+            Metric::GeoBounds { .. } => Accepts::Points,
+            _ => Accepts::Numbers,
+        };
+        let named = |field: &str, missing: Option<Value>| ValuesSource {
+            field: Some(field.to_owned()),
+            missing,
+            ..ValuesSource::default()
+        };
+        let sources: Vec<ValuesSource> = match metric.as_ref() {
+            Metric::WeightedAvg(options) => vec![
+                named(&options.value, options.value_missing.clone()),
+                named(&options.weight, options.weight_missing.clone()),
+            ],
+            Metric::MatrixStats(options) => {
+                self.tree.by_shard = true;
+                let missing = |field| options.missing.get(field).map(|value| Value::from(*value));
+                options.fields.iter().map(|field| named(field, missing(field))).collect()
+            }
+            other => other.source().cloned().into_iter().collect(),
+        };
+        let mut fields = Vec::with_capacity(sources.len());
+        for source in &sources {
+            fields.push(self.values(context, source, name, accepts)?);
+        }
+        Ok(Arc::new(Measure { metric: Arc::clone(metric), fields }))
+    }
+}
+
+/// Returns the place of a column among those that are read, and notes that the aggregation at hand reads it.
+fn place_of(column: PathId, columns: &mut Vec<PathId>, touched: Option<&mut Vec<usize>>) -> usize {
+    let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+        columns.push(column);
+        columns.len() - 1
+    });
+    if let Some(touched) = touched
+        && !touched.contains(&place)
+    {
+        touched.push(place);
+    }
+    place
+}
+
+fn keyed_kind(keyed: Arc<keyed::Keyed>, format: &mut Format) -> NodeKind {
+    if let Some(rule) = keyed.rules.first() {
+        *format = rule.values.format.clone();
+    }
+    NodeKind::Keyed(keyed)
+}
+
+fn slots_kind(slots: Arc<slots::Slots>, format: &mut Format) -> NodeKind {
+    *format = slots.format.clone();
+    NodeKind::Slots(slots)
+}
+
+/// Counts are numbers whatever the field is.
+fn metric_format(metric: &Metric, format: &Format) -> Format {
+    match metric {
+        Metric::Cardinality(_) | Metric::GeoBounds { .. } | Metric::MatrixStats(_) => Format::Raw,
+        Metric::Simple(millrace_dsl::aggs::Simple::ValueCount, _) => match format {
+            Format::Decimal(_) => format.clone(),
+            _ => Format::Raw,
+        },
+        _ => match format {
+            Format::Ip => Format::Raw,
+            other => other.clone(),
+        },
+    }
+}
+
+/// Whether a date names its zone.
+fn has_zone(text: &str) -> bool {
+    let date = text.split("||").next().unwrap_or_default();
+    let Some((_, time)) = date.split_once('T') else { return false };
+    time.ends_with('Z') || time.contains(['+', '-'])
+}

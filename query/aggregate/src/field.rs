@@ -1,0 +1,440 @@
+//! A field of an aggregation over the indices of a table: where each has its values, of what kind they
+//! are, and what stands for them where a document has none.
+
+use std::sync::Arc;
+
+use millrace_dsl::aggs::{ValueType, ValuesSource, Zone};
+use millrace_dsl::json::text;
+use millrace_matching::table::TableIndex;
+use millrace_search::fetch::decimal::DecimalFormat;
+use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::batch::{Batch, Column};
+use super::compile::ALL;
+use super::result::Format;
+
+/// What values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueKind {
+    /// Whole numbers, dates as milliseconds, booleans as 0 and 1.
+    Long,
+    /// Those of an unsigned_long.
+    Unsigned,
+    /// Floating point numbers.
+    Double,
+    /// Texts.
+    Text,
+    /// Addresses.
+    Ip,
+    /// Points.
+    Point,
+}
+
+impl ValueKind {
+    fn of(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::Str => Self::Text,
+            ColumnKind::Int(_) | ColumnKind::Bool | ColumnKind::DateMs | ColumnKind::DateNanos => Self::Long,
+            ColumnKind::U64 => Self::Unsigned,
+            ColumnKind::F32 | ColumnKind::F64 => Self::Double,
+            ColumnKind::Ip => Self::Ip,
+            ColumnKind::GeoPoint => Self::Point,
+        }
+    }
+
+    /// Whether values are numbers.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, Self::Long | Self::Unsigned | Self::Double)
+    }
+}
+
+/// Which fields an aggregation works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepts {
+    /// Those with any values that can be told apart.
+    Keys,
+    /// All that have values.
+    Any,
+    /// Numbers, dates, booleans.
+    Numbers,
+    /// Dates and numbers.
+    Dates,
+    /// Addresses.
+    Addresses,
+    /// Points.
+    Points,
+}
+
+impl Accepts {
+    fn accepts(self, kind: ValueKind) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Keys => kind != ValueKind::Point,
+            Self::Numbers | Self::Dates => kind.is_number(),
+            Self::Addresses => kind == ValueKind::Ip,
+            Self::Points => kind == ValueKind::Point,
+        }
+    }
+}
+
+/// A value that documents without one are taken to have.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Filled {
+    /// A whole number (the bits of an unsigned one).
+    Long(i64),
+    /// A floating point number.
+    Double(f64),
+    /// A text.
+    Text(Arc<str>),
+    /// An address.
+    Ip([u8; 16]),
+    /// A point.
+    Point(f64, f64),
+}
+
+/// Where one index has the values.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Place of the column among those of its scope.
+    pub slot: usize,
+    /// The field.
+    pub field: Arc<Field>,
+    /// What values are in this index.
+    pub kind: ValueKind,
+    /// Whether dates are nanoseconds here.
+    pub nanos: bool,
+    /// What strings start with that are meant, in the column of a flat_object.
+    inside: Option<Arc<str>>,
+}
+
+/// A value that all documents of an index have.
+#[derive(Clone, Debug)]
+enum Source {
+    Column(Place),
+    Constant(Arc<str>),
+}
+
+/// The values of a field over the indices of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    /// What values are; `None` where no index has the field.
+    pub kind: Option<ValueKind>,
+    /// Whether indices have values that cannot be compared.
+    pub mixed: bool,
+    /// How keys are written.
+    pub format: Format,
+    /// The type of the first index that has the field.
+    pub field_type: Option<FieldType>,
+    places: Vec<Option<Source>>,
+    missing: Option<Filled>,
+}
+
+/// What resolving a field needs to know.
+pub(crate) struct Resolving<'a> {
+    /// The indices.
+    pub indices: &'a [TableIndex],
+    /// The aggregation's name in the language, for messages.
+    pub aggregation: &'a str,
+    /// Which fields it works on.
+    pub accepts: Accepts,
+    /// What `now` means.
+    pub now_ms: i64,
+    /// Errors of single indices.
+    pub failed: &'a mut Vec<(usize, Error)>,
+    /// Gives a column of an index its place in the scope.
+    pub slot: &'a mut dyn FnMut(usize, millrace_storage::mapping::PathId) -> usize,
+}
+
+impl Values {
+    /// Resolves a field.
+    ///
+    /// # Errors
+    /// What every index refuses: a format that is none.
+    pub(crate) fn resolve(source: &ValuesSource, resolving: Resolving<'_>) -> Result<Self> {
+        let mut values = Self {
+            kind: None,
+            mixed: false,
+            format: Format::Raw,
+            field_type: None,
+            places: vec![None; resolving.indices.len()],
+            missing: None,
+        };
+        let path = source.field.as_deref().unwrap_or_default();
+        for (at, index) in resolving.indices.iter().enumerate() {
+            if resolving.failed.iter().any(|(failed, _)| *failed == at) {
+                continue;
+            }
+            match values.place(source, path, at, index, resolving.aggregation, resolving.accepts) {
+                Ok(None) => {}
+                Ok(Some(mut place)) => {
+                    if let Source::Column(place) = &mut place {
+                        place.slot = (resolving.slot)(at, place.field.column);
+                    }
+                    values.places[at] = Some(place);
+                }
+                Err(error) => resolving.failed.push((at, error)),
+            }
+        }
+        if let Err(error) = values.fill(source, resolving.indices, resolving.now_ms) {
+            resolving.failed.push((ALL, error));
+        }
+        if values.kind.is_none() {
+            values.kind = source.value_type.map(of_type).filter(|_| values.missing.is_some());
+        }
+        if matches!(values.format, Format::Raw) && values.field_type.is_none() {
+            values.format = unmapped_format(source, resolving.accepts)?;
+        }
+        Ok(values)
+    }
+
+    fn place(
+        &mut self,
+        source: &ValuesSource,
+        path: &str,
+        at: usize,
+        index: &TableIndex,
+        aggregation: &str,
+        accepts: Accepts,
+    ) -> Result<Option<Source>> {
+        let mapping = &index.mapping;
+        let (field, inside) = match mapping.field(path) {
+            Some(field) => (field, None),
+            None => match mapping.flat_object(path) {
+                Some((field, below)) => (field, Some(format!("{below}="))),
+                None if path == "_index" => {
+                    self.kind.get_or_insert(ValueKind::Text);
+                    return Ok(Some(Source::Constant(index.meta.name.to_string().into())));
+                }
+                None => return Ok(None),
+            },
+        };
+        check(field, inside.is_some())?;
+        let kind = ValueKind::of(field.column_kind());
+        let binary = field.field_type == FieldType::Binary && accepts == Accepts::Keys;
+        let boolean_date = accepts == Accepts::Dates && kind == ValueKind::Unsigned;
+        if !accepts.accepts(kind) || binary || boolean_date {
+            return Err(Error::IllegalArgument(format!(
+                "Field [{path}] of type [{}] is not supported for aggregation [{aggregation}]",
+                field.type_name()
+            )));
+        }
+        let format = format_of(source, index, field)?;
+        match self.kind {
+            None => {
+                self.kind = Some(kind);
+                self.format = format;
+                self.field_type = Some(field.field_type.clone());
+            }
+            Some(known) if known == kind => {}
+            Some(known) if known.is_number() && kind.is_number() => self.kind = Some(ValueKind::Double),
+            Some(_) => self.mixed = true,
+        }
+        let place = Place {
+            slot: at,
+            kind,
+            nanos: field.column_kind() == ColumnKind::DateNanos,
+            inside: inside.map(Into::into),
+            field: Arc::new(field.clone()),
+        };
+        Ok(Some(Source::Column(place)))
+    }
+
+    /// Reads the value of documents without one.
+    fn fill(&mut self, source: &ValuesSource, indices: &[TableIndex], now_ms: i64) -> Result<()> {
+        let Some(missing) = &source.missing else { return Ok(()) };
+        let mapped = self.places.iter().zip(indices).find_map(|(place, index)| match place {
+            Some(Source::Column(place)) => Some((place, index)),
+            _ => None,
+        });
+        let number = |value: &Value| -> Result<f64> {
+            let text = text(value).unwrap_or_default();
+            text.parse::<f64>().map_err(|_| Error::NumberFormat(format!("For input string: \"{text}\"")))
+        };
+        if let Some((place, index)) = mapped {
+            self.missing = Some(match place.kind {
+                ValueKind::Double => Filled::Double(number(missing)?),
+                ValueKind::Long if self.kind == Some(ValueKind::Double) => Filled::Double(number(missing)?),
+                ValueKind::Text => Filled::Text(text(missing).unwrap_or_default().into()),
+                _ => match index.mapping.parse_value(&place.field, missing, now_ms, false)? {
+                    Scalar::I64(value) if place.nanos => Filled::Long(value.div_euclid(1_000_000)),
+                    Scalar::I64(value) => Filled::Long(value),
+                    Scalar::U64(value) => Filled::Long(value as i64),
+                    Scalar::F64(value) => Filled::Double(value),
+                    Scalar::Bool(value) => Filled::Long(i64::from(value)),
+                    Scalar::Ip(value) => Filled::Ip(value),
+                    Scalar::Str(value) => Filled::Text(value.into()),
+                    Scalar::GeoPoint { lat, lon } => Filled::Point(lat, lon),
+                },
+            });
+            return Ok(());
+        }
+        let kind = source.value_type.map(of_type);
+        let (kind, filled) = match (kind, missing) {
+            (Some(ValueKind::Long), value) if source.value_type == Some(ValueType::Boolean) => {
+                let flag = text(value).is_some_and(|text| text == "true" || text == "1");
+                (ValueKind::Long, Filled::Long(i64::from(flag)))
+            }
+            (Some(ValueKind::Long), value) => (ValueKind::Long, Filled::Long(number(value)? as i64)),
+            (Some(ValueKind::Double), value) => (ValueKind::Double, Filled::Double(number(value)?)),
+            (None, Value::Number(value)) if value.is_i64() => {
+                (ValueKind::Long, Filled::Long(value.as_i64().unwrap_or_default()))
+            }
+            (None, Value::Number(_)) => (ValueKind::Double, Filled::Double(number(missing)?)),
+            (None, Value::Bool(value)) => (ValueKind::Long, Filled::Long(i64::from(*value))),
+            (_, value) => (ValueKind::Text, Filled::Text(text(value).unwrap_or_default().into())),
+        };
+        self.kind = Some(kind);
+        self.missing = Some(filled);
+        Ok(())
+    }
+
+    /// Returns the value that documents without one are taken to have.
+    pub(crate) fn missing(&self) -> Option<&Filled> {
+        self.missing.as_ref()
+    }
+
+    /// Returns the place in an index, where the values are in a column.
+    pub(crate) fn place_in(&self, index: usize) -> Option<&Place> {
+        match self.places.get(index)? {
+            Some(Source::Column(place)) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Lists the place of the column in an index; whether it is one of numbers.
+    pub(crate) fn is_number_in(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        let place = self.place_in(index).filter(|place| place.kind.is_number() && !place.is_inside());
+        slots.extend(place.map(|place| place.slot));
+        place.is_some()
+    }
+
+    /// Returns the value that all documents of an index have.
+    pub(crate) fn constant_in(&self, index: usize) -> Option<&Arc<str>> {
+        match self.places.get(index)? {
+            Some(Source::Constant(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Returns the column of a batch.
+    pub(crate) fn column<'b>(&self, batch: &'b Batch<'_>) -> Option<(&Place, &'b Column)> {
+        let place = self.place_in(batch.segment.index)?;
+        let column = batch.columns.get(place.slot)?.as_ref()?;
+        Some((place, column))
+    }
+}
+
+impl Place {
+    /// Milliseconds of a date as the column holds it; other numbers as they are.
+    #[inline]
+    pub(crate) fn long(&self, value: i64) -> i64 {
+        if self.nanos { value.div_euclid(1_000_000) } else { value }
+    }
+
+    /// Whether values are those at a place inside of a flat_object.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.is_some()
+    }
+
+    /// Whether every string of a batch's column counts as it is.
+    pub(crate) fn is_verbatim(&self, column: &Column) -> Result<bool> {
+        if self.inside.is_some() {
+            return Ok(false);
+        }
+        let Some(limit) = self.field.ignore_above else { return Ok(true) };
+        // Lengths in bytes, which are no less than those that count.
+        let longest = column.strings()?.views().iter().map(|view| *view as u32).max();
+        Ok(longest.unwrap_or(0) as usize <= limit)
+    }
+
+    /// Returns what a string of the column counts as; nothing where it does not.
+    pub(crate) fn string<'v>(&self, value: &'v str) -> Option<&'v str> {
+        match &self.inside {
+            Some(prefix) => value.strip_prefix(&**prefix),
+            None => (!self.field.ignores(value)).then_some(value),
+        }
+    }
+}
+
+fn of_type(value_type: ValueType) -> ValueKind {
+    match value_type {
+        ValueType::Boolean | ValueType::Date | ValueType::Long => ValueKind::Long,
+        ValueType::Double | ValueType::Numeric => ValueKind::Double,
+        ValueType::Ip => ValueKind::Ip,
+        ValueType::String => ValueKind::Text,
+        ValueType::UnsignedLong => ValueKind::Unsigned,
+    }
+}
+
+/// Refuses fields that have no columns for aggregations.
+fn check(field: &Field, inside: bool) -> Result<()> {
+    let (path, kind) = (&field.path, field.type_name());
+    if field.field_type.is_text() && !field.params.get("fielddata").is_some_and(|on| *on == true) {
+        return Err(Error::IllegalArgument(format!(
+            "Text fields are not optimised for operations that require per-document field data like aggregations and sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set fielddata=true on [{path}] in order to load field data by uninverting the inverted index. Note that this can use significant memory."
+        )));
+    }
+    if field.field_type == FieldType::FlatObject && !inside {
+        return Err(Error::IllegalArgument(format!(
+            "Field [{path}] of type [{kind}] does not support doc_value in root field"
+        )));
+    }
+    if !field.doc_values && !field.field_type.is_text() {
+        return Err(Error::IllegalArgument(format!(
+            "Can't load fielddata on [{path}] because fielddata is unsupported on fields of type [{kind}]. Use doc values instead."
+        )));
+    }
+    Ok(())
+}
+
+fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result<Format> {
+    let zone = source.time_zone.unwrap_or(Zone::UTC);
+    Ok(match (&field.field_type, source.format.as_deref()) {
+        (FieldType::Date | FieldType::DateNanos, Some(format)) => {
+            Format::Date(Arc::new(date_format(format)?), zone)
+        }
+        (FieldType::Date | FieldType::DateNanos, None) => {
+            let own = index.mapping.date_format(field).filter(|_| field.params.contains_key("format"));
+            let format = match own {
+                Some(format) => format.clone(),
+                None => date_format("strict_date_optional_time")?,
+            };
+            Format::Date(Arc::new(format), zone)
+        }
+        (FieldType::Boolean, None) => Format::Boolean,
+        (FieldType::Ip, None) => Format::Ip,
+        (_, None) => Format::Raw,
+        (kind, Some(format))
+            if ValueKind::of(kind.column_kind()).is_number() && *kind != FieldType::Boolean =>
+        {
+            Format::Decimal(Arc::new(DecimalFormat::parse(format)?))
+        }
+        (_, Some(_)) => {
+            return Err(Error::IllegalArgument(format!(
+                "Field [{}] of type [{}] does not support custom formats",
+                field.path,
+                field.type_name()
+            )));
+        }
+    })
+}
+
+/// The form of keys where no index has the field.
+fn unmapped_format(source: &ValuesSource, accepts: Accepts) -> Result<Format> {
+    let zone = source.time_zone.unwrap_or(Zone::UTC);
+    let dates = accepts == Accepts::Dates || source.value_type == Some(ValueType::Date);
+    Ok(match (dates, &source.format) {
+        (true, Some(format)) => Format::Date(Arc::new(date_format(format)?), zone),
+        (true, None) => Format::Date(Arc::new(date_format("strict_date_optional_time")?), zone),
+        (false, Some(format)) => Format::Decimal(Arc::new(DecimalFormat::parse(format)?)),
+        (false, None) if source.value_type == Some(ValueType::Boolean) => Format::Boolean,
+        (false, None) => Format::Raw,
+    })
+}
+
+/// Compiles a date format of a request.
+pub(crate) fn date_format(text: &str) -> Result<DateFormat> {
+    DateFormat::parse(text).map_err(Error::IllegalArgument)
+}

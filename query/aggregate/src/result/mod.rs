@@ -1,0 +1,232 @@
+//! The reduced tree: what the operator hands to pipelines, and pipelines to the answer.
+//!
+//! [`Results`] is a list of named [`Outcome`]s: metrics, single buckets, or buckets with [`Results`] of
+//! their own. [`Results::render`] makes the JSON that OpenSearch would answer.
+
+mod format;
+mod metric;
+mod property;
+mod render;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+pub(crate) use format::Format;
+pub(crate) use metric::{
+    ExtendedStats, GeoBox, MatrixField, MatrixStats, Metric, PercentileMethod, Percentiles, Stats,
+};
+pub(crate) use property::Property;
+
+/// Results of aggregations beside each other, in the order in which they are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Results(pub Vec<Entry>);
+
+/// One named result.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What all results of this aggregation share, whichever bucket they are in.
+    pub header: Arc<Header>,
+    /// The result.
+    pub outcome: Outcome,
+}
+
+/// What all results of one aggregation share.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    /// Name of the aggregation.
+    pub name: Arc<str>,
+    /// What the answer repeats.
+    pub meta: Option<Arc<Map<String, Value>>>,
+    /// How keys and values are written.
+    pub format: Format,
+}
+
+/// One result.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Numbers.
+    Metric(Metric),
+    /// The one bucket of an aggregation that has one.
+    Single(Box<SingleBucket>),
+    /// Buckets.
+    Buckets(Box<Buckets>),
+    /// Hits, rendered: an object with `total`, `max_score` and `hits`.
+    TopHits(Box<Value>),
+}
+
+/// The bucket of an aggregation that has one.
+#[derive(Clone, Debug)]
+pub struct SingleBucket {
+    /// Which aggregation it is.
+    pub kind: SingleKind,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// Results of the sub-aggregations.
+    pub subs: Results,
+}
+
+/// Aggregations with one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SingleKind {
+    Filter,
+    Global,
+    Missing,
+    Nested,
+    ReverseNested,
+    Sampler,
+}
+
+/// Buckets in the order in which they are shown.
+#[derive(Clone, Debug)]
+pub struct Buckets {
+    /// Which aggregation it is, and what is shown beside the buckets.
+    pub shape: Shape,
+    /// Whether they are members of an object, by their keys.
+    pub keyed: bool,
+    /// The buckets.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Aggregations with buckets.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// `terms`.
+    Terms {
+        /// What keys are.
+        keys: TermKeys,
+        /// Number of documents of values that are not shown.
+        other: u64,
+        /// Whether buckets show `doc_count_error_upper_bound`.
+        show_error: bool,
+    },
+    /// `multi_terms`; keys are [`Key::List`].
+    MultiTerms {
+        /// How the parts of keys are written.
+        formats: Arc<[Format]>,
+        /// Number of documents of values that are not shown.
+        other: u64,
+        /// Whether buckets show `doc_count_error_upper_bound`.
+        show_error: bool,
+    },
+    /// `rare_terms`.
+    RareTerms(TermKeys),
+    /// `significant_terms`; buckets have [`Detail::Significant`].
+    SignificantTerms {
+        /// What keys are.
+        keys: TermKeys,
+        /// Documents in the foreground.
+        doc_count: u64,
+        /// Documents in the background.
+        background: u64,
+    },
+    /// `composite`; keys are [`Key::List`].
+    Composite {
+        /// Names and formats of the parts of keys.
+        parts: Arc<[(Arc<str>, Format)]>,
+        /// Key of the last bucket; shown where present.
+        after: Option<Key>,
+    },
+    /// `date_histogram`; keys are [`Key::Long`] in milliseconds.
+    DateHistogram,
+    /// `auto_date_histogram`; keys are [`Key::Long`] in milliseconds.
+    AutoDateHistogram {
+        /// The chosen interval, such as `7d`.
+        interval: Arc<str>,
+    },
+    /// `histogram`; keys are [`Key::Double`].
+    Histogram,
+    /// `range`; buckets have [`Detail::Range`].
+    Range,
+    /// `date_range`; buckets have [`Detail::Range`] in milliseconds.
+    DateRange,
+    /// `ip_range`; buckets have [`Detail::IpRange`].
+    IpRange,
+    /// `filters`; keys are [`Key::Text`], or [`Key::Null`] where filters have no names.
+    Filters,
+    /// `adjacency_matrix`; keys are [`Key::Text`].
+    AdjacencyMatrix,
+}
+
+/// What the keys of an aggregation over terms are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TermKeys {
+    /// [`Key::Text`] or [`Key::Ip`].
+    Strings,
+    /// [`Key::Long`]: whole numbers, dates, booleans.
+    Longs,
+    /// [`Key::Unsigned`].
+    Unsigned,
+    /// [`Key::Double`].
+    Doubles,
+    /// None: no index has the field.
+    Unmapped,
+}
+
+/// One bucket.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Its key.
+    pub key: Key,
+    /// Number of its documents.
+    pub doc_count: u64,
+    /// What it shows besides.
+    pub detail: Detail,
+    /// Results of the sub-aggregations.
+    pub subs: Results,
+}
+
+/// Key of a bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Key {
+    /// No value, or no name.
+    Null,
+    /// A whole number, milliseconds of a date, or 0 or 1 of a boolean.
+    Long(i64),
+    /// A number of an unsigned_long.
+    Unsigned(u64),
+    /// A floating point number.
+    Double(f64),
+    /// A text.
+    Text(Arc<str>),
+    /// An address, IPv4 mapped.
+    Ip([u8; 16]),
+    /// Several keys in the order of their sources.
+    List(Arc<[Key]>),
+}
+
+/// What a bucket shows besides key, count and results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// The bounds of a range; a bucket's key is [`Key::Text`] where the request names it, else [`Key::Null`].
+    Range {
+        /// Lower bound; open where absent.
+        from: Option<f64>,
+        /// Upper bound; open where absent.
+        to: Option<f64>,
+    },
+    /// The bounds of a range of addresses.
+    IpRange {
+        /// Lower bound; open where absent.
+        from: Option<[u8; 16]>,
+        /// Upper bound; open where absent.
+        to: Option<[u8; 16]>,
+    },
+    /// How significant a term is.
+    Significant {
+        /// Its score.
+        score: f64,
+        /// Documents of the background that have it.
+        background: u64,
+    },
+}
+
+impl Results {
+    /// Finds the result of a name.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.0.iter().find(|entry| &*entry.header.name == name)
+    }
+}

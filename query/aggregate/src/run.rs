@@ -1,0 +1,308 @@
+//! Aggregations of one search: from the compiled tree to results.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::displayable;
+use millrace_dsl::aggs::{Aggregations, validate};
+use millrace_dsl::query::Query;
+use millrace_matching::lower;
+use millrace_matching::order::Order;
+use millrace_matching::table::parts::Openings;
+use millrace_matching::table::predicate::Predicate;
+use millrace_matching::table::statistics::Functions;
+use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
+use millrace_search::element_hits::{self, Showing, WantedElement};
+use millrace_search::plan::FoundRows;
+use millrace_search::response::HitList;
+use millrace_search::searcher::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
+use millrace_work::error::{Error, Result, ShardFailure};
+use millrace_work::{Work, bytes_of};
+use serde_json::Value;
+
+use super::bucket::top_hits::{TopRow, Wanted};
+use super::collector::{Reduction, Subs};
+use super::compile::{ALL, compile};
+use super::operator::{AggregateExec, Gathered, Shared, States};
+use super::pipeline;
+use super::result::{Entry, Outcome, Results};
+use super::segment::SegmentSets;
+use super::tree::{Root, Tree};
+
+/// What is aggregated.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What is searched.
+    pub snapshot: Arc<TableSnapshot>,
+    /// What matches.
+    pub query: &'a Query,
+    /// How rows are found.
+    pub options: ScanOptions,
+    /// Milliseconds after which what was collected so far is the result.
+    pub timeout_ms: Option<u64>,
+    /// Most buckets of the answer.
+    pub max_buckets: u64,
+    /// The work that it is done for.
+    pub work: Work,
+}
+
+/// What aggregations came to.
+#[derive(Debug)]
+pub struct Aggregated {
+    /// The results.
+    pub results: Results,
+    /// Whether time was over.
+    pub timed_out: bool,
+    /// Holds the results and what they are rendered to.
+    pub work: Work,
+}
+
+/// The aggregations of a search, ready to run.
+#[derive(Debug)]
+pub struct Aggregation<'a> {
+    aggregations: &'a Aggregations,
+    tree: Arc<Tree>,
+    /// Shards whose index refuses an aggregation.
+    pub failures: Vec<ShardFailure>,
+}
+
+impl<'a> Aggregation<'a> {
+    /// Lets aggregations meet the mappings of a snapshot. Indices that refuse one are left out of it.
+    ///
+    /// # Errors
+    /// What every index refuses.
+    pub fn new(
+        aggregations: &'a Aggregations,
+        snapshot: &mut Arc<TableSnapshot>,
+        now_ms: i64,
+        profile: bool,
+    ) -> Result<Self> {
+        validate(aggregations)?;
+        let mut tree = compile(aggregations, snapshot, now_ms, profile)?;
+        let mut failures = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
+        for (place, error) in std::mem::take(&mut tree.failed) {
+            if place == ALL {
+                return Err(refused_by_all(snapshot, error));
+            }
+            if !places.contains(&place) {
+                places.push(place);
+                failures.extend(index_failures(snapshot, place, error));
+            }
+        }
+        if !places.is_empty() {
+            if places.len() == snapshot.indices.len() {
+                return Err(Error::SearchPhase { failures });
+            }
+            *snapshot = Arc::new(silenced(snapshot, &places));
+        }
+        Ok(Self { aggregations, tree: Arc::new(tree), failures })
+    }
+
+    /// Renders what they measured, by shard of a search over so many.
+    pub fn profile(&self, shards: u32) -> Vec<Vec<Value>> {
+        self.tree.profile(shards)
+    }
+
+    /// Runs them.
+    pub async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<Aggregated> {
+        let mut done = aggregate(searcher, Arc::clone(&self.tree), request).await?;
+        let aggregations = self.aggregations.clone();
+        let compute = searcher.compute.clone();
+        compute
+            .run(move || {
+                pipeline::apply(&aggregations, &mut done.results, &done.work)
+                    .map_err(Error::while_reducing)?;
+                Ok(done)
+            })
+            .await
+    }
+}
+
+/// Runs the aggregations of a search.
+async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -> Result<Aggregated> {
+    let scored = tree.scores || request.options.min_score.is_some();
+    let predicate = match (lower::is_everything(request.query), scored) {
+        (true, _) => Predicate::All,
+        (false, true) => read(&lower::lower(request.query))?,
+        (false, false) => read(&lower::lower_filter(request.query))?,
+    };
+    let now_ms = request.options.now_ms;
+    let global = request.options.global_statistics;
+    // What is held while rows are collected is given back with the phase.
+    let phase = request.work.phase().part();
+    let _guard = phase.until_dropped();
+    let options = ScanOptions { track: None, profile: false, work: phase.clone(), ..request.options.clone() };
+    let table = IndexTable::new(Arc::clone(&request.snapshot), Vec::new(), options, searcher.compute.clone());
+    let state = Arc::clone(table.state());
+    let snapshot = &request.snapshot;
+    let openings = |predicate: &Predicate, global: bool, min_score: Option<f32>| {
+        let functions = Functions::new(snapshot.shards, global);
+        Openings::new(snapshot, table.resolve(predicate), functions, min_score, &phase)
+    };
+    let shared = Shared {
+        matching: openings(&predicate, global, state.options.min_score),
+        everything: openings(&Predicate::All, false, None),
+        sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
+        table: state,
+        tree: Arc::clone(&tree),
+        predicate,
+        gathered: Gathered::default(),
+    };
+    let operator = Arc::new(AggregateExec::new(shared, searcher.planner.partitions()));
+    tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
+    phase.within(request.timeout_ms, searcher.planner.drain(Arc::clone(&operator) as Arc<_>)).await?;
+    let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
+    let max_buckets = request.max_buckets;
+    let reduced = searcher.compute.run(move || {
+        let mut parts = gathered.into_iter().flatten();
+        let (mut states, reservation) = match parts.next() {
+            Some(first) => first,
+            None => return Ok((States::new(&tree), None)),
+        };
+        for (other, others) in parts {
+            states.merge(other);
+            reservation.try_resize(states.memory())?;
+            drop(others);
+        }
+        Ok((states, Some((reservation, tree))))
+    });
+    let (states, held) = reduced.await?;
+    let tree = Arc::clone(&operator.shared().tree);
+    let work = request.work.part();
+    let (mut results, wanted, work) = searcher
+        .compute
+        .run(move || reduce(states, &tree, max_buckets, work).map_err(Error::while_reducing))
+        .await?;
+    drop(held);
+    let fetching = work.phase();
+    let fetch = all_top_hits(searcher, &request, wanted, now_ms, &fetching);
+    let mut hits = fetching.within(fetching_limit(request.timeout_ms), fetch).await?;
+    place_hits(&mut results, &mut hits);
+    Ok(Aggregated { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
+}
+
+/// Fetches the hits of buckets; the last have none where time is over.
+async fn all_top_hits(
+    searcher: &Searcher,
+    request: &Request<'_>,
+    wanted: Vec<Wanted>,
+    now_ms: i64,
+    work: &Work,
+) -> Result<Vec<Value>> {
+    let mut hits = Vec::with_capacity(wanted.len());
+    for mut wanted in wanted {
+        if work.timed_out() {
+            wanted.rows.clear();
+        }
+        hits.push(top_hits(searcher, request, &wanted, now_ms, work).await?);
+    }
+    Ok(hits)
+}
+
+/// Fetches and renders the hits of one bucket, for some work, which holds what they are rendered to.
+async fn top_hits(
+    searcher: &Searcher,
+    request: &Request<'_>,
+    wanted: &Wanted,
+    now_ms: i64,
+    work: &Work,
+) -> Result<Value> {
+    // What is fetched is given back once it is rendered.
+    let (holder, work) = (work.clone(), &work.part());
+    let shape = &wanted.shape;
+    let (snapshot, query) = (&request.snapshot, request.query);
+    let render = |list: HitList| {
+        // What was fetched in time is rendered, also when time is over by then.
+        let (shape, work) = (Arc::clone(shape), request.work.clone());
+        searcher.compute.run(move || {
+            let rendered = list.to_value(&shape.shown, &work)?;
+            // The answer has them once more.
+            holder.hold(2 * bytes_of(&rendered))?;
+            Ok(rendered)
+        })
+    };
+    if let Some(path) = &shape.path {
+        let element =
+            |row: &TopRow| WantedElement { address: row.address, score: row.score, sort: row.sort.clone() };
+        let rows = wanted.rows.iter().map(element).collect();
+        let showing =
+            Showing { shown: &shape.shown, query: &Query::match_all(), scored: shape.scored, now_ms, work };
+        let hits = match element_hits::of_elements(snapshot, path, showing, rows, &searcher.compute).await {
+            Err(Error::TimedOut) if work.timed_out() => Vec::new(),
+            hits => hits?,
+        };
+        let list = HitList { total: Some((wanted.total, false)), max_score: wanted.max_score, hits };
+        return render(list).await;
+    }
+    let (order, _) = Order::new(&[], snapshot, now_ms)?;
+    let found = Found {
+        rows: FoundRows {
+            keys: Vec::new(),
+            scores: wanted.rows.iter().map(|row| row.score).collect(),
+            addresses: wanted.rows.iter().map(|row| row.address).collect(),
+            groups: Vec::new(),
+        },
+        order,
+        scored: shape.scored,
+        total: Some((wanted.total, false)),
+        max_score: wanted.max_score,
+        timed_out: false,
+        terminated_early: None,
+        failures: Vec::new(),
+        profile: None,
+    };
+    let mut hits = searcher.hits(snapshot, query, &found, &shape.shown, now_ms, work).await?;
+    for (hit, row) in hits.iter_mut().zip(&wanted.rows) {
+        hit.sort.clone_from(&row.sort);
+    }
+    let list = HitList { total: found.total, max_score: found.max_score, hits };
+    render(list).await
+}
+
+fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {
+    Predicate::from_expr(expression).ok_or_else(|| Error::Execution("a query is no predicate".to_owned()))
+}
+
+/// Makes results of merged states, in the order of the request.
+fn reduce(
+    mut states: States,
+    tree: &Tree,
+    max_buckets: u64,
+    work: Work,
+) -> Result<(Results, Vec<Wanted>, Work)> {
+    let mut reduction =
+        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new(), work };
+    let mut entries: Vec<(usize, Entry)> = Vec::new();
+    let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
+        for (sub, root) in subs.0.iter_mut().zip(roots) {
+            for outcome in sub.collector.reduce(&[0], &mut reduction)? {
+                entries.push((root.place, Entry { header: Arc::clone(&sub.header), outcome }));
+            }
+        }
+        Ok(())
+    };
+    add(&mut states.roots, &tree.roots)?;
+    add(&mut states.globals, &tree.globals)?;
+    entries.sort_by_key(|(place, _)| *place);
+    let Reduction { hits, work, .. } = reduction;
+    Ok((Results(entries.into_iter().map(|(_, entry)| entry).collect()), hits, work))
+}
+
+/// Puts fetched hits where their numbers stand.
+fn place_hits(results: &mut Results, hits: &mut [Value]) {
+    for entry in &mut results.0 {
+        match &mut entry.outcome {
+            Outcome::TopHits(place) => {
+                let number = place.as_u64().and_then(|number| usize::try_from(number).ok());
+                if let Some(hits) = number.and_then(|number| hits.get_mut(number)) {
+                    **place = hits.take();
+                }
+            }
+            Outcome::Single(single) => place_hits(&mut single.subs, hits),
+            Outcome::Buckets(buckets) => {
+                buckets.buckets.iter_mut().for_each(|bucket| place_hits(&mut bucket.subs, hits));
+            }
+            Outcome::Metric(_) => {}
+        }
+    }
+}

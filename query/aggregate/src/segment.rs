@@ -1,0 +1,344 @@
+//! One segment under aggregation: its rows, the rows of filters, the elements of nested paths.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use millrace_matching::score::build;
+use millrace_matching::score::collect::{overlap, row_set};
+use millrace_matching::score::nested::{Elements, NestedNode};
+use millrace_matching::score::prepare::{Source, prepare};
+use millrace_matching::table::node::Node;
+use millrace_matching::table::{TableSegment, TableState};
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::Nested;
+use millrace_work::Work;
+use millrace_work::error::{Error, Result};
+use parking_lot::Mutex;
+use roaring::RoaringBitmap;
+
+use super::batch::{Batch, Column};
+use super::tree::Tree;
+
+/// Rows of a segment.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// All of these, none of which is deleted: those of a segment, or of a part of it.
+    All(Range<u32>),
+    /// These.
+    Some(RoaringBitmap),
+}
+
+impl Rows {
+    /// Counts them.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::All(rows) => rows.len() as u64,
+            Self::Some(rows) => rows.len(),
+        }
+    }
+
+    /// Counts the bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::All(_) => 0,
+            Self::Some(rows) => rows.serialized_size(),
+        }
+    }
+
+    /// Returns the run from the first to the last of them.
+    pub(crate) fn span(&self) -> Range<u32> {
+        match self {
+            Self::All(rows) => rows.clone(),
+            Self::Some(rows) => rows.min().unwrap_or(0)..rows.max().map_or(0, |last| last + 1),
+        }
+    }
+
+    /// Counts those of a run.
+    pub(crate) fn count_in(&self, run: Range<u32>) -> u64 {
+        match self {
+            Self::All(rows) => overlap(rows, &run).len() as u64,
+            Self::Some(rows) => rows.range_cardinality(run),
+        }
+    }
+
+    /// Returns those of a run.
+    pub(crate) fn within(&self, run: Range<u32>) -> RoaringBitmap {
+        let mut own = RoaringBitmap::new();
+        own.insert_range(run);
+        self.restrict(&mut own);
+        own
+    }
+
+    /// Whether a row is among them.
+    pub(crate) fn contains(&self, row: u32) -> bool {
+        match self {
+            Self::All(rows) => rows.contains(&row),
+            Self::Some(rows) => rows.contains(row),
+        }
+    }
+
+    /// Keeps those of a set that are among them.
+    pub(crate) fn restrict(&self, set: &mut RoaringBitmap) {
+        match self {
+            Self::All(rows) => {
+                set.remove_range(..rows.start);
+                set.remove_range(rows.end..);
+            }
+            Self::Some(rows) => *set &= rows,
+        }
+    }
+
+    /// Where these are all rows of a segment or of a part of it, whether they have the first: what is told of the segment
+    /// as a whole is counted there.
+    pub(crate) fn lead(&self) -> Option<bool> {
+        match self {
+            Self::All(rows) => Some(rows.start == 0),
+            Self::Some(_) => None,
+        }
+    }
+}
+
+/// A set of rows that is asked for single ones.
+#[derive(Debug)]
+pub(crate) struct RowBits(Vec<u64>);
+
+impl RowBits {
+    /// Counts the bytes of a set within so many rows.
+    fn bytes(rows: u32) -> usize {
+        (rows as usize / 64 + 1) * size_of::<u64>()
+    }
+
+    fn new(rows: u32) -> Self {
+        Self(vec![0; rows as usize / 64 + 1])
+    }
+
+    fn insert(&mut self, row: u32) {
+        if let Some(word) = self.0.get_mut(row as usize / 64) {
+            *word |= 1 << (row % 64);
+        }
+    }
+
+    /// Whether a row is among them.
+    #[inline]
+    pub(crate) fn contains(&self, row: u32) -> bool {
+        self.0.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
+    }
+}
+
+/// The elements of a nested path as rows, and to which documents they belong.
+type ElementSource = (Source, Arc<Nested>);
+
+/// A segment while it is collected.
+pub(crate) struct SegmentContext<'a> {
+    /// The compiled tree.
+    pub tree: &'a Tree,
+    /// The table.
+    pub table: &'a TableState,
+    /// Number of the segment in the table.
+    pub number: u32,
+    /// Place of its index in the table.
+    pub index: usize,
+    /// Its documents.
+    pub source: Source,
+    sets: Arc<SegmentSets>,
+}
+
+/// Rows of filters and elements of nested paths, once they were asked for.
+#[derive(Debug)]
+pub(crate) struct SegmentSets {
+    filters: Vec<Once<RowBits>>,
+    scopes: Vec<Once<Option<ElementSource>>>,
+    /// Holds the rows of filters.
+    work: Work,
+}
+
+impl SegmentSets {
+    /// Makes those of a segment, none of which is known.
+    pub(crate) fn new(tree: &Tree, work: &Work) -> Self {
+        Self {
+            work: work.part(),
+            filters: tree.filters.iter().map(|_| Once::default()).collect(),
+            scopes: tree.scopes.iter().map(|_| Once::default()).collect(),
+        }
+    }
+}
+
+/// What is made once, when it is asked for first; who comes meanwhile waits.
+#[derive(Debug)]
+struct Once<T> {
+    made: OnceLock<T>,
+    making: Mutex<()>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self { made: OnceLock::new(), making: Mutex::new(()) }
+    }
+}
+
+impl<T> Once<T> {
+    fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let _making = self.making.lock();
+        match self.made.get() {
+            Some(made) => Ok(made),
+            None => {
+                let made = make()?;
+                Ok(self.made.get_or_init(|| made))
+            }
+        }
+    }
+}
+
+impl<'a> SegmentContext<'a> {
+    /// Opens a segment, of which `sets` has what is known so far.
+    pub(crate) fn new(
+        tree: &'a Tree,
+        table: &'a TableState,
+        number: u32,
+        segment: &TableSegment,
+        sets: Arc<SegmentSets>,
+    ) -> Result<Self> {
+        let source = table.snapshot.source(number, segment, &table.options.work)?;
+        Ok(Self { tree, table, number, index: segment.index, source, sets })
+    }
+
+    /// Returns the rows of a scope.
+    pub(crate) fn scope(&self, scope: usize) -> Result<Option<&(Source, Arc<Nested>)>> {
+        let (Some(once), Some(known)) = (self.sets.scopes.get(scope), self.tree.scopes.get(scope)) else {
+            return Ok(None);
+        };
+        let found = once.get(|| match known.nested_in(self.index) {
+            Some(path) => Elements::source(&self.source, path),
+            None => Ok(None),
+        })?;
+        Ok(found.as_ref())
+    }
+
+    /// Returns the rows of a filter, numbered as in the scope that it is for.
+    pub(crate) fn filter(&self, filter: usize) -> Result<Option<&RowBits>> {
+        let (Some(once), Some(known)) = (self.sets.filters.get(filter), self.tree.filters.get(filter)) else {
+            return Ok(None);
+        };
+        let found = once.get(|| {
+            let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(RowBits::new(0)) };
+            let snapshot = &self.table.snapshot;
+            let shard = snapshot.segments.get(self.number as usize).map_or(0, |segment| segment.shard);
+            let functions = known.functions.of(
+                snapshot,
+                &known.resolved,
+                self.index,
+                shard,
+                resolved.node.scores_decide(),
+                &self.table.options.work,
+            )?;
+            let source = Source { functions, ..self.source.clone() };
+            match (&resolved.node, known.scope) {
+                (node, 0) => rows_of(node, &source, &self.sets.work),
+                (Node::Nested(nested), _) => elements_of(nested, &source, &self.sets.work),
+                _ => Ok(RowBits::new(0)),
+            }
+        })?;
+        Ok(Some(found))
+    }
+
+    /// Counts the documents of a filter, where nothing is deleted and the index knows the number.
+    pub(crate) fn known_count(&self, filter: usize) -> Result<Option<u64>> {
+        let Some(known) = self.tree.filters.get(filter).filter(|known| known.scope == 0) else {
+            return Ok(None);
+        };
+        let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(Some(0)) };
+        if !resolved.expansions.is_empty() || resolved.node.scores_decide() {
+            return Ok(None);
+        }
+        let source = &Source { work: self.source.work.part(), ..self.source.clone() };
+        let prepared = prepare(&resolved.node, source, None)?;
+        let rows = self.source.reader.rows();
+        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new(), true)
+    }
+
+    /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
+    pub(crate) fn with_rows(
+        &self,
+        scope: usize,
+        rows: &[u32],
+        scores: Option<&[f32]>,
+        outer: Option<&Batch<'_>>,
+        each: &mut dyn FnMut(&Batch<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let source = match scope {
+            0 => &self.source,
+            _ => match self.scope(scope)? {
+                Some((source, _)) => source,
+                None => return Ok(()),
+            },
+        };
+        let paths = self.tree.columns(scope, self.index);
+        let columns = read_whole(source, paths, rows)?;
+        each(&Batch { segment: self, scope, rows, columns: &columns, scores, outer })
+    }
+}
+
+/// Reads columns of a few rows as one array each.
+fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Option<Column>>> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut parts: Vec<Vec<arrow::array::ArrayRef>> = vec![Vec::new(); paths.len()];
+    // Rows ascend.
+    let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
+        .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
+    if let Some(kept) = numbers(source, paths, &selected)? {
+        return Ok(kept.iter().map(|array| Some(Column::new(array))).collect());
+    }
+    source.reader.read(paths, Some(selected), &mut |batch| {
+        for (parts, column) in parts.iter_mut().zip(batch.columns) {
+            parts.push(column);
+        }
+        true
+    })?;
+    parts
+        .into_iter()
+        .map(|parts| {
+            let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(|part| part.as_ref()).collect();
+            match parts.as_slice() {
+                [] => Ok(None),
+                [first, ..] if *first.data_type() == arrow::datatypes::DataType::Null => Ok(None),
+                _ => Ok(Some(Column::new(&arrow::compute::concat(&parts)?))),
+            }
+        })
+        .collect()
+}
+
+/// Returns numbers of some rows of columns from decoded pages, where all are kept so.
+pub(crate) fn numbers(
+    source: &Source,
+    columns: &[PathId],
+    rows: &RoaringBitmap,
+) -> Result<Option<Vec<arrow::array::ArrayRef>>> {
+    Ok(columns.iter().map(|column| source.reader.numbers(*column, rows)).collect::<Result<_, _>>()?)
+}
+
+/// Finds the rows of a filter, which are held by `work`; what else finding them takes is given back.
+fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
+    let rows = source.reader.rows();
+    work.hold(RowBits::bytes(rows))?;
+    let source = &Source { work: source.work.part(), ..source.clone() };
+    let prepared = prepare(node, source, None)?;
+    let mut bits = RowBits::new(rows);
+    row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
+    match prepared.failure() {
+        Some(error) => Err(error),
+        None => Ok(bits),
+    }
+}
+
+fn elements_of(nested: &NestedNode, source: &Source, work: &Work) -> Result<RowBits> {
+    let Some(path) = nested.chain.first() else { return Ok(RowBits::new(0)) };
+    match Elements::source(source, *path)? {
+        Some((inner, _)) => rows_of(&nested.inner, &inner, work),
+        None => Ok(RowBits::new(0)),
+    }
+}

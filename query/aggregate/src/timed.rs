@@ -1,0 +1,171 @@
+//! How long aggregations take, for `profile`: a collector around each that measures it, shard by shard.
+//!
+//! As in OpenSearch, the time of an aggregation contains that of the ones below it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use millrace_work::error::Result;
+use serde_json::{Map, Value, json};
+
+use super::batch::{Batch, Selection};
+use super::collector::{Collector, Reduction, ShardReader, same};
+use super::result::Outcome;
+use super::segment::{Rows, SegmentContext};
+
+/// The parts of OpenSearch's breakdown.
+const BREAKDOWN: [&str; 6] =
+    ["build_aggregation", "build_leaf_collector", "collect", "initialize", "post_collection", "reduce"];
+
+/// A time and how often it was spent.
+#[derive(Debug, Default)]
+struct Spent {
+    nanos: AtomicU64,
+    times: AtomicU64,
+}
+
+impl Spent {
+    fn add(&self, since: Instant) {
+        let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.times.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.nanos.load(Ordering::Relaxed), self.times.load(Ordering::Relaxed))
+    }
+}
+
+/// What one aggregation measured.
+#[derive(Debug)]
+pub(crate) struct Timings {
+    /// Collecting batches of rows, by shard of the search.
+    collect: Vec<Spent>,
+    /// Counting whole segments without reading them, by shard.
+    shortcut: Vec<Spent>,
+    /// What is decided at the end of a shard; over all shards.
+    end: Spent,
+    /// Merging the states of partitions.
+    merge: Spent,
+    /// Making the results.
+    build: Spent,
+}
+
+impl Timings {
+    /// Makes empty measurements of so many shards.
+    pub(crate) fn new(shards: u32) -> Arc<Self> {
+        let all = || (0..shards).map(|_| Spent::default()).collect();
+        Arc::new(Self {
+            collect: all(),
+            shortcut: all(),
+            end: Spent::default(),
+            merge: Spent::default(),
+            build: Spent::default(),
+        })
+    }
+
+    /// Renders what was measured of a shard.
+    pub(crate) fn render(&self, shard: usize, kind: &str, name: &str, children: Vec<Value>) -> Value {
+        let read = |spent: &[Spent]| spent.get(shard).map_or((0, 0), Spent::read);
+        let (collect, shortcut) = (read(&self.collect), read(&self.shortcut));
+        // What all shards share is told of the first.
+        let shared = |spent: &Spent| if shard == 0 { spent.read() } else { (0, 0) };
+        let (build, end, merge) = (shared(&self.build), shared(&self.end), shared(&self.merge));
+        let mut breakdown = Map::new();
+        for part in BREAKDOWN {
+            let (nanos, times) = match part {
+                "collect" => collect,
+                "build_leaf_collector" => shortcut,
+                "build_aggregation" => build,
+                "post_collection" => end,
+                "reduce" => merge,
+                _ => (0, 0),
+            };
+            breakdown.insert(part.into(), json!(nanos));
+            breakdown.insert(format!("{part}_count"), json!(times));
+        }
+        let total: u64 = [collect, shortcut, build, end, merge].iter().map(|(nanos, _)| nanos).sum();
+        let mut shown = Map::new();
+        shown.insert("type".into(), json!(kind));
+        shown.insert("description".into(), json!(name));
+        shown.insert("time_in_nanos".into(), json!(total));
+        shown.insert("breakdown".into(), Value::Object(breakdown));
+        if !children.is_empty() {
+            shown.insert("children".into(), json!(children));
+        }
+        Value::Object(shown)
+    }
+}
+
+/// A collector that is measured.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    inner: Box<dyn Collector>,
+    timings: Arc<Timings>,
+}
+
+impl Timed {
+    /// Measures a collector.
+    pub(crate) fn new(inner: Box<dyn Collector>, timings: &Arc<Timings>) -> Self {
+        Self { inner, timings: Arc::clone(timings) }
+    }
+}
+
+fn shard(segment: &SegmentContext<'_>) -> usize {
+    let segment = segment.table.snapshot.segments.get(segment.number as usize);
+    segment.map_or(0, |segment| segment.shard as usize)
+}
+
+impl Collector for Timed {
+    fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
+        let since = Instant::now();
+        let done = self.inner.collect(batch, selection);
+        if let Some(spent) = self.timings.collect.get(shard(batch.segment)) {
+            spent.add(since);
+        }
+        done
+    }
+
+    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+        let since = Instant::now();
+        let done = self.inner.shortcut(segment, rows);
+        if let Some(spent) = self.timings.shortcut.get(shard(segment)) {
+            spent.add(since);
+        }
+        done
+    }
+
+    fn fresh(&self) -> Box<dyn Collector> {
+        Box::new(Self::new(self.inner.fresh(), &self.timings))
+    }
+
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
+        let Some(other) = same::<Self>(other) else { return };
+        let since = Instant::now();
+        self.inner.merge(other.inner, map);
+        self.timings.merge.add(since);
+    }
+
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
+        let since = Instant::now();
+        let done = self.inner.reduce(parents, reduction);
+        self.timings.build.add(since);
+        done
+    }
+
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+
+    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+        self.inner.reads_numbers(index, slots)
+    }
+
+    fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
+        let since = Instant::now();
+        let done = self.inner.end_shard(segments);
+        self.timings.end.add(since);
+        done
+    }
+}

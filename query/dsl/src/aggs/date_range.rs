@@ -1,0 +1,92 @@
+//! `date_range`: buckets between dates.
+
+use millrace_work::error::Result;
+use serde_json::{Map, Value};
+
+use super::members::Part;
+use super::range::{list, range_key, specified};
+use super::source::{Takes, ValuesSource};
+
+/// A `date_range` aggregation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DateRange {
+    /// What is read; its `format` and `time_zone` read bounds and write keys.
+    pub source: ValuesSource,
+    /// Whether buckets are members of an object.
+    pub keyed: bool,
+    /// The ranges, in the order of the request. Buckets come ordered by `from`, then `to`.
+    pub ranges: Vec<DateRangeItem>,
+}
+
+/// One range: `from` belongs to it, `to` does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DateRangeItem {
+    /// Key; made of the bounds where absent.
+    pub key: Option<String>,
+    /// Lower bound; open where absent.
+    pub from: Option<DateBound>,
+    /// Upper bound; open where absent.
+    pub to: Option<DateBound>,
+}
+
+/// A bound.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DateBound {
+    /// A number, which the format reads as its text (milliseconds by default).
+    Number(f64),
+    /// A text in the format, date math included.
+    Text(String),
+}
+
+impl DateRange {
+    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+        let (mut source, mut keyed, mut ranges) = (ValuesSource::default(), false, Vec::new());
+        for (key, value) in members {
+            match key.as_str() {
+                "keyed" => keyed = part.boolean(key, value)?,
+                "ranges" => ranges = list(part, key, value, DateRangeItem::parse)?,
+                _ if source.take(part, Takes::FormatAndZone, key, value)? => {}
+                _ => {
+                    let known = &[
+                        "field",
+                        "format",
+                        "keyed",
+                        "missing",
+                        "ranges",
+                        "script",
+                        "time_zone",
+                        "value_type",
+                    ];
+                    return Err(part.unknown(key, known));
+                }
+            }
+        }
+        let source = source.required(part)?;
+        specified(part, &ranges)?;
+        Ok(Self { source, keyed, ranges })
+    }
+}
+
+impl DateRangeItem {
+    fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+        let mut range = Self { key: None, from: None, to: None };
+        for (key, value) in members {
+            match key.as_str() {
+                "key" => range.key = range_key(part, key, value)?,
+                "from" => range.from = bound(part, key, value)?,
+                "to" => range.to = bound(part, key, value)?,
+                _ => return Err(part.unknown(key, &["from", "key", "to"])),
+            }
+        }
+        Ok(range)
+    }
+}
+
+fn bound(part: Part<'_>, key: &str, value: &Value) -> Result<Option<DateBound>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(number) => Ok(number.as_f64().map(DateBound::Number)),
+        Value::String(text) => Ok(Some(DateBound::Text(text.clone()))),
+        _ => Err(part.wrong_type(key, value)),
+    }
+}

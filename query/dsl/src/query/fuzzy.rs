@@ -1,0 +1,48 @@
+//! `fuzzy`: values (on text fields: terms) a few edits away from one.
+
+use millrace_work::error::Result;
+use serde_json::{Map, Value};
+
+use super::{Common, Fuzziness, FuzzyOptions, Normalize, Rewrite, fuzziness, single};
+use crate::json;
+
+/// A `fuzzy` clause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FuzzyQuery {
+    /// Field path.
+    pub field: String,
+    /// The term asked for.
+    pub value: String,
+    /// How the term is made fit for the field's terms.
+    pub normalize: Normalize,
+    /// Edits allowed.
+    pub fuzziness: Fuzziness,
+    /// How terms are found.
+    pub options: FuzzyOptions,
+    /// Boost and name.
+    pub common: Common,
+}
+
+impl FuzzyQuery {
+    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+        let mut distance = Fuzziness::AUTO;
+        let mut options = FuzzyOptions::default();
+        let clause = single::parse("fuzzy", &["value", "term"], fields, &mut |key, option| {
+            match key {
+                "fuzziness" => distance = Fuzziness::parse(option)?,
+                "prefix_length" => {
+                    options.prefix_length = fuzziness::count(option, 0, "prefixLength cannot be negative.")?
+                }
+                "max_expansions" => {
+                    options.max_expansions = fuzziness::count(option, 1, "maxExpansions must be positive.")?
+                }
+                "transpositions" => options.transpositions = json::boolean(option)?,
+                "rewrite" => options.rewrite = Rewrite::option(option),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let single::Single { field, value, common } = clause;
+        Ok(Self { field, value, normalize: Normalize::Field, fuzziness: distance, options, common })
+    }
+}

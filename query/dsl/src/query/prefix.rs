@@ -1,0 +1,40 @@
+//! `prefix`: values (on text fields: terms) that start with a string.
+
+use millrace_work::error::Result;
+use serde_json::{Map, Value};
+
+use super::{Common, Normalize, Rewrite, single};
+use crate::json;
+
+/// A `prefix` clause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrefixQuery {
+    /// Field path.
+    pub field: String,
+    /// What values start with.
+    pub value: String,
+    /// How the value is made fit for the field's terms.
+    pub normalize: Normalize,
+    /// Whether ASCII letters match in either case.
+    pub case_insensitive: bool,
+    /// What the terms become; one score for all where absent.
+    pub rewrite: Option<Rewrite>,
+    /// Boost and name.
+    pub common: Common,
+}
+
+impl PrefixQuery {
+    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+        let (mut case_insensitive, mut rewrite) = (false, None);
+        let clause = single::parse("prefix", &["value", "prefix"], fields, &mut |key, option| {
+            match key {
+                "case_insensitive" => case_insensitive = json::boolean(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let single::Single { field, value, common } = clause;
+        Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
+    }
+}

@@ -1,0 +1,40 @@
+//! `wildcard`: values (on text fields: terms) that a pattern of `*` and `?` describes.
+
+use millrace_work::error::Result;
+use serde_json::{Map, Value};
+
+use super::{Common, Normalize, Rewrite, single};
+use crate::json;
+
+/// A `wildcard` clause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WildcardQuery {
+    /// Field path.
+    pub field: String,
+    /// The pattern: `*` any characters, `?` one, `\` takes the next as it is.
+    pub value: String,
+    /// How the pattern's other characters are made fit for the field's terms.
+    pub normalize: Normalize,
+    /// Whether ASCII letters match in either case.
+    pub case_insensitive: bool,
+    /// What the terms become; one score for all where absent.
+    pub rewrite: Option<Rewrite>,
+    /// Boost and name.
+    pub common: Common,
+}
+
+impl WildcardQuery {
+    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+        let (mut case_insensitive, mut rewrite) = (false, None);
+        let clause = single::parse("wildcard", &["value", "wildcard"], fields, &mut |key, option| {
+            match key {
+                "case_insensitive" => case_insensitive = json::boolean(option)?,
+                "rewrite" => rewrite = Rewrite::option(option),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let single::Single { field, value, common } = clause;
+        Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
+    }
+}

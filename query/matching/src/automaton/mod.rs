@@ -1,0 +1,300 @@
+//! Patterns of terms: prefixes, wildcards, regular expressions, terms near another.
+//!
+//! A [`Pattern`] is an automaton that reads terms byte by byte, so that a term dictionary is walked
+//! only where a branch can still match, and a fixed start that narrows the walk before it begins.
+//! Clauses make patterns when they meet a mapping; segments are walked with them.
+//!
+//! Wildcards and expressions are deterministic automata over characters ([`millrace_storage::automaton`]);
+//! nearness is a row of the distance table ([`near`]).
+
+mod near;
+
+use millrace_dsl::json;
+use millrace_dsl::query::RegexpFlags;
+use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
+use millrace_work::compute::Stop;
+use millrace_work::error::{Error, Result};
+use tantivy_fst::Automaton;
+
+use self::near::{Near, Row};
+
+pub(crate) use millrace_storage::automaton::{Piece, pieces};
+
+/// A set of terms.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// What terms start with.
+    start: String,
+    /// What comes behind.
+    rest: Rest,
+}
+
+#[derive(Clone, Debug)]
+enum Rest {
+    Anything,
+    Automaton {
+        dfa: Dfa,
+        first: Option<u32>,
+    },
+    Near(Near),
+    /// Anything behind what is near.
+    NearStart(Near),
+}
+
+impl Pattern {
+    /// Lets a walk over terms of the pattern be told to end.
+    pub fn until<'p>(&'p self, stop: &'p Stop) -> Until<'p> {
+        Until { pattern: self, stop }
+    }
+
+    /// Returns what terms start with, where nothing else is asked of them.
+    pub fn only_prefix(&self) -> Option<&str> {
+        matches!(self.rest, Rest::Anything).then_some(self.start.as_str())
+    }
+
+    /// Makes the pattern of the terms that start with a text. `folded` takes ASCII letters in either case.
+    pub fn prefix(text: &str, folded: bool) -> Result<Self> {
+        if !folded || !text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+            return Ok(Self { start: text.to_owned(), rest: Rest::Anything });
+        }
+        let mut pieces: Vec<Piece> = text.chars().map(Piece::Character).collect();
+        pieces.push(Piece::Any);
+        Self::of_pieces(&pieces, true)
+    }
+
+    /// Makes the pattern of the terms that start with any of some texts.
+    pub(crate) fn prefixes(texts: &[String]) -> Result<Self> {
+        match Dfa::any_start(texts, DEFAULT_EFFORT) {
+            Ok(dfa) => Ok(Self::of_dfa(dfa)),
+            Err(TooLarge::States(most)) => Err(too_many_states(most)),
+            Err(TooLarge::Effort(limit)) => Err(Error::TooComplex(format!(
+                "Determinizing {} prefixes would require more than {limit} effort.",
+                texts.len()
+            ))),
+        }
+    }
+
+    /// Makes the pattern of a term with its ASCII letters in either case.
+    pub(crate) fn folded(text: &str) -> Result<Self> {
+        let pieces: Vec<Piece> = text.chars().map(Piece::Character).collect();
+        Self::of_pieces(&pieces, true)
+    }
+
+    /// Makes the pattern of `*` and `?`.
+    pub(crate) fn of_pieces(pieces: &[Piece], folded: bool) -> Result<Self> {
+        if !folded && let Some((Piece::Any, text)) = pieces.split_last() {
+            let plain = |piece: &Piece| match piece {
+                Piece::Character(character) => Some(*character),
+                _ => None,
+            };
+            if let Some(start) = text.iter().map(plain).collect::<Option<String>>() {
+                return Ok(Self { start, rest: Rest::Anything });
+            }
+        }
+        let dfa = Dfa::wildcard(pieces, folded, DEFAULT_EFFORT).map_err(|error| match error {
+            TooLarge::Effort(limit) => {
+                let states: usize =
+                    pieces.iter().map(|piece| if *piece == Piece::Any { 1 } else { 2 }).sum();
+                let transitions = (2 * pieces.len()).saturating_sub(1);
+                Error::TooComplex(format!(
+                    "Determinizing automaton with {states} states and {transitions} transitions would require more than {limit} effort."
+                ))
+            }
+            TooLarge::States(most) => too_many_states(most),
+        })?;
+        Ok(Self::of_dfa(dfa))
+    }
+
+    /// Makes the pattern of a regular expression.
+    pub fn regexp(text: &str, flags: RegexpFlags, folded: bool, states: i64) -> Result<Self> {
+        let dfa = Dfa::regexp(text, flags, folded, states).map_err(|fault| match fault {
+            Fault::Syntax(message) => Error::IllegalArgument(message),
+            Fault::Number(digits) => json::not_a_number(&digits),
+            Fault::TooLarge(TooLarge::Effort(limit)) => {
+                Error::TooComplex(format!("Determinizing {text} would require more than {limit} effort."))
+            }
+            Fault::TooLarge(TooLarge::States(most)) => too_many_states(most),
+        })?;
+        Ok(Self::of_dfa(dfa))
+    }
+
+    /// Makes the pattern of the terms at most so many edits away from one; their first `prefix`
+    /// characters are the same.
+    pub fn near(term: &str, edits: u8, prefix: usize, transpositions: bool) -> Self {
+        let near = Near::new(term, edits, prefix, transpositions);
+        Self { start: near.start().to_owned(), rest: Rest::Near(near) }
+    }
+
+    /// Lets anything follow where terms near another are looked for.
+    pub fn starting(self) -> Self {
+        let rest = match self.rest {
+            Rest::Near(near) => Rest::NearStart(near),
+            rest => rest,
+        };
+        Self { start: self.start, rest }
+    }
+
+    fn of_dfa(dfa: Dfa) -> Self {
+        let start = dfa.literal_start();
+        let mut first = dfa.start();
+        for character in start.chars() {
+            first = first.and_then(|state| dfa.step(state, character.into()));
+        }
+        Self { start, rest: Rest::Automaton { dfa, first } }
+    }
+
+    /// Puts a fixed text before all terms.
+    pub fn behind(mut self, lead: &str) -> Self {
+        self.start.insert_str(0, lead);
+        self
+    }
+
+    /// Returns what all terms start with.
+    pub fn start(&self) -> &str {
+        &self.start
+    }
+
+    /// Whether a term belongs to it.
+    pub fn matches(&self, term: &str) -> bool {
+        let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };
+        let mut state = Automaton::start(&self);
+        for byte in rest {
+            state = self.accept(&state, *byte);
+        }
+        self.is_match(&state)
+    }
+
+    /// Returns the boost of a term of it: how near it is to the one asked for, 1 for other patterns.
+    /// `lead` is what [`Pattern::behind`] put before.
+    pub fn boost(&self, lead: &str, term: &str) -> f32 {
+        match &self.rest {
+            Rest::Near(near) => near.similarity(term.strip_prefix(lead).unwrap_or(term)),
+            _ => 1.0,
+        }
+    }
+}
+
+/// Where reading has come to: what is near enough may go on as it likes.
+fn near_start(near: &Near, row: Row) -> Place {
+    if near.accepts(&row) { Place::Anywhere } else { Place::Row(Box::new(row)) }
+}
+
+fn too_many_states(most: usize) -> Error {
+    Error::TooComplex(format!("an automaton of more than {most} states is not built"))
+}
+
+/// Where reading a term has come to.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    place: Place,
+    /// The character that is being read, as far as it was.
+    character: u32,
+    /// Bytes of it that are to come.
+    missing: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Anywhere,
+    State(u32),
+    /// Kept apart: what reads terms of other patterns is small.
+    Row(Box<Row>),
+    Nowhere,
+}
+
+/// A pattern whose walk over terms can be told to end: then nothing matches any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Until<'p> {
+    /// What matches.
+    pub pattern: &'p Pattern,
+    stop: &'p Stop,
+}
+
+impl Until<'_> {
+    /// Whether the walk has not been told to end.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stop.requested()
+    }
+}
+
+impl Automaton for Until<'_> {
+    type State = Reading;
+
+    fn start(&self) -> Reading {
+        Automaton::start(&self.pattern)
+    }
+
+    fn is_match(&self, reading: &Reading) -> bool {
+        self.pattern.is_match(reading)
+    }
+
+    fn can_match(&self, reading: &Reading) -> bool {
+        self.pattern.can_match(reading) && self.goes_on()
+    }
+
+    fn accept(&self, reading: &Reading, byte: u8) -> Reading {
+        self.pattern.accept(reading, byte)
+    }
+}
+
+impl Automaton for &Pattern {
+    type State = Reading;
+
+    fn start(&self) -> Reading {
+        let place = match &self.rest {
+            Rest::Anything => Place::Anywhere,
+            Rest::Automaton { first, .. } => first.map_or(Place::Nowhere, Place::State),
+            Rest::Near(near) => Place::Row(Box::new(near.first())),
+            Rest::NearStart(near) => near_start(near, near.first()),
+        };
+        Reading { place, character: 0, missing: 0 }
+    }
+
+    fn is_match(&self, reading: &Reading) -> bool {
+        reading.missing == 0
+            && match (&reading.place, &self.rest) {
+                (Place::Anywhere, _) => true,
+                (Place::State(state), Rest::Automaton { dfa, .. }) => dfa.accepts(*state),
+                (Place::Row(row), Rest::Near(near)) => near.accepts(row),
+                _ => false,
+            }
+    }
+
+    fn can_match(&self, reading: &Reading) -> bool {
+        !matches!(reading.place, Place::Nowhere)
+    }
+
+    fn accept(&self, reading: &Reading, byte: u8) -> Reading {
+        let place = match &reading.place {
+            Place::Anywhere | Place::Nowhere => return reading.clone(),
+            place => place,
+        };
+        let (character, missing) = match (reading.missing, byte) {
+            (0, 0..0x80) => (u32::from(byte), 0),
+            (0, 0xc0..0xe0) => (u32::from(byte & 0x1f), 1),
+            (0, 0xe0..0xf0) => (u32::from(byte & 0x0f), 2),
+            (0, _) => (u32::from(byte & 0x07), 3),
+            (missing, _) => (reading.character << 6 | u32::from(byte & 0x3f), missing - 1),
+        };
+        if missing > 0 {
+            return Reading { place: place.clone(), character, missing };
+        }
+        let place = match (place, &self.rest) {
+            (Place::State(state), Rest::Automaton { dfa, .. }) => {
+                dfa.step(*state, character).map_or(Place::Nowhere, Place::State)
+            }
+            (Place::Row(row), Rest::Near(near)) => {
+                near.step(row, character).map_or(Place::Nowhere, |row| Place::Row(Box::new(row)))
+            }
+            (Place::Row(row), Rest::NearStart(near)) => {
+                near.step(row, character).map_or(Place::Nowhere, |row| near_start(near, row))
+            }
+            _ => Place::Nowhere,
+        };
+        Reading { place, character: 0, missing: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

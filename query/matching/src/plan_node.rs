@@ -1,0 +1,72 @@
+//! What all nodes of physical plans say in the same words: of their inputs, and that no rule looks into their
+//! expressions.
+
+/// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) without inputs.
+#[macro_export]
+macro_rules! without_inputs {
+    () => {
+        $crate::opaque!();
+
+        fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+            Vec::new()
+        }
+
+        fn replace_children(
+            self: std::sync::Arc<Self>,
+            _children: Vec<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>>,
+            _options: datafusion::physical_plan::execution_plan::ReplaceChildrenOptions,
+        ) -> datafusion::common::Result<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+            Ok(self)
+        }
+    };
+}
+
+/// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) that can be cloned and has one input, in
+/// its field `input`.
+#[macro_export]
+macro_rules! over_one_input {
+    () => {
+        $crate::opaque!();
+
+        fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+            vec![&self.input]
+        }
+
+        fn replace_children(
+            self: std::sync::Arc<Self>,
+            mut children: Vec<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>>,
+            _options: datafusion::physical_plan::execution_plan::ReplaceChildrenOptions,
+        ) -> datafusion::common::Result<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+            match children.pop() {
+                Some(input) => Ok(std::sync::Arc::new(Self { input, ..Self::clone(&self) })),
+                None => datafusion::common::plan_err!("{} needs an input", self.name()),
+            }
+        }
+    };
+}
+
+/// Methods that are the same of both.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! opaque {
+    () => {
+        fn apply_expressions(
+            &self,
+            _visit: &mut dyn FnMut(
+                &std::sync::Arc<dyn datafusion::physical_plan::PhysicalExpr>,
+            ) -> datafusion::common::Result<
+                datafusion::common::tree_node::TreeNodeRecursion,
+            >,
+        ) -> datafusion::common::Result<datafusion::common::tree_node::TreeNodeRecursion> {
+            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        }
+
+        fn with_new_children(
+            self: std::sync::Arc<Self>,
+            children: Vec<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>>,
+        ) -> datafusion::common::Result<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+            use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+            self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        }
+    };
+}

@@ -1,0 +1,258 @@
+//! Intervals: terms at certain places relative to each other.
+//!
+//! [`Intervals`] says what is looked for ([`source`]); [`prepare`] looks up the terms of a segment, and
+//! an [`IntervalsScorer`] finds the rows that may have an interval, evaluates the expression on the
+//! positions there ([`evaluate`]), and scores as Lucene's `IntervalQuery` does: each interval counts
+//! `1 / (length − least length + 1)`, and their sum `S` scores `boost · S / (S + 1)`.
+
+mod evaluate;
+pub mod source;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_dsl::query::Relation;
+use millrace_storage::mapping::PathId;
+use millrace_work::error::{Error, Result};
+
+use self::evaluate::intervals;
+use self::source::Source;
+use super::prepare::{LeafScore, Prepared, Source as Segment};
+use super::reader::Inverted;
+use super::union::PostingsUnion;
+use super::{BoxScorer, END, Scorer};
+use crate::automaton::Pattern;
+
+/// The sum of a row's intervals that scores half of the boost.
+const PIVOT: f32 = 1.0;
+
+/// The terms of a leaf.
+#[derive(Clone, Debug)]
+pub enum LeafTerms {
+    /// One term.
+    One(String),
+    /// The terms of a segment that a pattern finds; more than so many are refused.
+    Matching {
+        /// The pattern.
+        pattern: Arc<Pattern>,
+        /// The pattern as it is shown.
+        shown: String,
+        /// Most terms.
+        most: usize,
+    },
+}
+
+/// A leaf: occurrences of terms of a field.
+#[derive(Clone, Debug)]
+pub struct IntervalsLeaf {
+    /// Field.
+    pub path: PathId,
+    /// Terms.
+    pub terms: LeafTerms,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub struct Intervals {
+    /// The expression.
+    pub source: Source,
+    /// Its leaves, by number.
+    pub leaves: Vec<IntervalsLeaf>,
+}
+
+/// Intervals made ready for a segment.
+#[derive(Clone, Debug)]
+pub struct PreparedIntervals {
+    intervals: Arc<Intervals>,
+    /// Terms of the leaves, by number.
+    terms: Vec<Vec<String>>,
+    /// Rows that may have an interval.
+    candidates: Prepared,
+    boost: f32,
+}
+
+/// Looks up the terms of a segment.
+///
+/// # Errors
+/// A pattern that finds too many.
+pub(super) fn prepare(intervals: &Arc<Intervals>, boost: f32, segment: &Segment) -> Result<Prepared> {
+    let mut terms = Vec::with_capacity(intervals.leaves.len());
+    for leaf in &intervals.leaves {
+        terms.push(match &leaf.terms {
+            LeafTerms::One(term) => vec![term.clone()],
+            LeafTerms::Matching { pattern, shown, most } => {
+                matching(segment, leaf.path, pattern, shown, *most)?
+            }
+        });
+    }
+    let candidates = candidates(&intervals.source, intervals, &terms);
+    let intervals = Arc::clone(intervals);
+    Ok(Prepared::Intervals(Box::new(PreparedIntervals { intervals, terms, candidates, boost })))
+}
+
+fn matching(
+    segment: &Segment,
+    path: PathId,
+    pattern: &Pattern,
+    shown: &str,
+    most: usize,
+) -> Result<Vec<String>> {
+    let mut terms = Vec::new();
+    let Some(text) = segment.inverted.text(path) else { return Ok(terms) };
+    text.for_each_match(pattern.until(segment.work.stop()), &mut |term, _| {
+        terms.push(term.to_owned());
+        if terms.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if terms.len() > most {
+        return Err(Error::Exception {
+            kind: "illegal_state_exception",
+            status: 500,
+            reason: format!("Automaton [{shown}] expanded to too many terms (limit {most})"),
+        });
+    }
+    Ok(terms)
+}
+
+/// Makes the condition that every row with an interval fulfils.
+fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> Prepared {
+    let of = |part: &Source| candidates(part, intervals, terms);
+    match source {
+        Source::Nothing => Prepared::None,
+        Source::Leaf(leaf) => {
+            let (Some(own), Some(terms)) = (intervals.leaves.get(*leaf), terms.get(*leaf)) else {
+                return Prepared::None;
+            };
+            let part = |term: &String| Prepared::Text {
+                path: own.path,
+                term: term.clone(),
+                score: LeafScore::Flat(0.0),
+            };
+            match terms.as_slice() {
+                [term] => part(term),
+                several => Prepared::AtLeast(1, several.iter().map(part).collect()),
+            }
+        }
+        Source::Extended(part, ..)
+        | Source::Beside(part, _)
+        | Source::Repeated(part, _)
+        | Source::MaxGaps(part, _)
+        | Source::Fixed(part) => of(part),
+        Source::Ordered(parts) | Source::Unordered(parts) | Source::Block(parts) => {
+            Prepared::And(parts.iter().map(of).collect())
+        }
+        Source::Any(parts) => Prepared::AtLeast(1, parts.iter().map(of).collect()),
+        Source::Related(
+            Relation::NotContaining | Relation::NotContainedBy | Relation::NotOverlapping,
+            own,
+            _,
+        ) => of(own),
+        Source::Related(_, own, other) => Prepared::And(vec![of(own), of(other)]),
+    }
+}
+
+/// The rows with an interval.
+pub struct IntervalsScorer<'a> {
+    source: &'a Source,
+    candidates: BoxScorer<'a>,
+    /// Postings of the leaves, by number.
+    leaves: Vec<PostingsUnion>,
+    /// Positions in the current row, by leaf.
+    positions: Vec<Vec<u32>>,
+    min_extent: i64,
+    boost: f32,
+    sum: f32,
+}
+
+impl std::fmt::Debug for IntervalsScorer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IntervalsScorer").finish_non_exhaustive()
+    }
+}
+
+/// Opens the scorer of a segment.
+pub fn scorer<'a>(
+    prepared: &'a PreparedIntervals,
+    inverted: &'a dyn Inverted,
+    rows: u32,
+) -> Result<IntervalsScorer<'a>> {
+    let mut leaves = Vec::with_capacity(prepared.terms.len());
+    for (leaf, terms) in prepared.intervals.leaves.iter().zip(&prepared.terms) {
+        let mut postings = Vec::with_capacity(terms.len());
+        if let Some(text) = inverted.text(leaf.path) {
+            for term in terms {
+                postings.extend(text.postings(term)?);
+            }
+        }
+        leaves.push(PostingsUnion::new(postings));
+    }
+    let source = &prepared.intervals.source;
+    let mut scorer = IntervalsScorer {
+        source,
+        candidates: super::build::scorer(&prepared.candidates, inverted, rows)?,
+        positions: vec![Vec::new(); leaves.len()],
+        leaves,
+        min_extent: source.min_extent().into(),
+        boost: prepared.boost,
+        sum: 0.0,
+    };
+    let first = scorer.candidates.doc();
+    scorer.seek_match(first);
+    Ok(scorer)
+}
+
+impl IntervalsScorer<'_> {
+    /// Returns the sum that the current row scores by.
+    pub fn sum(&self) -> f32 {
+        self.sum
+    }
+
+    /// Goes on from a candidate to the first row with an interval.
+    fn seek_match(&mut self, mut doc: u32) -> u32 {
+        while doc != END {
+            for (leaf, positions) in self.leaves.iter_mut().zip(&mut self.positions) {
+                match leaf.seek(doc) == doc {
+                    true => leaf.positions(positions),
+                    false => positions.clear(),
+                }
+            }
+            let found = intervals(self.source, &self.positions);
+            if !found.is_empty() {
+                let share = |length: i64| 1.0 / (length - self.min_extent + 1).max(1) as f32;
+                self.sum = found.iter().fold(0.0, |sum, interval| sum + share(interval.length()));
+                break;
+            }
+            doc = self.candidates.advance();
+        }
+        doc
+    }
+}
+
+impl Scorer for IntervalsScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.candidates.doc()
+    }
+    fn advance(&mut self) -> u32 {
+        let next = self.candidates.advance();
+        self.seek_match(next)
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.candidates.doc() >= target {
+            return self.candidates.doc();
+        }
+        let next = self.candidates.seek(target);
+        self.seek_match(next)
+    }
+    fn score(&mut self) -> f32 {
+        // Not `S / (S + 1)`: this never falls as the sum grows, whatever is rounded.
+        self.boost * (1.0 - PIVOT / (PIVOT + self.sum))
+    }
+    fn max_score(&self) -> f32 {
+        self.boost
+    }
+    fn cost(&self) -> u64 {
+        self.candidates.cost()
+    }
+}
+
+#[cfg(test)]
+mod tests;

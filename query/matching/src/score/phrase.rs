@@ -1,0 +1,459 @@
+//! Phrases: terms at certain places beside each other.
+//!
+//! A [`Phrase`] says what is looked for; a [`PhraseScorer`] finds the rows that have a term for each
+//! place and looks at the positions there. How often the phrase occurs, counted exactly or by
+//! nearness ([`super::sloppy`]), takes the part of a term's frequency.
+
+use millrace_work::error::Result;
+
+use super::bits::count;
+use super::bm25::Bm25;
+use super::lengths::Scores;
+use super::phrase_windows::{MANY, PhraseWindows};
+use super::positions::{PlacePositions, RowPositions};
+use super::reader::TextReader;
+use super::sloppy::Sloppy;
+use super::term_windows::{Ranking, Term, TermWindows, Wanted};
+use super::union::PostingsUnion;
+use super::{END, Scorer};
+
+/// The terms of one place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlaceTerms {
+    /// Any of these.
+    Fixed(Vec<String>),
+    /// Any of those that an expansion finds.
+    Expanded(usize),
+}
+
+/// A place in a phrase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Its position in the phrase.
+    pub offset: u32,
+    /// Its terms.
+    pub terms: PlaceTerms,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phrase {
+    /// Terms at places, which may be moved by so many positions in all.
+    Places(Vec<Place>, u32),
+    /// Links one behind the other; each is one of several rows of places.
+    Chain(Vec<Vec<Vec<Place>>>),
+}
+
+impl Phrase {
+    /// Iterates over the places.
+    pub fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
+        match self {
+            Self::Places(places, _) => Box::new(places.iter()),
+            Self::Chain(links) => Box::new(links.iter().flatten().flatten()),
+        }
+    }
+
+    /// Puts the terms of expansions in their places; a place that has none is left empty.
+    pub fn expanded(&self, terms: &dyn Fn(usize) -> Vec<String>) -> Self {
+        let place = |place: &Place| match &place.terms {
+            PlaceTerms::Fixed(_) => place.clone(),
+            PlaceTerms::Expanded(slot) => {
+                Place { offset: place.offset, terms: PlaceTerms::Fixed(terms(*slot)) }
+            }
+        };
+        match self {
+            Self::Places(places, slop) => Self::Places(places.iter().map(place).collect(), *slop),
+            Self::Chain(links) => Self::Chain(
+                links
+                    .iter()
+                    .map(|link| link.iter().map(|way| way.iter().map(place).collect()).collect())
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl Place {
+    /// Returns the terms of a place that is not to be expanded any more.
+    pub fn fixed(&self) -> &[String] {
+        match &self.terms {
+            PlaceTerms::Fixed(terms) => terms,
+            PlaceTerms::Expanded(_) => &[],
+        }
+    }
+}
+
+/// How the rows of a phrase score.
+#[derive(Debug)]
+pub enum PhraseScore<'a> {
+    /// All alike.
+    Flat(f32),
+    /// By frequency and length.
+    Bm25(&'a Bm25),
+}
+
+/// The rows of a phrase.
+pub struct PhraseScorer<'a> {
+    matcher: Matcher<'a>,
+    text: &'a dyn TextReader,
+    score: PhraseScore<'a>,
+    doc: u32,
+    freq: f32,
+}
+
+impl std::fmt::Debug for PhraseScorer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PhraseScorer").finish_non_exhaustive()
+    }
+}
+
+impl<'a> PhraseScorer<'a> {
+    /// Opens the postings of a phrase and goes to its first row; `None` where a place has no term.
+    pub fn open(phrase: &Phrase, text: &'a dyn TextReader, score: PhraseScore<'a>) -> Result<Option<Self>> {
+        let function = match &score {
+            PhraseScore::Flat(_) => None,
+            PhraseScore::Bm25(function) => Some(*function),
+        };
+        let Some(matcher) = Matcher::open(phrase, text, function)? else { return Ok(None) };
+        let mut scorer = Self { matcher, text, score, doc: END, freq: 0.0 };
+        let first = scorer.matcher.seek_match(0);
+        scorer.confirm(first);
+        Ok(Some(scorer))
+    }
+
+    /// Returns how often the phrase occurs in the current row.
+    pub fn frequency(&self) -> f32 {
+        self.freq
+    }
+
+    /// Takes the first row at or behind one with all terms where these are in their places.
+    fn confirm(&mut self, mut doc: u32) -> u32 {
+        let first_only = matches!(self.score, PhraseScore::Flat(_));
+        while doc != END {
+            self.freq = self.matcher.frequency(first_only);
+            if self.freq > 0.0 {
+                break;
+            }
+            doc = self.matcher.seek_match(doc + 1);
+        }
+        self.doc = doc;
+        doc
+    }
+}
+
+impl Scorer for PhraseScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.doc
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        if self.doc >= target {
+            return self.doc;
+        }
+        let next = self.matcher.seek_match(target);
+        self.confirm(next)
+    }
+    fn score(&mut self) -> f32 {
+        match &self.score {
+            PhraseScore::Flat(score) => *score,
+            PhraseScore::Bm25(function) => {
+                let length = if self.text.has_norms() { self.text.norm(self.doc) } else { 1 };
+                function.score_of(self.freq, length)
+            }
+        }
+    }
+    fn max_score(&self) -> f32 {
+        match &self.score {
+            PhraseScore::Flat(score) => *score,
+            PhraseScore::Bm25(function) => function.max_score(),
+        }
+    }
+    fn raise_threshold(&mut self, threshold: f32) {
+        if let Matcher::Exact(places) = &mut self.matcher {
+            places.candidates.raise_threshold(threshold);
+        }
+    }
+    fn cost(&self) -> u64 {
+        self.matcher.cost()
+    }
+}
+
+/// Finds rows with all terms, and counts the phrase in them.
+enum Matcher<'a> {
+    Exact(Places<'a>),
+    Sloppy(Places<'a>, Box<Sloppy>),
+    Chain(Chain<'a>),
+}
+
+impl<'a> Matcher<'a> {
+    fn open(phrase: &Phrase, text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
+        Ok(match phrase {
+            Phrase::Places(places, 0) => Places::open_exact(places, text, function)?.map(Self::Exact),
+            Phrase::Places(places, slop) => Places::open(places, text, None)?
+                .map(|opened| Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop)))),
+            Phrase::Chain(links) => Chain::open(links, text)?.map(Self::Chain),
+        })
+    }
+
+    fn seek_match(&mut self, target: u32) -> u32 {
+        match self {
+            Self::Exact(places) | Self::Sloppy(places, _) => places.seek_match(target),
+            Self::Chain(chain) => chain.seek_match(target),
+        }
+    }
+
+    fn frequency(&mut self, first_only: bool) -> f32 {
+        match self {
+            Self::Exact(places) => places.exact_frequency(first_only) as f32,
+            Self::Sloppy(places, sloppy) => {
+                places.read();
+                sloppy.frequency(&places.positions, first_only)
+            }
+            Self::Chain(chain) => chain.frequency() as f32,
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        match self {
+            Self::Exact(places) | Self::Sloppy(places, _) => places.cost(),
+            Self::Chain(chain) => chain.cost(),
+        }
+    }
+}
+
+/// Places that must all have a term.
+struct Places<'a> {
+    /// Rows with a term for every place.
+    candidates: TermWindows<'a>,
+    /// The current one of them.
+    doc: u32,
+    lists: Vec<PlacePositions>,
+    offsets: Vec<u32>,
+    /// The lists by the number of their rows, fewest first.
+    order: Vec<usize>,
+    /// Tells rows of many at once, and the window of which it was asked last.
+    windows: Option<PhraseWindows>,
+    asked: Option<u32>,
+    /// Positions in the current row, by place, where all of them were read.
+    positions: Vec<Vec<u32>>,
+    /// Where the phrase may begin in the current row, and room for those that are left.
+    starts: (Vec<i64>, Vec<i64>),
+}
+
+impl<'a> Places<'a> {
+    /// Opens places, of which only rows that have them exactly are wanted. Where there is a function, rows whose scores
+    /// cannot pass a threshold may be left out.
+    fn open_exact(
+        places: &[Place],
+        text: &'a dyn TextReader,
+        function: Option<&'a Bm25>,
+    ) -> Result<Option<Self>> {
+        let Some(mut opened) = Self::open(places, text, function)? else { return Ok(None) };
+        if opened.cost() >= u64::from(MANY) {
+            opened.windows = PhraseWindows::open(places, text)?;
+        }
+        Ok(Some(opened))
+    }
+
+    /// Opens places. Where there is a function, rows whose scores cannot pass a threshold may be left out.
+    fn open(places: &[Place], text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
+        let (mut lists, mut terms) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
+        for place in places {
+            let Some(term) = Term::open(text, place.fixed(), function.is_some())? else { return Ok(None) };
+            terms.push(term);
+            let list = match place.fixed() {
+                [only] => text.positions(only)?,
+                several => {
+                    let mut postings = Vec::with_capacity(several.len());
+                    for term in several {
+                        postings.extend(text.postings(term)?);
+                    }
+                    Some(Box::new(PostingsUnion::new(postings)) as Box<dyn RowPositions>)
+                }
+            };
+            lists.extend(list.map(PlacePositions::new));
+        }
+        if lists.is_empty() || lists.len() < places.len() {
+            return Ok(None);
+        }
+        let mut order: Vec<usize> = (0..lists.len()).collect();
+        order.sort_by_key(|at| terms[*at].cost());
+        let positions = vec![Vec::new(); lists.len()];
+        let offsets = places.iter().map(|place| place.offset).collect();
+        let ranking = function.map_or(Ranking::Flat, |function| Ranking::Phrase(Scores::new(function)));
+        let candidates = TermWindows::new(text, terms, Wanted::All, ranking);
+        Ok(Some(Self {
+            candidates,
+            doc: END,
+            offsets,
+            lists,
+            order,
+            windows: None,
+            asked: None,
+            positions,
+            starts: Default::default(),
+        }))
+    }
+
+    fn cost(&self) -> u64 {
+        self.candidates.cost()
+    }
+
+    /// Goes to the first row at or behind `target` that has a term for every place.
+    fn seek_match(&mut self, target: u32) -> u32 {
+        loop {
+            self.doc = self.candidates.seek(target).0;
+            if self.doc == END || !self.narrow() {
+                return self.doc;
+            }
+        }
+    }
+
+    /// Looks at all rows of a window at once when it is come to, where they are many; tells whether rows were left out.
+    fn narrow(&mut self) -> bool {
+        let Some(windows) = &mut self.windows else { return false };
+        let (first, rows) = self.candidates.window_mut();
+        if self.asked.replace(first) == Some(first) || count(rows) < MANY {
+            return false;
+        }
+        let told = windows.find(first, rows);
+        if !told {
+            self.windows = None;
+        }
+        told
+    }
+
+    fn read(&mut self) {
+        let (first, rows) = self.candidates.window();
+        for (list, positions) in self.lists.iter_mut().zip(&mut self.positions) {
+            positions.clear();
+            positions.extend_from_slice(list.in_row(self.doc, first, rows));
+        }
+    }
+
+    /// Counts where the terms are in their places; just whether they are, if `first_only`.
+    fn exact_frequency(&mut self, first_only: bool) -> u32 {
+        if let Some(freq) = self.windows.as_ref().and_then(|windows| windows.frequency(self.doc)) {
+            return if first_only { freq.min(1) } else { freq };
+        }
+        // The rarest two are read first: mostly they tell already.
+        let (starts, kept) = (&mut self.starts.0, &mut self.starts.1);
+        let (first, rows) = self.candidates.window();
+        starts.clear();
+        for (rank, at) in self.order.iter().enumerate() {
+            let positions = self.lists[*at].in_row(self.doc, first, rows);
+            let offset = i64::from(self.offsets[*at]);
+            let here = positions.iter().map(|position| i64::from(*position) - offset);
+            if rank == 0 {
+                starts.extend(here);
+                continue;
+            }
+            kept.clear();
+            let mut here = here.peekable();
+            for start in starts.iter() {
+                while here.next_if(|position| position < start).is_some() {}
+                if here.peek() == Some(start) {
+                    kept.push(*start);
+                }
+            }
+            std::mem::swap(starts, kept);
+            if starts.is_empty() {
+                return 0;
+            }
+        }
+        if first_only { 1 } else { starts.len() as u32 }
+    }
+}
+
+/// Links one behind the other.
+struct Chain<'a> {
+    links: Vec<Vec<Places<'a>>>,
+    doc: u32,
+}
+
+impl<'a> Chain<'a> {
+    fn open(links: &[Vec<Vec<Place>>], text: &'a dyn TextReader) -> Result<Option<Self>> {
+        let mut opened = Vec::with_capacity(links.len());
+        for link in links {
+            let mut ways = Vec::new();
+            for way in link {
+                ways.extend(Places::open(way, text, None)?);
+            }
+            if ways.is_empty() {
+                return Ok(None);
+            }
+            opened.push(ways);
+        }
+        Ok((!opened.is_empty()).then_some(Self { links: opened, doc: END }))
+    }
+
+    fn cost(&self) -> u64 {
+        let cost = |link: &Vec<Places<'_>>| link.iter().map(Places::cost).sum();
+        self.links.iter().map(cost).min().unwrap_or(0)
+    }
+
+    fn seek_match(&mut self, target: u32) -> u32 {
+        let mut candidate = target;
+        'candidate: while candidate != END {
+            for link in &mut self.links {
+                let doc = link.iter_mut().map(|way| way.seek_match(candidate)).min().unwrap_or(END);
+                if doc != candidate {
+                    candidate = doc;
+                    continue 'candidate;
+                }
+            }
+            break;
+        }
+        self.doc = candidate;
+        candidate
+    }
+
+    /// Counts as Lucene's ordered spans without gaps do: from each start, each link takes the first
+    /// of its places that does not begin before the end of the last.
+    fn frequency(&mut self) -> u32 {
+        let doc = self.doc;
+        let spans: Vec<Vec<(i64, i64)>> = self.links.iter_mut().map(|link| link_spans(link, doc)).collect();
+        let Some((first, rest)) = spans.split_first() else { return 0 };
+        let mut at = vec![0; rest.len()];
+        let mut found = 0;
+        for (_, end) in first {
+            let mut end = *end;
+            let mut gaps = 0;
+            for (spans, at) in rest.iter().zip(&mut at) {
+                while spans.get(*at).is_some_and(|(start, _)| *start < end) {
+                    *at += 1;
+                }
+                let Some((start, next)) = spans.get(*at) else { return found };
+                gaps += start - end;
+                end = *next;
+            }
+            found += u32::from(gaps == 0);
+        }
+        found
+    }
+}
+
+/// Lists where the ways of a link lie in a row: first position and the one behind the last.
+fn link_spans(link: &mut [Places<'_>], doc: u32) -> Vec<(i64, i64)> {
+    let mut spans = Vec::new();
+    for way in link {
+        if way.seek_match(doc) != doc {
+            continue;
+        }
+        way.read();
+        let length = way.offsets.iter().max().map_or(1, |last| i64::from(*last) + 1);
+        let Some((first, rest)) = way.positions.split_first() else { continue };
+        let base = i64::from(way.offsets[0]);
+        for position in first {
+            let start = i64::from(*position) - base;
+            let fits = rest.iter().zip(&way.offsets[1..]).all(|(positions, offset)| {
+                u32::try_from(start + i64::from(*offset))
+                    .is_ok_and(|wanted| positions.binary_search(&wanted).is_ok())
+            });
+            if fits {
+                spans.push((start, start + length));
+            }
+        }
+    }
+    spans.sort_unstable();
+    spans
+}

@@ -1,0 +1,430 @@
+//! Rows with terms of one text field, window by window, without those that score too little.
+//!
+//! Once there is a threshold, a window is looked at in the order of what that costs: how often its rows have each term at
+//! most, which is kept beside the postings, and how short the shortest is tell whether any can pass. Postings are
+//! decoded of the terms without which none can ([`MaxScore`](super::max_score) calls them essential; where all terms
+//! must be there, of the rarest), the lengths of their rows leave few of them, and only for these the others are asked.
+
+use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_work::error::Result;
+
+use super::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};
+use super::function_score::Failure;
+use super::lengths::{LENGTHS, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
+use super::reader::{RowPostings, TextReader};
+use super::windows::BoxFilter;
+use super::{END, bound_of};
+
+/// Which rows match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Those with any of the terms.
+    Any,
+    /// Those with all of them.
+    All,
+}
+
+/// How rows score.
+pub(super) enum Ranking<'a> {
+    /// All alike: there is no threshold.
+    Flat,
+    /// The scores of terms add up.
+    Sum(Vec<Scores<'a>>),
+    /// As a phrase does at best: it is there no more often than any of its terms.
+    Phrase(Scores<'a>),
+}
+
+/// The rows of terms.
+pub(super) struct TermWindows<'a> {
+    terms: Vec<Term>,
+    wanted: Wanted,
+    ranking: Ranking<'a>,
+    /// What else rows must match.
+    filter: Option<BoxFilter<'a>>,
+    failure: Failure,
+    lengths: Lengths<'a>,
+    /// Row behind the last of the segment.
+    rows: u32,
+    /// The terms in the order in which they are asked in a window: first those that bring its rows.
+    order: Vec<usize>,
+    /// The window: its first row, the row behind it, and the rows that may match.
+    first: u32,
+    behind: u32,
+    bits: WindowBits,
+    threshold: f32,
+    /// What can pass the threshold, and what can of rows that have the leading terms once.
+    passing: Passing,
+    passing_once: Passing,
+}
+
+/// How long rows can be that pass a threshold, where they have the terms no more often than said.
+struct Passing {
+    threshold: f32,
+    often: Vec<Often>,
+    /// The longest, as it is encoded; none passes where absent.
+    longest: Option<u8>,
+}
+
+impl Passing {
+    fn new() -> Self {
+        Self { threshold: f32::NEG_INFINITY, often: Vec::new(), longest: Some(u8::MAX) }
+    }
+
+    /// Finds them, if they are not known yet.
+    fn update(
+        &mut self,
+        threshold: f32,
+        often: impl Iterator<Item = Often> + Clone,
+        ranking: &mut Ranking<'_>,
+    ) {
+        if self.threshold == threshold && often.clone().eq(self.often.iter().copied()) {
+            return;
+        }
+        self.threshold = threshold;
+        self.often = often.clone().collect();
+        let mut most = [0.0f64; LENGTHS];
+        let mut add = |scores: &mut Scores<'_>, often| {
+            most.iter_mut().zip(scores.most(often)).for_each(|(sum, most)| *sum += f64::from(*most));
+        };
+        match ranking {
+            Ranking::Flat => return,
+            Ranking::Sum(scores) => {
+                scores.iter_mut().zip(often).for_each(|(scores, often)| add(scores, often))
+            }
+            Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
+        }
+        // The longer a row, the less it scores.
+        let longest = most.iter().rposition(|sum| bound_of(*sum) > threshold);
+        self.longest = longest.and_then(|longest| u8::try_from(longest).ok());
+    }
+}
+
+/// One term, or several that stand for each other.
+pub(super) struct Term {
+    lists: Vec<Box<dyn RowPostings>>,
+    name: String,
+    runs: Option<Runs>,
+    /// Of the window: how often its rows have the term at most, and what that adds at best.
+    often: Often,
+    bound: f64,
+    /// Rows of the window that have it, and those that have it more than once with how often.
+    found: WindowBits,
+    more: Vec<(u32, u32)>,
+}
+
+impl Term {
+    /// Opens terms that stand for each other; `None` where none has rows. `frequencies` says whether they matter.
+    pub(super) fn open(text: &dyn TextReader, terms: &[String], frequencies: bool) -> Result<Option<Self>> {
+        let mut lists = Vec::with_capacity(terms.len());
+        for term in terms {
+            lists.extend(if frequencies { text.frequencies(term)? } else { text.row_postings(term)? });
+        }
+        let name = match terms {
+            [term] if frequencies => term.clone(),
+            _ => String::new(),
+        };
+        let term =
+            Self { lists, name, runs: None, often: UNBOUNDED, bound: 0.0, found: NO_ROWS, more: Vec::new() };
+        Ok((!term.lists.is_empty()).then_some(term))
+    }
+
+    /// Counts its rows.
+    pub(super) fn cost(&self) -> u64 {
+        self.lists.iter().map(|list| list.cost()).sum()
+    }
+
+    /// Goes to the first row at or behind `target`.
+    fn seek(&mut self, target: u32) -> u32 {
+        self.lists.iter_mut().map(|list| list.seek_row(target)).min().unwrap_or(END)
+    }
+
+    /// Finds the rows of a window, as far as they are among some.
+    fn find(&mut self, first: u32, among: &WindowBits) {
+        self.found = NO_ROWS;
+        self.more.clear();
+        if count(among) > FEW {
+            for list in &mut self.lists {
+                list.fill_often(first, &mut self.found, &mut self.more);
+            }
+            return;
+        }
+        self.found = *among;
+        let (lists, more) = (&mut self.lists, &mut self.more);
+        retain(first, &mut self.found, |row| {
+            let mut here = false;
+            for list in lists.iter_mut().filter_map(|list| (list.seek_row(row) == row).then_some(list)) {
+                here = true;
+                more.extend(Some((row, list.freq())).filter(|(_, freq)| *freq > 1));
+            }
+            here
+        });
+    }
+
+    /// Says how often a row of the window has it; `None` where it has not, and where several terms may add up.
+    fn freq(&self, row: u32, at: u32) -> Option<u32> {
+        if !has(&self.found, at) || self.lists.len() > 1 {
+            return None;
+        }
+        let more = self.more.binary_search_by_key(&row, |(row, _)| *row);
+        Some(more.map_or(1, |place| self.more[place].1))
+    }
+}
+
+impl<'a> TermWindows<'a> {
+    /// Starts before the first row. There is at least one term.
+    pub(super) fn new(
+        text: &'a dyn TextReader,
+        terms: Vec<Term>,
+        wanted: Wanted,
+        ranking: Ranking<'a>,
+    ) -> Self {
+        let mut order: Vec<usize> = (0..terms.len()).collect();
+        order.sort_by_key(|at| terms[*at].cost());
+        Self {
+            terms,
+            wanted,
+            ranking,
+            filter: None,
+            failure: Failure::default(),
+            lengths: Lengths::new(text),
+            rows: text.rows(),
+            order,
+            first: 0,
+            behind: 0,
+            bits: NO_ROWS,
+            threshold: f32::NEG_INFINITY,
+            passing: Passing::new(),
+            passing_once: Passing::new(),
+        }
+    }
+
+    /// Leaves out the rows that a filter does not match. Its error ends the rows, and is put into `failure`.
+    pub(super) fn filtered(self, filter: BoxFilter<'a>, failure: Failure) -> Self {
+        Self { filter: Some(filter), failure, ..self }
+    }
+
+    /// Says that rows that score no more than `threshold` are of no interest.
+    pub(super) fn raise_threshold(&mut self, threshold: f32) {
+        if self.threshold <= 0.0 {
+            for term in self.terms.iter_mut().filter(|term| !term.name.is_empty()) {
+                term.runs = self.lengths.runs(&std::mem::take(&mut term.name));
+            }
+        }
+        self.threshold = threshold;
+    }
+
+    /// Estimates how many rows there are.
+    pub(super) fn cost(&self) -> u64 {
+        let costs = self.terms.iter().map(Term::cost);
+        let own = match self.wanted {
+            Wanted::Any => costs.sum(),
+            Wanted::All => costs.min().unwrap_or(0),
+        };
+        self.filter.as_ref().map_or(own, |filter| filter.cost().min(own))
+    }
+
+    /// Returns the first row at or behind `target`, which does not descend, that matches and may pass the threshold, with
+    /// what it scores at most; [`END`] behind the last.
+    pub(super) fn seek(&mut self, mut target: u32) -> (u32, f32) {
+        loop {
+            while target < self.behind
+                && let Some(at) = first_from(&self.bits, target.saturating_sub(self.first))
+            {
+                let row = self.first + at;
+                let score = self.score(row, at);
+                if self.threshold <= 0.0 || score > self.threshold {
+                    return (row, score);
+                }
+                target = row + 1;
+            }
+            match self.open(target.max(self.behind)) {
+                Ok(true) => {}
+                Ok(false) => return (END, 0.0),
+                Err(error) => {
+                    self.failure.put(error);
+                    return (END, 0.0);
+                }
+            }
+        }
+    }
+
+    /// Returns the window of the row that was found last: its first row, and its rows that may match and may pass the threshold.
+    pub(super) fn window(&self) -> (u32, &WindowBits) {
+        (self.first, &self.bits)
+    }
+
+    /// As [`Self::window`], for rows to be left out that are found not to match.
+    pub(super) fn window_mut(&mut self) -> (u32, &mut WindowBits) {
+        (self.first, &mut self.bits)
+    }
+
+    /// Goes to the first window at or behind `target` with rows that may match; tells whether there is one.
+    fn open(&mut self, mut target: u32) -> Result<bool> {
+        loop {
+            target = self.ahead(target);
+            if target >= self.rows {
+                self.behind = END;
+                self.bits = NO_ROWS;
+                return Ok(false);
+            }
+            self.first = target - target % WINDOW_ROWS;
+            self.behind = self.first.saturating_add(WINDOW_ROWS).min(self.rows);
+            self.bits = up_to(self.behind - self.first);
+            self.weigh()?;
+            if self.threshold > 0.0 {
+                // Who looks at all rows of the window is spared those that their scores rule out already.
+                let (threshold, mut bits) = (self.threshold, self.bits);
+                retain(self.first, &mut bits, |row| self.score(row, row - self.first) > threshold);
+                self.bits = bits;
+            }
+            if !is_empty(&self.bits) {
+                return Ok(true);
+            }
+            target = self.behind;
+        }
+    }
+
+    /// Returns a row at or behind `target`: none before it matches.
+    fn ahead(&mut self, mut target: u32) -> u32 {
+        if let Some(filter) = &mut self.filter {
+            target = filter.next(target);
+        }
+        if target >= self.rows {
+            return END;
+        }
+        match self.wanted {
+            Wanted::All => self.terms[self.order[0]].seek(target),
+            // To look for the next row of every term is to decode them all.
+            Wanted::Any if self.threshold > 0.0 => target,
+            Wanted::Any => self.terms.iter_mut().map(|term| term.seek(target)).min().unwrap_or(END),
+        }
+    }
+
+    /// Finds the rows of the window that may match.
+    fn weigh(&mut self) -> Result<()> {
+        let ranked = self.threshold > 0.0;
+        if ranked {
+            self.keep_passing();
+            if is_empty(&self.bits) {
+                return Ok(());
+            }
+        }
+        let leading = match self.wanted {
+            Wanted::All => 1,
+            Wanted::Any if ranked => self.rank(),
+            Wanted::Any => self.terms.len(),
+        };
+        let lead = &self.order[..leading];
+        let led: u64 = lead.iter().map(|at| self.terms[*at].cost()).sum();
+        let filter_first = self.filter.as_ref().is_some_and(|filter| filter.cost() < led);
+        if let Some(filter) = self.filter.as_mut().filter(|_| filter_first) {
+            filter.keep(self.first, &mut self.bits)?;
+            if is_empty(&self.bits) {
+                return Ok(());
+            }
+        }
+        let mut found = NO_ROWS;
+        for at in lead {
+            self.terms[*at].find(self.first, &self.bits);
+            unite(&mut found, &self.terms[*at].found);
+        }
+        intersect(&mut self.bits, &found);
+        if ranked {
+            self.keep_passing_once(leading);
+        }
+        if let Some(filter) = self.filter.as_mut().filter(|_| !filter_first)
+            && !is_empty(&self.bits)
+        {
+            filter.keep(self.first, &mut self.bits)?;
+        }
+        for at in &self.order[leading..] {
+            if is_empty(&self.bits) {
+                break;
+            }
+            self.terms[*at].find(self.first, &self.bits);
+            if self.wanted == Wanted::All {
+                intersect(&mut self.bits, &self.terms[*at].found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out the rows that cannot pass the threshold, by their lengths and how often rows of the window have the terms.
+    fn keep_passing(&mut self) {
+        let (first, last) = (self.first, self.behind - 1);
+        for term in &mut self.terms {
+            term.often = term.runs.as_mut().map_or(UNBOUNDED, |runs| runs.often(first, last));
+        }
+        self.passing.update(self.threshold, self.terms.iter().map(|term| term.often), &mut self.ranking);
+        self.lengths.keep(first, &mut self.bits, self.passing.longest);
+    }
+
+    /// Leaves out the rows that cannot pass the threshold, by their lengths and how often they have the terms that lead.
+    fn keep_passing_once(&mut self, leading: usize) {
+        let lead = &self.order[..leading];
+        let mut several = NO_ROWS;
+        for term in lead.iter().map(|at| &self.terms[*at]) {
+            if term.lists.len() > 1 {
+                several = self.bits;
+            }
+            term.more.iter().for_each(|(row, _)| set(&mut several, row - self.first));
+        }
+        intersect(&mut several, &self.bits);
+        let often = self.terms.iter().enumerate();
+        let often = often.map(|(at, term)| if lead.contains(&at) { ONCE } else { term.often });
+        self.passing_once.update(self.threshold, often, &mut self.ranking);
+        self.lengths.keep(self.first, &mut self.bits, self.passing_once.longest);
+        unite(&mut self.bits, &several);
+    }
+
+    /// Orders terms by what they can add in the window, the most first, and counts those without which no row can pass.
+    fn rank(&mut self) -> usize {
+        let shortest = usize::from(self.lengths.shortest(self.first, self.behind));
+        if let Ranking::Sum(scores) = &mut self.ranking {
+            for (term, scores) in self.terms.iter_mut().zip(scores) {
+                term.bound = scores.most(term.often)[shortest].into();
+            }
+        }
+        let terms = &self.terms;
+        self.order.sort_by(|a, b| terms[*b].bound.total_cmp(&terms[*a].bound));
+        let mut sum = 0.0;
+        let spared = self.order.iter().rev().take_while(|at| {
+            sum += terms[**at].bound;
+            bound_of(sum) <= self.threshold
+        });
+        self.order.len() - spared.count()
+    }
+
+    /// Scores a row of the window, or bounds its score.
+    fn score(&mut self, row: u32, at: u32) -> f32 {
+        match &mut self.ranking {
+            Ranking::Flat => 0.0,
+            Ranking::Sum(scores) => {
+                let length = self.lengths.of(row);
+                let found = self.terms.iter().zip(scores).filter_map(|(term, scores)| {
+                    term.freq(row, at).map(|freq| f64::from(scores.score(freq, length)))
+                });
+                found.sum::<f64>() as f32
+            }
+            Ranking::Phrase(_) if self.threshold <= 0.0 => f32::INFINITY,
+            Ranking::Phrase(scores) => {
+                let freq = self.terms.iter().filter_map(|term| term.freq(row, at)).min();
+                freq.map_or(f32::INFINITY, |freq| scores.score(freq, self.lengths.of(row)))
+            }
+        }
+    }
+
+    /// Returns what no score exceeds.
+    pub(super) fn max_score(&self) -> f32 {
+        match &self.ranking {
+            Ranking::Flat => 0.0,
+            Ranking::Sum(scores) => {
+                scores.iter().map(|scores| f64::from(scores.max_score())).sum::<f64>() as f32
+            }
+            Ranking::Phrase(scores) => scores.max_score(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

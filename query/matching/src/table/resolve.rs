@@ -1,0 +1,279 @@
+//! Clauses meet a mapping: [`Predicate`] to [`Resolved`], one index at a time.
+//!
+//! Here a clause becomes what its field's type makes of it. An error is an error of the shards of
+//! that index (`failed to create query: …`), other indices of the search still answer. A field that
+//! an index does not have matches nothing in it.
+
+mod analyzed;
+mod as_you_type;
+mod boolean;
+mod distance_feature;
+mod exists;
+mod fields;
+mod full_text;
+mod function_score;
+mod geo;
+mod graph;
+mod intervals;
+mod multi_match;
+mod nested;
+mod pattern;
+mod phrase;
+mod query_string;
+mod range;
+mod rank_feature;
+mod simple_query_string;
+mod term;
+mod tokens;
+
+use std::sync::Arc;
+
+use millrace_storage::mapping::{Field, FieldType, Mapping};
+use millrace_storage::metadata::IndexMeta;
+use serde_json::Value;
+
+use self::nested::Scope;
+pub(crate) use self::term::max_terms;
+use millrace_dsl::json::{simple_match, text};
+use millrace_dsl::query::{MAX_CLAUSES, Query};
+use millrace_work::error::{Error, Result};
+
+use super::leaf::Leaf;
+use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
+use super::predicate::Predicate;
+use super::values;
+use crate::score::metadata::Metadata;
+
+/// Metadata fields that every document has.
+const PRESENT: &[&str] = &["_id", "_index", "_type", "_seq_no", "_version", "_primary_term"];
+
+/// One index as clauses see it.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexContext<'a> {
+    /// Name, aliases, settings.
+    pub meta: &'a IndexMeta,
+    /// Fields.
+    pub mapping: &'a Mapping,
+    /// What `now` means in dates.
+    pub now_ms: i64,
+}
+
+/// Resolves a predicate for an index.
+pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
+    let everything = Resolved { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
+    resolve_and(everything, predicate, index)
+}
+
+/// Resolves a predicate for an index and joins it with what was resolved for it before.
+pub(crate) fn resolve_and(
+    before: Resolved,
+    predicate: &Predicate,
+    index: IndexContext<'_>,
+) -> Result<Resolved> {
+    let Resolved { node, statistics, expansions } = before;
+    let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None };
+    let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
+    let node = match node {
+        Node::And(parts) if parts.is_empty() => own,
+        other => other.and(own),
+    };
+    Ok(Resolved { node, statistics: resolver.statistics, expansions: resolver.expansions })
+}
+
+/// A bound of a range of strings, and whether it is included.
+type StringBound = Option<(String, bool)>;
+
+/// A field that a clause names, perhaps a place inside of it.
+#[derive(Debug)]
+struct Target<'a> {
+    field: &'a Field,
+    /// What the values of a flat_object start with at this place: `path=`, or `=` for any.
+    inside: Option<String>,
+}
+
+impl Target<'_> {
+    /// Returns the text that a string field holds for a value.
+    fn string(&self, mapping: &Mapping, value: &Value) -> Result<String> {
+        let value = values::keyword(mapping, self.field, value)?;
+        Ok(match &self.inside {
+            None => value,
+            Some(inside) => format!("{inside}{value}"),
+        })
+    }
+
+    /// Returns the bounds of a range that is open at an end: all values of the place.
+    fn open_range(&self) -> (StringBound, StringBound) {
+        let Some(inside) = &self.inside else { return (None, None) };
+        // `>` is the letter after `=`.
+        let end = format!("{}>", inside.trim_end_matches('='));
+        (Some((inside.clone(), true)), Some((end, false)))
+    }
+}
+
+struct Resolver<'a> {
+    index: IndexContext<'a>,
+    statistics: Vec<TermStatistics>,
+    expansions: Vec<Expansion>,
+    /// Leaves met, as Lucene counts them.
+    leaves: usize,
+    /// The nested path whose elements are searched; documents where absent.
+    scope: Option<Scope>,
+}
+
+impl<'a> Resolver<'a> {
+    fn node(&mut self, predicate: &Predicate) -> Result<Node> {
+        Ok(match predicate {
+            Predicate::All => Node::All(Weight::Constant(1.0)),
+            Predicate::Leaf(leaf) => self.leaf(leaf)?,
+            Predicate::And(parts) => Node::And(self.nodes(parts)?),
+            Predicate::AtLeast(required, parts) => Node::AtLeast(*required, self.nodes(parts)?),
+            Predicate::Not(part) => Node::Not(Box::new(self.node(part)?)),
+            Predicate::Constant(score, part) => Node::Constant(*score, Box::new(self.node(part)?)),
+            Predicate::Boosting { positive, negative, factors } => Node::Boosting {
+                positive: Box::new(self.node(positive)?),
+                negative: Box::new(self.node(negative)?),
+                factors: *factors,
+            },
+            Predicate::DisMax(tie_breaker, _) if !(0.0..=1.0).contains(tie_breaker) => {
+                return Err(Error::IllegalArgument("tieBreakerMultiplier must be in [0, 1]".to_owned()));
+            }
+            Predicate::DisMax(tie_breaker, parts) => Node::DisMax(*tie_breaker, self.nodes(parts)?),
+            Predicate::Nested(query, inner) => self.nested(query, inner)?,
+            Predicate::FunctionScore(query, base, filters) => self.function_score(query, base, filters)?,
+        })
+    }
+
+    fn nodes(&mut self, parts: &[Predicate]) -> Result<Vec<Node>> {
+        if parts.len() > MAX_CLAUSES {
+            return Err(Error::TooManyClauses(MAX_CLAUSES));
+        }
+        parts.iter().map(|part| self.node(part)).collect()
+    }
+
+    /// Counts a leaf. Lucene looks before it counts: there may be one more than the limit says.
+    fn count_leaf(&mut self) -> Result<()> {
+        if self.leaves > MAX_CLAUSES {
+            return Err(Error::TooManyNestedClauses(MAX_CLAUSES));
+        }
+        self.leaves += 1;
+        Ok(())
+    }
+
+    fn leaf(&mut self, leaf: &Leaf) -> Result<Node> {
+        let weight = if leaf.scored { Weight::Constant(leaf.boost) } else { Weight::None };
+        if matches!(
+            leaf.query,
+            Query::MatchAll(_)
+                | Query::Term(_)
+                | Query::Terms(_)
+                | Query::Range(_)
+                | Query::Exists(_)
+                | Query::Ids(_)
+        ) {
+            self.count_leaf()?;
+        }
+        match &leaf.query {
+            Query::MatchAll(_) => Ok(Node::All(weight)),
+            Query::MatchNone(_) => Ok(Node::None),
+            Query::Match(query) => self.match_(query, weight),
+            Query::MatchPhrase(query) => self.match_phrase(query, None, weight),
+            Query::MatchPhrasePrefix(query) => {
+                self.match_phrase(&query.phrase, Some(query.max_expansions), weight)
+            }
+            Query::MatchBoolPrefix(query) => self.match_bool_prefix(query, weight),
+            Query::Term(query) => self.term(query, weight),
+            Query::Terms(query) => self.terms(query, weight),
+            Query::Range(query) => self.range(query, weight),
+            Query::Exists(query) => self.exists(query, weight),
+            Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
+            Query::Intervals(query) => self.intervals(query, weight),
+            Query::Prefix(query) => self.prefix(query, weight),
+            Query::Wildcard(query) => self.wildcard(query, weight),
+            Query::Regexp(query) => self.regexp(query, weight),
+            Query::Fuzzy(query) => self.fuzzy(query, weight),
+            Query::DistanceFeature(query) => self.distance_feature(query, weight),
+            Query::RankFeature(query) => self.rank_feature(query, weight),
+            Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
+            Query::GeoDistance(query) => self.geo_distance(query, weight),
+            Query::GeoPolygon(query) => self.geo_polygon(query, weight),
+            Query::MultiMatch(query) => self.multi_match(query, weight),
+            Query::QueryString(query) => self.query_string(query, weight),
+            Query::SimpleQueryString(query) => self.simple_query_string(query, weight),
+            Query::Bool(_)
+            | Query::Boosting(_)
+            | Query::ConstantScore(_)
+            | Query::DisMax(_)
+            | Query::FunctionScore(_)
+            | Query::Nested(_) => Err(Error::Execution("a compound clause came as a leaf".to_owned())),
+        }
+    }
+
+    /// Finds a field, or the flat_object that a path leads into.
+    fn target(&self, path: &str) -> Option<Target<'a>> {
+        let mapping = self.index.mapping;
+        if let Some(field) = mapping.field(path) {
+            let inside = (field.field_type == FieldType::FlatObject).then(|| "=".to_owned());
+            return Some(Target { field, inside });
+        }
+        let (field, below) = mapping.flat_object(path)?;
+        Some(Target { field, inside: Some(format!("{below}=")) })
+    }
+
+    /// Replaces the weight of a clause that scores by BM25.
+    fn bm25(&mut self, weight: Weight, field: &Field, term: StatisticsTerm) -> Weight {
+        self.joined(weight, field, vec![term], Join::Synonyms)
+    }
+
+    /// Replaces the weight of a clause whose terms are scored together.
+    fn joined(&mut self, weight: Weight, field: &Field, terms: Vec<StatisticsTerm>, join: Join) -> Weight {
+        let Weight::Constant(boost) = weight else { return weight };
+        self.statistics.push(TermStatistics {
+            path: field.id,
+            nested: self.nested_id(),
+            field: Arc::clone(&field.path),
+            terms,
+            join,
+            boost,
+            blend: None,
+        });
+        Weight::Bm25(self.statistics.len() - 1)
+    }
+
+    /// Exact values of metadata fields; `None` where the field is not one.
+    fn metadata_term(&self, field: &str, values: &[&Value], weight: Weight) -> Option<Result<Node>> {
+        let texts = || values.iter().filter_map(|value| text(value));
+        let constant = |matches: bool| Ok(if matches { Node::All(weight) } else { Node::None });
+        Some(match field {
+            "_id" => Ok(Node::Ids { values: texts().collect(), weight }),
+            "_index" => {
+                let meta = self.index.meta;
+                constant(texts().any(|pattern| {
+                    simple_match(&pattern, &meta.name)
+                        || meta.aliases.keys().any(|alias| simple_match(&pattern, alias))
+                }))
+            }
+            "_type" => constant(texts().any(|name| name == "_doc")),
+            "_routing" => Ok(metadata(Metadata::Routing(Some(texts().collect())), weight)),
+            "_ignored" => Ok(metadata(Metadata::Ignored(Some(texts().collect())), weight)),
+            _ => return None,
+        })
+    }
+}
+
+/// Makes the node of what is asked of metadata.
+fn metadata(metadata: Metadata, weight: Weight) -> Node {
+    Node::Metadata { metadata: Arc::new(metadata), weight }
+}
+
+fn searchable(field: &Field) -> Result<()> {
+    if field.index { Ok(()) } else { Err(not_searchable(&field.path)) }
+}
+
+fn not_searchable(field: &str) -> Error {
+    Error::IllegalArgument(format!("Cannot search on field [{field}] since it is not indexed."))
+}
+
+/// Reads a whole-number setting of an index.
+pub fn setting(meta: &IndexMeta, key: &str, default: usize) -> usize {
+    meta.settings.get(key).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(default)
+}

@@ -1,0 +1,68 @@
+//! `exists` on fields, objects, patterns and paths inside of a flat_object.
+
+use std::sync::Arc;
+
+use millrace_dsl::json::simple_match;
+use millrace_dsl::query::ExistsQuery;
+use millrace_storage::mapping::{FieldType, PathId};
+use millrace_work::error::{Error, Result};
+
+use super::{PRESENT, Resolver, metadata, searchable};
+use crate::automaton::Pattern;
+use crate::score::metadata::Metadata;
+use crate::table::node::{Node, Weight};
+
+impl Resolver<'_> {
+    pub(super) fn exists(&mut self, query: &ExistsQuery, weight: Weight) -> Result<Node> {
+        let name = query.field.as_str();
+        if PRESENT.contains(&name) {
+            return Ok(Node::All(weight));
+        }
+        match name {
+            "_routing" => return Ok(metadata(Metadata::Routing(None), weight)),
+            "_ignored" => return Ok(metadata(Metadata::Ignored(None), weight)),
+            "_source" => {
+                return Err(Error::QueryShard {
+                    reason: "The _source field is not searchable".to_owned(),
+                    caused_by: None,
+                });
+            }
+            "_field_names" => {
+                return Err(Error::Exception {
+                    kind: "unsupported_operation_exception",
+                    status: 500,
+                    reason: "Cannot run exists query on _field_names".to_owned(),
+                });
+            }
+            _ => {}
+        }
+        let mapping = self.index.mapping;
+        if let Some(field) = mapping.field(name) {
+            if field.field_type == FieldType::RankFeatures {
+                return Err(Error::IllegalArgument(
+                    "[rank_features] fields do not support [exists] queries".to_owned(),
+                ));
+            }
+            if field.field_type == FieldType::Binary && !field.doc_values {
+                return Ok(metadata(Metadata::InSource(field.path.to_string()), weight));
+            }
+            return Ok(Node::Exists { paths: vec![field.id], weight });
+        }
+        if let Some((field, below)) = mapping.flat_object(name) {
+            searchable(field)?;
+            let pattern = Arc::new(Pattern::prefixes(&[format!("{below}="), format!("{below}.")])?);
+            return Ok(Node::Matching { path: field.id, text: false, pattern, weight });
+        }
+        let below = format!("{name}.");
+        let pattern = name.contains('*');
+        let paths: Vec<PathId> = mapping
+            .fields()
+            .filter(|field| match pattern {
+                true => simple_match(name, &field.path),
+                false => field.path.starts_with(&below),
+            })
+            .map(|field| field.id)
+            .collect();
+        Ok(if paths.is_empty() { Node::None } else { Node::Exists { paths, weight } })
+    }
+}

@@ -1,0 +1,296 @@
+//! `prefix`, `wildcard`, `regexp`, `fuzzy`, and values in either case: the terms of a pattern.
+
+use std::sync::Arc;
+
+use millrace_dsl::json::text;
+use millrace_dsl::query::{
+    Fuzziness, FuzzyOptions, FuzzyQuery, MAX_CLAUSES, Normalize, PrefixQuery, RegexpQuery, Rewrite,
+    WildcardQuery,
+};
+use millrace_storage::mapping::{Field, FieldType};
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::{PRESENT, Resolver, Target, searchable, setting};
+use crate::automaton::{Pattern, Piece, pieces};
+use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
+
+/// Longest expression where the index does not say otherwise.
+const MAX_REGEX_LENGTH: usize = 1_000;
+/// Most work that an expression's automaton may be allowed.
+const MOST_STATES: usize = 100_000;
+
+impl<'a> Resolver<'a> {
+    pub(super) fn prefix(&mut self, query: &PrefixQuery, weight: Weight) -> Result<Node> {
+        self.rewrite_known(query.rewrite.as_ref())?;
+        let Some(target) = self.target(&query.field) else {
+            return self.metadata_pattern("prefix", &query.field, &format!("{}*", query.value), weight);
+        };
+        fit("prefix", target.field)?;
+        let value = self.normalized(&target, &query.value, &query.normalize)?;
+        self.count_leaf()?;
+        let folded = query.case_insensitive;
+        if let Some(node) = self.shingle_start(&target, &value, folded, query.rewrite.as_ref(), weight)? {
+            return Ok(node);
+        }
+        let pattern = Pattern::prefix(&value, folded)?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
+    }
+
+    pub(super) fn wildcard(&mut self, query: &WildcardQuery, weight: Weight) -> Result<Node> {
+        self.rewrite_known(query.rewrite.as_ref())?;
+        let Some(target) = self.target(&query.field) else {
+            return self.metadata_pattern("wildcard", &query.field, &query.value, weight);
+        };
+        fit("wildcard", target.field)?;
+        let mut normal = Vec::new();
+        let mut plain = String::new();
+        // What is between the wildcards is made fit by itself.
+        for piece in pieces(&query.value) {
+            match piece {
+                Piece::Character(character) => plain.push(character),
+                other => {
+                    self.push_plain(&target, &mut plain, &query.normalize, &mut normal)?;
+                    normal.push(other);
+                }
+            }
+        }
+        self.push_plain(&target, &mut plain, &query.normalize, &mut normal)?;
+        let pattern = Pattern::of_pieces(&normal, query.case_insensitive)?;
+        self.count_leaf()?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
+    }
+
+    fn push_plain(
+        &self,
+        target: &Target<'_>,
+        plain: &mut String,
+        normalize: &Normalize,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        if !plain.is_empty() {
+            let normal = self.normalized(target, plain, normalize)?;
+            pieces.extend(normal.chars().map(Piece::Character));
+            plain.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn regexp(&mut self, query: &RegexpQuery, weight: Weight) -> Result<Node> {
+        let limit = setting(self.index.meta, "index.max_regex_length", MAX_REGEX_LENGTH);
+        let length = query.value.encode_utf16().count();
+        if length > limit {
+            return Err(Error::IllegalArgument(format!(
+                "The length of regex [{length}] used in the Regexp Query request has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_regex_length] index level setting."
+            )));
+        }
+        self.rewrite_known(query.rewrite.as_ref())?;
+        let Some(target) = self.target(&query.field) else {
+            return match PRESENT.contains(&query.field.as_str()) {
+                true => Err(unfit("regexp", &query.field, &query.field)),
+                false => Ok(Node::None),
+            };
+        };
+        fit("regexp", target.field)?;
+        let value = self.normalized(&target, &query.value, &query.normalize)?;
+        let states = query.max_determinized_states.min(MOST_STATES) as i64;
+        let pattern = Pattern::regexp(&value, query.flags, query.case_insensitive, states)?;
+        self.count_leaf()?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
+    }
+
+    pub(super) fn fuzzy(&mut self, query: &FuzzyQuery, weight: Weight) -> Result<Node> {
+        self.rewrite_known(query.options.rewrite.as_ref())?;
+        let Some(target) = self.target(&query.field) else {
+            return match PRESENT.contains(&query.field.as_str()) {
+                true => Err(unfit_for_fuzzy(&query.field, &query.field)),
+                false => Ok(Node::None),
+            };
+        };
+        if !near_terms(target.field) {
+            return Err(unfit_for_fuzzy(&target.field.path, target.field.type_name()));
+        }
+        let value = self.normalized(&target, &query.value, &query.normalize)?;
+        self.near(&target, &value, query.fuzziness, &query.options, weight)
+    }
+
+    /// Makes the node of the terms near one.
+    pub(super) fn near(
+        &mut self,
+        target: &Target<'_>,
+        term: &str,
+        fuzziness: Fuzziness,
+        options: &FuzzyOptions,
+        weight: Weight,
+    ) -> Result<Node> {
+        if !near_terms(target.field) {
+            return Err(unfit_for_fuzzy(&target.field.path, target.field.type_name()));
+        }
+        searchable(target.field)?;
+        if options.max_expansions == 0 {
+            return Err(Error::IllegalArgument("maxExpansions must be positive.".to_owned()));
+        }
+        let edits = fuzziness.edits(term);
+        let pattern = Pattern::near(term, edits, options.prefix_length, options.transpositions);
+        let rewrite = options.rewrite.clone().unwrap_or(Rewrite::TopTermsBlended(options.max_expansions));
+        self.count_leaf()?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(self.pattern_node(target, lead, pattern, Some(&rewrite), weight))
+    }
+
+    /// A value in either case of its letters.
+    pub(super) fn folded(&mut self, target: &Target<'_>, value: &Value, weight: Weight) -> Result<Node> {
+        let field = target.field;
+        if !(is_string(field) || field.field_type.is_text()) {
+            return Err(Error::QueryShard {
+                reason: format!(
+                    "[{}] field which is of type [{}], does not support case insensitive term queries",
+                    field.path,
+                    field.type_name()
+                ),
+                caused_by: None,
+            });
+        }
+        searchable(field)?;
+        let value = self.normalized(target, &text(value).unwrap_or_default(), &Normalize::Field)?;
+        let pattern = Pattern::folded(&value)?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(self.pattern_node(target, lead, pattern, None, weight))
+    }
+
+    /// Makes the node of a pattern, rewritten as asked for.
+    pub(super) fn pattern_node(
+        &mut self,
+        target: &Target<'_>,
+        lead: String,
+        pattern: Pattern,
+        rewrite: Option<&Rewrite>,
+        weight: Weight,
+    ) -> Node {
+        let field = target.field;
+        let text = field.field_type.is_text();
+        let pattern = Arc::new(pattern.behind(&lead));
+        let constant = matches!(field.field_type, FieldType::Wildcard | FieldType::ConstantKeyword);
+        let own = if constant { ExpandedScore::Boost } else { ExpandedScore::Own };
+        let (keep, score) = match rewrite {
+            None | Some(Rewrite::ConstantScore | Rewrite::Unknown(_)) => {
+                return Node::Matching { path: field.id, text, pattern, weight };
+            }
+            Some(Rewrite::ConstantScoreBoolean) => (Keep::AtMost(MAX_CLAUSES), ExpandedScore::Boost),
+            Some(Rewrite::ScoringBoolean) => (Keep::AtMost(MAX_CLAUSES), own),
+            Some(Rewrite::TopTerms(most)) => (Keep::Best((*most).min(MAX_CLAUSES)), own),
+            Some(Rewrite::TopTermsBoost(most)) => {
+                (Keep::Best((*most).min(MAX_CLAUSES)), ExpandedScore::Boost)
+            }
+            Some(Rewrite::TopTermsBlended(most)) => {
+                let score = if constant { ExpandedScore::Boost } else { ExpandedScore::Blended };
+                (Keep::Best((*most).min(MAX_CLAUSES)), score)
+            }
+        };
+        let (boost, score) = match weight {
+            Weight::Constant(boost) => (boost, score),
+            _ => (0.0, ExpandedScore::Boost),
+        };
+        let field_name = Arc::clone(&field.path);
+        self.expansions.push(Expansion {
+            path: field.id,
+            nested: self.nested_id(),
+            field: field_name,
+            text,
+            pattern,
+            lead,
+            keep,
+            score,
+            boost,
+        });
+        let node = Node::Expanded(self.expansions.len() - 1);
+        match (rewrite, weight) {
+            (Some(Rewrite::ConstantScoreBoolean), Weight::Constant(score)) => {
+                Node::Constant(score, Box::new(node))
+            }
+            _ => node,
+        }
+    }
+
+    /// Makes a text fit for the terms of a field, but for what leads into a flat_object.
+    pub(super) fn normalized(
+        &self,
+        target: &Target<'_>,
+        value: &str,
+        normalize: &Normalize,
+    ) -> Result<String> {
+        let field = target.field;
+        let mapping = self.index.mapping;
+        match normalize {
+            Normalize::Analyzer(name) if field.field_type.is_text() || name.is_some() => {
+                let name = name.as_deref().unwrap_or(&field.search_analyzer);
+                Ok(mapping.analyzers().get(name).map_or_else(|| value.to_owned(), |own| own.normalize(value)))
+            }
+            _ => match &field.normalizer {
+                Some(name) => {
+                    Ok(mapping.analyzers().normalize(name, value).unwrap_or_else(|| value.to_owned()))
+                }
+                None => Ok(value.to_owned()),
+            },
+        }
+    }
+
+    /// Refuses a way of rewriting that there is not.
+    pub(super) fn rewrite_known(&self, rewrite: Option<&Rewrite>) -> Result<()> {
+        match rewrite {
+            Some(Rewrite::Unknown(name)) => {
+                Err(Error::IllegalArgument(format!("Failed to parse rewrite_method [{name}]")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn metadata_pattern(&self, clause: &str, field: &str, pattern: &str, weight: Weight) -> Result<Node> {
+        if field == "_index" {
+            let pattern = Value::String(pattern.to_owned());
+            return self.metadata_term("_index", &[&pattern], weight).unwrap_or(Ok(Node::None));
+        }
+        match PRESENT.contains(&field) && field != "_type" {
+            true => Err(unfit(clause, field, field)),
+            false => Ok(Node::None),
+        }
+    }
+}
+
+fn is_string(field: &Field) -> bool {
+    matches!(
+        field.field_type,
+        FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword | FieldType::FlatObject
+    )
+}
+
+/// Whether terms near another are looked for in a field.
+fn near_terms(field: &Field) -> bool {
+    field.field_type.is_text()
+        || matches!(field.field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject)
+}
+
+fn fit(clause: &str, field: &Field) -> Result<()> {
+    if !is_string(field) && !field.field_type.is_text() {
+        return Err(unfit(clause, &field.path, field.type_name()));
+    }
+    searchable(field)
+}
+
+fn unfit(clause: &str, field: &str, kind: &str) -> Error {
+    Error::QueryShard {
+        reason: format!(
+            "Can only use {clause} queries on keyword and text fields - not on [{field}] which is of type [{kind}]"
+        ),
+        caused_by: None,
+    }
+}
+
+pub(super) fn unfit_for_fuzzy(field: &str, kind: &str) -> Error {
+    Error::IllegalArgument(format!(
+        "Can only use fuzzy queries on keyword and text fields - not on [{field}] which is of type [{kind}]"
+    ))
+}

@@ -1,0 +1,193 @@
+use std::collections::HashMap;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::UInt32Type;
+use datafusion::common::config::ConfigOptions;
+use datafusion::physical_expr::expressions::col;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{collect as run, displayable};
+use millrace_dsl::sort::Mode;
+use millrace_storage::mapping::ColumnKind;
+use millrace_work::Work;
+use millrace_work::compute::Compute;
+use roaring::RoaringBitmap;
+
+use super::*;
+use crate::score::collect::Totals;
+use crate::score::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
+use crate::score::prepare::{Prepared, Source, prepare};
+use crate::score::reader::SegmentReader;
+use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
+use crate::table::top_k::TopKIntoScan;
+use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
+
+fn snapshot() -> TableSnapshot {
+    let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
+    let second = Fixture::new(&[("disk disk", "a", 25), ("gone disk", "a", 99), ("ok", "b", 5)]);
+    let deleted: RoaringBitmap = [1].into_iter().collect();
+    let segment = |reader: Arc<Fixture>, deleted| TableSegment {
+        index: 0,
+        shard: 0,
+        reader,
+        deleted: Arc::new(deleted),
+    };
+    TableSnapshot {
+        segments: vec![segment(first, RoaringBitmap::new()), segment(second, deleted)],
+        shards: 1,
+        ..TableSnapshot::default()
+    }
+}
+
+/// The segment as it is searched by itself.
+fn source(reader: Arc<Fixture>) -> Source {
+    Source {
+        number: 0,
+        shard: 0,
+        inverted: reader.inverted().unwrap(),
+        reader,
+        functions: Arc::default(),
+        work: Work::default(),
+    }
+}
+
+fn number_key() -> Key {
+    let source = KeySource {
+        column: NUMBER,
+        terms: None,
+        kind: ColumnKind::Int(64),
+        ignore_above: None,
+        rescale: Rescale::None,
+        single: false,
+        distance: None,
+        derived: None,
+    };
+    Key {
+        name: "n".into(),
+        kind: KeyKind::I64,
+        nulls_first: false,
+        mode: Mode::Min,
+        fill: Fill::I64(i64::MAX),
+        sources: vec![Some(source)],
+    }
+}
+
+/// A scan for `disk`, of the named columns.
+fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
+    let options = ScanOptions { track: Some(track), ..ScanOptions::default() };
+    let table = IndexTable::new(
+        Arc::new(snapshot()),
+        vec![number_key()],
+        options,
+        Compute::new(millrace_storage::Compute::start(1).unwrap()),
+    );
+    let handle = Arc::clone(table.handle());
+    let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
+    let statistics = vec![TermStatistics {
+        nested: None,
+        blend: None,
+        path: TEXT,
+        field: "message".into(),
+        terms: vec![StatisticsTerm::Text("disk".into())],
+        join: Join::Synonyms,
+        boost: 1.0,
+    }];
+    let resolved = vec![Some(Resolved { node, statistics, expansions: Vec::new() })];
+    let projection = columns.iter().map(|name| table.schema.index_of(name).unwrap()).collect();
+    let scan =
+        IndexScanExec::new(Arc::clone(&table.state), &table.schema, Predicate::All, resolved, projection, 2)
+            .unwrap();
+    (scan, handle)
+}
+
+fn sorted(scan: IndexScanExec, keys: &[(&str, bool)], fetch: usize) -> Arc<dyn ExecutionPlan> {
+    let schema = scan.schema();
+    let expressions = keys.iter().map(|(name, descending)| {
+        let expr = PhysicalSortExpr::new_default(col(name, &schema).unwrap());
+        if *descending { expr.desc() } else { expr.asc() }
+    });
+    let order = LexOrdering::new(expressions).unwrap();
+    let sort = SortExec::new(order, Arc::new(scan)).with_fetch(Some(fetch));
+    TopKIntoScan.optimize(Arc::new(sort), &ConfigOptions::default()).unwrap()
+}
+
+async fn addresses(plan: Arc<dyn ExecutionPlan>) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
+    for batch in run(plan, Arc::new(TaskContext::default())).await.unwrap() {
+        let segments = batch.column_by_name(SEGMENT).unwrap().as_primitive::<UInt32Type>().clone();
+        let rows = batch.column_by_name(ROW).unwrap().as_primitive::<UInt32Type>().clone();
+        found.extend(segments.values().iter().copied().zip(rows.values().iter().copied()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_best_scores_are_found_inside_the_scan() {
+    let (scan, handle) = scan(&[SCORE, SEGMENT, ROW], u64::MAX);
+    let plan = sorted(scan, &[(SCORE, true), (SEGMENT, false), (ROW, false)], 2);
+    insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
+    SortExec: TopK(fetch=2), expr=[_score@0 DESC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[_score, _segment, _row], top=2 by _score
+    ");
+    assert_eq!(addresses(plan).await, [(1, 0), (0, 1)]);
+    assert_eq!(handle.totals.read(), (3, false));
+    assert!(handle.max_score() > 0.0);
+}
+
+#[tokio::test]
+async fn keys_are_sorted_above_the_scan() {
+    let (scan, handle) = scan(&["n", SEGMENT, ROW], 2);
+    let plan = sorted(scan, &[("n", false), (SEGMENT, false), (ROW, false)], 10);
+    insta::assert_snapshot!(displayable(plan.as_ref()).indent(false), @r"
+    SortExec: TopK(fetch=10), expr=[n@0 ASC, _segment@1 ASC, _row@2 ASC], preserve_partitioning=[false]
+      IndexScanExec: indices=[], segments=2, predicate=*, columns=[n, _segment, _row], first=10 by n
+    ");
+    assert_eq!(addresses(plan).await, [(0, 1), (1, 0), (0, 0)]);
+    assert_eq!(handle.totals.read(), (2, true));
+}
+
+#[tokio::test]
+async fn without_columns_a_scan_only_counts() {
+    let (scan, handle) = scan(&[], u64::MAX);
+    let batches = run(Arc::new(scan), Arc::new(TaskContext::default())).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+    assert_eq!(handle.totals.read(), (3, false));
+    assert!(Totals::new(None).read() == (0, false));
+}
+
+#[tokio::test]
+async fn slices_cut_a_segment_to_the_rows_listed() {
+    let listed: HashMap<u32, RoaringBitmap> = [(0, [0].into_iter().collect())].into();
+    let node = Node::Listed(Arc::new(listed));
+    let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
+    let source = source(reader);
+    let Prepared::Rows(rows, _) = prepare(&node, &source, None).unwrap() else { panic!("rows") };
+    assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn a_walk_over_terms_without_wanted_rows_is_given_up() {
+    let keywords: Vec<String> = (0..6_000).map(|row| format!("{row:04}")).collect();
+    let rows: Vec<(&str, &str, i64)> = keywords.iter().map(|keyword| ("", keyword.as_str(), 0)).collect();
+    let reader = Fixture::new(&rows);
+    let source = source(reader);
+    let number = number_key();
+    let source_of = KeySource {
+        column: KEYWORD,
+        terms: Some(KEYWORD),
+        kind: ColumnKind::Str,
+        ..number.sources[0].clone().unwrap()
+    };
+    let key = Key { kind: KeyKind::Str, fill: Fill::Null, sources: vec![Some(source_of)], ..number };
+    let order = TermOrder { limit: 5, descending: false, by_address: true, last: Arc::default() };
+    let first_of = |rows: std::ops::Range<u32>| {
+        let rows: RoaringBitmap = rows.collect();
+        let first = terms::first_rows(&source, &key, 0, &order.clone(), &rows).unwrap();
+        first.map(|first| first.rows.iter().collect::<Vec<_>>())
+    };
+    // Thousands of terms come before those of the last rows.
+    assert_eq!(first_of(5_900..6_000), None);
+    assert_eq!(first_of(100..200), Some(vec![100, 101, 102, 103, 104]));
+}

@@ -1,0 +1,137 @@
+//! What a search is asked of: an index expression as a pinned snapshot of tables.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use millrace_dsl::json::simple_match;
+use millrace_dsl::params::Scope;
+use millrace_dsl::query;
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_storage::{Engine, Index, Principal};
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use crate::lower;
+use crate::score::reader::SegmentReader;
+use crate::table::predicate::Predicate;
+use crate::table::{TableIndex, TableSegment, TableSnapshot};
+use millrace_storage::routing;
+
+/// Indices that a search refreshes at a time.
+const REFRESHES: usize = 32;
+
+/// Resolves an expression and pins a snapshot of every index it stands for.
+pub async fn pin(
+    engine: &Engine,
+    _principal: &Principal,
+    expression: &str,
+    scope: &Scope,
+) -> Result<TableSnapshot> {
+    let indices = resolve(engine, expression, &scope.options)?;
+    let parts = Metadata::expression_parts(expression, engine.clock().now_ms())?;
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(_, excluded)| !excluded).map(|(part, _)| part).collect();
+    let mut table = TableSnapshot::default();
+    // Side by side: each may have to be refreshed first.
+    let pinned = indices.into_iter().map(|index| async move { index.snapshot().await });
+    let mut pinned = stream::iter(pinned).buffered(REFRESHES);
+    while let Some(snapshot) = pinned.try_next().await? {
+        let aliases = Aliases::of(&snapshot.meta, &parts)?;
+        let searched = searched_shards(&snapshot.meta, scope, &aliases);
+        let place = table.indices.len();
+        for shard in &snapshot.shards {
+            if !searched.contains(&shard.shard) {
+                continue;
+            }
+            for view in &shard.segments {
+                let reader: Arc<dyn SegmentReader> = Arc::clone(&view.segment) as Arc<_>;
+                table.segments.push(TableSegment {
+                    index: place,
+                    shard: table.shards,
+                    reader,
+                    deleted: Arc::clone(&view.deleted),
+                });
+            }
+            table.shards += 1;
+        }
+        table.indices.push(TableIndex {
+            meta: snapshot.meta,
+            mapping: snapshot.mapping,
+            filter: aliases.filter,
+            shards: searched,
+            boost: 1.0,
+        });
+    }
+    Ok(table)
+}
+
+/// Resolves an expression to indices.
+pub fn resolve(engine: &Engine, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
+    let expression = if expression.is_empty() { "_all" } else { expression };
+    Ok(engine.resolve(expression, options)?)
+}
+
+/// What the aliases through which an index was named bring along.
+#[derive(Debug, Default)]
+struct Aliases {
+    filter: Option<Predicate>,
+    routing: Option<Vec<String>>,
+}
+
+impl Aliases {
+    /// An index that is named itself, or by an alias without a filter, is searched whole.
+    fn of(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
+        let mut filters = Vec::new();
+        let mut routings: Vec<String> = Vec::new();
+        let (mut unfiltered, mut unrouted) = (false, false);
+        for part in parts {
+            if part.is_empty() || part == "_all" || simple_match(part, &meta.name) {
+                return Ok(Self::default());
+            }
+            for (name, alias) in &meta.aliases {
+                if !simple_match(part, name) {
+                    continue;
+                }
+                match alias.get("filter").filter(|filter| !filter.is_null()) {
+                    Some(filter) => {
+                        let filter = query::parse(filter).map_err(|error| {
+                            Error::IllegalArgument(format!(
+                                "failed to parse filter for alias [{name}]: {error}"
+                            ))
+                        })?;
+                        filters.push(lower::lower_filter(&filter));
+                    }
+                    None => unfiltered = true,
+                }
+                match alias.get("search_routing").and_then(Value::as_str) {
+                    Some(values) => routings.extend(values.split(',').map(str::to_owned)),
+                    None => unrouted = true,
+                }
+            }
+        }
+        let mut parts: Vec<Predicate> = filters.iter().filter_map(Predicate::from_expr).collect();
+        let filter = match (unfiltered, parts.len()) {
+            (true, _) | (_, 0) => None,
+            (_, 1) => parts.pop(),
+            _ => Some(Predicate::AtLeast(1, parts)),
+        };
+        let routing = (!unrouted && !routings.is_empty()).then_some(routings);
+        Ok(Self { filter, routing })
+    }
+}
+
+/// Lists the shards that routing values and preferences leave.
+fn searched_shards(meta: &IndexMeta, scope: &Scope, aliases: &Aliases) -> Vec<u32> {
+    let named = |values: &[String]| -> Vec<u32> {
+        values.iter().map(|value| routing::shard_in(meta, value)).collect()
+    };
+    let asked = scope.routing.as_deref().map(named);
+    let of_aliases = aliases.routing.as_deref().map(named);
+    (0..meta.shards)
+        .filter(|shard| {
+            asked.as_ref().is_none_or(|shards| shards.contains(shard))
+                && scope.shards.as_ref().is_none_or(|shards| shards.contains(shard))
+                && of_aliases.as_ref().is_none_or(|shards| shards.contains(shard))
+        })
+        .collect()
+}

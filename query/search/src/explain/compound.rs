@@ -1,0 +1,414 @@
+//! Nodes that are made of others, or of more than one term, explained by their parts.
+
+use std::sync::Arc;
+
+use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
+use millrace_matching::score::function_score::{
+    Applied, Failure, FunctionScore, Place, RowFunction, value_at,
+};
+use millrace_matching::score::nested::{Elements, NestedNode, matching_elements};
+use millrace_matching::score::phrase::{Phrase, PhraseScore, PhraseScorer, PlaceTerms};
+use millrace_matching::score::prepare::{LeafScore, Prepared, Source, prepare};
+use millrace_matching::score::{Scorer, bm25, intervals};
+use millrace_matching::table::node::{Node, NodeFunction};
+use millrace_storage::mapping::PathId;
+use millrace_work::error::Result;
+
+use super::describe::described;
+use super::leaf::{Explained, no_term, score};
+use super::{Explanation, few};
+
+fn number(value: f32, text: impl Into<String>) -> Explanation {
+    Explanation::found(value, text, Vec::new())
+}
+
+impl Explained<'_> {
+    /// Explains nodes that have parts; `None` for all others.
+    pub(super) fn compound(&self, node: &Node) -> Result<Option<Explanation>> {
+        Ok(Some(match node {
+            Node::And(parts) => self.all_of(node, parts)?,
+            Node::AtLeast(required @ 1.., parts) => self.at_least(node, *required, parts)?,
+            Node::DisMax(tie_breaker, parts) => self.best_of(node, *tie_breaker, parts)?,
+            Node::Boosting { positive, .. } => match score(node, self.source, self.row)? {
+                None => self.node(positive)?,
+                Some(score) => {
+                    let text = self.named(node);
+                    Explanation::found(
+                        score,
+                        format!("weight({text}), result of:"),
+                        vec![self.node(positive)?],
+                    )
+                }
+            },
+            Node::FunctionScore { base, functions, combination } => {
+                self.function_score(node, base, functions, combination)?
+            }
+            Node::Nested(nested) => self.nested(node, nested)?,
+            Node::Intervals { .. } => self.intervals(node)?,
+            Node::Expanded(slot) => match self.expanded(*slot)? {
+                Some(explained) => explained,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn all_of(&self, node: &Node, parts: &[Node]) -> Result<Explanation> {
+        let (mut details, mut failed) = (Vec::new(), false);
+        for part in parts {
+            match part {
+                Node::Not(excluded) => {
+                    if score(excluded, self.source, self.row)?.is_some() {
+                        failed = true;
+                        let text = self.named(excluded);
+                        details.push(Explanation::missed(
+                            format!("match on prohibited clause ({text})"),
+                            vec![number(1.0, text)],
+                        ));
+                    }
+                }
+                Node::AtLeast(0, optional) => {
+                    for part in optional {
+                        let explained = self.node(part)?;
+                        if explained.matched {
+                            details.push(explained);
+                        }
+                    }
+                }
+                _ => {
+                    let explained = self.node(part)?;
+                    details.push(match explained.matched {
+                        true => explained,
+                        false => {
+                            failed = true;
+                            let text = self.named(part);
+                            Explanation::missed(
+                                format!("no match on required clause ({text})"),
+                                vec![explained],
+                            )
+                        }
+                    });
+                }
+            }
+        }
+        Ok(match score(node, self.source, self.row)? {
+            Some(sum) if !failed => Explanation::found(sum, "sum of:", details),
+            _ => {
+                Explanation::missed("Failure to meet condition(s) of required/prohibited clause(s)", details)
+            }
+        })
+    }
+
+    fn at_least(&self, node: &Node, required: usize, parts: &[Node]) -> Result<Explanation> {
+        let mut details = self.matching(parts)?;
+        Ok(match (details.len(), score(node, self.source, self.row)?) {
+            (matching, _) if matching < required => few(matching, required, details),
+            (1, _) if parts.len() == 1 => details.remove(0),
+            (_, Some(sum)) => Explanation::found(sum, "sum of:", details),
+            (matching, None) => few(matching, required, details),
+        })
+    }
+
+    fn best_of(&self, node: &Node, tie_breaker: f32, parts: &[Node]) -> Result<Explanation> {
+        let details = self.matching(parts)?;
+        Ok(match score(node, self.source, self.row)? {
+            None => Explanation::missed("No matching clause", Vec::new()),
+            Some(score) => {
+                let text = match tie_breaker {
+                    0.0 => "max of:".to_owned(),
+                    share => format!("max plus {share:?} times others of:"),
+                };
+                Explanation::found(score, text, details)
+            }
+        })
+    }
+
+    fn matching(&self, parts: &[Node]) -> Result<Vec<Explanation>> {
+        let mut details = Vec::new();
+        for part in parts {
+            let explained = self.node(part)?;
+            if explained.matched {
+                details.push(explained);
+            }
+        }
+        Ok(details)
+    }
+
+    /// The terms of an expansion that the row has; `None` where they have no scores of their own.
+    fn expanded(&self, slot: usize) -> Result<Option<Explanation>> {
+        let Some(found) = self.source.functions.expansion(slot).filter(|found| found.text) else {
+            return Ok(None);
+        };
+        let Some(text) = self.source.inverted.text(found.path) else { return Ok(Some(no_term())) };
+        let name = self.mapping.field_by_id(found.path).map_or("", |field| field.path.as_ref());
+        let mut details = Vec::new();
+        for term in &found.terms {
+            let LeafScore::Bm25(function) = &term.score else { return Ok(None) };
+            let Some(mut postings) = text.postings(&term.term)? else { continue };
+            if postings.doc() < self.row {
+                postings.seek(self.row);
+            }
+            if postings.doc() == self.row {
+                let length = text.has_norms().then(|| text.norm(self.row));
+                let named = format!("{name}:{}", term.term);
+                details.push(self.weighed(&named, function, postings.term_freq(), length));
+            }
+        }
+        Ok(Some(match details.len() {
+            0 => no_term(),
+            1 => details.remove(0),
+            _ => Explanation::sum(details),
+        }))
+    }
+
+    /// A phrase that scores by BM25.
+    pub(super) fn phrase(&self, node: &Node, phrase: &Phrase, slot: usize) -> Result<Option<Explanation>> {
+        let Node::Phrase { path, weight, .. } = node else { return Ok(None) };
+        let (Some(function), Some(text)) =
+            (self.source.functions.get(slot), self.source.inverted.text(*path))
+        else {
+            return Ok(None);
+        };
+        let phrase = phrase.expanded(&|slot| match self.source.functions.expansion(slot) {
+            Some(found) => found.terms.iter().map(|found| found.term.clone()).collect(),
+            None => Vec::new(),
+        });
+        let Some(mut scorer) = PhraseScorer::open(&phrase, text, PhraseScore::Bm25(function))? else {
+            return Ok(Some(no_term()));
+        };
+        if scorer.seek(self.row) != self.row {
+            return Ok(Some(no_term()));
+        }
+        let (score, freq) = (scorer.score(), scorer.frequency());
+        let statistics = function.statistics();
+        let mut terms = Vec::new();
+        for place in phrase.places() {
+            let PlaceTerms::Fixed(own) = &place.terms else { continue };
+            for term in own {
+                let count = self.doc_freq(*path, term)?.min(statistics.docs);
+                terms.push(Explanation::found(
+                    bm25::idf(statistics.docs, count),
+                    "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
+                    vec![
+                        Explanation::count(count, "n, number of documents containing term"),
+                        Explanation::count(statistics.docs, "N, total number of documents with field"),
+                    ],
+                ));
+            }
+        }
+        let shown = Node::Phrase { path: *path, phrase: Arc::new(phrase), values: None, weight: *weight };
+        let length = text.has_norms().then(|| text.norm(self.row));
+        let idf = function.max_score() / function.boost();
+        let tf = self.frequency_part(score / function.max_score(), freq, length, function, true);
+        let parts =
+            vec![number(function.boost(), "boost"), Explanation::found(idf, "idf, sum of:", terms), tf];
+        let inner = format!("score(freq={freq:?}), computed as boost * idf * tf from:");
+        Ok(Some(Explanation::found(
+            score,
+            format!("weight({} in {}) [PerFieldSimilarity], result of:", self.named(&shown), self.row),
+            vec![Explanation::found(score, inner, parts)],
+        )))
+    }
+
+    /// Counts the documents of the shard that have a term.
+    fn doc_freq(&self, path: PathId, term: &str) -> Result<u64> {
+        let own = [&self.source.inverted];
+        let all: Vec<_> = if self.peers.is_empty() { own.to_vec() } else { self.peers.iter().collect() };
+        let mut count = 0;
+        for inverted in all {
+            if let Some(text) = inverted.text(path) {
+                count += u64::from(text.count(term)?);
+            }
+        }
+        Ok(count)
+    }
+
+    fn intervals(&self, node: &Node) -> Result<Explanation> {
+        let prepared = prepare(node, self.source, None)?;
+        let Prepared::Intervals(prepared) = &prepared else { return Ok(no_term()) };
+        let rows = self.source.reader.rows();
+        let mut scorer = intervals::scorer(prepared, self.source.inverted.as_ref(), rows)?;
+        if scorer.seek(self.row) != self.row {
+            return Ok(Explanation::missed("no matching intervals", Vec::new()));
+        }
+        let text = self.named(node);
+        Ok(Explanation::found(
+            scorer.score(),
+            "Saturation function on interval frequency, computed as w * S / (S + k) from:",
+            vec![
+                number(scorer.max_score(), "w, weight of this function"),
+                number(1.0, "k, pivot feature value that would give a score contribution equal to w/2"),
+                number(scorer.sum(), format!("S, the sloppy frequency of the interval query {text}")),
+            ],
+        ))
+    }
+
+    fn nested(&self, node: &Node, nested: &NestedNode) -> Result<Explanation> {
+        let Some(total) = score(node, self.source, self.row)? else {
+            return Ok(Explanation::missed("No matching children", Vec::new()));
+        };
+        let elements = matching_elements(nested, self.source, &[self.row])?.pop().unwrap_or_default();
+        let mode = match nested.mode {
+            NestedScore::Avg => "Avg",
+            NestedScore::Sum => "Total",
+            NestedScore::Min => "Min",
+            NestedScore::Max => "Max",
+            NestedScore::None => "None",
+        };
+        let numbers = || elements.iter().map(|element| element.element);
+        let (first, last) = (numbers().min().unwrap_or(0), numbers().max().unwrap_or(0));
+        let text = format!(
+            "Score based on {} child docs in range from {first} to {last}, using score mode {mode}",
+            elements.len()
+        );
+        let Some(path) = nested.chain.first() else { return Ok(number(total, text)) };
+        let (Some((source, _)), Some(best)) = (Elements::source(self.source, *path)?, elements.first())
+        else {
+            return Ok(number(total, text));
+        };
+        let inner = Explained { source: &source, peers: &[], row: best.element, ..*self };
+        Ok(Explanation::found(total, text, vec![inner.node(&nested.inner)?]))
+    }
+
+    fn function_score(
+        &self,
+        node: &Node,
+        base: &Node,
+        functions: &[NodeFunction],
+        combination: &Combination,
+    ) -> Result<Explanation> {
+        let explained = self.node(base)?;
+        let Some(total) = score(node, self.source, self.row)? else {
+            if !explained.matched {
+                return Ok(explained);
+            }
+            let least = combination.min_score.unwrap_or_default();
+            let details = vec![explained, number(least, "min score")];
+            return Ok(Explanation::missed("Score value is too low, expected at least min score", details));
+        };
+        if functions.is_empty() {
+            return Ok(explained);
+        }
+        let place = self.place();
+        let mut details = Vec::new();
+        for function in functions {
+            details.extend(self.function(function, &place)?);
+        }
+        let factor = self.factor(base, functions, combination, &place)?;
+        let joined = match details.len() {
+            0 => number(1.0, "No function matched"),
+            1 if functions.len() == 1 && functions.iter().all(|own| own.filter.is_none()) => {
+                details.remove(0)
+            }
+            _ => {
+                let mode = match combination.score_mode {
+                    ScoreMode::First => "first",
+                    ScoreMode::Avg => "avg",
+                    ScoreMode::Max => "max",
+                    ScoreMode::Sum => "sum",
+                    ScoreMode::Min => "min",
+                    ScoreMode::Multiply => "multiply",
+                };
+                Explanation::found(factor, format!("function score, score mode [{mode}]"), details)
+            }
+        };
+        let most = combination.max_boost;
+        let joined = Explanation::found(factor.min(most), "min of:", vec![joined, number(most, "maxBoost")]);
+        let text = match combination.boost_mode {
+            BoostMode::Replace => return Ok(joined),
+            BoostMode::Multiply => "function score, product of:",
+            BoostMode::Sum => "sum of",
+            BoostMode::Avg => "avg of",
+            BoostMode::Min => "min of",
+            BoostMode::Max => "max of",
+        };
+        Ok(Explanation::found(total, text, vec![explained, joined]))
+    }
+
+    fn place(&self) -> Place {
+        let Source { reader, number, shard, .. } = self.source;
+        Place { reader: reader.clone(), segment: *number, shard: *shard }
+    }
+
+    /// Joins the functions at the row as the scorer does.
+    fn factor(
+        &self,
+        base: &Node,
+        functions: &[NodeFunction],
+        combination: &Combination,
+        place: &Place,
+    ) -> Result<f32> {
+        let (rows, inverted) = (self.source.reader.rows(), self.source.inverted.as_ref());
+        let mut filters = Vec::with_capacity(functions.len());
+        for function in functions {
+            let filter = function.filter.as_ref();
+            filters.push(filter.map(|filter| prepare(filter, self.source, None)).transpose()?);
+        }
+        let mut applied = Vec::with_capacity(functions.len());
+        for (function, filter) in functions.iter().zip(&filters) {
+            let scorer = filter
+                .as_ref()
+                .map(|filter| millrace_matching::score::build::scorer(filter, inverted, rows))
+                .transpose()?;
+            applied.push(Applied::new(&function.function, scorer, function.weight, place));
+        }
+        let base = prepare(base, self.source, None)?;
+        let base = millrace_matching::score::build::scorer(&base, inverted, rows)?;
+        let failure = Failure::default();
+        let combination = Combination { min_score: None, ..*combination };
+        Ok(FunctionScore::new(base, applied, combination, &failure).factor(self.row)? as f32)
+    }
+
+    /// Explains a function; `None` where it does not apply to the row.
+    fn function(&self, function: &NodeFunction, place: &Place) -> Result<Option<Explanation>> {
+        if let Some(filter) = &function.filter
+            && score(filter, self.source, self.row)?.is_none()
+        {
+            return Ok(None);
+        }
+        let value = value_at(&function.function, place, self.row)? as f32;
+        let own = match &function.function {
+            RowFunction::One => number(1.0, "constant score 1.0 - no function provided"),
+            RowFunction::FieldValue { field, factor, modifier, missing, .. } => {
+                let missing = missing.map_or_else(String::new, |missing| format!("?:{missing:?}"));
+                let modifier = format!("{modifier:?}").to_lowercase();
+                number(
+                    value,
+                    format!(
+                        "field value function: {modifier}(doc['{field}'].value{missing} * factor={factor:?})"
+                    ),
+                )
+            }
+            RowFunction::Decay { mode, offset, .. } => {
+                let mode = format!("{mode:?}").to_uppercase();
+                let inner = format!("decay by {mode} of the distances beyond {offset:?}");
+                Explanation::found(value, "Function for a field:", vec![number(value, inner)])
+            }
+            RowFunction::Nearness { pivot, .. } => Explanation::found(
+                value,
+                "Distance score, computed as weight * pivotDistance / (pivotDistance + abs(distance)) from:",
+                vec![number(*pivot as f32, "pivotDistance")],
+            ),
+            RowFunction::Random { seed, .. } => {
+                number(value, format!("random score function (seed: {})", seed.0))
+            }
+        };
+        let own = match function.weight {
+            None => own,
+            Some(weight) => {
+                Explanation::found(value * weight, "product of:", vec![own, number(weight, "weight")])
+            }
+        };
+        Ok(Some(match &function.filter {
+            None => own,
+            Some(filter) => {
+                let text = described(filter, self.mapping, false).unwrap_or_else(|| self.text.to_owned());
+                Explanation::found(
+                    own.score(),
+                    "function score, product of:",
+                    vec![number(1.0, format!("match filter: {text}")), own],
+                )
+            }
+        }))
+    }
+}

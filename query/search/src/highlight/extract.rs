@@ -1,0 +1,229 @@
+//! Finds what a query would have marked.
+//!
+//! Compound clauses are followed here, down to all clauses that are not excluded; what a leaf means for
+//! an index is what `table::resolve` makes of it. A clause is looked at whether or not it matched.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use millrace_dsl::query::Query;
+use millrace_matching::automaton;
+use millrace_matching::score::intervals::LeafTerms;
+use millrace_matching::score::phrase as score;
+use millrace_matching::table::leaf::Leaf;
+use millrace_matching::table::node::{Node, Resolved, TextBound, Weight};
+use millrace_matching::table::predicate::Predicate;
+use millrace_matching::table::resolve::{IndexContext, resolve};
+use millrace_storage::mapping::{FieldType, PathId, Scalar};
+use millrace_work::error::Result;
+
+use super::terms::{Pattern, Phrase, Place, Wanted, What};
+
+/// Lists what a query would have marked in an index.
+///
+/// # Errors
+/// A clause that the index refuses.
+pub(crate) fn wanted(query: &Query, index: IndexContext<'_>) -> Result<Vec<Wanted>> {
+    let mut extractor = Extractor { index, wanted: Vec::new() };
+    extractor.query(query, 1.0, false)?;
+    Ok(extractor.wanted)
+}
+
+struct Extractor<'a> {
+    index: IndexContext<'a>,
+    wanted: Vec<Wanted>,
+}
+
+impl Extractor<'_> {
+    fn query(&mut self, query: &Query, boost: f32, hidden: bool) -> Result<()> {
+        let boost = boost * query.common().boost;
+        match query {
+            Query::Bool(query) => query
+                .must
+                .iter()
+                .chain(&query.filter)
+                .chain(&query.should)
+                .try_for_each(|clause| self.query(clause, boost, hidden)),
+            Query::ConstantScore(query) => self.query(&query.filter, boost, hidden),
+            Query::Boosting(query) => self.query(&query.positive, boost, hidden),
+            Query::DisMax(query) => {
+                query.queries.iter().try_for_each(|clause| self.query(clause, boost, hidden))
+            }
+            Query::FunctionScore(query) => self.query(&query.query, boost, true),
+            Query::Nested(query) => self.query(&query.query, boost, true),
+            Query::Terms(_) => {
+                let before = self.wanted.len();
+                self.leaf(query, boost, hidden)?;
+                self.join(before);
+                Ok(())
+            }
+            leaf => self.leaf(leaf, boost, hidden),
+        }
+    }
+
+    fn leaf(&mut self, leaf: &Query, boost: f32, hidden: bool) -> Result<()> {
+        let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
+        let resolved = resolve(&leaf, self.index)?;
+        self.node(&resolved.node, &resolved, boost, hidden);
+        Ok(())
+    }
+
+    /// Makes one pattern of the terms of one clause since a place in the list, where there are several.
+    fn join(&mut self, from: usize) {
+        let mut terms = HashSet::new();
+        for wanted in &self.wanted[from..] {
+            match &wanted.what {
+                What::Term(term) => terms.insert(term.clone()),
+                _ => return,
+            };
+        }
+        if terms.len() > 1 {
+            self.wanted.truncate(from + 1);
+            self.wanted[from].what = What::Pattern(Pattern::OneOf(terms));
+        }
+    }
+
+    fn node(&mut self, node: &Node, resolved: &Resolved, boost: f32, hidden: bool) {
+        let of = |weight: &Weight| match weight {
+            Weight::None => boost,
+            Weight::Constant(own) => *own,
+            Weight::Bm25(at) => resolved.statistics.get(*at).map_or(boost, |term| term.boost),
+        };
+        match node {
+            Node::Text { path, term, weight } => {
+                self.add(*path, of(weight), hidden, What::Term(term.clone()))
+            }
+            Node::Exact { path, value, weight, .. } => {
+                if let Some(term) = self.string(*path, &value.value) {
+                    self.add(*path, of(weight), hidden, What::Term(term));
+                }
+            }
+            Node::AnyExact { path, values, weight, .. } => {
+                let terms: Vec<String> =
+                    values.iter().filter_map(|value| self.string(*path, &value.value)).collect();
+                let what = match terms.as_slice() {
+                    [] => return,
+                    [one] => What::Term(one.clone()),
+                    _ => What::Pattern(Pattern::OneOf(terms.into_iter().collect())),
+                };
+                self.add(*path, of(weight), hidden, what);
+            }
+            Node::Matching { path, pattern, weight, .. } => {
+                self.automaton(*path, pattern, of(weight), hidden);
+            }
+            Node::Expanded(at) => {
+                if let Some(expansion) = resolved.expansions.get(*at) {
+                    self.automaton(expansion.path, &expansion.pattern, expansion.boost, hidden);
+                }
+            }
+            Node::Synonyms { path, terms, weight } => {
+                for term in terms.iter() {
+                    self.add(*path, of(weight), hidden, What::Term(term.clone()));
+                }
+            }
+            Node::Phrase { path, phrase, weight, .. } => {
+                for places in rows(phrase) {
+                    let places = places.into_iter().map(|place| (place.offset, place_of(&place, resolved)));
+                    let slop = if let score::Phrase::Places(_, slop) = phrase.as_ref() { *slop } else { 0 };
+                    let phrase = Phrase::new(places.collect(), slop);
+                    self.add(*path, of(weight), hidden, What::Phrase(phrase));
+                }
+            }
+            Node::Intervals { intervals, weight, .. } => {
+                for leaf in &intervals.leaves {
+                    match &leaf.terms {
+                        LeafTerms::One(term) => {
+                            self.add(leaf.path, of(weight), hidden, What::Term(term.clone()));
+                        }
+                        LeafTerms::Matching { pattern, .. } => {
+                            self.automaton(leaf.path, pattern, of(weight), hidden);
+                        }
+                    }
+                }
+            }
+            Node::TextRange { path, from, to, weight } => {
+                let bytes = |bound: &TextBound| {
+                    bound.as_ref().map(|(text, included)| (text.as_bytes().to_vec(), *included))
+                };
+                let pattern = Pattern::Range { from: bytes(from), to: bytes(to) };
+                self.add(*path, of(weight), hidden, What::Pattern(pattern));
+            }
+            Node::RawRange { path, from, to, weight, .. } => {
+                let field = self.index.mapping.field_by_id(*path);
+                if field
+                    .is_some_and(|field| field.field_type == FieldType::Keyword || field.field_type.is_text())
+                {
+                    let pattern = Pattern::Range { from: from.clone(), to: to.clone() };
+                    self.add(*path, of(weight), hidden, What::Pattern(pattern));
+                }
+            }
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
+                parts.iter().for_each(|part| self.node(part, resolved, boost, hidden));
+            }
+            Node::Constant(score, part) => self.node(part, resolved, *score, hidden),
+            Node::Boosting { positive, .. } => self.node(positive, resolved, boost, hidden),
+            Node::FunctionScore { base, .. } => self.node(base, resolved, boost, true),
+            Node::Nested(nested) => self.node(&nested.inner, resolved, boost, true),
+            _ => {}
+        }
+    }
+
+    fn automaton(&mut self, path: PathId, pattern: &Arc<automaton::Pattern>, boost: f32, hidden: bool) {
+        let field = self.index.mapping.field_by_id(path);
+        if field.is_some_and(|field| field.field_type != FieldType::FlatObject) {
+            self.add(path, boost, hidden, What::Pattern(Pattern::Automaton(Arc::clone(pattern))));
+        }
+    }
+
+    fn add(&mut self, field: PathId, boost: f32, hidden: bool, what: What) {
+        self.wanted.push(Wanted { field, boost, hidden, what });
+    }
+
+    /// The term of an exact value, of fields whose values are terms as they are shown.
+    fn string(&self, path: PathId, value: &Scalar) -> Option<String> {
+        let field = self.index.mapping.field_by_id(path)?;
+        match value {
+            Scalar::Str(text) if field.field_type != FieldType::FlatObject => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Most ways through a phrase whose links have alternatives.
+const MAX_ROWS: usize = 64;
+
+/// Lists the rows of places that a phrase stands for.
+fn rows(phrase: &score::Phrase) -> Vec<Vec<score::Place>> {
+    let links = match phrase {
+        score::Phrase::Places(places, _) => return vec![places.clone()],
+        score::Phrase::Chain(links) => links,
+    };
+    let mut rows: Vec<Vec<score::Place>> = vec![Vec::new()];
+    for link in links {
+        let mut longer = Vec::new();
+        for row in &rows {
+            let behind = row.last().map_or(0, |place| place.offset + 1);
+            for alternative in link {
+                let first = alternative.first().map_or(0, |place| place.offset);
+                let moved = alternative.iter().map(|place| score::Place {
+                    offset: behind + place.offset - first,
+                    terms: place.terms.clone(),
+                });
+                longer.push(row.iter().cloned().chain(moved).collect());
+            }
+        }
+        longer.truncate(MAX_ROWS);
+        rows = longer;
+    }
+    rows
+}
+
+fn place_of(place: &score::Place, resolved: &Resolved) -> Place {
+    match &place.terms {
+        score::PlaceTerms::Fixed(terms) => Place { terms: terms.clone(), pattern: None },
+        score::PlaceTerms::Expanded(at) => {
+            let pattern = resolved.expansions.get(*at).map(|expansion| Arc::clone(&expansion.pattern));
+            Place { terms: Vec::new(), pattern }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! `_delete_by_query`: deletes the versions that a snapshot shows, in batches.
+//!
+//! Each document is deleted only if it is still as the snapshot has it; one that has changed since
+//! is a conflict, which ends the operation or is counted, as asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_dsl::body::SearchBody;
+use millrace_dsl::json;
+use millrace_dsl::params::{Params, Scope};
+use millrace_dsl::query::Query;
+use millrace_dsl::sort::{self, SortBy, SortKey};
+use millrace_matching::lookup;
+use millrace_matching::target;
+use millrace_search::fetch;
+use millrace_search::searcher::{Search, slice_of};
+use millrace_storage::segment::RowParts;
+use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp};
+use millrace_work::error::{Error, Result};
+use serde_json::{Map, Value, json};
+
+use crate::service::{Opened, Outcome, SearchService};
+
+/// Documents of one batch where the request does not say.
+const BATCH: usize = 1_000;
+/// Most documents of one batch.
+const MAX_BATCH: usize = 10_000;
+/// Most slices.
+const MAX_SLICES: u64 = 1_024;
+/// Failures listed before the operation ends.
+const MAX_FAILURES: usize = 100;
+
+/// Counters of the operation or of one slice.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    total: u64,
+    deleted: u64,
+    conflicts: u64,
+    batches: u64,
+}
+
+impl Counters {
+    fn to_json(&self, throttled_ms: u64, per_second: f64) -> Map<String, Value> {
+        let mut out = Map::new();
+        out.insert("total".into(), json!(self.total));
+        out.insert("deleted".into(), json!(self.deleted));
+        out.insert("batches".into(), json!(self.batches));
+        out.insert("version_conflicts".into(), json!(self.conflicts));
+        out.insert("noops".into(), json!(0));
+        out.insert("retries".into(), json!({"bulk": 0, "search": 0}));
+        out.insert("throttled_millis".into(), json!(throttled_ms));
+        out.insert("requests_per_second".into(), json!(per_second));
+        out.insert("throttled_until_millis".into(), json!(0));
+        out
+    }
+}
+
+/// A parsed request.
+#[derive(Debug)]
+struct Request {
+    query: Query,
+    sort: Vec<SortKey>,
+    max_docs: Option<u64>,
+    proceed: bool,
+    batch: usize,
+    slices: u64,
+    /// Documents a second; negative is without bound.
+    per_second: f64,
+    refresh: bool,
+    timeout: Duration,
+    terminate_after: u64,
+    scope: Scope,
+}
+
+impl Request {
+    fn parse(mut params: Params, body: Option<&Value>) -> Result<Self> {
+        let (mut query, mut max_docs, mut batch, mut sort) = (None, None, None, Vec::new());
+        let mut proceed = None;
+        if let Some(body) = body {
+            let mut rest = body.as_object().cloned().ok_or_else(|| {
+                Error::Parsing(format!("Expected [START_OBJECT] but found [{}]", json::token(body)))
+            })?;
+            if let Some(value) = rest.remove("max_docs") {
+                max_docs = Some(json::integer(&value)?);
+            }
+            if let Some(value) = rest.remove("conflicts") {
+                proceed = Some(conflicts(&json::text(&value).unwrap_or_default())?);
+            }
+            for (key, text) in [
+                ("stored_fields", "stored_fields is not supported in this context"),
+                ("_source", "_source is not supported in this context"),
+                ("from", "from is not supported in this context"),
+                ("search_after", "search_after is not supported in this context"),
+            ] {
+                if rest.contains_key(key) {
+                    return Err(Error::Validation(text.to_owned()));
+                }
+            }
+            let parsed = SearchBody::parse(&Value::Object(rest))?;
+            if parsed.slice.is_some() {
+                return Err(Error::IllegalArgument(
+                    "[slice] of one part is not supported, use [slices]".to_owned(),
+                ));
+            }
+            (query, batch, sort) = (parsed.query, parsed.size, parsed.sort);
+        }
+        if let Some(from_uri) = params.uri_query()? {
+            query = Some(from_uri);
+        }
+        // The old name of `max_docs`.
+        if let Some(number) = params.integer("size")? {
+            max_docs = Some(number);
+        }
+        if let Some(number) = params.integer("max_docs")? {
+            if max_docs.is_some_and(|other| other != number) {
+                return Err(Error::IllegalArgument(format!(
+                    "[max_docs] set to two different values [{}] and [{number}]",
+                    max_docs.unwrap_or_default()
+                )));
+            }
+            max_docs = Some(number);
+        }
+        let max_docs = max_docs
+            .filter(|number| *number != -1)
+            .map(|number| {
+                u64::try_from(number).map_err(|_| {
+                    Error::Validation(format!("[max_docs] parameter cannot be negative, found [{number}]"))
+                })
+            })
+            .transpose()?;
+        if let Some(size) = params.integer("scroll_size")? {
+            batch = Some(millrace_dsl::body::size(size)?);
+        }
+        let batch = batch.unwrap_or(BATCH);
+        if batch == 0 || batch > MAX_BATCH {
+            return Err(Error::IllegalArgument(format!(
+                "Batch size is too large, size must be less than or equal to: [{MAX_BATCH}] but was [{batch}]"
+            )));
+        }
+        let slices = slices(params.take("slices").as_deref())?;
+        if let Some(max_docs) = max_docs
+            && max_docs < slices
+        {
+            return Err(Error::Validation(format!(
+                "[max_docs] should be >= [slices], found max_docs [{max_docs}] and slices [{slices}]"
+            )));
+        }
+        if let Some(text) = params.take("conflicts") {
+            proceed = Some(conflicts(&text)?);
+        }
+        if let Some(text) = params.take("sort") {
+            sort.extend(sort::parse_param(&text)?);
+        }
+        if params.boolean("wait_for_completion")? == Some(false) {
+            return Err(Error::IllegalArgument(
+                "[wait_for_completion] must be true: tasks are not supported".to_owned(),
+            ));
+        }
+        let request = Self {
+            query: query.ok_or_else(|| Error::Validation("query is missing".to_owned()))?,
+            sort,
+            max_docs,
+            proceed: proceed.unwrap_or(false),
+            batch,
+            slices,
+            per_second: per_second(params.take("requests_per_second").as_deref())?,
+            refresh: params.boolean("refresh")?.unwrap_or(false),
+            timeout: Duration::from_millis(params.time("timeout")?.flatten().unwrap_or(60_000)),
+            terminate_after: match params.integer("terminate_after")? {
+                None => 0,
+                Some(number) => millrace_dsl::body::terminate_after(number)?,
+            },
+            scope: params.scope()?,
+        };
+        params.take("wait_for_active_shards");
+        params.boolean("request_cache")?;
+        params.time("scroll")?;
+        params.time("search_timeout")?;
+        params.take("search_type");
+        params.finish()?;
+        Ok(request)
+    }
+}
+
+fn conflicts(text: &str) -> Result<bool> {
+    match text {
+        "proceed" => Ok(true),
+        "abort" => Ok(false),
+        other => Err(Error::IllegalArgument(format!(
+            "conflicts may only be \"proceed\" or \"abort\" but was [{other}]"
+        ))),
+    }
+}
+
+fn slices(text: Option<&str>) -> Result<u64> {
+    match text {
+        None | Some("auto") => Ok(1),
+        Some(text) => match text.parse::<u64>() {
+            Ok(slices @ 1..=MAX_SLICES) => Ok(slices),
+            Ok(slices) if slices > MAX_SLICES => Err(Error::IllegalArgument(format!(
+                "The number of slices [{slices}] is too large. It must be less than [{MAX_SLICES}]."
+            ))),
+            _ => Err(Error::IllegalArgument(
+                "[slices] must be a positive integer or the string \"auto\"".to_owned(),
+            )),
+        },
+    }
+}
+
+fn per_second(text: Option<&str>) -> Result<f64> {
+    let Some(text) = text else { return Ok(-1.0) };
+    match text.parse::<f64>() {
+        Ok(-1.0) => Ok(-1.0),
+        Ok(rate) if rate > 0.0 => Ok(rate),
+        _ => Err(Error::IllegalArgument(
+            "[requests_per_second] must be a float greater than 0. Use -1 to disable throttling.".to_owned(),
+        )),
+    }
+}
+
+/// Runs a request to its end.
+pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
+    let Opened { principal, expression, params, body, now_ms: started_ms } = opened;
+    let mut request = Request::parse(params, body.as_ref())?;
+    let searcher = service.searcher()?;
+    let (work, _ends) = searcher.begin();
+    lookup::read(&service.engine, principal, &mut request.query, &searcher.compute, &work).await?;
+    let snapshot = service.pin(principal, expression, &request.scope).await?;
+    let by_address = [SortKey { by: SortBy::Doc, descending: false }];
+    // Without a bound on documents their order makes no difference, and that of the index is free.
+    let sort = match request.max_docs {
+        Some(_) if !request.sort.is_empty() => request.sort.as_slice(),
+        _ => by_address.as_slice(),
+    };
+    let mut counters = vec![Counters::default(); request.slices as usize];
+    let mut sum = Counters::default();
+    let mut failures: Vec<Value> = Vec::new();
+    let mut status = 200;
+    let mut throttled_ms = 0;
+    let mut after = None;
+    loop {
+        let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(handled(&sum)));
+        let size = request.batch.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if size == 0 {
+            break;
+        }
+        let search = Search {
+            sort,
+            size,
+            after: after.take(),
+            track: (sum.batches == 0).then_some(u64::MAX),
+            terminate_after: request.terminate_after,
+            ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
+        };
+        let found = searcher.find(search).await?;
+        if !found.failures.is_empty() {
+            return Err(Error::SearchPhase { failures: found.failures });
+        }
+        if let Some((total, _)) = found.total {
+            sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
+        }
+        let addresses = &found.rows.addresses;
+        let Some(last) = addresses.len().checked_sub(1) else { break };
+        // A batch is held until the next one is looked for.
+        let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
+        let rows = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch).await?;
+        let mut ops = Vec::with_capacity(rows.len());
+        let mut owners = Vec::with_capacity(rows.len());
+        for (address, row) in addresses.iter().zip(rows) {
+            let index = snapshot.segments[address.segment as usize].index;
+            owners.push(slice_of(&row.id, request.slices) as usize);
+            ops.push(WriteOp {
+                index: Arc::clone(&snapshot.indices[index].meta.name),
+                id: Some(row.id),
+                routing: row.routing,
+                action: Action::Delete,
+                version: None,
+                if_seq_no: Some(row.seq_no),
+                if_primary_term: Some(row.primary_term),
+                require_alias: false,
+                doc_type: "_doc".into(),
+            });
+        }
+        let handled_now = ops.len();
+        let named: Vec<(Arc<str>, String)> =
+            ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
+        let outcomes = service.engine.write(principal, ops, RefreshPolicy::None, request.timeout).await?;
+        sum.batches += 1;
+        let mut touched = vec![false; counters.len()];
+        let mut abort = false;
+        for ((outcome, owner), (index, id)) in outcomes.into_iter().zip(owners).zip(named) {
+            let own = &mut counters[owner];
+            own.total += 1;
+            own.batches += u64::from(!std::mem::replace(&mut touched[owner], true));
+            match outcome {
+                Ok(done) if done.result == DocResult::Deleted => {
+                    own.deleted += 1;
+                    sum.deleted += 1;
+                }
+                // Gone since the snapshot: somebody else's deletion came first.
+                Ok(_) => {
+                    own.conflicts += 1;
+                    sum.conflicts += 1;
+                    abort |= !request.proceed;
+                }
+                Err(error) => {
+                    let conflict = matches!(error, StorageError::VersionConflict { .. });
+                    if conflict {
+                        own.conflicts += 1;
+                        sum.conflicts += 1;
+                    }
+                    if conflict && request.proceed {
+                        continue;
+                    }
+                    let error = Error::from(error);
+                    status = status.max(error.status());
+                    abort = true;
+                    if failures.len() < MAX_FAILURES {
+                        failures.push(failure(&index, &id, &error, conflict));
+                    }
+                }
+            }
+        }
+        let done = addresses.len() < size || handled(&sum) >= request.max_docs.unwrap_or(u64::MAX);
+        if abort || done {
+            break;
+        }
+        after = Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
+        if request.per_second > 0.0 {
+            let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(86_400_000.0) as u64;
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            throttled_ms += pause_ms;
+        }
+    }
+    if request.refresh {
+        let indices = target::resolve(&service.engine, expression, &request.scope.options)?;
+        service.engine.refresh(&indices).await?;
+    }
+    let mut answer = Map::new();
+    answer.insert("took".into(), json!((service.now_ms() - started_ms).max(0)));
+    answer.insert("timed_out".into(), json!(false));
+    answer.extend(sum.to_json(throttled_ms, request.per_second));
+    if request.slices > 1 {
+        let slices: Vec<Value> = counters
+            .iter()
+            .enumerate()
+            .map(|(id, counters)| {
+                let mut slice = Map::new();
+                slice.insert("slice_id".into(), json!(id));
+                slice.extend(counters.to_json(0, request.per_second));
+                Value::Object(slice)
+            })
+            .collect();
+        answer.insert("slices".into(), json!(slices));
+    }
+    answer.insert("failures".into(), json!(failures));
+    Ok(Outcome::json(status, Value::Object(answer)))
+}
+
+fn handled(counters: &Counters) -> u64 {
+    counters.deleted + counters.conflicts
+}
+
+fn failure(index: &str, id: &str, error: &Error, conflict: bool) -> Value {
+    let kind = if conflict { "version_conflict_engine_exception".to_owned() } else { error.error_type() };
+    json!({
+        "index": index,
+        "type": "_doc",
+        "id": id,
+        "cause": {"type": kind, "reason": error.reason(), "index": index},
+        "status": error.status(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_validated() {
+        let all = json!({"query": {"match_all": {}}});
+        let refused = |params: &[(&str, &str)], body: &Value| {
+            let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let params = Params::new("/t/_delete_by_query".to_owned(), params);
+            Request::parse(params, Some(body)).unwrap_err().to_string()
+        };
+        let texts = [
+            refused(&[], &json!({})),
+            refused(&[("max_docs", "-4")], &all),
+            refused(&[("size", "-4")], &all),
+            refused(&[("max_docs", "1"), ("slices", "2")], &all),
+            refused(&[("slices", "junk")], &all),
+            refused(&[("requests_per_second", "0")], &all),
+            refused(&[("requests_per_second", "unlimited")], &all),
+            refused(&[("conflicts", "ask")], &all),
+            refused(&[], &json!({"stored_fields": ["_id"]})),
+        ];
+        insta::assert_snapshot!(texts.join("\n"), @r#"
+        Validation Failed: 1: query is missing;
+        Validation Failed: 1: [max_docs] parameter cannot be negative, found [-4];
+        Validation Failed: 1: [max_docs] parameter cannot be negative, found [-4];
+        Validation Failed: 1: [max_docs] should be >= [slices], found max_docs [1] and slices [2];
+        [slices] must be a positive integer or the string "auto"
+        [requests_per_second] must be a float greater than 0. Use -1 to disable throttling.
+        [requests_per_second] must be a float greater than 0. Use -1 to disable throttling.
+        conflicts may only be "proceed" or "abort" but was [ask]
+        Validation Failed: 1: stored_fields is not supported in this context;
+        "#);
+    }
+}

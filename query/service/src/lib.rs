@@ -1,0 +1,18 @@
+//! Search over the store: the query language of the data API, planned by DataFusion.
+//!
+//! [`SearchService`] is the way in. It is handed principals, index expressions, parameters and
+//! bodies by `millrace-api`, takes snapshots from `millrace-storage`, and hands back rendered
+//! answers. On the way: `millrace-dsl` parses, `millrace-matching` finds and scores rows, `millrace-search` makes hits of
+//! them, `millrace-aggregate` aggregates, and `millrace-sql` answers statements; what all of them know of a request at
+//! work, and of errors, is in `millrace-work`.
+
+mod contexts;
+mod delete_by_query;
+#[doc(hidden)]
+pub mod fuzzing;
+mod request;
+mod service;
+mod skip;
+
+pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService};
+pub use millrace_work::error::Error;

@@ -1,0 +1,313 @@
+//! The way in: what callers ask of an engine's indices, one file an endpoint.
+//!
+//! Every endpoint opens its request the same way ([`SearchService::open`]), pins the indices that it
+//! names ([`SearchService::pin`]), and hands back a rendered [`Outcome`].
+
+mod count;
+mod expiry;
+mod explain;
+mod field_caps;
+mod multi_search;
+mod point_in_time;
+mod scroll;
+mod search;
+mod sql;
+mod validate;
+
+pub use self::multi_search::MAX_SEARCHES;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_dsl::params::{Params, Scope};
+use millrace_matching::pinned::{Pinned, PinnedFigures, Pins, may_keep_more};
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::target;
+use millrace_search::plan::Planner;
+use millrace_search::searcher::{Searcher, refused_by_all};
+use millrace_sql::cursor::Cursor;
+use millrace_sql::run::Runner;
+use millrace_storage::metadata::IndexMeta;
+use millrace_storage::{Engine, OpenContext, Principal};
+use millrace_work::compute::Compute;
+use millrace_work::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::scroll::Scroll;
+use crate::contexts::{Contexts, Kind, settings};
+use crate::delete_by_query;
+use crate::request::LongestLife;
+
+/// The section of the configuration that queries have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Bytes that all running queries may hold together; a query beyond is refused.
+    pub memory_bytes: usize,
+    /// Bytes that all statements may have on disk together, for sorts and joins that memory does not hold and for rows behind
+    /// cursors; a statement beyond is refused. The rows behind one cursor are an eighth at most.
+    pub spill_bytes: u64,
+    /// Compute threads that one query may use at a time; 0 means all.
+    pub threads: usize,
+    /// Scrolls that may be open at the same time, and as many cursors of statements.
+    pub max_open_scrolls: usize,
+    /// Points in time that may be open at the same time.
+    pub max_open_points_in_time: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 512 << 20,
+            spill_bytes: 4 << 30,
+            threads: 0,
+            max_open_scrolls: 500,
+            max_open_points_in_time: 300,
+        }
+    }
+}
+
+/// Open contexts hold at most one in so many bytes of the memory of queries.
+const PINNED_SHARE: usize = 2;
+
+/// The rows behind a cursor are at most one in so many bytes of what may be on disk.
+const CURSOR_SHARE: u64 = 8;
+
+/// Directory below that of the data, for what queries have no memory for.
+const SPILL_DIR: &str = "spill";
+
+/// The body of an answer.
+#[derive(Clone, Debug)]
+pub enum OutcomeBody {
+    /// A JSON value.
+    Json(Value),
+    /// JSON text.
+    Raw(Bytes),
+    /// Plain text.
+    Text(Bytes),
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// HTTP status.
+    pub status: u16,
+    /// Body.
+    pub body: OutcomeBody,
+}
+
+impl Outcome {
+    pub(crate) fn json(status: u16, body: Value) -> Self {
+        Self { status, body: OutcomeBody::Json(body) }
+    }
+
+    pub(crate) fn raw(body: Bytes) -> Self {
+        Self { status: 200, body: OutcomeBody::Raw(body) }
+    }
+}
+
+/// Answers searches over an engine.
+#[derive(Debug)]
+pub struct SearchService {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) searcher: Result<Searcher, String>,
+    runner: Result<Runner, String>,
+    scrolls: Arc<Contexts<Scroll>>,
+    points_in_time: Arc<Contexts<Pinned>>,
+    cursors: Arc<Contexts<Cursor>>,
+    pins: Option<Pins>,
+    config: Config,
+}
+
+/// A request as every endpoint opens it.
+#[derive(Debug)]
+pub(crate) struct Opened<'a> {
+    /// Who asks.
+    pub principal: &'a Principal,
+    /// Index expression of the path; empty where it names none.
+    pub expression: &'a str,
+    /// Parameters.
+    pub params: Params,
+    /// The body, or the parameter `source` in its place.
+    pub body: Option<Value>,
+    /// When the request came, and what `now` means in it.
+    pub now_ms: i64,
+}
+
+impl SearchService {
+    /// Makes the service over an engine, and starts a task that ends contexts when their time is over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(engine: Arc<Engine>, config: Config) -> Self {
+        let compute = Compute::new(engine.compute().clone());
+        let partitions = match config.threads {
+            0 => compute.threads(),
+            threads => threads.min(compute.threads()),
+        };
+        let spill_dir = engine.data_dir().join(SPILL_DIR);
+        let searcher = Planner::new(partitions, config.memory_bytes, config.spill_bytes, &spill_dir)
+            .map(|planner| Searcher { planner, compute })
+            .map_err(|error| error.to_string());
+        let pins = searcher.as_ref().ok().map(|searcher| {
+            let pool = &searcher.planner.runtime().memory_pool;
+            Pins::new(pool, config.memory_bytes / PINNED_SHARE)
+        });
+        let runner = searcher.as_ref().map_err(Clone::clone).and_then(|searcher| {
+            let pins = pins.clone().ok_or("contexts cannot be kept")?;
+            let cursor_bytes = config.spill_bytes / CURSOR_SHARE;
+            let runtime = searcher.planner.runtime();
+            Runner::new(partitions, runtime, searcher.compute.clone(), pins, cursor_bytes)
+                .map_err(|error| error.to_string())
+        });
+        let scrolls = Arc::new(Contexts::new(Kind::Scroll, Arc::clone(engine.clock())));
+        let points_in_time = Arc::new(Contexts::new(Kind::PointInTime, Arc::clone(engine.clock())));
+        let cursors = Arc::new(Contexts::new(Kind::Cursor, Arc::clone(engine.clock())));
+        expiry::start(&scrolls, &points_in_time, &cursors);
+        Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config }
+    }
+
+    /// Returns what open contexts hold in memory and keep on disk.
+    pub fn pinned(&self) -> PinnedFigures {
+        self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, Pins::figures)
+    }
+
+    fn pins(&self) -> Result<&Pins> {
+        self.searcher()?;
+        self.pins.as_ref().ok_or_else(|| Error::Execution("contexts cannot be kept".to_owned()))
+    }
+
+    pub(crate) fn searcher(&self) -> Result<&Searcher> {
+        self.searcher.as_ref().map_err(|error| Error::Execution(error.clone()))
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.engine.clock().now_ms()
+    }
+
+    /// Opens a request for `action`.
+    pub(crate) fn open<'a>(
+        &self,
+        principal: &'a Principal,
+        expression: &'a str,
+        action: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Opened<'a>> {
+        let mut params = Params::new(path(expression, action), params);
+        let source = params.source()?;
+        Ok(Opened { principal, expression, params, body: body.or(source), now_ms: self.now_ms() })
+    }
+
+    /// Pins the indices and shards that a request names.
+    pub(crate) async fn pin(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        scope: &Scope,
+    ) -> Result<Arc<TableSnapshot>> {
+        target::pin(&self.engine, principal, expression, scope).await.map(Arc::new)
+    }
+
+    /// Pins what a context is to be opened over. Where what lies in memory is more than contexts may hold, it is flushed first:
+    /// they keep the files then.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where it still is too much, or contexts keep too much of the disk.
+    async fn pin_to_keep(&self, principal: &Principal, expression: &str, scope: &Scope) -> Result<Pinned> {
+        let pins = self.pins()?;
+        let snapshot = self.pin(principal, expression, scope).await?;
+        let figures = pins.figures();
+        if figures.keeps_much() {
+            let (replaced, free) = (figures.replaced, self.engine.free_space().await?);
+            if !may_keep_more(replaced, free) {
+                pins.refused();
+                let error = Error::CircuitBreaking(format!(
+                    "open scrolls, points in time and cursors keep [{replaced}] bytes of segments on disk that were replaced, and [{free}] bytes are free; close those that are done"
+                ));
+                return Err(refused_by_all(&snapshot, error));
+            }
+        }
+        let error = match pins.hold(&snapshot) {
+            Ok(pinned) => return Ok(pinned),
+            Err(error) => error,
+        };
+        // Only where it helps: who is refused again and again must not make small segments each time.
+        if !pins.fits_flushed(&snapshot) {
+            pins.refused();
+            return Err(refused_by_all(&snapshot, error));
+        }
+        let mut in_memory: Vec<usize> = Vec::new();
+        let segments = snapshot.segments.iter().filter(|segment| segment.reader.in_memory().is_some());
+        in_memory.extend(segments.map(|segment| segment.index));
+        in_memory.dedup();
+        let indices = in_memory.into_iter().filter_map(|place| snapshot.indices.get(place));
+        // One that is gone meanwhile is missed by the next snapshot, too.
+        let indices: Vec<_> = indices.filter_map(|index| self.engine.index(&index.meta.name).ok()).collect();
+        drop(snapshot);
+        self.engine.flush(&indices).await?;
+        let snapshot = self.pin(principal, expression, scope).await?;
+        pins.hold(&snapshot).map_err(|error| {
+            pins.refused();
+            refused_by_all(&snapshot, error)
+        })
+    }
+
+    /// Counts a context as open over shards of indices.
+    fn counted<'a>(
+        &self,
+        kind: Kind,
+        indices: impl Iterator<Item = (&'a IndexMeta, &'a [u32])>,
+    ) -> Vec<OpenContext> {
+        let count = |(meta, shards): (&IndexMeta, &[u32])| {
+            let index = self.engine.index(&meta.name).ok()?;
+            (index.meta().uuid == meta.uuid).then(|| index.open_context(kind, shards))
+        };
+        indices.filter_map(count).collect()
+    }
+
+    /// Counts a context as open over the shards of a snapshot.
+    fn counted_over(&self, kind: Kind, snapshot: &TableSnapshot) -> Vec<OpenContext> {
+        self.counted(kind, snapshot.indices.iter().map(|index| (&*index.meta, index.shards.as_slice())))
+    }
+
+    /// Returns how long contexts of a kind may be kept alive.
+    fn longest_life(&self, kind: Kind) -> LongestLife {
+        let (_, _, setting) = settings(kind);
+        LongestLife::of(setting, self.engine.metadata().cluster_setting(setting).as_ref())
+    }
+
+    /// Returns how many contexts of a kind may be open: what the configuration allows, or less by the
+    /// cluster's setting.
+    fn most_open(&self, kind: Kind) -> usize {
+        let most = match kind {
+            Kind::Scroll | Kind::Cursor => self.config.max_open_scrolls,
+            Kind::PointInTime => self.config.max_open_points_in_time,
+        };
+        let (_, setting, _) = settings(kind);
+        let setting = self.engine.metadata().cluster_setting(setting);
+        let wanted = setting.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
+        wanted.map_or(most, |wanted: usize| wanted.min(most))
+    }
+
+    /// Answers `_delete_by_query`.
+    ///
+    /// # Errors
+    /// See [`Error`]; conflicts and failures of single documents are part of the answer instead.
+    pub async fn delete_by_query(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome> {
+        let opened = self.open(principal, expression, "_delete_by_query", params, body)?;
+        delete_by_query::run(self, opened).await
+    }
+}
+
+/// The path of a request, as error texts name it.
+fn path(expression: &str, action: &str) -> String {
+    if expression.is_empty() { format!("/{action}") } else { format!("/{expression}/{action}") }
+}

@@ -1,0 +1,154 @@
+//! `_explain`: how one document gets its score.
+
+use std::sync::Arc;
+
+use millrace_dsl::body::SearchBody;
+use millrace_dsl::source_filter::SourceFilter;
+use millrace_matching::lookup;
+use millrace_matching::score::collect::Address;
+use millrace_matching::table::TableSnapshot;
+use millrace_search::explain::Explainer;
+use millrace_search::fetch;
+use millrace_storage::Principal;
+use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_work::PARSED_SHARE;
+use millrace_work::error::{Error, Result};
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, SearchService};
+use crate::request::source_filter;
+
+impl SearchService {
+    /// Answers `_explain`. `doc_type` is the type of the path, if it names one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn explain(
+        &self,
+        principal: &Principal,
+        index: &str,
+        (doc_type, id): (Option<&str>, &str),
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome> {
+        let action = match doc_type {
+            None => format!("_explain/{id}"),
+            Some(doc_type) => format!("{doc_type}/{id}/_explain"),
+        };
+        let mut opened = self.open(principal, index, &action, params, body)?;
+        let params = &mut opened.params;
+        let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
+        let query = params.uri_query()?.or(from_body);
+        // Documents have no parents here but their routing.
+        let parent = params.list("parent");
+        let mut scope = params.scope()?;
+        scope.options = IndicesOptions { allow_no_indices: false, ..IndicesOptions::open_only() };
+        if scope.routing.is_none() {
+            scope.routing = parent.or_else(|| Some(vec![id.to_owned()]));
+        }
+        let source = source_filter(params)?;
+        let fields = params.list("stored_fields");
+        opened.params.finish()?;
+        let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
+        let searcher = self.searcher()?;
+        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
+        lookup::read(&self.engine, principal, &mut query, compute, &work).await?;
+        self.single(index)?;
+        let snapshot = self.pin(principal, index, &scope).await?;
+        let shown_type = doc_type.unwrap_or("_doc");
+        let mut answer = Map::new();
+        let found = match wrong_type(&snapshot, doc_type) {
+            true => None,
+            false => self.find_document(&snapshot, id).await?,
+        };
+        let name = snapshot.indices.first().map_or(index, |index| index.meta.name.as_ref());
+        answer.insert("_index".into(), json!(name));
+        answer.insert("_type".into(), json!(shown_type));
+        answer.insert("_id".into(), json!(id));
+        let Some(address) = found else {
+            answer.insert("matched".into(), json!(false));
+            return Ok(Outcome::json(404, Value::Object(answer)));
+        };
+        let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
+        let explained = explainer.explain(&[address], compute, &work).await?;
+        let explained =
+            explained.first().ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
+        answer.insert("matched".into(), json!(explained.matched));
+        answer.insert("explanation".into(), explained.to_json());
+        if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {
+            let parts = RowParts { source: source.is_some(), versions: true };
+            let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
+            if let Some(row) = rows.into_iter().next() {
+                let work = work.clone();
+                let show = move || {
+                    let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
+                    shown(&row, source.as_ref())
+                };
+                answer.insert("get".into(), compute.run(show).await?);
+            }
+        }
+        Ok(Outcome::json(200, Value::Object(answer)))
+    }
+
+    /// Refuses what does not name one index.
+    fn single(&self, index: &str) -> Result<()> {
+        let metadata = self.engine.metadata();
+        if metadata.indices.contains_key(index) || index.starts_with('<') {
+            return Ok(());
+        }
+        match metadata.alias_indices(index) {
+            None => Err(millrace_storage::Error::IndexNotFound { index: index.to_owned() }.into()),
+            Some([_]) => Ok(()),
+            Some(several) => {
+                let names: Vec<&str> = several.iter().map(AsRef::as_ref).collect();
+                Err(Error::IllegalArgument(format!(
+                    "Alias [{index}] has more than one indices associated with it [[{}]], can't execute a single index op",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// Finds the row of a document.
+    async fn find_document(&self, snapshot: &Arc<TableSnapshot>, id: &str) -> Result<Option<Address>> {
+        let (snapshot, id) = (Arc::clone(snapshot), vec![id.to_owned()]);
+        self.searcher()?
+            .compute
+            .run(move || {
+                for (number, segment) in snapshot.segments.iter().enumerate() {
+                    let rows = segment.reader.id_rows(&id)? - segment.deleted.as_ref();
+                    if let Some(row) = rows.max() {
+                        return Ok(Some(Address { segment: number as u32, row }));
+                    }
+                }
+                Ok(None)
+            })
+            .await
+    }
+}
+
+/// Whether the path names a type that the index does not have.
+fn wrong_type(snapshot: &TableSnapshot, doc_type: Option<&str>) -> bool {
+    let Some(named) = doc_type.filter(|name| *name != "_doc") else { return false };
+    snapshot.indices.iter().all(|index| index.meta.mapping_type() != named && index.meta.doc_type.is_some())
+}
+
+/// Renders what is shown of the document itself.
+fn shown(row: &StoredRow, source: Option<&SourceFilter>) -> Result<Value> {
+    let mut shown = Map::new();
+    shown.insert("_seq_no".into(), json!(row.seq_no));
+    shown.insert("_primary_term".into(), json!(row.primary_term));
+    shown.insert("found".into(), json!(true));
+    if let Some(routing) = &row.routing {
+        shown.insert("_routing".into(), json!(routing));
+    }
+    if let Some(filter) = source.filter(|source| **source != SourceFilter::None)
+        && !row.source.is_empty()
+    {
+        let source = serde_json::from_slice(&row.source)
+            .map_err(|error| Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id)))?;
+        shown.insert("_source".into(), filter.apply(source));
+    }
+    Ok(Value::Object(shown))
+}

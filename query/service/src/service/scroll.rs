@@ -1,0 +1,270 @@
+//! Scrolls: page after page of one snapshot.
+
+use std::sync::Arc;
+
+use millrace_dsl::json;
+use millrace_dsl::query::Query;
+use millrace_dsl::sort::SortKey;
+use millrace_matching::order::Point;
+use millrace_matching::pinned::Pinned;
+use millrace_matching::table::TableSnapshot;
+use millrace_search::response::{Answer, HitList, Shown};
+use millrace_search::searcher::{Found, Search, refused_by_all};
+use millrace_storage::Principal;
+use millrace_work::error::{Error, Result};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::search::rendered;
+use super::{Outcome, SearchService};
+use crate::contexts::{Kind, free};
+use crate::request::{SearchRequest, keep_alive};
+
+/// Most scroll ids of one clearing request.
+const MAX_CLEARED: usize = 10_000;
+
+/// What a scroll keeps between pages.
+#[derive(Debug)]
+pub(super) struct Scroll {
+    shards: u32,
+    /// Where the next page goes on and what the first one counted. Held while a page is made: two
+    /// requests for the same scroll get one page after the other.
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    after: Option<Point>,
+    total: Option<(u64, bool)>,
+    /// What the next page is made of; nothing once the last one was made.
+    pages: Option<Arc<Pages>>,
+}
+
+/// What the pages of a scroll are made of.
+#[derive(Debug)]
+struct Pages {
+    query: Query,
+    post_filter: Option<Query>,
+    min_score: Option<f32>,
+    sort: Vec<SortKey>,
+    size: usize,
+    track_scores: bool,
+    global_statistics: bool,
+    shown: Arc<Shown>,
+    now_ms: i64,
+    /// What is searched; holds the memory of all of it.
+    pinned: Pinned,
+}
+
+impl SearchService {
+    /// Opens a scroll behind its first page, and returns its id.
+    pub(super) fn open_scroll(
+        &self,
+        principal: &Principal,
+        request: &SearchRequest,
+        first: FirstPage<'_>,
+        keep_alive_ms: u64,
+    ) -> Result<String> {
+        let FirstPage { snapshot, query, found, shown, size, now_ms } = first;
+        let pages = match ends_at(found, found.rows.addresses.len(), size) {
+            true => None,
+            false => {
+                let filter_bytes = request.body.post_filter.as_ref().map_or(0, Query::bytes);
+                let asked = request.body_bytes.saturating_add(query.bytes()).saturating_add(filter_bytes);
+                let pins = self.pins()?;
+                let pinned = pins.hold_with(snapshot, asked).map_err(|error| {
+                    pins.refused();
+                    refused_by_all(snapshot, error)
+                })?;
+                Some(Arc::new(Pages {
+                    query: query.clone(),
+                    post_filter: request.body.post_filter.clone(),
+                    min_score: request.body.min_score,
+                    sort: request.body.sort.clone(),
+                    size,
+                    track_scores: request.body.track_scores,
+                    global_statistics: request.global_statistics,
+                    shown: Arc::clone(shown),
+                    now_ms,
+                    pinned,
+                }))
+            }
+        };
+        let progress = Progress { after: last_point(found)?, total: found.total, pages };
+        let scroll = Scroll { shards: snapshot.shards, progress: Mutex::new(progress) };
+        self.scrolls
+            .open(
+                principal,
+                scroll,
+                self.counted_over(Kind::Scroll, snapshot),
+                keep_alive_ms,
+                self.most_open(Kind::Scroll),
+            )
+            .map_err(|error| refused_by_all(snapshot, error))
+    }
+
+    /// Answers `_search/scroll`; `expression` is the id of the path, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::ContextNotFound`] when the scroll is closed, expired, or another caller's.
+    pub async fn scroll(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome> {
+        let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+        let totals_as_int = opened.params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
+        let in_path = (!expression.is_empty()).then(|| expression.to_owned());
+        let mut id = opened.params.take("scroll_id").or(in_path);
+        let mut scroll = opened.params.take("scroll");
+        opened.params.finish()?;
+        match &opened.body {
+            None => {}
+            Some(Value::String(text)) => id = Some(text.trim().to_owned()),
+            Some(Value::Object(fields)) => {
+                for (key, value) in fields {
+                    match (key.as_str(), json::text(value)) {
+                        ("scroll_id", Some(text)) => id = Some(text),
+                        ("scroll", Some(text)) => scroll = Some(text),
+                        _ => return Err(unknown_parameter(key, value)),
+                    }
+                }
+            }
+            Some(other) => return Err(malformed(other)),
+        }
+        let id = id
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
+        let longest = self.longest_life(Kind::Scroll);
+        let keep_alive_ms = scroll.as_deref().map(|text| keep_alive("scroll", text, &longest)).transpose()?;
+        let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
+        let searcher = self.searcher()?;
+        let (work, _ends) = searcher.begin();
+        let mut progress = context.progress.lock().await;
+        let mut answer = Answer {
+            list: HitList { total: progress.total, ..HitList::default() },
+            total_as_int: totals_as_int,
+            scroll_id: Some(id),
+            ..Answer::of(context.shards)
+        };
+        let mut shown = None;
+        if let Some(pages) = progress.pages.clone() {
+            let snapshot = Arc::clone(&pages.pinned.snapshot);
+            let search = Search {
+                post_filter: pages.post_filter.as_ref(),
+                min_score: pages.min_score,
+                sort: &pages.sort,
+                size: pages.size,
+                after: progress.after.clone(),
+                track_scores: pages.track_scores,
+                global_statistics: pages.global_statistics,
+                ..Search::new(Arc::clone(&snapshot), &pages.query, pages.now_ms, &work)
+            };
+            let found = searcher.find(search).await?;
+            let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
+            answer.list.hits = hits.await?;
+            if let Some(last) = last_point(&found)? {
+                progress.after = Some(last);
+            }
+            shown = Some(Arc::clone(&pages.shown));
+            if ends_at(&found, answer.list.hits.len(), pages.size) {
+                progress.pages = None;
+                free((pages, snapshot));
+            }
+            answer.list.max_score = found.max_score;
+            answer.failures = found.failures;
+        }
+        drop(progress);
+        answer.took_ms = self.now_ms() - opened.now_ms;
+        match shown {
+            Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
+            None => Ok(Outcome::raw(answer.render(&Shown::nothing(), &work)?)),
+        }
+    }
+
+    /// Answers the closing of scrolls; `expression` are the ids of the path, if there are any.
+    ///
+    /// # Errors
+    /// An invalid-input error when no id is given.
+    pub async fn clear_scroll(
+        &self,
+        principal: &Principal,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome> {
+        let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+        let mut ids: Vec<String> =
+            expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        ids.extend(opened.params.list("scroll_id").unwrap_or_default());
+        opened.params.finish()?;
+        match &opened.body {
+            None => {}
+            Some(Value::String(text)) => ids = text.trim().split(',').map(str::to_owned).collect(),
+            Some(Value::Object(fields)) => {
+                for (key, value) in fields {
+                    let named = (key == "scroll_id").then(|| json::strings(value)).flatten();
+                    ids = named.ok_or_else(|| unknown_parameter(key, value))?;
+                }
+            }
+            Some(other) => return Err(malformed(other)),
+        }
+        if ids.is_empty() {
+            return Err(Error::Validation("no scroll ids specified".to_owned()));
+        }
+        if ids.len() > MAX_CLEARED {
+            return Err(Error::IllegalArgument(format!(
+                "too many scroll ids: {} given, at most {MAX_CLEARED} allowed",
+                ids.len()
+            )));
+        }
+        let freed = match ids.as_slice() {
+            [all] if all == "_all" => self.scrolls.close_all(principal).await.len(),
+            _ => {
+                let closed = self.scrolls.close_each(ids, principal).await;
+                closed.iter().filter(|(_, was_open)| *was_open).count()
+            }
+        };
+        let status = if freed == 0 { 404 } else { 200 };
+        Ok(Outcome::json(status, json!({"succeeded": true, "num_freed": freed})))
+    }
+}
+
+/// The search that a scroll begins with.
+#[derive(Debug)]
+pub(super) struct FirstPage<'a> {
+    pub snapshot: &'a Arc<TableSnapshot>,
+    pub query: &'a Query,
+    pub found: &'a Found,
+    pub shown: &'a Arc<Shown>,
+    pub size: usize,
+    pub now_ms: i64,
+}
+
+/// Whether a page is the last one: it is short, and not because shards failed or ended early. Those are asked again.
+fn ends_at(found: &Found, hits: usize, size: usize) -> bool {
+    let is_cut = !found.failures.is_empty() || found.timed_out || found.terminated_early == Some(true);
+    hits < size && !is_cut
+}
+
+fn unknown_parameter(key: &str, value: &Value) -> Error {
+    Error::IllegalArgument(format!(
+        "Unknown parameter [{key}] in request body or parameter is of the wrong type[{}] ",
+        json::token(value)
+    ))
+}
+
+fn malformed(body: &Value) -> Error {
+    Error::IllegalArgument(format!(
+        "Malformed content, must start with an object, found [{}]",
+        json::token(body)
+    ))
+}
+
+fn last_point(found: &Found) -> Result<Option<Point>> {
+    let rows = &found.rows;
+    let Some(at) = rows.addresses.len().checked_sub(1) else { return Ok(None) };
+    found.order.point(&rows.keys, at, rows.scores[at], rows.addresses[at]).map(Some)
+}

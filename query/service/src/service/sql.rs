@@ -1,0 +1,268 @@
+//! `_plugins/_sql`: statements, the pages of their answers, and what they are planned to.
+
+use std::sync::Arc;
+
+use millrace_dsl::json;
+use millrace_dsl::params::Params;
+use millrace_sql::cursor::Token;
+use millrace_sql::error::SqlError;
+use millrace_sql::format::Format;
+use millrace_sql::native::NativeSearch;
+use millrace_sql::request::SqlRequest;
+use millrace_sql::run::{Bounds, Page, Runner};
+use millrace_storage::Principal;
+use millrace_storage::metadata::IndexMeta;
+use millrace_work::error::Error;
+use serde_json::{Value, json};
+
+use super::{Outcome, OutcomeBody, SearchService};
+use crate::contexts::Kind;
+
+/// Rows that a statement without LIMIT answers, where no setting says.
+const DEFAULT_ROWS: usize = 200;
+/// Hits that a search answers at once, as `index.max_result_window` has it by default.
+const MAX_HITS: usize = 10_000;
+/// How long a cursor lives between its pages, where no setting says.
+const CURSOR_LIFE_MS: u64 = 60_000;
+
+impl SearchService {
+    /// Answers a statement of SQL. Errors of statements have a form of their own, so they are answers too.
+    pub async fn sql(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Outcome {
+        self.run_sql(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+    }
+
+    /// Explains a statement of SQL; see [`SearchService::sql`].
+    pub async fn explain_sql(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Outcome {
+        self.run_explain(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+    }
+
+    /// Closes a cursor; see [`SearchService::sql`].
+    pub fn close_sql(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<&Value>,
+    ) -> Outcome {
+        self.run_close(principal, params, body).unwrap_or_else(|error| refused(&error))
+    }
+
+    async fn run_sql(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome, SqlError> {
+        let format = params.iter().rev().find(|(name, _)| name == "format").map(|(_, value)| value.clone());
+        let mut params = Params::new("/_plugins/_sql".to_owned(), params);
+        let sanitize = params.boolean("sanitize")?.unwrap_or(true);
+        params.finish()?;
+        self.enabled()?;
+        let request = SqlRequest::parse(body.as_ref())?;
+        if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
+            return self.native(principal, request).await;
+        }
+        let format = Format::of(format.as_deref().unwrap_or_default(), sanitize)?;
+        if let Some(token) = &request.cursor {
+            return match format {
+                Format::Jdbc => self.next_page(principal, token).await,
+                _ => Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned())),
+            };
+        }
+        let page = match (format, request.fetch_size) {
+            (Format::Jdbc, Some(size)) => size,
+            (Format::Jdbc, None) => self.number("plugins.sql.cursor.fetch_size").unwrap_or(0),
+            _ => 0,
+        };
+        let bounds = Bounds {
+            format,
+            now_ms: self.now_ms(),
+            rows: self.default_rows(&request, format),
+            page,
+            timeout_ms: self.default_timeout(),
+            deletes: self.flag("plugins.sql.delete.enabled"),
+        };
+        let Page { writer, total, left } =
+            self.runner()?.answer(&self.engine, principal, request, bounds).await?;
+        let cursor = match left {
+            None => None,
+            Some(cursor) => {
+                let most = self.most_open(Kind::Cursor);
+                let shards: Vec<(Arc<IndexMeta>, Vec<u32>)> = cursor
+                    .indices
+                    .iter()
+                    .map(|meta| (Arc::clone(meta), (0..meta.shards).collect()))
+                    .collect();
+                let counted = self
+                    .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
+                let id = self.cursors.open(principal, cursor, counted, self.cursor_life(), most)?;
+                Some(Token::text(&id, 2))
+            }
+        };
+        let text = writer.finish(total, cursor.as_deref()).inspect_err(|_| {
+            if let Some(Ok(token)) = cursor.as_deref().map(Token::parse) {
+                self.cursors.close(&token.id, principal);
+            }
+        })?;
+        let body = match format {
+            Format::Jdbc | Format::Hits => OutcomeBody::Raw(text),
+            Format::Csv { .. } | Format::Raw { .. } => OutcomeBody::Text(text),
+        };
+        Ok(Outcome { status: 200, body })
+    }
+
+    /// Answers a statement as the search that it is.
+    async fn native(&self, principal: &Principal, request: SqlRequest) -> Result<Outcome, SqlError> {
+        if request.cursor.is_some() {
+            return Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned()));
+        }
+        let rows = match request.fetch_size {
+            // A search answers no more at once.
+            Some(0) => Some(MAX_HITS),
+            _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
+        };
+        let runner = self.runner()?;
+        let bounds = Bounds {
+            format: Format::Hits,
+            now_ms: self.now_ms(),
+            rows,
+            page: 0,
+            timeout_ms: self.default_timeout(),
+            deletes: false,
+        };
+        let found = runner.native(&self.engine, principal, request.clone(), bounds).await?;
+        if let Some(NativeSearch { index, body }) = found {
+            return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
+        }
+        let Page { writer, total, .. } = runner.answer(&self.engine, principal, request, bounds).await?;
+        Ok(Outcome::raw(writer.finish(total, None)?))
+    }
+
+    /// Answers the page that a token stands for.
+    async fn next_page(&self, principal: &Principal, token: &str) -> Result<Outcome, SqlError> {
+        let token = Token::parse(token)?;
+        let cursor = self.cursors.get(&token.id, principal, None)?;
+        if !cursor.alive(&self.engine.metadata()) {
+            self.cursors.close(&token.id, principal);
+            return Err(Error::ContextNotFound(token.id).into());
+        }
+        match self.runner()?.next_page(Arc::clone(&cursor), token.clone(), self.default_timeout()).await {
+            Ok((text, more)) => {
+                if !more {
+                    self.cursors.close(&token.id, principal);
+                }
+                Ok(Outcome::raw(text))
+            }
+            Err(error) => {
+                // What failed halfway cannot be read on. A page whose time was over, or that had to wait for too long, is asked for
+                // again: its rows were not lost.
+                let again = match &error {
+                    SqlError::Cursor(_) => true,
+                    SqlError::Query(error) => matches!(error, Error::TimedOut | Error::Rejected(_)),
+                    _ => false,
+                };
+                if !again {
+                    self.cursors.close(&token.id, principal);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn run_close(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<&Value>,
+    ) -> Result<Outcome, SqlError> {
+        Params::new("/_plugins/_sql/close".to_owned(), params).finish()?;
+        self.enabled()?;
+        let Some(token) = SqlRequest::parse(body)?.cursor else {
+            return Err(SqlError::Request("the member [cursor] of the request is missing".to_owned()));
+        };
+        // One that is closed already is closed.
+        self.cursors.close(&Token::parse(&token)?.id, principal);
+        Ok(Outcome::json(200, json!({"succeeded": true})))
+    }
+
+    async fn run_explain(
+        &self,
+        principal: &Principal,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome, SqlError> {
+        Params::new("/_plugins/_sql/_explain".to_owned(), params).finish()?;
+        self.enabled()?;
+        let request = SqlRequest::parse(body.as_ref())?;
+        if request.cursor.is_some() {
+            return Err(SqlError::Request("Invalid request. Cannot explain cursor".to_owned()));
+        }
+        let bounds = Bounds {
+            format: Format::Jdbc,
+            now_ms: self.now_ms(),
+            rows: self.default_rows(&request, Format::Jdbc),
+            page: 0,
+            timeout_ms: self.default_timeout(),
+            deletes: false,
+        };
+        let explained = self.runner()?.explain(&self.engine, principal, request, bounds).await?;
+        Ok(Outcome::json(200, explained))
+    }
+
+    /// Returns how many rows a statement without LIMIT answers: with pages it is read to its end, and who asks
+    /// for no pages wants all.
+    fn default_rows(&self, request: &SqlRequest, format: Format) -> Option<usize> {
+        match request.fetch_size {
+            Some(0) => None,
+            Some(_) if format == Format::Jdbc => None,
+            _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
+        }
+    }
+
+    /// Refuses statements where a setting does.
+    fn enabled(&self) -> Result<(), SqlError> {
+        match self.flag("plugins.sql.enabled") {
+            true => Ok(()),
+            false => Err(SqlError::Disabled(
+                "Either plugins.sql.enabled or rest.action.multi.allow_explicit_index setting is false"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Returns how long a cursor lives between its pages.
+    fn cursor_life(&self) -> u64 {
+        const SETTING: &str = "plugins.sql.cursor.keep_alive";
+        let text = self.setting(SETTING);
+        text.and_then(|text| json::parse_time(SETTING, &text).ok().flatten()).unwrap_or(CURSOR_LIFE_MS)
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        json::text(&self.engine.metadata().cluster_setting(name)?)
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.setting(name)?.parse().ok()
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.setting(name).is_some_and(|text| text == "true")
+    }
+
+    fn runner(&self) -> Result<&Runner, Error> {
+        self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
+    }
+}
+
+fn refused(error: &SqlError) -> Outcome {
+    Outcome::json(error.status(), error.to_body())
+}

@@ -1,0 +1,409 @@
+//! Calls: functions of the registry, aggregates and window functions.
+
+use std::sync::Arc;
+
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::functions_aggregate::stddev::{stddev_pop_udaf, stddev_udaf};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::functions_aggregate::variance::{var_pop_udaf, var_samp_udaf};
+use datafusion::functions_window::rank::{dense_rank_udwf, rank_udwf};
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::utils::find_window_exprs;
+use datafusion::logical_expr::{
+    AggregateUDF, Case, Expr, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
+};
+use datafusion::sql::sqlparser::ast;
+
+use super::expr::boolean;
+use super::{Binder, Bound, Place, Scope, literal, unsupported};
+use crate::bind::Literal;
+use crate::error::{Result, SqlError};
+use crate::functions::{self, values};
+use crate::types::SqlType;
+
+/// An aggregate function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aggregate {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    VarPop,
+    VarSamp,
+    StdPop,
+    StdSamp,
+    /// The sample's deviation, with 0 for one row.
+    Std,
+}
+
+impl Aggregate {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "count" => Self::Count,
+            "sum" => Self::Sum,
+            "avg" => Self::Avg,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "var_pop" | "variance" => Self::VarPop,
+            "var_samp" => Self::VarSamp,
+            "stddev_pop" => Self::StdPop,
+            "stddev_samp" => Self::StdSamp,
+            "std" | "stddev" => Self::Std,
+            _ => return None,
+        })
+    }
+
+    fn udaf(self) -> Arc<AggregateUDF> {
+        match self {
+            Self::Count => count_udaf(),
+            Self::Sum => sum_udaf(),
+            Self::Avg => avg_udaf(),
+            Self::Min => min_udaf(),
+            Self::Max => max_udaf(),
+            Self::VarPop => var_pop_udaf(),
+            Self::VarSamp => var_samp_udaf(),
+            Self::StdPop => stddev_pop_udaf(),
+            Self::StdSamp | Self::Std => stddev_udaf(),
+        }
+    }
+
+    /// Whether the sum of integers of a type may be none of 64 bits. That of smaller ones would take billions of them.
+    fn wraps(self, of: SqlType) -> bool {
+        self == Self::Sum && matches!(of, SqlType::Long | SqlType::UnsignedLong)
+    }
+
+    /// The type in which values are aggregated, and that of the result.
+    fn types(self, of: SqlType) -> Option<(SqlType, SqlType)> {
+        use SqlType::{Double, Float, Long, Undefined, UnsignedLong};
+        Some(match self {
+            Self::Count => (of, Long),
+            Self::Min | Self::Max if of.is_json() => return None,
+            Self::Min | Self::Max => (of, of),
+            Self::Sum if of == UnsignedLong => (UnsignedLong, UnsignedLong),
+            Self::Sum if of.is_integer() => (Long, Long),
+            Self::Sum if matches!(of, Double | Float | Undefined) => (Double, Double),
+            _ if of.is_number() || of == Undefined => (Double, Double),
+            // The middle of moments.
+            Self::Avg if of.is_temporal() => (Double, of),
+            _ => return None,
+        })
+    }
+}
+
+/// The name of a called function, in lower case.
+pub(super) fn called(call: &ast::Function) -> String {
+    call.name.to_string().trim_matches('`').to_ascii_lowercase()
+}
+
+/// The arguments of a call that takes expressions.
+pub(super) fn arguments(call: &ast::Function) -> Result<Vec<&ast::Expr>> {
+    match &call.args {
+        ast::FunctionArguments::None => Ok(Vec::new()),
+        ast::FunctionArguments::Subquery(_) => unsupported("a subquery as an argument"),
+        ast::FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .map(|arg| match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+                other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),
+            })
+            .collect(),
+    }
+}
+
+impl Binder<'_> {
+    /// Binds a call.
+    pub(super) fn function(
+        &mut self,
+        call: &ast::Function,
+        scope: &mut Scope,
+        place: Place,
+    ) -> Result<Bound> {
+        let name = called(call);
+        if let Some(bound) = self.relevance(&name, call, scope)? {
+            return Ok(bound);
+        }
+        if let Some(over) = &call.over {
+            return self.window(&name, call, over, scope);
+        }
+        if let Some(aggregate) = Aggregate::of(&name) {
+            if place == Place::Row {
+                return Err(SqlError::Semantic(format!("aggregate function [{name}] cannot be used here")));
+            }
+            return self.aggregate(aggregate, call, scope);
+        }
+        let exprs = arguments(call)?;
+        let args = match (name.as_str(), exprs.as_slice()) {
+            // The first argument is a word of the language.
+            ("timestampadd" | "timestampdiff" | "get_format" | "extract", [first, rest @ ..]) => {
+                let word = match first {
+                    ast::Expr::Identifier(ident) => ident.value.clone(),
+                    ast::Expr::Value(value) => value.to_string().trim_matches(['\'', '"']).to_owned(),
+                    other => other.to_string(),
+                };
+                let mut args = vec![literal::bound(Literal::Str(word))];
+                for arg in rest {
+                    args.push(self.expr(arg, scope, place)?);
+                }
+                args
+            }
+            _ => exprs.iter().map(|arg| self.expr(arg, scope, place)).collect::<Result<Vec<_>>>()?,
+        };
+        if matches!(name.as_str(), "ifnull" | "nullif" | "coalesce") {
+            for arg in &args {
+                self.repeat(&arg.expr, 1)?;
+            }
+        }
+        match (name.as_str(), args.as_slice()) {
+            ("isnull", [value]) => Ok(super::expr::null_test(value, scope, true)),
+            ("if", [condition, one, other]) => {
+                let condition = boolean(condition.clone())?;
+                conditional(vec![(condition, one.clone())], Some(other.clone()))
+            }
+            ("ifnull", [one, other]) => {
+                let missing = super::expr::null_test(one, scope, true);
+                conditional(vec![(missing, other.clone())], Some(one.clone()))
+            }
+            ("nullif", [one, other]) => {
+                let same = super::expr::compare(one, datafusion::logical_expr::Operator::Eq, other, scope)?;
+                conditional(vec![(same, literal::bound(Literal::Null))], Some(one.clone()))
+            }
+            ("coalesce", [_, ..]) => {
+                let mut branches = Vec::new();
+                for value in &args {
+                    branches.push((super::expr::null_test(value, scope, false), value.clone()));
+                }
+                conditional(branches, None)
+            }
+            ("typeof", [value]) => Ok(literal::bound(Literal::Str(value.ty.general_name().to_owned()))),
+            ("add", [one, other]) => self.binary(one, &ast::BinaryOperator::Plus, other, scope),
+            ("subtract", [one, other]) => self.binary(one, &ast::BinaryOperator::Minus, other, scope),
+            ("multiply", [one, other]) => self.binary(one, &ast::BinaryOperator::Multiply, other, scope),
+            ("divide", [one, other]) => self.binary(one, &ast::BinaryOperator::Divide, other, scope),
+            ("mod" | "modulus", [one, other]) => self.binary(one, &ast::BinaryOperator::Modulo, other, scope),
+            _ => functions::call(&name, &args, self.now_ms),
+        }
+    }
+
+    /// Binds an aggregate.
+    fn aggregate(&mut self, aggregate: Aggregate, call: &ast::Function, scope: &mut Scope) -> Result<Bound> {
+        let filter = match &call.filter {
+            None => None,
+            Some(filter) => Some(Box::new(boolean(self.expr(filter, scope, Place::Row)?)?.expr)),
+        };
+        let (argument, distinct) = self.aggregated(call, scope)?;
+        let list = argument.as_ref().is_some_and(|argument| argument.list);
+        let counter = match list {
+            true => values::over(count_udaf(), SqlType::Double.arrow(), distinct),
+            false => count_udaf(),
+        };
+        let shown = argument.as_ref().and_then(|argument| argument.shown);
+        let wraps = argument.as_ref().is_some_and(|argument| aggregate.wraps(argument.ty));
+        let (function, args, ty) = self.over(aggregate, call, argument, distinct)?;
+        let distinct = distinct && !list;
+        let make = |function: Arc<AggregateUDF>, args: Vec<Expr>| {
+            Expr::AggregateFunction(AggregateFunction::new_udf(
+                function,
+                args,
+                distinct,
+                filter.clone(),
+                Vec::new(),
+                None,
+            ))
+        };
+        let expr = make(function, args.clone());
+        let expr = match aggregate {
+            Aggregate::Std => {
+                let one = make(counter, args).eq(lit(1i64));
+                Expr::Case(Case::new(None, vec![(Box::new(one), Box::new(lit(0f64)))], Some(Box::new(expr))))
+            }
+            _ if wraps => functions::sum_as_integer(expr, ty),
+            _ => expr,
+        };
+        let mut bound = Bound::new(expr, ty);
+        if aggregate == Aggregate::Count {
+            bound.shown = Some("integer");
+        }
+        if aggregate == Aggregate::Avg && ty.is_temporal() {
+            bound = functions::from_micros(bound.expr, ty)?;
+        }
+        if matches!(ty, SqlType::Timestamp(_)) {
+            bound.shown = shown;
+        }
+        Ok(bound)
+    }
+
+    /// Binds the argument of an aggregate; `None` where it counts rows.
+    fn aggregated(&mut self, call: &ast::Function, scope: &mut Scope) -> Result<(Option<Bound>, bool)> {
+        let ast::FunctionArguments::List(list) = &call.args else {
+            return Err(SqlError::Syntax(format!("[{}] needs an argument", call.name)));
+        };
+        let distinct = matches!(list.duplicate_treatment, Some(ast::DuplicateTreatment::Distinct));
+        let [argument] = list.args.as_slice() else {
+            return Err(SqlError::Semantic(format!("[{}] takes one argument", call.name)));
+        };
+        match argument {
+            ast::FunctionArg::Unnamed(
+                ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::QualifiedWildcard(_),
+            ) => Ok((None, distinct)),
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
+                Ok((Some(self.expr(expr, scope, Place::Row)?), distinct))
+            }
+            other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),
+        }
+    }
+
+    /// Returns the function, its arguments and the type of an aggregate.
+    fn over(
+        &self,
+        aggregate: Aggregate,
+        call: &ast::Function,
+        argument: Option<Bound>,
+        distinct: bool,
+    ) -> Result<(Arc<AggregateUDF>, Vec<Expr>, SqlType)> {
+        let udaf = aggregate.udaf();
+        let Some(argument) = argument.filter(|argument| {
+            aggregate != Aggregate::Count
+                || !matches!(argument.literal, Some(ref literal) if *literal != Literal::Null)
+        }) else {
+            return match aggregate {
+                Aggregate::Count => Ok((udaf, vec![lit(1i64)], SqlType::Long)),
+                _ => Err(SqlError::Semantic(format!("[{}] cannot aggregate [*]", call.name))),
+            };
+        };
+        let (of, ty) = aggregate.types(argument.ty).ok_or_else(|| {
+            SqlError::Semantic(format!(
+                "{} function expected {{[BYTE],[SHORT],[INTEGER],[LONG],[FLOAT],[DOUBLE]}}, but get [{}]",
+                called(call),
+                argument.ty.general_name()
+            ))
+        })?;
+        if argument.ty.is_temporal() && aggregate == Aggregate::Avg {
+            return Ok((udaf, vec![functions::to_micros(&argument)?], ty));
+        }
+        let list = argument.list;
+        let values = if list { values::list_of(&argument, of)? } else { argument.to(of)? };
+        let (values, of) = match aggregate.wraps(argument.ty) {
+            true => functions::summed(values, list),
+            false => (values, of.arrow()),
+        };
+        Ok((if list { values::over(udaf, of, distinct) } else { udaf }, vec![values], ty))
+    }
+
+    /// Binds a window function.
+    fn window(
+        &mut self,
+        name: &str,
+        call: &ast::Function,
+        over: &ast::WindowType,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let ast::WindowType::WindowSpec(spec) = over else { return unsupported("a named window") };
+        if spec.window_frame.is_some() || spec.window_name.is_some() {
+            return unsupported("a window frame");
+        }
+        let mut partition_by = Vec::new();
+        for expr in &spec.partition_by {
+            partition_by.push(self.expr(expr, scope, Place::Aliased)?.single().expr);
+        }
+        let mut order_by = Vec::new();
+        for key in &spec.order_by {
+            order_by.push(self.sort_key(key, scope)?);
+        }
+        let mut wraps = false;
+        let (fun, args, ty, shown) = match (name, Aggregate::of(name)) {
+            ("row_number", _) => {
+                (WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![], SqlType::Integer, None)
+            }
+            ("rank", _) => (WindowFunctionDefinition::WindowUDF(rank_udwf()), vec![], SqlType::Integer, None),
+            ("dense_rank", _) => {
+                (WindowFunctionDefinition::WindowUDF(dense_rank_udwf()), vec![], SqlType::Integer, None)
+            }
+            (_, Some(aggregate)) => {
+                let (argument, distinct) = self.aggregated(call, scope)?;
+                if distinct {
+                    return unsupported("DISTINCT in a window");
+                }
+                let own = argument.as_ref().and_then(|argument| argument.shown);
+                wraps = argument.as_ref().is_some_and(|argument| aggregate.wraps(argument.ty));
+                let (function, args, ty) =
+                    self.over(aggregate, call, argument.map(|bound| bound.single()), false)?;
+                let shown = match aggregate {
+                    Aggregate::Count => Some("integer"),
+                    _ if matches!(ty, SqlType::Timestamp(_)) => own,
+                    _ => None,
+                };
+                (WindowFunctionDefinition::AggregateUDF(function), args, ty, shown)
+            }
+            _ => return Err(SqlError::Semantic(format!("unsupported function name: {name}"))),
+        };
+        let within = args.iter().chain(&partition_by).chain(order_by.iter().map(|key| &key.expr));
+        if !find_window_exprs(within).is_empty() {
+            return unsupported("a window function within another");
+        }
+        let ranked = matches!(name, "row_number" | "rank" | "dense_rank");
+        let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
+        let params = WindowFunctionParams {
+            args,
+            partition_by,
+            order_by,
+            window_frame: frame,
+            filter: None,
+            null_treatment: None,
+            distinct: false,
+        };
+        let expr = Expr::from(WindowFunction { fun, params });
+        let expr = match ranked {
+            true => datafusion::logical_expr::cast(expr, ty.arrow()),
+            false if wraps => functions::sum_as_integer(expr, ty),
+            false => expr,
+        };
+        let bound = Bound::new(expr, ty);
+        let bound = match name {
+            "avg" if ty.is_temporal() => functions::from_micros(bound.expr, ty)?,
+            _ => bound,
+        };
+        Ok(Bound { shown, ..bound })
+    }
+
+    /// Binds a key of ORDER BY: nulls come last unless asked for, and `x IS [NOT] NULL` is where they come.
+    pub(super) fn sort_key(&mut self, key: &ast::OrderByExpr, scope: &mut Scope) -> Result<SortExpr> {
+        let ascending = key.options.asc.unwrap_or(true);
+        let (expr, nulls_first) = match &key.expr {
+            ast::Expr::IsNotNull(inner) => (inner.as_ref(), Some(true)),
+            ast::Expr::IsNull(inner) => (inner.as_ref(), Some(false)),
+            other => (other, key.options.nulls_first),
+        };
+        let bound = self.expr(expr, scope, Place::Aliased)?;
+        let expr = match bound.list {
+            true if !ascending => values::greatest(bound.expr, bound.ty),
+            true => values::least(bound.expr, bound.ty),
+            false => bound.expr,
+        };
+        Ok(SortExpr::new(expr, ascending, nulls_first.unwrap_or(false)))
+    }
+}
+
+/// Makes the choice of the first branch whose condition holds.
+fn conditional(branches: Vec<(Bound, Bound)>, last: Option<Bound>) -> Result<Bound> {
+    let mut ty = SqlType::Undefined;
+    for value in branches.iter().map(|(_, value)| value).chain(&last) {
+        ty = ty.common(value.ty).ok_or_else(|| {
+            SqlError::Semantic(format!(
+                "all results should be of one type, but found {} and {}",
+                ty.general_name(),
+                value.ty.general_name()
+            ))
+        })?;
+    }
+    let mut when_then = Vec::with_capacity(branches.len());
+    for (condition, value) in &branches {
+        when_then.push((Box::new(condition.expr.clone()), Box::new(value.to(ty)?)));
+    }
+    let last = last.map(|last| last.to(ty)).transpose()?.map(Box::new);
+    Ok(Bound::new(Expr::Case(Case::new(None, when_then, last)), ty))
+}

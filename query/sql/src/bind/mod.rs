@@ -1,0 +1,239 @@
+//! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
+//! means by them.
+//!
+//! [`select`] binds a SELECT and builds its plan, [`from`] its sources and conditions, [`grouping`] its groups;
+//! [`expr`] binds expressions, [`call`] calls of functions, [`relevance`] the functions that the inverted index
+//! answers. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
+
+mod call;
+mod expr;
+mod from;
+mod grouping;
+mod literal;
+mod operand;
+mod relevance;
+mod select;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, cast};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+
+pub(crate) use self::select::{OutColumn, Planned, Total};
+use millrace_matching::table::{ScanHandle, TableSnapshot};
+use millrace_work::Work;
+use millrace_work::compute::Compute;
+
+use super::error::{Result, SqlError};
+use super::functions;
+use super::push::Pushed;
+use super::request::SqlRequest;
+use super::source::Source;
+use super::statement::Names;
+use super::types::SqlType;
+
+/// Most parts of expressions that stand in a plan more often than in its statement.
+const MAX_REPEATED: usize = 100_000;
+
+/// A value that a statement spells out.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// An integer that no long holds.
+    UInt(u64),
+    Float(f64),
+    Str(String),
+    /// Microseconds since 1970.
+    Timestamp(i64),
+}
+
+/// A bound expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    /// The expression.
+    pub expr: Expr,
+    /// Its type.
+    pub ty: SqlType,
+    /// Whether it has a list of values.
+    pub list: bool,
+    /// Type that the answer's schema shows, where it is another.
+    pub shown: Option<&'static str>,
+    /// The field that it is, by place of the source and path.
+    pub field: Option<(usize, String)>,
+    /// The literal that it is.
+    pub literal: Option<Literal>,
+    /// What the index answers in its place.
+    pub pushed: Option<Pushed>,
+}
+
+impl Bound {
+    /// Makes an expression of single values.
+    pub(crate) fn new(expr: Expr, ty: SqlType) -> Self {
+        Self { expr, ty, list: false, shown: None, field: None, literal: None, pushed: None }
+    }
+
+    /// Returns the type that an answer's schema shows.
+    pub(crate) fn shown_type(&self) -> &'static str {
+        self.shown.unwrap_or(self.ty.name())
+    }
+
+    /// Returns the expression with values of another type, single ones.
+    pub(crate) fn to(&self, ty: SqlType) -> Result<Expr> {
+        if self.list {
+            return self.single().to(ty);
+        }
+        if self.ty.arrow() == ty.arrow() && !(self.ty.is_string() && ty == SqlType::Ip) {
+            return Ok(self.expr.clone());
+        }
+        if let Some(literal) = self.literal.as_ref().and_then(|literal| literal::converted(literal, ty)) {
+            return Ok(Expr::Literal(literal, None));
+        }
+        match (self.ty, ty) {
+            (SqlType::Undefined, _) => Ok(Expr::Literal(ScalarValue::try_from(&ty.arrow())?, None)),
+            (from, to) if (from.is_number() || from == SqlType::Boolean) && to.is_number() => {
+                Ok(cast(self.expr.clone(), ty.arrow()))
+            }
+            (SqlType::Timestamp(_), SqlType::Timestamp(_)) => Ok(cast(self.expr.clone(), ty.arrow())),
+            _ => functions::convert(self, ty),
+        }
+    }
+
+    /// Reduces a list to one value, the least.
+    pub(crate) fn single(&self) -> Self {
+        if !self.list {
+            return self.clone();
+        }
+        let expr = functions::values::least(self.expr.clone(), self.ty);
+        Self { field: self.field.clone(), shown: self.shown, ..Self::new(expr, self.ty) }
+    }
+}
+
+/// Where an expression stands, which decides what it may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In WHERE, ON or the arguments of an aggregate: rows.
+    Row,
+    /// In SELECT: what the query answers.
+    Output,
+    /// In GROUP BY, HAVING or ORDER BY, where an alias wins over a field.
+    Aliased,
+}
+
+/// Binds one statement.
+#[derive(Debug)]
+pub(crate) struct Binder<'a> {
+    /// Snapshots by index expression.
+    pub snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
+    /// What the user wrote for output columns.
+    pub names: &'a Names,
+    /// Values of `?`.
+    pub parameters: &'a [Literal],
+    /// A condition on every index scan.
+    pub filter: Option<&'a serde_json::Value>,
+    /// When the request came.
+    pub now_ms: i64,
+    /// Where work is done.
+    pub compute: Compute,
+    /// What it is done for.
+    pub work: &'a Work,
+    /// Whether scores are asked for.
+    pub scores: bool,
+    /// The scans of the statement.
+    pub handles: Vec<Arc<ScanHandle>>,
+    /// What scans take, for `_explain`.
+    pub pushed: Vec<serde_json::Value>,
+    /// Number of the next source.
+    next_source: usize,
+    /// Parts of expressions that stand in the plan more often than in the statement.
+    repeated: usize,
+}
+
+/// What expressions of one SELECT are bound in.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    /// Sources of FROM.
+    pub sources: Vec<Source>,
+    /// Expressions of SELECT by alias.
+    pub aliases: HashMap<String, ast::Expr>,
+    /// Whether an alias is being followed.
+    following: bool,
+}
+
+impl<'a> Binder<'a> {
+    /// Makes a binder.
+    pub(crate) fn new(
+        snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
+        names: &'a Names,
+        request: &'a SqlRequest,
+        now_ms: i64,
+        compute: Compute,
+        work: &'a Work,
+    ) -> Self {
+        Self {
+            snapshots,
+            names,
+            parameters: &request.parameters,
+            filter: request.filter.as_ref(),
+            now_ms,
+            compute,
+            work,
+            scores: request.query.contains("_score"),
+            handles: Vec::new(),
+            pushed: Vec::new(),
+            next_source: 0,
+            repeated: 0,
+        }
+    }
+
+    /// Accounts for an expression that stands in the plan more often than in the statement.
+    ///
+    /// # Errors
+    /// [`SqlError::TooLarge`]: repetitions within one another multiply.
+    fn repeat(&mut self, expr: &Expr, times: usize) -> Result<()> {
+        let mut nodes = 0_usize;
+        expr.apply(|_| {
+            nodes += 1;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        self.repeated = self.repeated.saturating_add(nodes.saturating_mul(times));
+        match self.repeated > MAX_REPEATED {
+            true => Err(SqlError::TooLarge(format!(
+                "expressions that are computed more than once (BETWEEN, CASE, aliases) have more than {MAX_REPEATED} parts"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Makes the refusal of what is not built.
+pub(crate) fn unsupported<T>(what: impl std::fmt::Display) -> Result<T> {
+    Err(SqlError::Unsupported(format!("{what} is not supported")))
+}
+
+/// Lists the index expressions that a query names.
+pub(crate) fn tables(query: &ast::Query) -> Vec<String> {
+    let mut found = Vec::new();
+    of_query(query, &mut found);
+    found
+}
+
+fn of_query(query: &ast::Query, found: &mut Vec<String>) {
+    if let ast::SetExpr::Select(select) = query.body.as_ref() {
+        for from in &select.from {
+            let joined = from.joins.iter().map(|join| &join.relation);
+            for factor in std::iter::once(&from.relation).chain(joined) {
+                match factor {
+                    ast::TableFactor::Table { name, .. } => found.push(from::table_name(name)),
+                    ast::TableFactor::Derived { subquery, .. } => of_query(subquery, found),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Literals as what they are compared with has them.
+//!
+//! `f = 0.1` means the rows whose value was written as 0.1, although a float holds another number: a literal is rounded to the type
+//! of the other side, as a value of that type is when it is stored. A literal that no integer equals becomes a bound of integers:
+//! `i < 2.5` is `i <= 2`. What is made here goes to the index and into the plan, so that these answer alike.
+
+use std::net::IpAddr;
+
+use datafusion::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::scalar::ScalarValue;
+use millrace_storage::mapping::FieldType;
+
+use super::{Bound, Literal, Scope, literal};
+use crate::source::SourceKind;
+use crate::types::SqlType;
+
+/// A comparison with a literal, in the type of the other side.
+#[derive(Clone, Debug)]
+pub(super) struct Met {
+    /// How it is compared: never by `<>`.
+    pub operator: Operator,
+    /// The literal.
+    pub literal: Literal,
+    /// The same as a value of the other side's type.
+    pub value: ScalarValue,
+}
+
+impl Met {
+    /// Returns the literal as an expression.
+    pub(super) fn expr(&self) -> Expr {
+        Expr::Literal(self.value.clone(), None)
+    }
+
+    /// Whether it is a zero that has a sign.
+    pub(super) fn is_signed_zero(&self) -> bool {
+        matches!(self.value, ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)))
+    }
+}
+
+/// A number as it is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Written {
+    Whole(i128),
+    Fraction(f64),
+}
+
+impl Written {
+    fn of(literal: &Literal) -> Option<Self> {
+        Some(match literal {
+            Literal::Int(number) => Self::Whole((*number).into()),
+            Literal::UInt(number) => Self::Whole((*number).into()),
+            Literal::Float(number) => Self::of_float(*number)?,
+            Literal::Str(text) => match text.trim().parse::<i64>() {
+                Ok(number) => Self::Whole(number.into()),
+                Err(_) => match text.trim().parse::<u64>() {
+                    Ok(number) => Self::Whole(number.into()),
+                    Err(_) => Self::of_float(text.trim().parse().ok()?)?,
+                },
+            },
+            _ => return None,
+        })
+    }
+
+    fn of_float(number: f64) -> Option<Self> {
+        let whole = number.fract() == 0.0 && number.abs() < 1e30;
+        number.is_finite().then_some(if whole { Self::Whole(number as i128) } else { Self::Fraction(number) })
+    }
+
+    fn float(self) -> f64 {
+        match self {
+            Self::Whole(number) => number as f64,
+            Self::Fraction(number) => number,
+        }
+    }
+}
+
+/// Meets a number that is no literal with one; `None` where one of them is no such.
+pub(super) fn met(own: &Bound, operator: Operator, literal: &Bound, scope: &Scope) -> Option<Met> {
+    if own.literal.is_some() || !own.ty.is_number() || operator == Operator::NotEq {
+        return None;
+    }
+    let written = Written::of(literal.literal.as_ref()?)?;
+    if let Some(limits) = limits(own.ty) {
+        let (operator, number) = bounded(operator, written, limits)?;
+        let literal = i64::try_from(number).map(Literal::Int);
+        let literal = literal.or_else(|_| u64::try_from(number).map(Literal::UInt)).ok()?;
+        let value = match own.ty {
+            SqlType::Byte => ScalarValue::Int8(i8::try_from(number).ok()),
+            SqlType::Short => ScalarValue::Int16(i16::try_from(number).ok()),
+            SqlType::Integer => ScalarValue::Int32(i32::try_from(number).ok()),
+            SqlType::UnsignedLong => ScalarValue::UInt64(u64::try_from(number).ok()),
+            _ => ScalarValue::Int64(i64::try_from(number).ok()),
+        };
+        return Some(Met { operator, literal, value });
+    }
+    let number = rounded(own, written.float(), scope);
+    let value = match own.ty {
+        SqlType::Float => ScalarValue::Float32(Some(number as f32)),
+        _ => ScalarValue::Float64(Some(number)),
+    };
+    Some(Met { operator, literal: Literal::Float(number), value })
+}
+
+/// The least and the greatest of a type of integers.
+fn limits(ty: SqlType) -> Option<(i128, i128)> {
+    Some(match ty {
+        SqlType::Byte => (i8::MIN.into(), i8::MAX.into()),
+        SqlType::Short => (i16::MIN.into(), i16::MAX.into()),
+        SqlType::Integer => (i32::MIN.into(), i32::MAX.into()),
+        SqlType::Long => (i64::MIN.into(), i64::MAX.into()),
+        SqlType::UnsignedLong => (0, u64::MAX.into()),
+        _ => return None,
+    })
+}
+
+/// Makes the comparison of an integer within limits with any number one with an integer within them.
+fn bounded(
+    operator: Operator,
+    written: Written,
+    (least, greatest): (i128, i128),
+) -> Option<(Operator, i128)> {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+    let (operator, number) = match (written, operator) {
+        (Written::Whole(number), operator) => (operator, number),
+        (Written::Fraction(_), Eq) => return Some((Gt, greatest)),
+        (Written::Fraction(number), Lt | LtEq) => (LtEq, number.floor() as i128),
+        (Written::Fraction(number), Gt | GtEq) => (GtEq, number.ceil() as i128),
+        _ => return None,
+    };
+    Some(match operator {
+        Eq if !(least..=greatest).contains(&number) => (Gt, greatest),
+        Lt | LtEq if number > greatest => (LtEq, greatest),
+        Gt | GtEq if number > greatest => (Gt, greatest),
+        Lt | LtEq if number < least => (Lt, least),
+        Gt | GtEq if number < least => (GtEq, least),
+        Eq | Lt | LtEq | Gt | GtEq => (operator, number),
+        _ => return None,
+    })
+}
+
+/// Rounds a number to what the other side can hold.
+fn rounded(own: &Bound, number: f64, scope: &Scope) -> f64 {
+    let mut types = field_types(own, scope);
+    let first = types.next();
+    let same = types.all(|other| Some(other) == first);
+    drop(types);
+    match (first, own.ty) {
+        (Some(FieldType::HalfFloat), _) if same => {
+            <Float16Type as ArrowPrimitiveType>::Native::from_f64(number).to_f64()
+        }
+        (Some(FieldType::ScaledFloat { scaling_factor }), _) if same => {
+            let whole = (number * scaling_factor + 0.5).floor();
+            if whole.is_finite() { whole / scaling_factor } else { number }
+        }
+        (_, SqlType::Float) => f64::from(number as f32),
+        _ => number,
+    }
+}
+
+/// Lists the types that a field has in the indices of its source.
+fn field_types<'s>(own: &'s Bound, scope: &'s Scope) -> impl Iterator<Item = &'s FieldType> {
+    let found = own.field.as_ref().and_then(|(source, path)| match &scope.sources.get(*source)?.kind {
+        SourceKind::Index(index) => Some((path, &index.snapshot.indices)),
+        _ => None,
+    });
+    let of = |(path, indices): (&'s String, &'s Vec<millrace_matching::table::TableIndex>)| {
+        indices.iter().filter_map(|index| index.mapping.field(path)).map(|field| &field.field_type)
+    };
+    found.into_iter().flat_map(of)
+}
+
+/// Makes a string that a keyword is compared with what the keyword's normalizer makes of it.
+pub(super) fn normalized(own: &Bound, given: &Bound, scope: &Scope) -> Option<Bound> {
+    let (source, path) = own.field.as_ref()?;
+    let (Some(Literal::Str(text)), SqlType::Keyword) = (&given.literal, own.ty) else { return None };
+    let SourceKind::Index(index) = &scope.sources.get(*source)?.kind else { return None };
+    let mut made: Option<String> = None;
+    for index in &index.snapshot.indices {
+        let Some(field) = index.mapping.field(path) else { continue };
+        let own = match &field.normalizer {
+            Some(name) => index.mapping.analyzers().normalize(name, text)?,
+            None => text.clone(),
+        };
+        match &made {
+            Some(other) if *other != own => return None,
+            _ => made = Some(own),
+        }
+    }
+    made.filter(|made| made != text).map(|made| literal::bound(Literal::Str(made)))
+}
+
+/// Reads a literal as an address: its bits.
+pub(super) fn address(literal: &Bound) -> Option<u128> {
+    let Some(Literal::Str(text)) = &literal.literal else { return None };
+    Some(match text.parse().ok()? {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+
+    use super::*;
+
+    #[test]
+    fn integers_meet_any_number() {
+        let byte = (-128, 127);
+        for (operator, written, expected) in [
+            (Lt, Written::Whole(5), (Lt, 5)),
+            (Lt, Written::Fraction(2.5), (LtEq, 2)),
+            (LtEq, Written::Fraction(-2.5), (LtEq, -3)),
+            (Gt, Written::Fraction(2.5), (GtEq, 3)),
+            (Eq, Written::Fraction(2.5), (Gt, 127)),
+            (Eq, Written::Whole(200), (Gt, 127)),
+            (Lt, Written::Whole(200), (LtEq, 127)),
+            (GtEq, Written::Whole(200), (Gt, 127)),
+            (GtEq, Written::Whole(-200), (GtEq, -128)),
+            (LtEq, Written::Fraction(-1e300), (Lt, -128)),
+        ] {
+            assert_eq!(bounded(operator, written, byte), Some(expected), "{operator} {written:?}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The columns of a table of SQL: where each index has their values, and how these become Arrow arrays.
+//!
+//! A field is read from its column. Objects, what lies in nested objects, and fields without a column are
+//! read from `_source`, as the JSON that the document has there.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder, new_null_array};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Field as ArrowField, Float64Type, TimestampMillisecondType, TimestampNanosecondType,
+};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, ScalarValue};
+use millrace_matching::address::AddressText;
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::table::keys::Lists;
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::{NumberBounds, PageBounds};
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::functions::address::{BITS, bits_of};
+use super::types::SqlType;
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct SqlColumn {
+    /// Name in plans: the field's path.
+    pub name: String,
+    /// Type of its values.
+    pub ty: SqlType,
+    /// Whether a row may have several values.
+    pub list: bool,
+    /// Whether addresses are held as their bits: as what groups are told apart by.
+    pub bits: bool,
+    /// By index of the snapshot.
+    pub sources: Vec<ColumnSource>,
+}
+
+/// Where an index has the values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ColumnSource {
+    /// It has none.
+    Missing,
+    /// In a column.
+    Column {
+        /// The column.
+        id: PathId,
+        /// Type of the index's own field.
+        ty: SqlType,
+        /// Longest string that counts.
+        ignore_above: Option<usize>,
+    },
+    /// In `_source`, at a path.
+    Source(Vec<String>),
+    /// The document's id.
+    Id,
+    /// The document's routing value.
+    Routing,
+    /// The number of the document's last operation, for statements that delete.
+    SeqNo,
+    /// The term of that operation.
+    PrimaryTerm,
+    /// The name of the index.
+    Index(String),
+}
+
+impl SqlColumn {
+    /// Returns the Arrow type of the column.
+    pub(crate) fn arrow(&self) -> DataType {
+        match self.bits {
+            true => BITS,
+            false => arrow_type(self.ty, self.list),
+        }
+    }
+
+    /// Returns a column of the bits of its addresses; `None` where it holds something else, or several in a row.
+    pub(crate) fn bits(&self) -> Option<Self> {
+        let addresses = |source: &ColumnSource| match source {
+            ColumnSource::Missing => true,
+            ColumnSource::Column { ty, .. } => *ty == SqlType::Ip,
+            _ => false,
+        };
+        let plain = self.ty == SqlType::Ip && !self.list && self.sources.iter().all(addresses);
+        plain.then(|| Self { name: format!("{} (bits)", self.name), bits: true, ..self.clone() })
+    }
+
+    /// Tells what segments know of the column over all of their rows: the least and the greatest number or time.
+    pub(crate) fn known(&self, snapshot: &TableSnapshot) -> Option<ColumnStatistics> {
+        if self.list || self.bits {
+            return None;
+        }
+        let (mut min, mut max, mut full) = (ScalarValue::Null, ScalarValue::Null, true);
+        for segment in &snapshot.segments {
+            let bounds = match self.sources.get(segment.index)? {
+                ColumnSource::Missing => PageBounds { rows: 0..0, values: NumberBounds::Empty, full: false },
+                ColumnSource::Column { id, ty, .. } if *ty == self.ty => segment.reader.bounds(*id),
+                _ => return None,
+            };
+            let counts = self.ty.is_integer() || matches!(self.ty, SqlType::Timestamp(_));
+            let (least, most): (ScalarValue, ScalarValue) = match bounds.values {
+                NumberBounds::I64(least, most) if counts => (least.into(), most.into()),
+                NumberBounds::U64(least, most) if counts => (least.into(), most.into()),
+                NumberBounds::F64(least, most) if !counts && self.ty.is_number() => {
+                    (least.into(), most.into())
+                }
+                NumberBounds::Empty => {
+                    full = false;
+                    continue;
+                }
+                _ => return None,
+            };
+            full &= bounds.full;
+            let (least, most) = (least.cast_to(&self.arrow()).ok()?, most.cast_to(&self.arrow()).ok()?);
+            if min.is_null() || least < min {
+                min = least;
+            }
+            if max.is_null() || most > max {
+                max = most;
+            }
+        }
+        if min.is_null() {
+            return None;
+        }
+        let mut known = ColumnStatistics::new_unknown();
+        (known.min_value, known.max_value) = (Precision::Exact(min), Precision::Exact(max));
+        if full {
+            known.null_count = Precision::Exact(0);
+        }
+        Some(known)
+    }
+
+    /// Makes the column's array of a segment's.
+    pub(crate) fn of_array(&self, source: &ColumnSource, array: &ArrayRef) -> Result<ArrayRef> {
+        let ColumnSource::Column { ty, ignore_above, .. } = source else {
+            return Ok(new_null_array(&self.arrow(), array.len()));
+        };
+        if *array.data_type() == DataType::Null {
+            return Ok(new_null_array(&self.arrow(), array.len()));
+        }
+        if self.bits {
+            return bits_of(array).ok_or_else(|| {
+                Error::Execution(format!("the column [{}] does not hold single addresses", self.name))
+            });
+        }
+        let lists = Lists::new(array);
+        let values = typed(&lists.values, *ty, *ignore_above)?;
+        let values = match values.data_type() == &self.ty.arrow() {
+            true => values,
+            false => cast(&values, &self.ty.arrow())?,
+        };
+        if !self.list {
+            return Ok(match array.as_list_opt::<i32>() {
+                None => values,
+                // A segment that came to have several values behind the look at the snapshot: the first counts.
+                Some(_) => {
+                    let first = (0..array.len()).map(|row| lists.row(row).next().map(|at| at as u32));
+                    let places: datafusion::arrow::array::UInt32Array = first.collect();
+                    datafusion::arrow::compute::take(&values, &places, None)?
+                }
+            });
+        }
+        let item = Arc::new(ArrowField::new_list_field(self.ty.arrow(), true));
+        match array.as_list_opt::<i32>() {
+            Some(list) => {
+                Ok(Arc::new(ListArray::try_new(item, list.offsets().clone(), values, list.nulls().cloned())?))
+            }
+            None => {
+                let nulls = values.logical_nulls();
+                let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(1, values.len()));
+                Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?))
+            }
+        }
+    }
+
+    /// Makes the column's array of the values that documents have in `_source`.
+    pub(crate) fn of_sources(&self, path: &[String], sources: &[Value]) -> Result<ArrayRef> {
+        let mut texts = StringViewBuilder::with_capacity(sources.len());
+        for source in sources {
+            match at_path(source, path) {
+                None | Some(Value::Null) => texts.append_null(),
+                Some(Value::String(text)) if !self.ty.is_json() => texts.append_value(text),
+                Some(value) => texts.append_value(value.to_string()),
+            }
+        }
+        let texts: ArrayRef = Arc::new(texts.finish());
+        let values = match self.ty.arrow() {
+            DataType::Utf8View => texts,
+            other => cast(&texts, &other)?,
+        };
+        if !self.list {
+            return Ok(values);
+        }
+        let item = Arc::new(ArrowField::new_list_field(self.ty.arrow(), true));
+        let nulls = values.logical_nulls();
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(1, values.len()));
+        Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?))
+    }
+}
+
+/// Returns the Arrow type of a column.
+pub(crate) fn arrow_type(ty: SqlType, list: bool) -> DataType {
+    match list {
+        false => ty.arrow(),
+        true => DataType::List(Arc::new(ArrowField::new_list_field(ty.arrow(), true))),
+    }
+}
+
+/// Makes values of a segment's column those of its SQL type.
+fn typed(values: &ArrayRef, ty: SqlType, ignore_above: Option<usize>) -> Result<ArrayRef> {
+    Ok(match (ty, values.data_type()) {
+        (SqlType::Timestamp(_), DataType::Timestamp(_, _)) => {
+            match (values.as_primitive_opt::<TimestampMillisecondType>(), values) {
+                (Some(millis), _) => Arc::new(millis.clone().with_timezone_opt(None::<Arc<str>>)),
+                (None, values) => match values.as_primitive_opt::<TimestampNanosecondType>() {
+                    Some(nanos) => Arc::new(nanos.clone().with_timezone_opt(None::<Arc<str>>)),
+                    None => Arc::clone(values),
+                },
+            }
+        }
+        (SqlType::Ip, DataType::FixedSizeBinary(16)) => {
+            let addresses = values.as_fixed_size_binary();
+            let mut texts = StringViewBuilder::with_capacity(values.len());
+            for at in 0..values.len() {
+                match <[u8; 16]>::try_from(addresses.value(at)) {
+                    Ok(bytes) if addresses.is_valid(at) => texts.append_value(&*AddressText::new(bytes)),
+                    _ => texts.append_null(),
+                }
+            }
+            Arc::new(texts.finish())
+        }
+        (SqlType::GeoPoint, DataType::Struct(_)) => {
+            let points = values.as_struct();
+            let (Some(lat), Some(lon)) = (points.column_by_name("lat"), points.column_by_name("lon")) else {
+                return Err(Error::Execution("a column of points lacks a coordinate".to_owned()));
+            };
+            let (lat, lon) = (lat.as_primitive::<Float64Type>(), lon.as_primitive::<Float64Type>());
+            let mut texts = StringViewBuilder::with_capacity(values.len());
+            for at in 0..values.len() {
+                match points.is_valid(at) {
+                    true => texts.append_value(
+                        serde_json::json!({"lat": lat.value(at), "lon": lon.value(at)}).to_string(),
+                    ),
+                    false => texts.append_null(),
+                }
+            }
+            Arc::new(texts.finish())
+        }
+        (_, DataType::Utf8View) => match ignore_above {
+            None => Arc::clone(values),
+            Some(limit) => {
+                let strings = values.as_string_view();
+                // Most strings are settled by their length in bytes.
+                if strings.lengths().all(|length| length as usize <= limit) {
+                    return Ok(Arc::clone(values));
+                }
+                let mut texts = StringViewBuilder::with_capacity(values.len());
+                for value in strings {
+                    texts.append_option(value.filter(|text| text.encode_utf16().count() <= limit));
+                }
+                Arc::new(texts.finish())
+            }
+        },
+        _ => Arc::clone(values),
+    })
+}
+
+/// Finds what a document has at a path: keys may hold dots, and arrays are looked through.
+pub(crate) fn at_path(value: &Value, path: &[String]) -> Option<Value> {
+    if path.is_empty() {
+        return Some(value.clone());
+    }
+    match value {
+        Value::Object(members) => (1..=path.len()).find_map(|taken| {
+            let key = path.get(..taken)?.join(".");
+            at_path(members.get(&key)?, path.get(taken..)?)
+        }),
+        Value::Array(elements) => {
+            let found: Vec<Value> = elements.iter().filter_map(|element| at_path(element, path)).collect();
+            (!found.is_empty()).then_some(Value::Array(found))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_lead_through_dots_and_arrays() {
+        let source = json!({"a.b": {"c": 1}, "d": [{"e": 2}, {"f": 3}, {"e": null}], "g": 4});
+        let at = |path: &str| at_path(&source, &path.split('.').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(at("a.b.c"), Some(json!(1)));
+        assert_eq!(at("d.e"), Some(json!([2, null])));
+        assert_eq!(at("g.h"), None);
+        assert_eq!(at("d"), Some(json!([{"e": 2}, {"f": 3}, {"e": null}])));
+    }
+}

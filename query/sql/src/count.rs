@@ -1,0 +1,164 @@
+//! Counts the rows that pass: an answer tells how many there are before the cut.
+
+use std::cmp::Ordering as CmpOrdering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchemaRef, Result, plan_err};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use futures::StreamExt;
+
+/// The node of a plan that counts rows.
+#[derive(Clone, Debug)]
+pub(crate) struct RowCount {
+    input: LogicalPlan,
+    counter: Arc<AtomicU64>,
+}
+
+impl RowCount {
+    /// Counts the rows of a plan into a counter.
+    pub(crate) fn new(input: LogicalPlan, counter: Arc<AtomicU64>) -> Self {
+        Self { input, counter }
+    }
+}
+
+impl PartialEq for RowCount {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.counter, &other.counter) && self.input == other.input
+    }
+}
+
+impl Eq for RowCount {}
+
+impl Hash for RowCount {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+    }
+}
+
+impl PartialOrd for RowCount {
+    fn partial_cmp(&self, other: &Self) -> Option<CmpOrdering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for RowCount {
+    fn name(&self) -> &str {
+        "RowCount"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowCount")
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        match inputs.pop() {
+            Some(input) => Ok(Self { input, counter: Arc::clone(&self.counter) }),
+            None => plan_err!("rows of no plan cannot be counted"),
+        }
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+}
+
+/// Plans statements with the nodes that DataFusion does not know.
+#[derive(Debug, Default)]
+pub(crate) struct StatementPlanner;
+
+#[async_trait]
+impl QueryPlanner for StatementPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Self)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for StatementPlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        _session: &dyn Session,
+        _context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let node = node.as_any().downcast_ref::<RowCount>();
+        Ok(node.zip(inputs.first()).map(|(node, input)| {
+            let exec = RowCountExec { input: Arc::clone(input), counter: Arc::clone(&node.counter) };
+            Arc::new(exec) as Arc<dyn ExecutionPlan>
+        }))
+    }
+}
+
+/// Counts the rows that pass.
+#[derive(Clone, Debug)]
+pub(crate) struct RowCountExec {
+    input: Arc<dyn ExecutionPlan>,
+    counter: Arc<AtomicU64>,
+}
+
+impl DisplayAs for RowCountExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowCountExec")
+    }
+}
+
+impl ExecutionPlan for RowCountExec {
+    fn name(&self) -> &str {
+        "RowCountExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    millrace_matching::over_one_input!();
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let counter = Arc::clone(&self.counter);
+        let rows = self.input.execute(partition, context)?.inspect(move |batch| {
+            if let Ok(batch) = batch {
+                counter.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), rows)))
+    }
+}

@@ -1,0 +1,120 @@
+//! DELETE: the documents that a condition finds, batch after batch.
+//!
+//! A document is deleted as it was in the snapshot of the statement: one that has changed since is a conflict
+//! and ends the statement with what was deleted before it. A batch is counted when it is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
+use datafusion::sql::sqlparser::ast;
+use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp, WriteOutcome};
+use millrace_work::error::Error;
+
+use super::bind::OutColumn;
+use super::error::{Result, SqlError};
+use super::metadata::Listing;
+use super::run::{Asked, Bounds, Page, Runner, list};
+use super::statement::Names;
+use super::types::SqlType;
+
+/// Documents of one batch.
+pub(super) const DELETED_AT_A_TIME: usize = 1_000;
+/// How long a batch may take to be durable.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Runner {
+    /// Deletes what a query finds and answers how much that was.
+    pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Page> {
+        if !bounds.deletes {
+            return Err(SqlError::Disabled(
+                "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
+            ));
+        }
+        let prepared = self.prepare(asked, query, &Names::default(), None).await?;
+        let (mut rows, _) = self.rows(&prepared).await?;
+        let mut deleted = 0;
+        loop {
+            let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
+            let mut ops = Vec::new();
+            for batch in &batches {
+                operations(batch, &mut ops)?;
+            }
+            if !ops.is_empty() {
+                let (engine, principal) = (Arc::clone(&asked.engine), asked.principal.clone());
+                // A client that goes away ends the statement, but no write halfway.
+                let write = tokio::spawn(async move {
+                    engine.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await
+                });
+                let outcomes =
+                    write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
+                deleted += gone(outcomes)?;
+            }
+            if !more {
+                return list(count_of(deleted)?, bounds.format, &asked.work);
+            }
+        }
+    }
+}
+
+/// Makes the deletions of a batch of `_index, _id, _routing, _seq_no, _primary_term`.
+fn operations(batch: &RecordBatch, ops: &mut Vec<WriteOp>) -> Result<()> {
+    let wrong = || Error::Execution("the documents to delete have other columns".to_owned());
+    let [indices, ids, routings, numbers, terms] = batch.columns() else { return Err(wrong().into()) };
+    let texts = |array: &'_ ArrayRef| -> Result<StringViewArray, Error> {
+        array.as_string_view_opt().cloned().ok_or_else(wrong)
+    };
+    let whole = |array: &'_ ArrayRef| -> Result<Int64Array, Error> {
+        array.as_primitive_opt::<Int64Type>().cloned().ok_or_else(wrong)
+    };
+    let (indices, ids, routings) = (texts(indices)?, texts(ids)?, texts(routings)?);
+    let (numbers, terms) = (whole(numbers)?, whole(terms)?);
+    for row in 0..batch.num_rows() {
+        ops.push(WriteOp {
+            index: indices.value(row).into(),
+            id: Some(ids.value(row).to_owned()),
+            routing: routings.is_valid(row).then(|| routings.value(row).to_owned()),
+            action: Action::Delete,
+            version: None,
+            if_seq_no: u64::try_from(numbers.value(row)).ok(),
+            if_primary_term: u64::try_from(terms.value(row)).ok(),
+            require_alias: false,
+            doc_type: "_doc".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Counts what a batch has deleted.
+fn gone(outcomes: Vec<Result<WriteOutcome, StorageError>>) -> Result<u64> {
+    let mut deleted = 0;
+    let mut first = None;
+    for outcome in outcomes {
+        match outcome {
+            Ok(done) if done.result == DocResult::Deleted => deleted += 1,
+            // Somebody else's deletion came first.
+            Ok(_) => {}
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    match first {
+        None => Ok(deleted),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// Makes the answer.
+fn count_of(deleted: u64) -> Result<Listing> {
+    let column = OutColumn {
+        name: "deleted_rows".to_owned(),
+        alias: None,
+        ty: SqlType::Long,
+        list: false,
+        shown: SqlType::Long.name(),
+    };
+    let counts: ArrayRef = Arc::new(Int64Array::from(vec![i64::try_from(deleted).unwrap_or(i64::MAX)]));
+    let schema = Schema::new(vec![Field::new("deleted_rows", SqlType::Long.arrow(), true)]);
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![counts]).map_err(Error::from)?;
+    Ok(Listing { columns: vec![column], batch })
+}

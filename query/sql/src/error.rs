@@ -1,0 +1,151 @@
+//! Errors of statements, with the names and texts that OpenSearch's SQL gives them.
+
+use millrace_work::error::Error;
+use serde_json::{Value, json};
+
+/// Result of planning or running a statement.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+/// What is wrong with a statement.
+#[derive(Debug)]
+pub enum SqlError {
+    /// It is not SQL.
+    Syntax(String),
+    /// It names what does not exist, or uses it wrongly.
+    Semantic(String),
+    /// A value cannot be computed.
+    Evaluation(String),
+    /// It asks for what is not built.
+    Unsupported(String),
+    /// A setting forbids it.
+    Disabled(String),
+    /// The request around it is wrong.
+    Request(String),
+    /// A cursor is none of this server's, or is spent.
+    Cursor(String),
+    /// A bound is reached.
+    TooLarge(String),
+    /// What it reads failed.
+    Query(Error),
+}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        Self::Query(error)
+    }
+}
+
+impl From<millrace_storage::Error> for SqlError {
+    fn from(error: millrace_storage::Error) -> Self {
+        Self::Query(error.into())
+    }
+}
+
+/// What functions call a value that they cannot take; rides through DataFusion.
+const EVALUATION: &str = "cannot evaluate: ";
+
+/// Makes the error of a function that cannot take a value.
+pub(crate) fn evaluation(reason: impl std::fmt::Display) -> datafusion::error::DataFusionError {
+    datafusion::error::DataFusionError::Execution(format!("{EVALUATION}{reason}"))
+}
+
+impl From<datafusion::error::DataFusionError> for SqlError {
+    fn from(error: datafusion::error::DataFusionError) -> Self {
+        let text = error.to_string();
+        match text.split_once(EVALUATION) {
+            Some((_, reason)) => Self::Evaluation(reason.to_owned()),
+            None => Self::Query(error.into()),
+        }
+    }
+}
+
+impl SqlError {
+    /// Makes the refusal of a name that no source has.
+    pub(crate) fn unknown_field(name: &str) -> Self {
+        Self::Semantic(format!("can't resolve Symbol(namespace=FIELD_NAME, name={name}) in type env"))
+    }
+
+    /// Returns the HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Query(error) => error.status(),
+            _ => 400,
+        }
+    }
+
+    /// Renders the body of the answer.
+    pub fn to_body(&self) -> Value {
+        let (reason, kind, details) = match self {
+            Self::Syntax(details) => {
+                ("Invalid SQL query".to_owned(), "SyntaxCheckException", details.clone())
+            }
+            Self::Semantic(details) => {
+                ("Invalid SQL query".to_owned(), "SemanticCheckException", details.clone())
+            }
+            Self::Evaluation(details) => {
+                ("Invalid SQL query".to_owned(), "ExpressionEvaluationException", details.clone())
+            }
+            Self::Unsupported(details) => {
+                ("Invalid SQL query".to_owned(), "SQLFeatureNotSupportedException", details.clone())
+            }
+            Self::Disabled(details) => {
+                ("Invalid SQL query".to_owned(), "SQLFeatureDisabledException", details.clone())
+            }
+            Self::Cursor(details) => {
+                ("Invalid SQL query".to_owned(), "VerificationException", details.clone())
+            }
+            Self::Request(details) => {
+                ("Invalid SQL query".to_owned(), "IllegalArgumentException", details.clone())
+            }
+            Self::TooLarge(details) => {
+                ("Invalid SQL query".to_owned(), "IllegalArgumentException", details.clone())
+            }
+            Self::Query(error) => {
+                let kind = match error {
+                    Error::Storage(millrace_storage::Error::IndexNotFound { .. }) => {
+                        "IndexNotFoundException".to_owned()
+                    }
+                    other => exception(&other.error_type()),
+                };
+                let (reason, details) = (error.reason(), details_of(error));
+                let reason = match error.status() {
+                    500.. => "There was internal problem at backend".to_owned(),
+                    _ => format!("Error occurred in OpenSearch engine: {reason}"),
+                };
+                let body = json!({"reason": reason, "details": details, "type": kind});
+                return json!({"error": body, "status": self.status()});
+            }
+        };
+        json!({"error": {"reason": reason, "details": details, "type": kind}, "status": self.status()})
+    }
+}
+
+/// The text below an error of the store or of a search.
+fn details_of(error: &Error) -> String {
+    match error {
+        Error::SearchPhase { failures } => match failures.first() {
+            Some(first) => format!("Shard[{}]: {}: {}", first.shard, first.error_type, first.reason),
+            None => error.reason(),
+        },
+        Error::ContextNotFound(id) => {
+            format!("Shard[-1]: SearchContextMissingException[No search context found for id [{id}]]")
+        }
+        Error::Storage(millrace_storage::Error::IndexNotFound { index }) => format!(
+            "[{index}] IndexNotFoundException[{}]\nFor more details, please send request for Json format to see the raw response from OpenSearch engine.",
+            error.reason()
+        ),
+        other => other.reason(),
+    }
+}
+
+/// Turns `index_not_found_exception` into `IndexNotFoundException`.
+fn exception(kind: &str) -> String {
+    let name: String = kind
+        .split('_')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+        })
+        .collect();
+    if name == "Exception" { "RuntimeException".to_owned() } else { name }
+}

@@ -1,0 +1,30 @@
+//! SQL over indices.
+//!
+//! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
+//! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
+//! the columns that are left, DataFusion aggregates and sorts, and [`format`] writes the answer, a page at a time ([`rows`], [`cursor`]). [`run`] is
+//! handed requests by the service and works on them on [`threads`] of their own.
+
+mod bind;
+mod column;
+mod count;
+pub mod cursor;
+mod delete;
+mod dialect;
+pub mod error;
+mod first;
+pub mod format;
+mod functions;
+mod late;
+mod metadata;
+pub mod native;
+mod push;
+pub mod request;
+mod rows;
+pub mod run;
+mod source;
+mod statement;
+mod stop;
+mod table;
+mod threads;
+mod types;

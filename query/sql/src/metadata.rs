@@ -1,0 +1,200 @@
+//! `SHOW TABLES` and `DESCRIBE TABLES`: what JDBC asks of a database's metadata.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
+use datafusion::arrow::datatypes::{Field, Schema};
+use millrace_matching::target;
+use millrace_storage::Engine;
+use millrace_storage::metadata::IndicesOptions;
+
+use super::bind::OutColumn;
+use super::error::Result;
+use super::types::SqlType;
+
+/// Columns of the list of tables.
+const TABLES: &[&str] = &[
+    "TABLE_CAT",
+    "TABLE_SCHEM",
+    "TABLE_NAME",
+    "TABLE_TYPE",
+    "REMARKS",
+    "TYPE_CAT",
+    "TYPE_SCHEM",
+    "TYPE_NAME",
+    "SELF_REFERENCING_COL_NAME",
+    "REF_GENERATION",
+];
+
+/// Columns of the list of columns, with those that are integers.
+const COLUMNS: &[(&str, bool)] = &[
+    ("TABLE_CAT", false),
+    ("TABLE_SCHEM", false),
+    ("TABLE_NAME", false),
+    ("COLUMN_NAME", false),
+    ("DATA_TYPE", false),
+    ("TYPE_NAME", false),
+    ("COLUMN_SIZE", false),
+    ("BUFFER_LENGTH", false),
+    ("DECIMAL_DIGITS", false),
+    ("NUM_PREC_RADIX", true),
+    ("NULLABLE", true),
+    ("REMARKS", false),
+    ("COLUMN_DEF", false),
+    ("SQL_DATA_TYPE", false),
+    ("SQL_DATETIME_SUB", false),
+    ("CHAR_OCTET_LENGTH", false),
+    ("ORDINAL_POSITION", true),
+    ("IS_NULLABLE", false),
+    ("SCOPE_CATALOG", false),
+    ("SCOPE_SCHEMA", false),
+    ("SCOPE_TABLE", false),
+    ("SOURCE_DATA_TYPE", false),
+    ("IS_AUTOINCREMENT", false),
+    ("IS_GENERATEDCOLUMN", false),
+];
+
+/// The answer to a statement about metadata.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Columns.
+    pub columns: Vec<OutColumn>,
+    /// Rows.
+    pub batch: RecordBatch,
+}
+
+/// One cell.
+#[derive(Clone)]
+enum Cell {
+    Null,
+    Text(String),
+    Number(i32),
+}
+
+/// Lists the indices of a pattern.
+pub(crate) fn tables(engine: &Engine, cluster: &str, pattern: &str) -> Result<Listing> {
+    let mut rows = Vec::new();
+    for index in target::resolve(engine, "*", &IndicesOptions::open_only())? {
+        let name = index.meta().name.to_string();
+        if !name.starts_with('.') && like(pattern, &name) {
+            let mut row = vec![Cell::Null; TABLES.len()];
+            row[0] = Cell::Text(cluster.to_owned());
+            row[2] = Cell::Text(name);
+            row[3] = Cell::Text("BASE TABLE".to_owned());
+            rows.push(row);
+        }
+    }
+    let columns: Vec<(&str, bool)> = TABLES.iter().map(|name| (*name, false)).collect();
+    listing(&columns, &rows)
+}
+
+/// Lists the fields of the indices of a pattern.
+pub(crate) fn columns(engine: &Engine, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
+    let mut rows = Vec::new();
+    for index in target::resolve(engine, "*", &IndicesOptions::open_only())? {
+        let name = index.meta().name.to_string();
+        if name.starts_with('.') || !like(pattern, &name) {
+            continue;
+        }
+        let mapping = index.mapping();
+        for (place, field) in mapping.fields().enumerate() {
+            if !of.is_none_or(|of| like(of, &field.path)) {
+                continue;
+            }
+            // Multi-fields are not columns.
+            let parent = field.path.rsplit_once('.').map(|(parent, _)| parent);
+            if parent.is_some_and(|parent| mapping.field(parent).is_some()) {
+                continue;
+            }
+            let mut row = vec![Cell::Null; COLUMNS.len()];
+            row[0] = Cell::Text(cluster.to_owned());
+            row[2] = Cell::Text(name.clone());
+            row[3] = Cell::Text(field.path.to_string());
+            row[5] = Cell::Text(SqlType::of_field(&field.field_type).name().to_owned());
+            row[9] = Cell::Number(10);
+            row[10] = Cell::Number(2);
+            row[16] = Cell::Number(i32::try_from(place).unwrap_or(i32::MAX));
+            row[17] = Cell::Text(String::new());
+            row[22] = Cell::Text("NO".to_owned());
+            row[23] = Cell::Text(String::new());
+            rows.push(row);
+        }
+    }
+    listing(COLUMNS, &rows)
+}
+
+fn listing(names: &[(&str, bool)], rows: &[Vec<Cell>]) -> Result<Listing> {
+    let mut columns = Vec::with_capacity(names.len());
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(names.len());
+    let mut fields = Vec::with_capacity(names.len());
+    for (at, (name, number)) in names.iter().enumerate() {
+        let ty = if *number { SqlType::Integer } else { SqlType::Keyword };
+        columns.push(OutColumn { name: (*name).to_owned(), alias: None, ty, list: false, shown: ty.name() });
+        fields.push(Field::new(*name, ty.arrow(), true));
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        arrays.push(match number {
+            true => Arc::new(Int32Array::from_iter(cells.map(|cell| match cell {
+                Cell::Number(number) => Some(*number),
+                _ => None,
+            }))),
+            false => Arc::new(StringViewArray::from_iter(cells.map(|cell| match cell {
+                Cell::Text(text) => Some(text.as_str()),
+                _ => None,
+            }))),
+        });
+    }
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+        .map_err(millrace_work::error::Error::from)?;
+    Ok(Listing { columns, batch })
+}
+
+/// Whether a name is of a pattern, in which `%` and `*` stand for anything and `_` and `?` for a letter.
+fn like(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut at, mut place) = (0, 0);
+    // Where to go on after the last `%`: behind it in the pattern, one letter further in the name.
+    let mut retry: Option<(usize, usize)> = None;
+    while place < name.len() {
+        match pattern.get(at) {
+            Some('%' | '*') => {
+                retry = Some((at + 1, place));
+                at += 1;
+                continue;
+            }
+            Some(letter) if *letter == name[place] || matches!(letter, '_' | '?') => {
+                at += 1;
+                place += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match &mut retry {
+            Some((behind, next)) => {
+                *next += 1;
+                (at, place) = (*behind, *next);
+            }
+            None => return false,
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|letter| matches!(letter, '%' | '*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("acc%", "accounts", true),
+            ("%name", "firstname", true),
+            ("%a%b%", "xaxbx", true),
+            ("acc", "accounts", false),
+            ("a_c", "abc", true),
+            ("%", "", true),
+            ("%x", "xy", false),
+        ] {
+            assert_eq!(like(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Predicates that the index answers: comparisons, patterns and relevance functions as clauses of the
+//! query language.
+//!
+//! SQL knows three truth values, an index two. So each pushed predicate is a pair: the rows where it is true
+//! and the rows where it is false; where neither holds it is unknown. AND, OR and NOT combine pairs, and a
+//! WHERE takes the rows that are true. A predicate is only pushed where the index's answer is exact.
+
+use datafusion::logical_expr::{Expr, Operator, not};
+use millrace_dsl::query;
+use millrace_matching::lower;
+use millrace_matching::table::TableSnapshot;
+use millrace_storage::mapping::{Field, FieldType};
+use serde_json::{Map, Value, json};
+
+use super::bind::Literal;
+use super::error::Result;
+
+/// Most clauses that are combined in the index.
+const MAX_CLAUSES: usize = 1_000;
+
+/// A predicate of the query language.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Clause {
+    /// Every row.
+    All,
+    /// A clause, as the body of a search has it.
+    Leaf(Value),
+    /// A clause whose score counts, with a boost.
+    Scored(Value, f32),
+    /// All of them.
+    And(Vec<Clause>),
+    /// Any of them.
+    Or(Vec<Clause>),
+    /// Not this.
+    Not(Box<Clause>),
+}
+
+/// The rows where a predicate is true, and those where it is false.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pushed {
+    /// Place of the source among those of the SELECT.
+    pub source: usize,
+    /// Where it is true.
+    pub truth: Clause,
+    /// Where it is false.
+    pub falsity: Clause,
+}
+
+impl Pushed {
+    /// Makes the pair of a clause that is never unknown.
+    pub(crate) fn certain(source: usize, clause: Clause) -> Self {
+        Self { source, falsity: Clause::Not(Box::new(clause.clone())), truth: clause }
+    }
+
+    /// Makes the pair of a clause that is unknown where the field has no value.
+    fn of_field(source: usize, field: &str, clause: Clause) -> Self {
+        let exists = Clause::Leaf(json!({"exists": {"field": field}}));
+        let falsity = Clause::And(vec![exists, Clause::Not(Box::new(clause.clone()))]);
+        Self { source, truth: clause, falsity }
+    }
+
+    /// Negates.
+    pub(crate) fn not(self) -> Self {
+        Self { source: self.source, truth: self.falsity, falsity: self.truth }
+    }
+
+    /// Combines predicates of one source.
+    pub(crate) fn all(parts: &[Self], and: bool) -> Option<Self> {
+        let source = parts.first()?.source;
+        if parts.len() > MAX_CLAUSES || parts.iter().any(|part| part.source != source) {
+            return None;
+        }
+        let truths = parts.iter().map(|part| part.truth.clone()).collect();
+        let falsities = parts.iter().map(|part| part.falsity.clone()).collect();
+        Some(match and {
+            true => Self { source, truth: Clause::And(truths), falsity: Clause::Or(falsities) },
+            false => Self { source, truth: Clause::Or(truths), falsity: Clause::And(falsities) },
+        })
+    }
+}
+
+impl Clause {
+    /// Lowers to the expression that a scan takes; `scores` tells whether scores are asked for.
+    pub(crate) fn expr(&self, scores: bool) -> Result<Expr> {
+        Ok(match self {
+            Self::All => lower::lower_filter(&query::Query::match_all()),
+            Self::Leaf(body) => lower::lower_filter(&query::parse(body)?),
+            Self::Scored(body, boost) => {
+                let query = query::parse(body)?;
+                if scores { lower::lower_boosted(&query, *boost) } else { lower::lower_filter(&query) }
+            }
+            Self::And(parts) => combined(parts, scores, Expr::and)?,
+            Self::Or(parts) => combined(parts, scores, Expr::or)?,
+            Self::Not(part) => not(part.expr(false)?),
+        })
+    }
+
+    /// Renders the clause as the body of a search.
+    pub(crate) fn to_json(&self) -> Value {
+        let listed = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
+        match self {
+            Self::All => json!({"match_all": {}}),
+            Self::Leaf(body) | Self::Scored(body, _) => body.clone(),
+            Self::And(parts) => json!({"bool": {"filter": listed(parts)}}),
+            Self::Or(parts) => json!({"bool": {"should": listed(parts)}}),
+            Self::Not(part) => json!({"bool": {"must_not": [part.to_json()]}}),
+        }
+    }
+}
+
+/// Combines in a balanced tree.
+fn combined(parts: &[Clause], scores: bool, with: fn(Expr, Expr) -> Expr) -> Result<Expr> {
+    let mut level = parts.iter().map(|part| part.expr(scores)).collect::<Result<Vec<_>>>()?;
+    while level.len() > 1 {
+        let mut next = Vec::with_capacity(level.len().div_ceil(2));
+        let mut pairs = level.into_iter();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) => with(left, right),
+                None => left,
+            });
+        }
+        level = next;
+    }
+    match level.pop() {
+        Some(whole) => Ok(whole),
+        None => Clause::All.expr(false),
+    }
+}
+
+/// How a field is compared by the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Keyword,
+    /// Integers; what they are compared with is one of their range.
+    Whole,
+    Unsigned,
+    Float,
+    Double,
+    Boolean,
+    Date,
+    Ip,
+    Text,
+}
+
+/// A field of a source, the same in all of its indices.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparable {
+    source: usize,
+    /// The field that has the values as they are.
+    path: String,
+    /// The field whose presence means a value.
+    whole: String,
+    kind: Kind,
+    ignore_above: Option<usize>,
+    /// Whether a normalizer makes the values of an index.
+    normalized: bool,
+    /// The least and the greatest integer that every index takes.
+    limits: (i64, i64),
+}
+
+impl Comparable {
+    /// Finds how a path is compared; `None` where the index cannot do it exactly.
+    pub(crate) fn new(snapshot: &TableSnapshot, source: usize, path: &str) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        for index in &snapshot.indices {
+            let Some(field) = index.mapping.field(path) else {
+                if index.mapping.is_object(path) || index.mapping.flat_object(path).is_some() {
+                    return None;
+                }
+                continue;
+            };
+            if !field.index || index.mapping.nested_path(path).is_some() {
+                return None;
+            }
+            let mut own = Self {
+                source,
+                path: path.to_owned(),
+                whole: path.to_owned(),
+                kind: kind(field)?,
+                ignore_above: None,
+                normalized: field.normalizer.is_some(),
+                limits: limits(&field.field_type),
+            };
+            if own.kind == Kind::Text
+                && let Some(exact) = index.mapping.field(&format!("{path}.keyword"))
+                && exact.field_type == FieldType::Keyword
+                && exact.index
+                && exact.normalizer.is_none()
+            {
+                own.path = exact.path.to_string();
+                own.ignore_above = exact.ignore_above;
+                own.kind = Kind::Keyword;
+            }
+            match &found {
+                None => found = Some(own),
+                Some(other) if other.kind != own.kind || other.path != own.path => return None,
+                Some(other) => {
+                    own.ignore_above = match (own.ignore_above, other.ignore_above) {
+                        (Some(one), Some(other)) => Some(one.min(other)),
+                        (one, other) => one.or(other),
+                    };
+                    own.normalized |= other.normalized;
+                    own.limits = (own.limits.0.max(other.limits.0), own.limits.1.min(other.limits.1));
+                    found = Some(own);
+                }
+            }
+        }
+        found
+    }
+
+    fn pair(&self, clause: Clause) -> Pushed {
+        Pushed::of_field(self.source, &self.whole, clause)
+    }
+
+    /// Whether the field has all the values, whatever they are.
+    fn is_whole(&self) -> bool {
+        self.path == self.whole || self.ignore_above.is_none()
+    }
+
+    /// Returns a literal as the clause has it; `None` where the index would read it differently.
+    fn value(&self, literal: &Literal) -> Option<Value> {
+        match (self.kind, literal) {
+            (Kind::Keyword, Literal::Str(text)) => {
+                let fits = self.is_whole()
+                    || self.ignore_above.is_none_or(|limit| text.encode_utf16().count() <= limit);
+                fits.then(|| json!(text))
+            }
+            (Kind::Ip, Literal::Str(text)) => text.parse::<std::net::IpAddr>().ok().map(|_| json!(text)),
+            (Kind::Whole, Literal::Int(number)) => {
+                (self.limits.0..=self.limits.1).contains(number).then(|| json!(number))
+            }
+            (Kind::Unsigned, Literal::Int(number)) => (*number >= 0).then(|| json!(number)),
+            (Kind::Unsigned, Literal::UInt(number)) => Some(json!(number)),
+            (Kind::Float | Kind::Double, Literal::Float(number)) => {
+                serde_json::Number::from_f64(*number).map(Value::Number)
+            }
+            (Kind::Boolean, Literal::Bool(flag)) => Some(json!(flag)),
+            (Kind::Date, Literal::Timestamp(micros)) => (micros % 1_000 == 0).then(|| json!(micros / 1_000)),
+            _ => None,
+        }
+    }
+
+    /// Makes the pair of `field = literal`.
+    fn equal(&self, literal: &Literal) -> Option<Pushed> {
+        let value = self.value(literal)?;
+        Some(self.pair(match self.kind {
+            Kind::Text => return None,
+            Kind::Date => self.range(&[("gte", value.clone()), ("lte", value)]),
+            _ => Clause::Leaf(json!({"term": {&self.path: {"value": value}}})),
+        }))
+    }
+
+    /// Makes the pair of `field IN (literals)`.
+    pub(crate) fn any_of(&self, literals: &[Literal]) -> Option<Pushed> {
+        let values = literals.iter().map(|literal| self.value(literal)).collect::<Option<Vec<_>>>()?;
+        match self.kind {
+            Kind::Text => None,
+            Kind::Date => {
+                let each = literals.iter().map(|literal| self.equal(literal)).collect::<Option<Vec<_>>>()?;
+                Pushed::all(&each, false)
+            }
+            _ => Some(self.pair(Clause::Leaf(json!({"terms": {&self.path: values}})))),
+        }
+    }
+
+    /// Makes the pair of `field operator literal`.
+    pub(crate) fn compared(&self, operator: Operator, literal: &Literal) -> Option<Pushed> {
+        match operator {
+            Operator::Eq => self.equal(literal),
+            Operator::NotEq => self.equal(literal).map(Pushed::not),
+            Operator::Lt => self.ordered("lt", literal),
+            Operator::LtEq => self.ordered("lte", literal),
+            Operator::Gt => self.ordered("gt", literal),
+            Operator::GtEq => self.ordered("gte", literal),
+            _ => None,
+        }
+    }
+
+    /// Makes the pair of a comparison by order: `lt`, `lte`, `gt` or `gte`.
+    fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<Pushed> {
+        if matches!(self.kind, Kind::Text | Kind::Boolean) || !self.is_whole() {
+            return None;
+        }
+        let value = self.value(literal)?;
+        Some(self.pair(self.range(&[(operator, value)])))
+    }
+
+    fn range(&self, bounds: &[(&str, Value)]) -> Clause {
+        let mut body = Map::new();
+        for (operator, value) in bounds {
+            body.insert((*operator).to_owned(), value.clone());
+        }
+        if self.kind == Kind::Date {
+            body.insert("format".to_owned(), json!("epoch_millis"));
+        }
+        Clause::Leaf(json!({"range": {&self.path: body}}))
+    }
+
+    /// Makes the pair of `field LIKE pattern`: against the whole value, or over terms of a text that has no
+    /// exact field.
+    pub(crate) fn like(&self, pattern: &str) -> Option<Pushed> {
+        let clause = |path: &str| {
+            Clause::Leaf(
+                json!({"wildcard": {path: {"value": wildcard(pattern, false), "case_insensitive": true}}}),
+            )
+        };
+        match self.kind {
+            Kind::Text => Some(self.pair(clause(&self.path))),
+            Kind::Keyword if self.is_whole() && !self.normalized => Some(self.pair(clause(&self.path))),
+            _ => None,
+        }
+    }
+
+    /// Whether patterns are met by terms of a text, which only the index has.
+    pub(crate) fn is_of_terms(&self) -> bool {
+        self.kind == Kind::Text
+    }
+}
+
+/// Makes the pair of `field IS NULL`.
+pub(crate) fn is_null(source: usize, path: &str) -> Pushed {
+    Pushed::certain(source, Clause::Leaf(json!({"exists": {"field": path}}))).not()
+}
+
+/// Whether `exists` means a value of the path in every index.
+pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
+    snapshot.indices.iter().all(|index| match index.mapping.field(path) {
+        Some(field) => {
+            (field.index || field.doc_values)
+                && field.field_type != FieldType::Binary
+                && index.mapping.nested_path(path).is_none()
+        }
+        None => !index.mapping.is_object(path) && index.mapping.flat_object(path).is_none(),
+    })
+}
+
+fn kind(field: &Field) -> Option<Kind> {
+    Some(match &field.field_type {
+        FieldType::Keyword | FieldType::ConstantKeyword | FieldType::Wildcard => Kind::Keyword,
+        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::Long => Kind::Whole,
+        FieldType::UnsignedLong => Kind::Unsigned,
+        FieldType::Float => Kind::Float,
+        FieldType::Double => Kind::Double,
+        FieldType::Boolean => Kind::Boolean,
+        FieldType::Date => Kind::Date,
+        FieldType::Ip => Kind::Ip,
+        FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Kind::Text,
+        // What the index rounds is compared by value.
+        FieldType::HalfFloat
+        | FieldType::ScaledFloat { .. }
+        | FieldType::DateNanos
+        | FieldType::FlatObject
+        | FieldType::GeoPoint
+        | FieldType::TokenCount
+        | FieldType::RankFeature
+        | FieldType::RankFeatures
+        | FieldType::Completion
+        | FieldType::Binary => return None,
+    })
+}
+
+/// The integers that a type takes.
+fn limits(field: &FieldType) -> (i64, i64) {
+    match field {
+        FieldType::Byte => (i8::MIN.into(), i8::MAX.into()),
+        FieldType::Short => (i16::MIN.into(), i16::MAX.into()),
+        FieldType::Integer => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+/// Turns a pattern of LIKE into one of `wildcard`; `both` tells whether `*` and `?` are wild already.
+pub(crate) fn wildcard(pattern: &str, both: bool) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut letters = pattern.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next_if(|next| matches!(next, '%' | '_' | '\\' | '*' | '?')) {
+                Some(escaped @ ('%' | '_')) => out.push(escaped),
+                Some(escaped) => out.extend(['\\', escaped]),
+                None => out.push_str("\\\\"),
+            },
+            '%' => out.push('*'),
+            '_' => out.push('?'),
+            '*' | '?' if !both => out.extend(['\\', letter]),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Finds the exact field of a text, where every index has it.
+pub(crate) fn exact_field(snapshot: &TableSnapshot, path: &str) -> Option<String> {
+    let exact = format!("{path}.keyword");
+    let has = |index: &millrace_matching::table::TableIndex| {
+        index.mapping.field(path).is_some_and(|field| field.field_type.is_text())
+            && index.mapping.field(&exact).is_some_and(|field| field.field_type == FieldType::Keyword)
+    };
+    (!snapshot.indices.is_empty() && snapshot.indices.iter().all(has)).then_some(exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_become_wildcards() {
+        for (pattern, expected) in
+            [("a%b_", "a*b?"), (r"100\%", "100%"), (r"a\_b", "a_b"), ("a*b?", r"a\*b\?"), (r"a\b", r"a\\b")]
+        {
+            assert_eq!(wildcard(pattern, false), expected, "{pattern}");
+        }
+        assert_eq!(wildcard(r"*\%?", true), "*%?");
+    }
+
+    #[test]
+    fn negation_swaps_truth_and_falsity() {
+        let field = Pushed::of_field(0, "a", Clause::Leaf(json!({"term": {"a": 1}})));
+        let both = Pushed::all(&[field.clone(), field.clone().not()], true).unwrap();
+        assert_eq!(both.truth, Clause::And(vec![field.truth.clone(), field.falsity.clone()]));
+        assert_eq!(both.falsity, Clause::Or(vec![field.falsity.clone(), field.truth.clone()]));
+        assert_eq!(both.clone().not().not(), both);
+        assert!(Pushed::all(&[field.clone(), Pushed { source: 1, ..field }], true).is_none());
+    }
+}

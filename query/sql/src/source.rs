@@ -1,0 +1,259 @@
+//! What FROM names, and how names of columns are found in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::Column;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use millrace_matching::table::{SCORE, TableSnapshot};
+use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping};
+
+use super::bind::Bound;
+use super::column::{ColumnSource, SqlColumn};
+use super::error::{Result, SqlError};
+use super::types::SqlType;
+
+/// Most columns of one table of a statement.
+const MAX_COLUMNS: usize = 4_096;
+
+/// One source of a SELECT.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Name in plans.
+    pub qualifier: String,
+    /// Names by which the statement may qualify its columns.
+    pub names: Vec<String>,
+    /// What it is.
+    pub kind: SourceKind,
+}
+
+/// What a source is.
+#[derive(Debug)]
+pub(crate) enum SourceKind {
+    /// Indices.
+    Index(IndexSource),
+    /// A query in FROM.
+    Derived(Box<LogicalPlan>, Vec<Derived>),
+    /// Nothing, one row of it.
+    Nothing,
+}
+
+/// A column of a query in FROM.
+#[derive(Clone, Debug)]
+pub(crate) struct Derived {
+    /// Name in the plan.
+    pub column: String,
+    /// Name that the outer query knows it by.
+    pub name: String,
+    /// Type.
+    pub ty: SqlType,
+    /// Whether it holds several values.
+    pub list: bool,
+}
+
+/// The columns of indices that a statement names, in the order in which it does.
+#[derive(Debug)]
+pub(crate) struct IndexSource {
+    /// The indices.
+    pub snapshot: Arc<TableSnapshot>,
+    /// Columns named so far.
+    pub columns: Vec<SqlColumn>,
+    known: HashMap<String, usize>,
+}
+
+impl IndexSource {
+    /// Takes over a snapshot.
+    pub(crate) fn new(snapshot: Arc<TableSnapshot>) -> Self {
+        Self { snapshot, columns: Vec::new(), known: HashMap::new() }
+    }
+
+    /// Finds a column by its path; `None` where no index has it.
+    fn column(&mut self, path: &str) -> Result<Option<&SqlColumn>> {
+        if let Some(at) = self.known.get(path) {
+            return Ok(self.columns.get(*at));
+        }
+        let Some(column) = column_of(&self.snapshot, path)? else { return Ok(None) };
+        if self.columns.len() >= MAX_COLUMNS {
+            return Err(SqlError::TooLarge(format!("the statement names more than {MAX_COLUMNS} columns")));
+        }
+        self.known.insert(path.to_owned(), self.columns.len());
+        self.columns.push(column);
+        Ok(self.columns.last())
+    }
+
+    /// Finds the column of the bits of a column of addresses; `None` where there can be none.
+    fn bits(&mut self, path: &str) -> Option<&SqlColumn> {
+        let bits = self.columns.get(*self.known.get(path)?)?.bits()?;
+        let at = match self.known.get(&bits.name) {
+            Some(at) => *at,
+            None if self.columns.len() < MAX_COLUMNS => {
+                self.known.insert(bits.name.clone(), self.columns.len());
+                self.columns.push(bits);
+                self.columns.len() - 1
+            }
+            None => return None,
+        };
+        // A field may have that name.
+        self.columns.get(at).filter(|column| column.bits)
+    }
+
+    /// Lists the top-level fields, which `*` stands for.
+    pub(crate) fn top_level(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for index in &self.snapshot.indices {
+            let leaves = index.mapping.fields().map(|field| field.path.as_ref());
+            for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
+                let top = path.split('.').next().unwrap_or(path);
+                let name = match index.mapping.field(top).is_some() || index.mapping.is_object(top) {
+                    true => top,
+                    false => path,
+                };
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        names
+    }
+}
+
+impl Source {
+    /// Whether a qualifier names this source.
+    fn unqualified<'p>(&self, path: &'p str) -> Option<&'p str> {
+        self.names
+            .iter()
+            .filter_map(|name| path.strip_prefix(name.as_str())?.strip_prefix('.'))
+            .min_by_key(|rest| rest.len())
+    }
+
+    /// Finds a column of this source by its own path.
+    fn own(&mut self, number: usize, path: &str) -> Result<Option<Bound>> {
+        let qualifier = self.qualifier.clone();
+        match &mut self.kind {
+            SourceKind::Nothing => Ok(None),
+            SourceKind::Derived(_, columns) => {
+                let found = columns.iter().find(|column| column.name == path);
+                Ok(found.map(|column| {
+                    let expr = Expr::Column(Column::new(Some(qualifier), &column.column));
+                    Bound { list: column.list, ..Bound::new(expr, column.ty) }
+                }))
+            }
+            SourceKind::Index(index) => {
+                if path == SCORE {
+                    let expr = Expr::Column(Column::new(Some(qualifier), SCORE));
+                    return Ok(Some(Bound::new(expr, SqlType::Float)));
+                }
+                let Some(column) = index.column(path)? else { return Ok(None) };
+                let expr = Expr::Column(Column::new(Some(qualifier), &column.name));
+                let bound = Bound { list: column.list, ..Bound::new(expr, column.ty) };
+                Ok(Some(Bound { field: Some((number, path.to_owned())), ..bound }))
+            }
+        }
+    }
+}
+
+/// Finds what the rows of a column of addresses are told apart by in less time: the column of their bits.
+pub(crate) fn bits(sources: &mut [Source], expr: &Expr) -> Option<Expr> {
+    let Expr::Column(column) = expr else { return None };
+    let qualifier = column.relation.as_ref()?.table();
+    let source = sources.iter_mut().find(|source| source.qualifier == qualifier)?;
+    let SourceKind::Index(index) = &mut source.kind else { return None };
+    let bits = index.bits(&column.name)?;
+    Some(Expr::Column(Column::new(Some(qualifier), &bits.name)))
+}
+
+/// Finds a column by the name that the statement has: behind the name of a source first, then in any.
+pub(crate) fn resolve(sources: &mut [Source], path: &str) -> Result<Option<Bound>> {
+    for (number, source) in sources.iter_mut().enumerate() {
+        if let Some(rest) = source.unqualified(path).map(str::to_owned)
+            && let Some(found) = source.own(number, &rest)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    for (number, source) in sources.iter_mut().enumerate() {
+        if let Some(found) = source.own(number, path)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the name of a column without the source that qualifies it.
+pub(crate) fn unqualified<'p>(sources: &[Source], path: &'p str) -> &'p str {
+    sources.iter().find_map(|source| source.unqualified(path)).unwrap_or(path)
+}
+
+/// Looks a path up in each index.
+fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<SqlColumn>> {
+    let mut ty: Option<SqlType> = None;
+    let mut list = false;
+    let mut sources = Vec::with_capacity(snapshot.indices.len());
+    for (place, index) in snapshot.indices.iter().enumerate() {
+        let (own, source) = match source_of(&index.mapping, &index.meta.name, path) {
+            None => {
+                sources.push(ColumnSource::Missing);
+                continue;
+            }
+            Some(found) => found,
+        };
+        if let ColumnSource::Column { id, .. } = &source {
+            let own = snapshot.segments.iter().filter(|segment| segment.index == place);
+            list |= own.into_iter().any(|segment| segment.reader.is_list(*id));
+        }
+        ty = Some(match ty {
+            None => own,
+            Some(ty) => ty.common(own).ok_or_else(|| {
+                SqlError::Semantic(format!(
+                    "field [{path}] is of type [{}] and of type [{}] in the indices of the statement",
+                    ty.name(),
+                    own.name()
+                ))
+            })?,
+        });
+        sources.push(source);
+    }
+    Ok(ty.map(|ty| SqlColumn { name: path.to_owned(), ty, list, bits: false, sources }))
+}
+
+fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, ColumnSource)> {
+    match path {
+        "_id" => return Some((SqlType::Keyword, ColumnSource::Id)),
+        "_routing" => return Some((SqlType::Keyword, ColumnSource::Routing)),
+        "_seq_no" => return Some((SqlType::Long, ColumnSource::SeqNo)),
+        "_primary_term" => return Some((SqlType::Long, ColumnSource::PrimaryTerm)),
+        "_index" => return Some((SqlType::Keyword, ColumnSource::Index(index.to_owned()))),
+        _ => {}
+    }
+    let parts = || ColumnSource::Source(path.split('.').map(str::to_owned).collect());
+    if let Some(field) = mapping.field(path) {
+        // Values below a nested object belong to its elements.
+        if mapping.nested_path(path).is_some() {
+            return Some((SqlType::Array, parts()));
+        }
+        let ty = SqlType::of_field(&field.field_type);
+        if !has_column(field) {
+            return Some((ty, parts()));
+        }
+        let ignore_above = field.ignore_above.filter(|_| field.column != field.id);
+        return Some((ty, ColumnSource::Column { id: field.column, ty, ignore_above }));
+    }
+    if mapping.is_object(path) {
+        let nested = mapping.nested_path(path) == Some(path);
+        return Some((if nested { SqlType::Nested } else { SqlType::Object }, parts()));
+    }
+    mapping.flat_object(path).map(|_| (SqlType::Array, parts()))
+}
+
+/// Whether a field's values are in a column.
+fn has_column(field: &Field) -> bool {
+    let own = field.index || field.doc_values || field.column_kind() == ColumnKind::Str;
+    match field.field_type {
+        // The columns of these hold terms of another form.
+        FieldType::FlatObject | FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion => {
+            false
+        }
+        FieldType::Binary => own && field.doc_values,
+        _ => own,
+    }
+}

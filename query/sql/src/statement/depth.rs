@@ -1,0 +1,218 @@
+//! How deep the tree of a statement may be.
+//!
+//! Most of what is done with the tree follows it by recursion: parsing, binding, planning, evaluating, dropping. The parser bounds
+//! what it parses by recursion itself, but chains of operators (`1 + 1 + …`, `a IS NULL IS NULL …`, `a::int::int …`)
+//! it reads in loops, into trees that lean to the left, a level for each. So tokens are bounded before there is a tree
+//! ([`check_tokens`]), by what the threads of statements have the stack to parse and drop, whatever the forms; the tree is
+//! then measured ([`check_tree`]), for all that comes behind.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Visit, Visitor};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::{Result, SqlError};
+
+/// Deepest nesting that the parser follows by recursion.
+pub(super) const MAX_NESTING: usize = 48;
+/// Most parentheses and brackets that are open at once.
+const MAX_OPEN: usize = 2 * MAX_NESTING;
+/// Most tokens of an expression: each may be a level of the tree, unless a comma parts them.
+const MAX_TOKENS: usize = 20_000;
+/// Most UNIONs and the like, whose tree leans to the left too, across commas. None is supported.
+const MAX_SET_OPERATIONS: usize = 100;
+/// Most levels of an expression. ANDs and ORs in a row are one level: they are bound as a balanced tree.
+const MAX_LEVELS: usize = 200;
+
+/// The tokens between two parentheses.
+#[derive(Default)]
+struct Within {
+    /// Tokens since the last comma.
+    tokens: usize,
+    /// Most tokens that may be above one another within the parentheses since then.
+    deepest: usize,
+    /// The same of what was before.
+    before: usize,
+    /// Whether it is where the sources of a query are.
+    sources: bool,
+    /// Whether a source may stand behind the last token.
+    source: bool,
+    /// Whether FROM parts arguments here.
+    arguments: bool,
+}
+
+impl Within {
+    fn depth(&self) -> usize {
+        self.before.max(self.tokens + self.deepest)
+    }
+}
+
+/// What a parenthesis opens, by what is before it.
+#[derive(Clone, Copy, PartialEq)]
+enum Opened {
+    /// A source of a query.
+    Source,
+    /// An expression, a list of them, or arguments.
+    Expression,
+    /// A query, which others may stand around.
+    Query,
+}
+
+fn opened_by(before: Keyword) -> Opened {
+    match before {
+        Keyword::AS
+        | Keyword::UNION
+        | Keyword::EXCEPT
+        | Keyword::INTERSECT
+        | Keyword::MINUS
+        | Keyword::ALL => Opened::Query,
+        _ => Opened::Expression,
+    }
+}
+
+/// Refuses what is not supported behind a parenthesis and what the parser would read several times, and again within that.
+fn check_nested(opened: Option<Opened>, token: &Token, word: Keyword) -> Result<()> {
+    match (opened, token, word) {
+        (Some(Opened::Source), Token::LParen, _) => Err(SqlError::Unsupported(
+            "FROM and JOIN take an index or one query in parentheses; what is in more of them is not supported".to_owned(),
+        )),
+        (Some(Opened::Expression), _, Keyword::SELECT | Keyword::WITH | Keyword::VALUES) => {
+            Err(SqlError::Unsupported("a subquery in an expression is not supported".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a statement whose tree may be deeper than the parser's thread can hold.
+pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut open = vec![Within::default()];
+    let (mut set_operations, mut arrays) = (0, 0);
+    let mut array = false;
+    // The words before the last token, and whether that opened what may be a query.
+    let mut last = Keyword::NoKeyword;
+    let mut opened = None;
+    for token in tokens.iter().map(|token| &token.token) {
+        if matches!(token, Token::Whitespace(_)) {
+            continue;
+        }
+        // The type `ARRAY<ARRAY<…>>` is read by a recursion that the parser does not count.
+        arrays += usize::from(array && *token == Token::Lt);
+        array = matches!(token, Token::Word(word) if word.keyword == Keyword::ARRAY);
+        let word = match token {
+            Token::Word(word) if word.quote_style.is_none() => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let source = open.last_mut().is_some_and(|within| std::mem::take(&mut within.source));
+        check_nested(opened, token, word)?;
+        opened = (*token == Token::LParen).then_some(if source { Opened::Source } else { opened_by(last) });
+        if let Some(within) = open.last_mut() {
+            match word {
+                Keyword::FROM if !within.arguments => (within.sources, within.source) = (true, true),
+                Keyword::JOIN => within.source = true,
+                Keyword::LATERAL => within.source = source,
+                Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::SELECT => {
+                    within.sources = false;
+                }
+                _ => within.source = *token == Token::Comma && within.sources,
+            }
+        }
+        let arguments = matches!(last, Keyword::EXTRACT | Keyword::SUBSTRING | Keyword::TRIM);
+        last = word;
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                open.push(Within { arguments, ..Within::default() });
+            }
+            Token::RParen | Token::RBracket | Token::RBrace if open.len() > 1 => {
+                let depth = open.pop().map_or(0, |within| within.depth());
+                if let Some(within) = open.last_mut() {
+                    within.tokens += 1;
+                    within.deepest = within.deepest.max(depth);
+                }
+            }
+            Token::Comma => {
+                if let Some(within) = open.last_mut() {
+                    within.before = within.depth();
+                    (within.tokens, within.deepest) = (0, 0);
+                }
+            }
+            Token::Word(word) => {
+                let sets = matches!(
+                    word.keyword,
+                    Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::MINUS
+                );
+                set_operations += usize::from(sets && word.quote_style.is_none());
+                open.last_mut().into_iter().for_each(|within| within.tokens += 1);
+            }
+            _ => open.last_mut().into_iter().for_each(|within| within.tokens += 1),
+        }
+        if open.len() > MAX_OPEN || arrays > MAX_NESTING {
+            return Err(too_deep());
+        }
+        if set_operations > MAX_SET_OPERATIONS {
+            return Err(SqlError::TooLarge(format!(
+                "the statement has more than {MAX_SET_OPERATIONS} set operations"
+            )));
+        }
+        if open.last().is_some_and(|within| within.depth() > MAX_TOKENS) {
+            return Err(SqlError::TooLarge(format!(
+                "an expression has more than {MAX_TOKENS} words and signs; use IN for long lists of values"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a statement whose expressions are too deep to be bound, planned and evaluated.
+pub(super) fn check_tree(statement: &Statement) -> Result<()> {
+    match statement.visit(&mut Measure { above: Vec::new(), levels: 0 }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(SqlError::TooLarge(format!(
+            "an expression is nested deeper than {MAX_LEVELS} levels; each operator of a chain is one, except AND and OR"
+        ))),
+    }
+}
+
+pub(super) fn too_deep() -> SqlError {
+    SqlError::TooLarge(format!("the statement is nested deeper than {MAX_NESTING} levels"))
+}
+
+/// Follows the expressions of a statement.
+struct Measure {
+    /// Whether each expression above this one is an AND or an OR, which of them, and so no level of its own below another.
+    above: Vec<Option<bool>>,
+    levels: usize,
+}
+
+impl Measure {
+    /// Whether an expression is an AND, or an OR.
+    fn connective(expr: &Expr) -> Option<bool> {
+        match expr {
+            Expr::BinaryOp { op: BinaryOperator::And, .. } => Some(true),
+            Expr::BinaryOp { op: BinaryOperator::Or, .. } => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether an expression is a level more than what is above it.
+    fn is_level(&self, own: Option<bool>) -> bool {
+        own.is_none() || self.above.last().copied().flatten() != own
+    }
+}
+
+impl Visitor for Measure {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let own = Self::connective(expr);
+        self.levels += usize::from(self.is_level(own));
+        self.above.push(own);
+        if self.levels > MAX_LEVELS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.above.pop();
+        self.levels -= usize::from(self.is_level(Self::connective(expr)));
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,242 @@
+//! The threads that statements run on: a runtime of their own, beside the one that serves connections.
+//!
+//! DataFusion's operators compute in the polls of their streams, some of them for long. Here they delay other
+//! statements at most: connections are served by other threads, and these have the priority of bulks, so that gets and
+//! searches go first. Trees of expressions are bound, planned, evaluated and dropped by functions that call themselves,
+//! so the stacks are deep; a statement's trees never leave these threads ([`StatementThreads::owned`]).
+//!
+//! A join that finds nothing hands its thread's place to another, so that what waits behind it gets a turn; each statement may
+//! come to hold a thread so. Statements at work are bounded by permits, and so are those that wait for one: beyond, they are refused.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_work::compute::{Stop, StopOnDrop};
+use millrace_work::error::Error;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::task::JoinHandle;
+
+use super::error::Result;
+
+/// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Statements at work for each thread: some that take long leave room for others, with which they share the cores.
+const AT_WORK_A_THREAD: usize = 2;
+/// Least statements at work at a time.
+const LEAST_AT_WORK: usize = 4;
+/// Statements that may wait for each at work.
+const WAITING_FOR_EACH: usize = 32;
+
+/// The threads; clones share them. They end with the last clone.
+#[derive(Clone)]
+pub struct StatementThreads(Arc<Shared>);
+
+struct Shared {
+    handle: Handle,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+    /// One for each statement that may be at work.
+    at_work: Arc<Semaphore>,
+    /// One for each that may be at work or wait.
+    places: Arc<Semaphore>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Waiting for the threads would block one of the runtime that serves connections.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for StatementThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementThreads").finish_non_exhaustive()
+    }
+}
+
+impl StatementThreads {
+    /// Starts so many threads.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(threads: usize) -> Result<Self, Error> {
+        let at_work = (threads * AT_WORK_A_THREAD).max(LEAST_AT_WORK);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .max_blocking_threads(at_work)
+            .thread_name("sql")
+            .thread_stack_size(STACK_BYTES)
+            .on_thread_start(millrace_storage::run_behind_reads)
+            .enable_time()
+            .build()
+            .map_err(|error| Error::Execution(format!("cannot start the threads of statements: {error}")))?;
+        Ok(Self(Arc::new(Shared {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+            at_work: Arc::new(Semaphore::new(at_work)),
+            places: Arc::new(Semaphore::new(at_work * (1 + WAITING_FOR_EACH))),
+        })))
+    }
+
+    /// Takes a place among the statements that are at work or wait to be.
+    fn place(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.places).try_acquire_owned().map_err(|error| {
+            match error {
+                TryAcquireError::NoPermits => Error::Rejected(
+                    "too many statements of SQL wait for others to end; try again later".to_owned(),
+                ),
+                TryAcquireError::Closed => {
+                    Error::Execution("the threads of statements have ended".to_owned())
+                }
+            }
+            .into()
+        })
+    }
+
+    /// Runs a part of a statement on the threads and waits for it, for so long; while too many others are at work, it waits for them
+    /// first.
+    ///
+    /// Dropping the future, and the end of the time, end the part: it is told by `stop`, where there is one, and dropped at
+    /// its next await.
+    ///
+    /// # Errors
+    /// The part's own; [`Error::TimedOut`]; [`Error::Rejected`] where too many wait; [`Error::Execution`] when it panicked.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        stop: Option<&Arc<Stop>>,
+        timeout_ms: Option<u64>,
+        part: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let place = self.place()?;
+        let at_work = Arc::clone(&self.0.at_work);
+        let part = async move {
+            // Both go with the part, also where nobody waits for it any more.
+            let _place = place;
+            let _at_work = at_work.acquire_owned().await;
+            part.await
+        };
+        let mut task =
+            Running { task: self.0.handle.spawn(part), stop: stop.map(|stop| StopOnDrop(Arc::clone(stop))) };
+        let limit = async {
+            match timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
+                Some(timeout_ms) => tokio::time::sleep(Duration::from_millis(timeout_ms)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            done = &mut task.task => {
+                if let Some(stop) = task.stop.take() {
+                    stop.disarm();
+                }
+                done.unwrap_or_else(|error| {
+                    tracing::error!(%error, "a statement failed");
+                    Err(Error::Execution("the statement failed, see the log of the server".to_owned()).into())
+                })
+            }
+            () = limit => {
+                if let Some(stop) = stop {
+                    stop.time_out();
+                }
+                Err(Error::TimedOut.into())
+            }
+        }
+    }
+
+    /// Makes a value that is dropped on the threads, wherever its owner is.
+    pub(crate) fn owned<T: Send + 'static>(&self, value: T) -> Owned<T> {
+        Owned { value: Some(value), threads: self.clone() }
+    }
+}
+
+/// A part of a statement that ends when nobody waits for it any more.
+struct Running<T> {
+    task: JoinHandle<Result<T>>,
+    stop: Option<StopOnDrop>,
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A value that is dropped on the threads of statements.
+pub(crate) struct Owned<T: Send + 'static> {
+    /// There until it is dropped.
+    value: Option<T>,
+    threads: StatementThreads,
+}
+
+impl<T: Send + 'static> Owned<T> {
+    /// Returns the threads that drop it.
+    pub(crate) fn threads(&self) -> &StatementThreads {
+        &self.threads
+    }
+}
+
+impl<T: Send + 'static> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Owned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let value = self.value.take();
+        self.threads.0.handle.spawn(async move { drop(value) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn statements_at_work_and_waiting_are_bounded() {
+        let threads = StatementThreads::start(1).unwrap();
+        let mut running = Vec::new();
+        for number in 0..LEAST_AT_WORK * (1 + WAITING_FOR_EACH) {
+            let mut run = Box::pin(threads.run(None, None, pending::<Result<()>>()));
+            assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "{number}");
+            running.push(run);
+        }
+        let refused = threads.run(None, None, async { Ok(()) }).await.unwrap_err();
+        assert_eq!(
+            (refused.status(), refused.to_body()["error"]["type"].as_str()),
+            (429, Some("RejectedExecutionException"))
+        );
+        // One that gives up makes room, and waits until another at work has ended.
+        running.pop();
+        let last = async {
+            loop {
+                match threads.run(None, Some(60_000), async { Ok(()) }).await {
+                    Err(error) if error.status() == 429 => tokio::task::yield_now().await,
+                    done => return done,
+                }
+            }
+        };
+        let mut last = Box::pin(last);
+        assert!(matches!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+        running.clear();
+        last.await.unwrap();
+    }
+}
