@@ -381,8 +381,9 @@ mod tests {
     fn large_ones_read_as_tantivys_and_are_no_larger() {
         let mut random = StdRng::seed_from_u64(13);
         let word = |random: &mut StdRng| {
-            let stem: String =
-                (0..random.random_range(1..5)).map(|_| char::from(random.random_range(b'a'..b'z'))).collect();
+            let stem: String = (0..random.random_range(1..5))
+                .map(|_| char::from(random.random_range(b'a'..=b'z')))
+                .collect();
             let end = ["ing", "ed", "s", "ation", "", "-2026-11", ".html"][random.random_range(0..7)];
             format!("{stem}{}{end}", random.random_range(0..500)).into_bytes()
         };
