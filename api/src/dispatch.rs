@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -218,23 +219,26 @@ impl Service {
 }
 
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.
-async fn handle(
+/// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
+fn handle(
     api: Arc<Api>,
     routes: Routes,
     mut request: Request,
     uri: String,
     held: Held,
-) -> Result<Response, Error> {
-    let result = match routes {
-        Routes::Data => routes::run(&api, &mut request, &uri).await,
-        Routes::Management(management) => management.run(&api, &mut request, &uri).await,
-    };
-    drop(held);
-    let response = result?;
-    if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
-        request.finish()?;
-    }
-    Ok(response)
+) -> BoxFuture<'static, Result<Response, Error>> {
+    Box::pin(async move {
+        let result = match routes {
+            Routes::Data => routes::run(&api, &mut request, &uri).await,
+            Routes::Management(management) => management.run(&api, &mut request, &uri).await,
+        };
+        drop(held);
+        let response = result?;
+        if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
+            request.finish()?;
+        }
+        Ok(response)
+    })
 }
 
 /// Takes the body from the request, or from the parameter `source` where there is none.

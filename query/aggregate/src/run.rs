@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::displayable;
+use futures::future::BoxFuture;
 use millrace_dsl::aggs::{Aggregations, validate};
 use millrace_dsl::query::Query;
 use millrace_matching::lower;
@@ -104,17 +105,23 @@ impl<'a> Aggregation<'a> {
     }
 
     /// Runs them.
-    pub async fn run(&self, searcher: &Searcher, request: Request<'_>) -> Result<Aggregated> {
-        let mut done = aggregate(searcher, Arc::clone(&self.tree), request).await?;
-        let aggregations = self.aggregations.clone();
-        let compute = searcher.compute.clone();
-        compute
-            .run(move || {
-                pipeline::apply(&aggregations, &mut done.results, &done.work)
-                    .map_err(Error::while_reducing)?;
-                Ok(done)
-            })
-            .await
+    pub fn run<'r>(
+        &'r self,
+        searcher: &'r Searcher,
+        request: Request<'r>,
+    ) -> BoxFuture<'r, Result<Aggregated>> {
+        Box::pin(async move {
+            let mut done = aggregate(searcher, Arc::clone(&self.tree), request).await?;
+            let aggregations = self.aggregations.clone();
+            let compute = searcher.compute.clone();
+            compute
+                .run(move || {
+                    pipeline::apply(&aggregations, &mut done.results, &done.work)
+                        .map_err(Error::while_reducing)?;
+                    Ok(done)
+                })
+                .await
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clause trees to DataFusion expressions.
 //!
-//! A leaf clause becomes a call of [`LeafFunction`]; `bool` becomes AND, OR and NOT of its clauses,
+//! A leaf clause becomes a call of [`LeafFunction`](crate::table::leaf::LeafFunction); `bool` becomes AND, OR and NOT of its clauses,
 //! and `at_least` where a count decides. Scores travel with the leaves: each knows its boost and
 //! whether it scores at all, so that the expression alone says everything the scan needs.
 //! ANDs and ORs are balanced trees: a thousand clauses are ten levels, not a thousand.

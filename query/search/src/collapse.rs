@@ -18,6 +18,7 @@ use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
+use futures::future::BoxFuture;
 use millrace_dsl::collapse::Collapse;
 use millrace_dsl::query::{self, BoolQuery, Query};
 use millrace_dsl::sort::Mode;
@@ -367,21 +368,23 @@ impl Expansion<'_> {
     ///
     /// # Errors
     /// What a search of the inner hits refuses.
-    pub async fn run(
-        &self,
-        searcher: &Searcher,
-        collapse: &Collapse,
-        groups: &[Value],
-        hits: &mut [Hit],
-    ) -> Result<usize> {
-        for (at, (hit, group)) in hits.iter_mut().zip(groups).enumerate() {
-            match self.hit(searcher, collapse, group, hit).await {
-                Ok(()) => {}
-                Err(Error::TimedOut) if self.work.timed_out() => return Ok(at),
-                Err(error) => return Err(error),
+    pub fn run<'a>(
+        &'a self,
+        searcher: &'a Searcher,
+        collapse: &'a Collapse,
+        groups: &'a [Value],
+        hits: &'a mut [Hit],
+    ) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(async move {
+            for (at, (hit, group)) in hits.iter_mut().zip(groups).enumerate() {
+                match self.hit(searcher, collapse, group, hit).await {
+                    Ok(()) => {}
+                    Err(Error::TimedOut) if self.work.timed_out() => return Ok(at),
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        Ok(hits.len())
+            Ok(hits.len())
+        })
     }
 
     /// Shows the value of a hit's group, and finds its inner hits.

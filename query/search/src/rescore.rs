@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::query::Query;
 use millrace_dsl::rescore::Rescore;
 use millrace_matching::lower;
@@ -23,43 +24,52 @@ use crate::searcher::{Found, Search, Searcher};
 
 impl Searcher {
     /// Finds the rows of a search by score, with second scores for the best of each shard.
-    pub async fn find_rescored(&self, search: Search<'_>, rescores: &[Rescore]) -> Result<Found> {
-        let wanted = search.from.saturating_add(search.size);
-        let window = rescores.iter().map(|rescore| rescore.window).max().unwrap_or(0).max(wanted);
-        let (from, size) = (search.from, search.size);
-        if size == 0 {
-            return self.find(search).await;
-        }
-        let (snapshot, now_ms, work) = (Arc::clone(&search.snapshot), search.now_ms, search.work.clone());
-        let global = search.global_statistics;
-        let mut whole = self.find(Search { from: 0, size: window, ..search.clone() }).await?;
-        let mut by_shard: Vec<Vec<collect::Found>> = Vec::new();
-        if snapshot.shards <= 1 {
-            by_shard.push(best(&whole.rows));
-        } else {
-            for shard in 0..snapshot.shards {
-                let own = Arc::new(only_shard(&snapshot, shard));
-                let search = Search { snapshot: own, from: 0, size: window, track: None, ..search.clone() };
-                by_shard.push(best(&self.find(search).await?.rows));
+    pub fn find_rescored<'a>(
+        &'a self,
+        search: Search<'a>,
+        rescores: &'a [Rescore],
+    ) -> BoxFuture<'a, Result<Found>> {
+        Box::pin(async move {
+            let wanted = search.from.saturating_add(search.size);
+            let window = rescores.iter().map(|rescore| rescore.window).max().unwrap_or(0).max(wanted);
+            let (from, size) = (search.from, search.size);
+            if size == 0 {
+                return self.find(search).await;
             }
-        }
-        for rescore in rescores {
-            for rows in &mut by_shard {
-                let again: Vec<Address> = rows.iter().take(rescore.window).map(|row| row.address).collect();
-                let second = self.scores(&snapshot, &rescore.query, &again, global, now_ms, &work).await?;
-                for (at, row) in rows.iter_mut().enumerate() {
-                    row.score = rescored(rescore, row.score, second.get(at).copied().flatten());
+            let (snapshot, now_ms, work) = (Arc::clone(&search.snapshot), search.now_ms, search.work.clone());
+            let global = search.global_statistics;
+            let mut whole = self.find(Search { from: 0, size: window, ..search.clone() }).await?;
+            let mut by_shard: Vec<Vec<collect::Found>> = Vec::new();
+            if snapshot.shards <= 1 {
+                by_shard.push(best(&whole.rows));
+            } else {
+                for shard in 0..snapshot.shards {
+                    let own = Arc::new(only_shard(&snapshot, shard));
+                    let search =
+                        Search { snapshot: own, from: 0, size: window, track: None, ..search.clone() };
+                    by_shard.push(best(&self.find(search).await?.rows));
                 }
-                rows.sort_unstable();
             }
-        }
-        let mut rows: Vec<collect::Found> = by_shard.into_iter().flatten().collect();
-        rows.sort_unstable();
-        whole.max_score = rows.first().map(|best| best.score);
-        let shown = rows.into_iter().skip(from).take(size);
-        let (scores, addresses) = shown.map(|row| (row.score, row.address)).unzip();
-        whole.rows = FoundRows { keys: Vec::new(), scores, addresses, groups: Vec::new() };
-        Ok(whole)
+            for rescore in rescores {
+                for rows in &mut by_shard {
+                    let again: Vec<Address> =
+                        rows.iter().take(rescore.window).map(|row| row.address).collect();
+                    let second =
+                        self.scores(&snapshot, &rescore.query, &again, global, now_ms, &work).await?;
+                    for (at, row) in rows.iter_mut().enumerate() {
+                        row.score = rescored(rescore, row.score, second.get(at).copied().flatten());
+                    }
+                    rows.sort_unstable();
+                }
+            }
+            let mut rows: Vec<collect::Found> = by_shard.into_iter().flatten().collect();
+            rows.sort_unstable();
+            whole.max_score = rows.first().map(|best| best.score);
+            let shown = rows.into_iter().skip(from).take(size);
+            let (scores, addresses) = shown.map(|row| (row.score, row.address)).unzip();
+            whole.rows = FoundRows { keys: Vec::new(), scores, addresses, groups: Vec::new() };
+            Ok(whole)
+        })
     }
 
     /// Puts the second scores of a row around the explanation of its first. `seconds` explain the

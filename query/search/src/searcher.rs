@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::displayable;
+use futures::future::BoxFuture;
 use millrace_dsl::body::{SearchBody, Slice, StoredFields};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{SortBy, SortKey};
@@ -178,11 +179,13 @@ impl Searcher {
     }
 
     /// Finds the rows of a search. Rows are not fetched yet.
-    pub async fn find(&self, search: Search<'_>) -> Result<Found> {
-        match self.find_among_first(&search).await? {
-            Some(found) => Ok(found),
-            None => self.find_among_all(search).await,
-        }
+    pub fn find<'a>(&'a self, search: Search<'a>) -> BoxFuture<'a, Result<Found>> {
+        Box::pin(async move {
+            match self.find_among_first(&search).await? {
+                Some(found) => Ok(found),
+                None => self.find_among_all(search).await,
+            }
+        })
     }
 
     /// Finds the best rows of groups among the first rows; `None` where these do not tell.
@@ -298,27 +301,29 @@ impl Searcher {
     }
 
     /// Reads what hits show, for some work, which holds it. Of work whose time is over the last hits are missing.
-    pub async fn hits(
-        &self,
-        snapshot: &Arc<TableSnapshot>,
-        query: &Query,
-        found: &Found,
-        shown: &Shown,
+    pub fn hits<'a>(
+        &'a self,
+        snapshot: &'a Arc<TableSnapshot>,
+        query: &'a Query,
+        found: &'a Found,
+        shown: &'a Shown,
         now_ms: i64,
-        work: &Work,
-    ) -> Result<Vec<Hit>> {
-        let count = found.rows.addresses.len();
-        let step = if work.is_limited() { LIMITED_HITS } else { count.max(1) };
-        let mut hits = Vec::with_capacity(count);
-        for from in (0..count).step_by(step) {
-            let places = from..count.min(from + step);
-            match self.some_hits(snapshot, query, found, places, shown, now_ms, work).await {
-                Ok(some) => hits.extend(some),
-                Err(Error::TimedOut) if work.timed_out() => break,
-                Err(error) => return Err(error),
+        work: &'a Work,
+    ) -> BoxFuture<'a, Result<Vec<Hit>>> {
+        Box::pin(async move {
+            let count = found.rows.addresses.len();
+            let step = if work.is_limited() { LIMITED_HITS } else { count.max(1) };
+            let mut hits = Vec::with_capacity(count);
+            for from in (0..count).step_by(step) {
+                let places = from..count.min(from + step);
+                match self.some_hits(snapshot, query, found, places, shown, now_ms, work).await {
+                    Ok(some) => hits.extend(some),
+                    Err(Error::TimedOut) if work.timed_out() => break,
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        Ok(hits)
+            Ok(hits)
+        })
     }
 
     /// Reads what some of the hits show.
@@ -374,72 +379,74 @@ impl Searcher {
 
     /// Cuts a snapshot to a slice: by shard where there are enough of them; by the places of rows where the requests for
     /// other slices are of the same snapshot, as those of a point in time are; else by document id.
-    pub async fn cut(
-        &self,
-        snapshot: &Arc<TableSnapshot>,
+    pub fn cut<'a>(
+        &'a self,
+        snapshot: &'a Arc<TableSnapshot>,
         slice: Slice,
         shared: bool,
-        query: &Query,
+        query: &'a Query,
         now_ms: i64,
-        work: &Work,
-    ) -> Result<TableSnapshot> {
-        for index in &snapshot.indices {
-            let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
-            if slice.max > limit as u64 {
-                return Err(refused_by_all(
-                    snapshot,
-                    Error::IllegalArgument(format!(
-                        "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
-                        slice.max
-                    )),
-                ));
+        work: &'a Work,
+    ) -> BoxFuture<'a, Result<TableSnapshot>> {
+        Box::pin(async move {
+            for index in &snapshot.indices {
+                let limit = setting(&index.meta, "index.max_slices_per_scroll", MAX_SLICES);
+                if slice.max > limit as u64 {
+                    return Err(refused_by_all(
+                        snapshot,
+                        Error::IllegalArgument(format!(
+                            "The number of slices [{}] is too large. It must be less than [{limit}]. This limit can be set by changing the [index.max_slices_per_scroll] index level setting.",
+                            slice.max
+                        )),
+                    ));
+                }
             }
-        }
-        let mut listed: HashMap<u32, RoaringBitmap> = HashMap::new();
-        if slice.max <= u64::from(snapshot.shards) {
-            for (number, segment) in snapshot.segments.iter().enumerate() {
-                if u64::from(segment.shard) % slice.max == slice.id {
-                    let mut rows = RoaringBitmap::new();
-                    rows.insert_range(0..segment.reader.rows());
+            let mut listed: HashMap<u32, RoaringBitmap> = HashMap::new();
+            if slice.max <= u64::from(snapshot.shards) {
+                for (number, segment) in snapshot.segments.iter().enumerate() {
+                    if u64::from(segment.shard) % slice.max == slice.id {
+                        let mut rows = RoaringBitmap::new();
+                        rows.insert_range(0..segment.reader.rows());
+                        listed.insert(number as u32, rows);
+                    }
+                }
+                return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
+            }
+            if shared {
+                for (number, segment) in snapshot.segments.iter().enumerate() {
+                    let rows = rows_of_slice(slice, number as u64, segment.reader.rows());
+                    work.hold_rows(&rows)?;
                     listed.insert(number as u32, rows);
                 }
+                return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
             }
-            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
-        }
-        if shared {
-            for (number, segment) in snapshot.segments.iter().enumerate() {
-                let rows = rows_of_slice(slice, number as u64, segment.reader.rows());
-                work.hold_rows(&rows)?;
-                listed.insert(number as u32, rows);
-            }
-            return Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() });
-        }
-        let by_address = [SortKey { by: SortBy::Doc, descending: false }];
-        let mut after: Option<Point> = None;
-        loop {
-            let search = Search {
-                sort: &by_address,
-                size: SLICE_STEP,
-                after: after.take(),
-                ..Search::new(Arc::clone(snapshot), query, now_ms, work)
-            };
-            let found = self.find(search).await?;
-            let addresses = &found.rows.addresses;
-            let parts = RowParts { source: false, versions: false };
-            let rows = fetch::rows(snapshot, addresses, parts, &self.compute, &work.part()).await?;
-            for (address, row) in addresses.iter().zip(&rows) {
-                if slice_of(&row.id, slice.max) == slice.id {
-                    listed.entry(address.segment).or_default().insert(address.row);
+            let by_address = [SortKey { by: SortBy::Doc, descending: false }];
+            let mut after: Option<Point> = None;
+            loop {
+                let search = Search {
+                    sort: &by_address,
+                    size: SLICE_STEP,
+                    after: after.take(),
+                    ..Search::new(Arc::clone(snapshot), query, now_ms, work)
+                };
+                let found = self.find(search).await?;
+                let addresses = &found.rows.addresses;
+                let parts = RowParts { source: false, versions: false };
+                let rows = fetch::rows(snapshot, addresses, parts, &self.compute, &work.part()).await?;
+                for (address, row) in addresses.iter().zip(&rows) {
+                    if slice_of(&row.id, slice.max) == slice.id {
+                        listed.entry(address.segment).or_default().insert(address.row);
+                    }
+                }
+                match addresses.last() {
+                    Some(last) if addresses.len() == SLICE_STEP => {
+                        after = Some(found.order.point(&[], 0, 0.0, *last)?);
+                    }
+                    _ => break,
                 }
             }
-            match addresses.last() {
-                Some(last) if addresses.len() == SLICE_STEP => {
-                    after = Some(found.order.point(&[], 0, 0.0, *last)?);
-                }
-                _ => break,
-            }
-        }
-        Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() })
+            Ok(TableSnapshot { listed: Some(Arc::new(listed)), ..snapshot.as_ref().clone() })
+        })
     }
 }
 

@@ -19,6 +19,7 @@ pub use self::multi_search::MAX_SEARCHES;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use millrace_dsl::params::{Params, Scope};
 use millrace_matching::pinned::{Pinned, PinnedFigures, Pins, may_keep_more};
 use millrace_matching::table::TableSnapshot;
@@ -107,7 +108,7 @@ impl Outcome {
     }
 }
 
-/// Answers searches over an engine.
+/// Answers searches over an engine. Its futures are boxed, so that who awaits them does not compile what they do.
 #[derive(Debug)]
 pub struct SearchService {
     pub(crate) engine: Arc<Engine>,
@@ -295,15 +296,17 @@ impl SearchService {
     ///
     /// # Errors
     /// See [`Error`]; conflicts and failures of single documents are part of the answer instead.
-    pub async fn delete_by_query(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn delete_by_query<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let opened = self.open(principal, expression, "_delete_by_query", params, body)?;
-        delete_by_query::run(self, opened).await
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let opened = self.open(principal, expression, "_delete_by_query", params, body)?;
+            delete_by_query::run(self, opened).await
+        })
     }
 }
 

@@ -22,6 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use millrace_dsl::params::Scope;
 use millrace_matching::pinned::Pins;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
@@ -153,18 +154,16 @@ impl Runner {
     }
 
     /// Answers a statement: the first page, and what is left where there are more.
-    pub async fn answer(
-        &self,
-        engine: &Arc<Engine>,
-        principal: &Principal,
+    pub fn answer<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        principal: &'a Principal,
         request: SqlRequest,
         bounds: Bounds,
-    ) -> Result<Page> {
+    ) -> BoxFuture<'a, Result<Page>> {
         let timeout_ms = bounds.timeout_ms;
-        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
-            runner.first_page(asked, bounds).await
-        })
-        .await
+        let part = move |runner: Self, asked| async move { runner.first_page(asked, bounds).await };
+        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long.
@@ -206,15 +205,17 @@ impl Runner {
     }
 
     /// Reads the next page of a cursor, and whether there are more behind it.
-    pub async fn next_page(
-        &self,
+    pub fn next_page<'a>(
+        &'a self,
         cursor: Arc<Cursor>,
         token: Token,
         timeout_ms: Option<u64>,
-    ) -> Result<(Bytes, bool)> {
-        // Who gives up on a page may ask for it again: the statement goes on.
-        let work = Work::new(&self.state.runtime_env().memory_pool);
-        self.threads.run(None, timeout_ms, Self::page_of(cursor, token, work)).await
+    ) -> BoxFuture<'a, Result<(Bytes, bool)>> {
+        Box::pin(async move {
+            // Who gives up on a page may ask for it again: the statement goes on.
+            let work = Work::new(&self.state.runtime_env().memory_pool);
+            self.threads.run(None, timeout_ms, Self::page_of(cursor, token, work)).await
+        })
     }
 
     async fn page_of(cursor: Arc<Cursor>, token: Token, work: Work) -> Result<(Bytes, bool)> {
@@ -247,18 +248,16 @@ impl Runner {
     }
 
     /// Explains a statement.
-    pub async fn explain(
-        &self,
-        engine: &Arc<Engine>,
-        principal: &Principal,
+    pub fn explain<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        principal: &'a Principal,
         request: SqlRequest,
         bounds: Bounds,
-    ) -> Result<Value> {
+    ) -> BoxFuture<'a, Result<Value>> {
         let timeout_ms = bounds.timeout_ms;
-        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
-            runner.explained(asked, bounds.rows).await
-        })
-        .await
+        let part = move |runner: Self, asked| async move { runner.explained(asked, bounds.rows).await };
+        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
     }
 
     async fn explained(self, asked: Asked, rows: Option<usize>) -> Result<Value> {
@@ -283,18 +282,16 @@ impl Runner {
     }
 
     /// Makes the search that a statement is; `None` for a join, which is none.
-    pub async fn native(
-        &self,
-        engine: &Arc<Engine>,
-        principal: &Principal,
+    pub fn native<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        principal: &'a Principal,
         request: SqlRequest,
         bounds: Bounds,
-    ) -> Result<Option<NativeSearch>> {
+    ) -> BoxFuture<'a, Result<Option<NativeSearch>>> {
         let timeout_ms = bounds.timeout_ms;
-        self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, |runner, asked| async move {
-            runner.translated(asked, bounds.rows).await
-        })
-        .await
+        let part = move |runner: Self, asked| async move { runner.translated(asked, bounds.rows).await };
+        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
     }
 
     async fn translated(self, asked: Asked, rows: Option<usize>) -> Result<Option<NativeSearch>> {

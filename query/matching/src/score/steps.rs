@@ -30,7 +30,7 @@ fn bytes_of_row(row: &StoredRow) -> usize {
 /// Reads rows of a segment, which ascend, and gives them to `each` in steps that are small where sources are large.
 ///
 /// # Errors
-/// Files that cannot be read, what `each` says, [`Error::TimedOut`] once the work should end.
+/// Files that cannot be read, what `each` says, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
 pub fn in_steps(
     reader: &dyn SegmentReader,
     mut rows: &[u32],

@@ -11,6 +11,7 @@ mod spelling;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_dsl::suggest::{
     CompletionSuggester, Generator, PhraseSuggester, Suggester, Suggestion, TermSuggester,
@@ -58,48 +59,50 @@ enum Said {
 ///
 /// # Errors
 /// Where every shard refuses a suggestion.
-pub async fn run(
-    searcher: &Searcher,
-    snapshot: &Arc<TableSnapshot>,
-    suggestions: &[Suggestion],
-    shown: &Shown,
+pub fn run<'a>(
+    searcher: &'a Searcher,
+    snapshot: &'a Arc<TableSnapshot>,
+    suggestions: &'a [Suggestion],
+    shown: &'a Shown,
     typed: bool,
-    work: &Work,
-) -> Result<Answered> {
-    let mut answer = Map::new();
-    let mut failures: Vec<ShardFailure> = Vec::new();
-    for suggestion in suggestions {
-        let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
-        let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));
-        let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked, &stop))).await?;
-        for (place, error) in failed {
-            for failure in index_failures(&snapshot, place, error) {
-                let known =
-                    |other: &ShardFailure| other.index == failure.index && other.shard == failure.shard;
-                if !failures.iter().any(known) {
-                    failures.push(failure);
+    work: &'a Work,
+) -> BoxFuture<'a, Result<Answered>> {
+    Box::pin(async move {
+        let mut answer = Map::new();
+        let mut failures: Vec<ShardFailure> = Vec::new();
+        for suggestion in suggestions {
+            let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
+            let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));
+            let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked, &stop))).await?;
+            for (place, error) in failed {
+                for failure in index_failures(&snapshot, place, error) {
+                    let known =
+                        |other: &ShardFailure| other.index == failure.index && other.shard == failure.shard;
+                    if !failures.iter().any(known) {
+                        failures.push(failure);
+                    }
                 }
             }
-        }
-        if !failures.is_empty() && failures.len() >= snapshot.shards as usize {
-            return Err(Error::SearchPhase { failures });
-        }
-        let text = suggestion.text.as_deref().unwrap_or_default();
-        let entries = match said {
-            Said::Terms(words) => words.iter().map(term_entry).collect(),
-            Said::Phrases(options) => {
-                vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())]
+            if !failures.is_empty() && failures.len() >= snapshot.shards as usize {
+                return Err(Error::SearchPhase { failures });
             }
-            Said::Completions(found) => {
-                let options = completion_options(searcher, &snapshot, found, shown, work).await?;
-                vec![entry(text, 0, units(text), options)]
-            }
-        };
-        let kind = suggestion.suggester.kind();
-        let name = if typed { format!("{kind}#{}", suggestion.name) } else { suggestion.name.clone() };
-        answer.insert(name, Value::Array(entries));
-    }
-    Ok(Answered { answer: Value::Object(answer), failures })
+            let text = suggestion.text.as_deref().unwrap_or_default();
+            let entries = match said {
+                Said::Terms(words) => words.iter().map(term_entry).collect(),
+                Said::Phrases(options) => {
+                    vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())]
+                }
+                Said::Completions(found) => {
+                    let options = completion_options(searcher, &snapshot, found, shown, work).await?;
+                    vec![entry(text, 0, units(text), options)]
+                }
+            };
+            let kind = suggestion.suggester.kind();
+            let name = if typed { format!("{kind}#{}", suggestion.name) } else { suggestion.name.clone() };
+            answer.insert(name, Value::Array(entries));
+        }
+        Ok(Answered { answer: Value::Object(answer), failures })
+    })
 }
 
 /// Asks the shards of every index; an error is that of the index at a place. Once it is stopped, nobody sees the answer.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::lookup;
@@ -24,71 +25,73 @@ impl SearchService {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn explain(
-        &self,
-        principal: &Principal,
-        index: &str,
-        (doc_type, id): (Option<&str>, &str),
+    pub fn explain<'a>(
+        &'a self,
+        principal: &'a Principal,
+        index: &'a str,
+        (doc_type, id): (Option<&'a str>, &'a str),
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let action = match doc_type {
-            None => format!("_explain/{id}"),
-            Some(doc_type) => format!("{doc_type}/{id}/_explain"),
-        };
-        let mut opened = self.open(principal, index, &action, params, body)?;
-        let params = &mut opened.params;
-        let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
-        let query = params.uri_query()?.or(from_body);
-        // Documents have no parents here but their routing.
-        let parent = params.list("parent");
-        let mut scope = params.scope()?;
-        scope.options = IndicesOptions { allow_no_indices: false, ..IndicesOptions::open_only() };
-        if scope.routing.is_none() {
-            scope.routing = parent.or_else(|| Some(vec![id.to_owned()]));
-        }
-        let source = source_filter(params)?;
-        let fields = params.list("stored_fields");
-        opened.params.finish()?;
-        let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
-        let searcher = self.searcher()?;
-        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
-        lookup::read(&self.engine, principal, &mut query, compute, &work).await?;
-        self.single(index)?;
-        let snapshot = self.pin(principal, index, &scope).await?;
-        let shown_type = doc_type.unwrap_or("_doc");
-        let mut answer = Map::new();
-        let found = match wrong_type(&snapshot, doc_type) {
-            true => None,
-            false => self.find_document(&snapshot, id).await?,
-        };
-        let name = snapshot.indices.first().map_or(index, |index| index.meta.name.as_ref());
-        answer.insert("_index".into(), json!(name));
-        answer.insert("_type".into(), json!(shown_type));
-        answer.insert("_id".into(), json!(id));
-        let Some(address) = found else {
-            answer.insert("matched".into(), json!(false));
-            return Ok(Outcome::json(404, Value::Object(answer)));
-        };
-        let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
-        let explained = explainer.explain(&[address], compute, &work).await?;
-        let explained =
-            explained.first().ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
-        answer.insert("matched".into(), json!(explained.matched));
-        answer.insert("explanation".into(), explained.to_json());
-        if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {
-            let parts = RowParts { source: source.is_some(), versions: true };
-            let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
-            if let Some(row) = rows.into_iter().next() {
-                let work = work.clone();
-                let show = move || {
-                    let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
-                    shown(&row, source.as_ref())
-                };
-                answer.insert("get".into(), compute.run(show).await?);
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let action = match doc_type {
+                None => format!("_explain/{id}"),
+                Some(doc_type) => format!("{doc_type}/{id}/_explain"),
+            };
+            let mut opened = self.open(principal, index, &action, params, body)?;
+            let params = &mut opened.params;
+            let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
+            let query = params.uri_query()?.or(from_body);
+            // Documents have no parents here but their routing.
+            let parent = params.list("parent");
+            let mut scope = params.scope()?;
+            scope.options = IndicesOptions { allow_no_indices: false, ..IndicesOptions::open_only() };
+            if scope.routing.is_none() {
+                scope.routing = parent.or_else(|| Some(vec![id.to_owned()]));
             }
-        }
-        Ok(Outcome::json(200, Value::Object(answer)))
+            let source = source_filter(params)?;
+            let fields = params.list("stored_fields");
+            opened.params.finish()?;
+            let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
+            let searcher = self.searcher()?;
+            let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
+            lookup::read(&self.engine, principal, &mut query, compute, &work).await?;
+            self.single(index)?;
+            let snapshot = self.pin(principal, index, &scope).await?;
+            let shown_type = doc_type.unwrap_or("_doc");
+            let mut answer = Map::new();
+            let found = match wrong_type(&snapshot, doc_type) {
+                true => None,
+                false => self.find_document(&snapshot, id).await?,
+            };
+            let name = snapshot.indices.first().map_or(index, |index| index.meta.name.as_ref());
+            answer.insert("_index".into(), json!(name));
+            answer.insert("_type".into(), json!(shown_type));
+            answer.insert("_id".into(), json!(id));
+            let Some(address) = found else {
+                answer.insert("matched".into(), json!(false));
+                return Ok(Outcome::json(404, Value::Object(answer)));
+            };
+            let explainer = Arc::new(Explainer::new(&query, &snapshot, false, opened.now_ms)?);
+            let explained = explainer.explain(&[address], compute, &work).await?;
+            let explained =
+                explained.first().ok_or_else(|| Error::Execution("a row was not explained".to_owned()))?;
+            answer.insert("matched".into(), json!(explained.matched));
+            answer.insert("explanation".into(), explained.to_json());
+            if source.as_ref().is_some_and(|source| *source != SourceFilter::None) || fields.is_some() {
+                let parts = RowParts { source: source.is_some(), versions: true };
+                let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
+                if let Some(row) = rows.into_iter().next() {
+                    let work = work.clone();
+                    let show = move || {
+                        let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
+                        shown(&row, source.as_ref())
+                    };
+                    answer.insert("get".into(), compute.run(show).await?);
+                }
+            }
+            Ok(Outcome::json(200, Value::Object(answer)))
+        })
     }
 
     /// Refuses what does not name one index.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_dsl::query;
 use millrace_matching::table::TableSnapshot;
@@ -53,54 +54,56 @@ impl SearchService {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn field_caps(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn field_caps<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut opened = self.open(principal, expression, "_field_caps", params, body)?;
-        let mut patterns = opened.params.list("fields").unwrap_or_default();
-        // Younger clients name them in the body.
-        let in_body =
-            opened.body.as_mut().and_then(Value::as_object_mut).and_then(|body| body.remove("fields"));
-        if let Some(fields) = in_body {
-            if !patterns.is_empty() {
-                let reason = "can't specify a request body and [fields] request parameter, either specify a request body or the [fields] request parameter";
-                return Err(Error::IllegalArgument(reason.to_owned()));
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let mut opened = self.open(principal, expression, "_field_caps", params, body)?;
+            let mut patterns = opened.params.list("fields").unwrap_or_default();
+            // Younger clients name them in the body.
+            let in_body =
+                opened.body.as_mut().and_then(Value::as_object_mut).and_then(|body| body.remove("fields"));
+            if let Some(fields) = in_body {
+                if !patterns.is_empty() {
+                    let reason = "can't specify a request body and [fields] request parameter, either specify a request body or the [fields] request parameter";
+                    return Err(Error::IllegalArgument(reason.to_owned()));
+                }
+                let wrong = || Error::Parsing("[fields] must be a name or a list of names".to_owned());
+                patterns = json::strings(&fields).ok_or_else(wrong)?;
             }
-            let wrong = || Error::Parsing("[fields] must be a name or a list of names".to_owned());
-            patterns = json::strings(&fields).ok_or_else(wrong)?;
-        }
-        let include_unmapped = opened.params.boolean("include_unmapped")?.unwrap_or(false);
-        let scope = opened.params.scope()?;
-        opened.params.finish()?;
-        if patterns.is_empty() {
-            return Err(Error::IllegalArgument("specified fields can't be null or empty".to_owned()));
-        }
-        if patterns.len() > MAX_PATTERNS {
-            return Err(Error::IllegalArgument(format!(
-                "too many fields: {} given, at most {MAX_PATTERNS} allowed",
-                patterns.len()
-            )));
-        }
-        let mut filter = None;
-        for (key, value) in opened.body.as_ref().and_then(Value::as_object).into_iter().flatten() {
-            match key.as_str() {
-                "index_filter" => filter = Some(query::parse(value)?),
-                _ => return Err(Error::Parsing(format!("request does not support [{key}]"))),
+            let include_unmapped = opened.params.boolean("include_unmapped")?.unwrap_or(false);
+            let scope = opened.params.scope()?;
+            opened.params.finish()?;
+            if patterns.is_empty() {
+                return Err(Error::IllegalArgument("specified fields can't be null or empty".to_owned()));
             }
-        }
-        let snapshot = self.pin(principal, expression, &scope).await?;
-        let searcher = self.searcher()?;
-        let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
-        let without = match &filter {
-            None => None,
-            Some(filter) => Some(without_match(&snapshot, filter, opened.now_ms, compute, &work).await?),
-        };
-        let gather = move || gathered(&snapshot, without.as_deref(), &patterns, include_unmapped, &work);
-        Ok(Outcome::json(200, compute.run(gather).await?))
+            if patterns.len() > MAX_PATTERNS {
+                return Err(Error::IllegalArgument(format!(
+                    "too many fields: {} given, at most {MAX_PATTERNS} allowed",
+                    patterns.len()
+                )));
+            }
+            let mut filter = None;
+            for (key, value) in opened.body.as_ref().and_then(Value::as_object).into_iter().flatten() {
+                match key.as_str() {
+                    "index_filter" => filter = Some(query::parse(value)?),
+                    _ => return Err(Error::Parsing(format!("request does not support [{key}]"))),
+                }
+            }
+            let snapshot = self.pin(principal, expression, &scope).await?;
+            let searcher = self.searcher()?;
+            let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
+            let without = match &filter {
+                None => None,
+                Some(filter) => Some(without_match(&snapshot, filter, opened.now_ms, compute, &work).await?),
+            };
+            let gather = move || gathered(&snapshot, without.as_deref(), &patterns, include_unmapped, &work);
+            Ok(Outcome::json(200, compute.run(gather).await?))
+        })
     }
 }
 

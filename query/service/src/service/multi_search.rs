@@ -1,6 +1,7 @@
 //! `_msearch`: several searches in one request, each with an answer or an error of its own.
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
@@ -33,90 +34,92 @@ impl SearchService {
     ///
     /// # Errors
     /// What is wrong with the request itself; an error of one search is part of the answer instead.
-    pub async fn multi_search(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn multi_search<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         searches: Vec<(Value, Value)>,
-    ) -> Result<Outcome> {
-        let opened = self.open(principal, expression, "_msearch", params, None)?;
-        let mut params = opened.params;
-        let concurrent = match params.integer("max_concurrent_searches")? {
-            Some(number) if number < 1 => {
-                return Err(Error::IllegalArgument(
-                    "maxConcurrentSearchRequests must be positive".to_owned(),
-                ));
-            }
-            Some(number) => usize::try_from(number).unwrap_or(MAX_CONCURRENT).min(MAX_CONCURRENT),
-            None => CONCURRENT,
-        };
-        // What holds for all searches whose header does not say otherwise.
-        const SHARED: [&str; 10] = [
-            "allow_no_indices",
-            "ccs_minimize_roundtrips",
-            "expand_wildcards",
-            "ignore_throttled",
-            "ignore_unavailable",
-            "max_concurrent_shard_requests",
-            "pre_filter_shard_size",
-            "rest_total_hits_as_int",
-            "search_type",
-            "typed_keys",
-        ];
-        let mut shared = Vec::new();
-        for name in SHARED {
-            if let Some(value) = params.take(name) {
-                shared.push((name.to_owned(), value));
-            }
-        }
-        params.finish()?;
-        if searches.is_empty() {
-            return Err(Error::Validation("no requests added".to_owned()));
-        }
-        if searches.len() > MAX_SEARCHES {
-            let most = format!("too many searches: at most {MAX_SEARCHES} are allowed in one request");
-            return Err(Error::IllegalArgument(most));
-        }
-        let mut items = Vec::with_capacity(searches.len());
-        for (header, body) in &searches {
-            items.push(self.item(expression, &shared, header, body)?);
-        }
-        let run = |item: Item| async move {
-            self.answer(principal, &item.expression, item.request, self.now_ms()).await
-        };
-        let mut answers = stream::iter(items).map(run).buffered(concurrent);
-        // What the answer begins with is known last.
-        let mut out = vec![b' '; MAX_HEAD];
-        let (work, _ends) = self.searcher()?.begin();
-        let (joining, mut held) = (work.part(), 0);
-        let mut first = true;
-        while let Some(answer) = answers.next().await {
-            if !std::mem::take(&mut first) {
-                out.push(b',');
-            }
-            match answer {
-                Ok(bytes) if out.len().saturating_add(bytes.len()) <= MAX_ANSWER_BYTES => {
-                    // The answer is an object; its status goes in as the last member.
-                    out.extend_from_slice(bytes.strip_suffix(b"}").unwrap_or(&bytes));
-                    out.extend_from_slice(b",\"status\":200}");
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let opened = self.open(principal, expression, "_msearch", params, None)?;
+            let mut params = opened.params;
+            let concurrent = match params.integer("max_concurrent_searches")? {
+                Some(number) if number < 1 => {
+                    return Err(Error::IllegalArgument(
+                        "maxConcurrentSearchRequests must be positive".to_owned(),
+                    ));
                 }
-                Ok(_) => {
-                    let full = format!("the answers exceed [{MAX_ANSWER_BYTES}] bytes");
-                    out.extend_from_slice(Error::CircuitBreaking(full).to_item().to_string().as_bytes());
+                Some(number) => usize::try_from(number).unwrap_or(MAX_CONCURRENT).min(MAX_CONCURRENT),
+                None => CONCURRENT,
+            };
+            // What holds for all searches whose header does not say otherwise.
+            const SHARED: [&str; 10] = [
+                "allow_no_indices",
+                "ccs_minimize_roundtrips",
+                "expand_wildcards",
+                "ignore_throttled",
+                "ignore_unavailable",
+                "max_concurrent_shard_requests",
+                "pre_filter_shard_size",
+                "rest_total_hits_as_int",
+                "search_type",
+                "typed_keys",
+            ];
+            let mut shared = Vec::new();
+            for name in SHARED {
+                if let Some(value) = params.take(name) {
+                    shared.push((name.to_owned(), value));
                 }
-                Err(error) => out.extend_from_slice(error.to_item().to_string().as_bytes()),
             }
-            joining.hold(out.capacity().saturating_sub(held))?;
-            held = held.max(out.capacity());
-        }
-        out.extend_from_slice(b"]}");
-        let took_ms = (self.now_ms() - opened.now_ms).max(0);
-        let head = format!("{{\"took\":{took_ms},\"responses\":[");
-        let at = MAX_HEAD.saturating_sub(head.len());
-        out[at..MAX_HEAD].copy_from_slice(head.as_bytes());
-        drop(joining);
-        Ok(Outcome::raw(work.keep(Bytes::from(out).slice(at..))?))
+            params.finish()?;
+            if searches.is_empty() {
+                return Err(Error::Validation("no requests added".to_owned()));
+            }
+            if searches.len() > MAX_SEARCHES {
+                let most = format!("too many searches: at most {MAX_SEARCHES} are allowed in one request");
+                return Err(Error::IllegalArgument(most));
+            }
+            let mut items = Vec::with_capacity(searches.len());
+            for (header, body) in &searches {
+                items.push(self.item(expression, &shared, header, body)?);
+            }
+            let run = |item: Item| async move {
+                self.answer(principal, &item.expression, item.request, self.now_ms()).await
+            };
+            let mut answers = stream::iter(items).map(run).buffered(concurrent);
+            // What the answer begins with is known last.
+            let mut out = vec![b' '; MAX_HEAD];
+            let (work, _ends) = self.searcher()?.begin();
+            let (joining, mut held) = (work.part(), 0);
+            let mut first = true;
+            while let Some(answer) = answers.next().await {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
+                }
+                match answer {
+                    Ok(bytes) if out.len().saturating_add(bytes.len()) <= MAX_ANSWER_BYTES => {
+                        // The answer is an object; its status goes in as the last member.
+                        out.extend_from_slice(bytes.strip_suffix(b"}").unwrap_or(&bytes));
+                        out.extend_from_slice(b",\"status\":200}");
+                    }
+                    Ok(_) => {
+                        let full = format!("the answers exceed [{MAX_ANSWER_BYTES}] bytes");
+                        out.extend_from_slice(Error::CircuitBreaking(full).to_item().to_string().as_bytes());
+                    }
+                    Err(error) => out.extend_from_slice(error.to_item().to_string().as_bytes()),
+                }
+                joining.hold(out.capacity().saturating_sub(held))?;
+                held = held.max(out.capacity());
+            }
+            out.extend_from_slice(b"]}");
+            let took_ms = (self.now_ms() - opened.now_ms).max(0);
+            let head = format!("{{\"took\":{took_ms},\"responses\":[");
+            let at = MAX_HEAD.saturating_sub(head.len());
+            out[at..MAX_HEAD].copy_from_slice(head.as_bytes());
+            drop(joining);
+            Ok(Outcome::raw(work.keep(Bytes::from(out).slice(at..))?))
+        })
     }
 
     fn item(

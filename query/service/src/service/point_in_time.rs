@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::refused_by_all;
@@ -21,76 +22,83 @@ impl SearchService {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn open_point_in_time(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn open_point_in_time<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut opened = self.open(principal, expression, "_search/point_in_time", params, body)?;
-        let longest = self.longest_life(Kind::PointInTime);
-        let life = opened.params.take("keep_alive");
-        let scope = opened.params.scope()?;
-        // Shards of one node are all there or none.
-        opened.params.boolean("allow_partial_pit_creation")?;
-        opened.params.finish()?;
-        let keep_alive_ms = match life {
-            Some(text) => keep_alive("keep_alive", &text, &longest)?,
-            None => return Err(Error::Validation("keep alive not specified".to_owned())),
-        };
-        let pinned = self.pin_to_keep(principal, expression, &scope).await?;
-        let snapshot = Arc::clone(&pinned.snapshot);
-        let shards = shards_json(snapshot.shards, 0, &[]);
-        let (counted, most) =
-            (self.counted_over(Kind::PointInTime, &snapshot), self.most_open(Kind::PointInTime));
-        let id = self
-            .points_in_time
-            .open(principal, pinned, counted, keep_alive_ms, most)
-            .map_err(|error| refused_by_all(&snapshot, error))?;
-        Ok(Outcome::json(200, json!({"pit_id": id, "_shards": shards, "creation_time": opened.now_ms})))
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let mut opened = self.open(principal, expression, "_search/point_in_time", params, body)?;
+            let longest = self.longest_life(Kind::PointInTime);
+            let life = opened.params.take("keep_alive");
+            let scope = opened.params.scope()?;
+            // Shards of one node are all there or none.
+            opened.params.boolean("allow_partial_pit_creation")?;
+            opened.params.finish()?;
+            let keep_alive_ms = match life {
+                Some(text) => keep_alive("keep_alive", &text, &longest)?,
+                None => return Err(Error::Validation("keep alive not specified".to_owned())),
+            };
+            let pinned = self.pin_to_keep(principal, expression, &scope).await?;
+            let snapshot = Arc::clone(&pinned.snapshot);
+            let shards = shards_json(snapshot.shards, 0, &[]);
+            let (counted, most) =
+                (self.counted_over(Kind::PointInTime, &snapshot), self.most_open(Kind::PointInTime));
+            let id = self
+                .points_in_time
+                .open(principal, pinned, counted, keep_alive_ms, most)
+                .map_err(|error| refused_by_all(&snapshot, error))?;
+            Ok(Outcome::json(200, json!({"pit_id": id, "_shards": shards, "creation_time": opened.now_ms})))
+        })
     }
 
     /// Answers `GET /_search/point_in_time/_all`.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn list_points_in_time(
-        &self,
-        principal: &Principal,
+    pub fn list_points_in_time<'a>(
+        &'a self,
+        principal: &'a Principal,
         params: Vec<(String, String)>,
-    ) -> Result<Outcome> {
-        let opened = self.open(principal, "", "_search/point_in_time/_all", params, None)?;
-        opened.params.finish()?;
-        let listed = self.points_in_time.list(principal);
-        let listed = listed.iter().map(
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let opened = self.open(principal, "", "_search/point_in_time/_all", params, None)?;
+            opened.params.finish()?;
+            let listed = self.points_in_time.list(principal);
+            let listed = listed.iter().map(
             |one| json!({"pit_id": one.id, "creation_time": one.created_ms, "keep_alive": one.keep_alive_ms}),
         );
-        Ok(Outcome::json(200, json!({"pits": listed.collect::<Vec<_>>()})))
+            Ok(Outcome::json(200, json!({"pits": listed.collect::<Vec<_>>()})))
+        })
     }
 
     /// Answers `DELETE /_search/point_in_time`, and that of `_all` if `all`.
     ///
     /// # Errors
     /// An invalid-input error when no id is given.
-    pub async fn close_points_in_time(
-        &self,
-        principal: &Principal,
+    pub fn close_points_in_time<'a>(
+        &'a self,
+        principal: &'a Principal,
         all: bool,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let opened = self.open(principal, "", "_search/point_in_time", params, body)?;
-        opened.params.finish()?;
-        let closed: Vec<(String, bool)> = if all {
-            self.points_in_time.close_all(principal).await.into_iter().map(|id| (id, true)).collect()
-        } else {
-            self.points_in_time.close_each(closing(opened.body.as_ref())?, principal).await
-        };
-        let status = if !closed.is_empty() && closed.iter().all(|(_, closed)| !closed) { 404 } else { 200 };
-        let pits: Vec<Value> =
-            closed.iter().map(|(id, closed)| json!({"successful": closed, "pit_id": id})).collect();
-        Ok(Outcome::json(status, json!({"pits": pits})))
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let opened = self.open(principal, "", "_search/point_in_time", params, body)?;
+            opened.params.finish()?;
+            let closed: Vec<(String, bool)> = if all {
+                self.points_in_time.close_all(principal).await.into_iter().map(|id| (id, true)).collect()
+            } else {
+                self.points_in_time.close_each(closing(opened.body.as_ref())?, principal).await
+            };
+            let status =
+                if !closed.is_empty() && closed.iter().all(|(_, closed)| !closed) { 404 } else { 200 };
+            let pits: Vec<Value> =
+                closed.iter().map(|(id, closed)| json!({"successful": closed, "pit_id": id})).collect();
+            Ok(Outcome::json(status, json!({"pits": pits})))
+        })
     }
 }
 

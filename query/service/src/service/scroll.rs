@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::SortKey;
@@ -107,128 +108,133 @@ impl SearchService {
     ///
     /// # Errors
     /// [`Error::ContextNotFound`] when the scroll is closed, expired, or another caller's.
-    pub async fn scroll(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn scroll<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
-        let totals_as_int = opened.params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
-        let in_path = (!expression.is_empty()).then(|| expression.to_owned());
-        let mut id = opened.params.take("scroll_id").or(in_path);
-        let mut scroll = opened.params.take("scroll");
-        opened.params.finish()?;
-        match &opened.body {
-            None => {}
-            Some(Value::String(text)) => id = Some(text.trim().to_owned()),
-            Some(Value::Object(fields)) => {
-                for (key, value) in fields {
-                    match (key.as_str(), json::text(value)) {
-                        ("scroll_id", Some(text)) => id = Some(text),
-                        ("scroll", Some(text)) => scroll = Some(text),
-                        _ => return Err(unknown_parameter(key, value)),
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+            let totals_as_int = opened.params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
+            let in_path = (!expression.is_empty()).then(|| expression.to_owned());
+            let mut id = opened.params.take("scroll_id").or(in_path);
+            let mut scroll = opened.params.take("scroll");
+            opened.params.finish()?;
+            match &opened.body {
+                None => {}
+                Some(Value::String(text)) => id = Some(text.trim().to_owned()),
+                Some(Value::Object(fields)) => {
+                    for (key, value) in fields {
+                        match (key.as_str(), json::text(value)) {
+                            ("scroll_id", Some(text)) => id = Some(text),
+                            ("scroll", Some(text)) => scroll = Some(text),
+                            _ => return Err(unknown_parameter(key, value)),
+                        }
                     }
                 }
+                Some(other) => return Err(malformed(other)),
             }
-            Some(other) => return Err(malformed(other)),
-        }
-        let id = id
-            .filter(|id| !id.is_empty())
-            .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
-        let longest = self.longest_life(Kind::Scroll);
-        let keep_alive_ms = scroll.as_deref().map(|text| keep_alive("scroll", text, &longest)).transpose()?;
-        let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
-        let searcher = self.searcher()?;
-        let (work, _ends) = searcher.begin();
-        let mut progress = context.progress.lock().await;
-        let mut answer = Answer {
-            list: HitList { total: progress.total, ..HitList::default() },
-            total_as_int: totals_as_int,
-            scroll_id: Some(id),
-            ..Answer::of(context.shards)
-        };
-        let mut shown = None;
-        if let Some(pages) = progress.pages.clone() {
-            let snapshot = Arc::clone(&pages.pinned.snapshot);
-            let search = Search {
-                post_filter: pages.post_filter.as_ref(),
-                min_score: pages.min_score,
-                sort: &pages.sort,
-                size: pages.size,
-                after: progress.after.clone(),
-                track_scores: pages.track_scores,
-                global_statistics: pages.global_statistics,
-                ..Search::new(Arc::clone(&snapshot), &pages.query, pages.now_ms, &work)
+            let id = id
+                .filter(|id| !id.is_empty())
+                .ok_or_else(|| Error::Validation("scrollId is missing".to_owned()))?;
+            let longest = self.longest_life(Kind::Scroll);
+            let keep_alive_ms =
+                scroll.as_deref().map(|text| keep_alive("scroll", text, &longest)).transpose()?;
+            let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
+            let searcher = self.searcher()?;
+            let (work, _ends) = searcher.begin();
+            let mut progress = context.progress.lock().await;
+            let mut answer = Answer {
+                list: HitList { total: progress.total, ..HitList::default() },
+                total_as_int: totals_as_int,
+                scroll_id: Some(id),
+                ..Answer::of(context.shards)
             };
-            let found = searcher.find(search).await?;
-            let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
-            answer.list.hits = hits.await?;
-            if let Some(last) = last_point(&found)? {
-                progress.after = Some(last);
+            let mut shown = None;
+            if let Some(pages) = progress.pages.clone() {
+                let snapshot = Arc::clone(&pages.pinned.snapshot);
+                let search = Search {
+                    post_filter: pages.post_filter.as_ref(),
+                    min_score: pages.min_score,
+                    sort: &pages.sort,
+                    size: pages.size,
+                    after: progress.after.clone(),
+                    track_scores: pages.track_scores,
+                    global_statistics: pages.global_statistics,
+                    ..Search::new(Arc::clone(&snapshot), &pages.query, pages.now_ms, &work)
+                };
+                let found = searcher.find(search).await?;
+                let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
+                answer.list.hits = hits.await?;
+                if let Some(last) = last_point(&found)? {
+                    progress.after = Some(last);
+                }
+                shown = Some(Arc::clone(&pages.shown));
+                if ends_at(&found, answer.list.hits.len(), pages.size) {
+                    progress.pages = None;
+                    free((pages, snapshot));
+                }
+                answer.list.max_score = found.max_score;
+                answer.failures = found.failures;
             }
-            shown = Some(Arc::clone(&pages.shown));
-            if ends_at(&found, answer.list.hits.len(), pages.size) {
-                progress.pages = None;
-                free((pages, snapshot));
+            drop(progress);
+            answer.took_ms = self.now_ms() - opened.now_ms;
+            match shown {
+                Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
+                None => Ok(Outcome::raw(answer.render(&Shown::nothing(), &work)?)),
             }
-            answer.list.max_score = found.max_score;
-            answer.failures = found.failures;
-        }
-        drop(progress);
-        answer.took_ms = self.now_ms() - opened.now_ms;
-        match shown {
-            Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
-            None => Ok(Outcome::raw(answer.render(&Shown::nothing(), &work)?)),
-        }
+        })
     }
 
     /// Answers the closing of scrolls; `expression` are the ids of the path, if there are any.
     ///
     /// # Errors
     /// An invalid-input error when no id is given.
-    pub async fn clear_scroll(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn clear_scroll<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
-        let mut ids: Vec<String> =
-            expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
-        ids.extend(opened.params.list("scroll_id").unwrap_or_default());
-        opened.params.finish()?;
-        match &opened.body {
-            None => {}
-            Some(Value::String(text)) => ids = text.trim().split(',').map(str::to_owned).collect(),
-            Some(Value::Object(fields)) => {
-                for (key, value) in fields {
-                    let named = (key == "scroll_id").then(|| json::strings(value)).flatten();
-                    ids = named.ok_or_else(|| unknown_parameter(key, value))?;
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+            let mut ids: Vec<String> =
+                expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
+            ids.extend(opened.params.list("scroll_id").unwrap_or_default());
+            opened.params.finish()?;
+            match &opened.body {
+                None => {}
+                Some(Value::String(text)) => ids = text.trim().split(',').map(str::to_owned).collect(),
+                Some(Value::Object(fields)) => {
+                    for (key, value) in fields {
+                        let named = (key == "scroll_id").then(|| json::strings(value)).flatten();
+                        ids = named.ok_or_else(|| unknown_parameter(key, value))?;
+                    }
                 }
+                Some(other) => return Err(malformed(other)),
             }
-            Some(other) => return Err(malformed(other)),
-        }
-        if ids.is_empty() {
-            return Err(Error::Validation("no scroll ids specified".to_owned()));
-        }
-        if ids.len() > MAX_CLEARED {
-            return Err(Error::IllegalArgument(format!(
-                "too many scroll ids: {} given, at most {MAX_CLEARED} allowed",
-                ids.len()
-            )));
-        }
-        let freed = match ids.as_slice() {
-            [all] if all == "_all" => self.scrolls.close_all(principal).await.len(),
-            _ => {
-                let closed = self.scrolls.close_each(ids, principal).await;
-                closed.iter().filter(|(_, was_open)| *was_open).count()
+            if ids.is_empty() {
+                return Err(Error::Validation("no scroll ids specified".to_owned()));
             }
-        };
-        let status = if freed == 0 { 404 } else { 200 };
-        Ok(Outcome::json(status, json!({"succeeded": true, "num_freed": freed})))
+            if ids.len() > MAX_CLEARED {
+                return Err(Error::IllegalArgument(format!(
+                    "too many scroll ids: {} given, at most {MAX_CLEARED} allowed",
+                    ids.len()
+                )));
+            }
+            let freed = match ids.as_slice() {
+                [all] if all == "_all" => self.scrolls.close_all(principal).await.len(),
+                _ => {
+                    let closed = self.scrolls.close_each(ids, principal).await;
+                    closed.iter().filter(|(_, was_open)| *was_open).count()
+                }
+            };
+            let status = if freed == 0 { 404 } else { 200 };
+            Ok(Outcome::json(status, json!({"succeeded": true, "num_freed": freed})))
+        })
     }
 }
 

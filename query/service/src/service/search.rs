@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use millrace_aggregate as aggregate;
 use millrace_aggregate::Aggregation;
 use millrace_dsl::aggs::Aggregations;
@@ -42,16 +43,19 @@ impl SearchService {
     ///
     /// # Errors
     /// See [`Error`]; an error of single shards is part of the answer instead.
-    pub async fn search(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn search<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let opened = self.open(principal, expression, "_search", params, body)?;
-        let request = SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
-        self.answer(principal, expression, request, opened.now_ms).await.map(Outcome::raw)
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let opened = self.open(principal, expression, "_search", params, body)?;
+            let request =
+                SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
+            self.answer(principal, expression, request, opened.now_ms).await.map(Outcome::raw)
+        })
     }
 
     /// Returns how long the contexts of searches may be kept alive.

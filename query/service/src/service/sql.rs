@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
 use millrace_sql::cursor::Token;
@@ -27,23 +28,27 @@ const CURSOR_LIFE_MS: u64 = 60_000;
 
 impl SearchService {
     /// Answers a statement of SQL. Errors of statements have a form of their own, so they are answers too.
-    pub async fn sql(
-        &self,
-        principal: &Principal,
+    pub fn sql<'a>(
+        &'a self,
+        principal: &'a Principal,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Outcome {
-        self.run_sql(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+    ) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            self.run_sql(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+        })
     }
 
     /// Explains a statement of SQL; see [`SearchService::sql`].
-    pub async fn explain_sql(
-        &self,
-        principal: &Principal,
+    pub fn explain_sql<'a>(
+        &'a self,
+        principal: &'a Principal,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Outcome {
-        self.run_explain(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+    ) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            self.run_explain(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+        })
     }
 
     /// Closes a cursor; see [`SearchService::sql`].

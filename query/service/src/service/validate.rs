@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::query::Query;
 use millrace_matching::lookup;
@@ -18,67 +19,72 @@ impl SearchService {
     ///
     /// # Errors
     /// Bad parameters and missing indices; what is wrong with the query is part of the answer.
-    pub async fn validate_query(
-        &self,
-        principal: &Principal,
-        expression: &str,
+    pub fn validate_query<'a>(
+        &'a self,
+        principal: &'a Principal,
+        expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Outcome> {
-        let mut opened = self.open(principal, expression, "_validate/query", params, body)?;
-        let params = &mut opened.params;
-        let explain = params.boolean("explain")?.unwrap_or(false);
-        let all_shards = params.boolean("all_shards")?.unwrap_or(false);
-        // What a query becomes does not depend on what the segments hold.
-        params.boolean("rewrite")?;
-        let from_uri = params.uri_query();
-        let scope = params.strict_scope()?;
-        opened.params.finish()?;
-        let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose();
-        let mut query = match (from_uri, from_body) {
-            (Err(error), _) | (_, Err(error)) => return Ok(unparsed(&error, explain)),
-            (Ok(uri), Ok(body)) => uri.or(body.flatten()).unwrap_or_else(Query::match_all),
-        };
-        let searcher = self.searcher()?;
-        let (work, _ends) = searcher.begin();
-        lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
-        let snapshot = self.pin(principal, expression, &scope).await?;
-        let mut explanations = Vec::new();
-        let mut asked = 0;
-        for place in 0..snapshot.indices.len() {
-            let alone = Arc::new(only_index(&snapshot, place));
-            let index = &snapshot.indices[place];
-            let explainer = Explainer::new(&query, &alone, false, opened.now_ms);
-            let shards =
-                if all_shards { index.shards.as_slice() } else { &index.shards[..index.shards.len().min(1)] };
-            for shard in shards {
-                asked += 1;
-                let mut own = Map::new();
-                own.insert("index".into(), json!(index.meta.name));
-                if all_shards {
-                    own.insert("shard".into(), json!(shard));
-                }
-                match &explainer {
-                    Ok(explainer) => {
-                        own.insert("valid".into(), json!(true));
-                        own.insert("explanation".into(), json!(explainer.describe(0)));
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let mut opened = self.open(principal, expression, "_validate/query", params, body)?;
+            let params = &mut opened.params;
+            let explain = params.boolean("explain")?.unwrap_or(false);
+            let all_shards = params.boolean("all_shards")?.unwrap_or(false);
+            // What a query becomes does not depend on what the segments hold.
+            params.boolean("rewrite")?;
+            let from_uri = params.uri_query();
+            let scope = params.strict_scope()?;
+            opened.params.finish()?;
+            let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose();
+            let mut query = match (from_uri, from_body) {
+                (Err(error), _) | (_, Err(error)) => return Ok(unparsed(&error, explain)),
+                (Ok(uri), Ok(body)) => uri.or(body.flatten()).unwrap_or_else(Query::match_all),
+            };
+            let searcher = self.searcher()?;
+            let (work, _ends) = searcher.begin();
+            lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
+            let snapshot = self.pin(principal, expression, &scope).await?;
+            let mut explanations = Vec::new();
+            let mut asked = 0;
+            for place in 0..snapshot.indices.len() {
+                let alone = Arc::new(only_index(&snapshot, place));
+                let index = &snapshot.indices[place];
+                let explainer = Explainer::new(&query, &alone, false, opened.now_ms);
+                let shards = if all_shards {
+                    index.shards.as_slice()
+                } else {
+                    &index.shards[..index.shards.len().min(1)]
+                };
+                for shard in shards {
+                    asked += 1;
+                    let mut own = Map::new();
+                    own.insert("index".into(), json!(index.meta.name));
+                    if all_shards {
+                        own.insert("shard".into(), json!(shard));
                     }
-                    Err(error) => {
-                        own.insert("valid".into(), json!(false));
-                        own.insert("error".into(), json!(refusal(error, index)));
+                    match &explainer {
+                        Ok(explainer) => {
+                            own.insert("valid".into(), json!(true));
+                            own.insert("explanation".into(), json!(explainer.describe(0)));
+                        }
+                        Err(error) => {
+                            own.insert("valid".into(), json!(false));
+                            own.insert("error".into(), json!(refusal(error, index)));
+                        }
                     }
+                    explanations.push(own);
                 }
-                explanations.push(own);
             }
-        }
-        let valid = explanations.iter().all(|own| own.get("valid") == Some(&json!(true)));
-        let mut answer = Map::new();
-        answer.insert("_shards".into(), json!({"total": asked, "successful": asked, "failed": 0}));
-        answer.insert("valid".into(), json!(valid));
-        if explain {
-            answer.insert("explanations".into(), json!(explanations));
-        }
-        Ok(Outcome::json(200, Value::Object(answer)))
+            let valid = explanations.iter().all(|own| own.get("valid") == Some(&json!(true)));
+            let mut answer = Map::new();
+            answer.insert("_shards".into(), json!({"total": asked, "successful": asked, "failed": 0}));
+            answer.insert("valid".into(), json!(valid));
+            if explain {
+                answer.insert("explanations".into(), json!(explanations));
+            }
+            Ok(Outcome::json(200, Value::Object(answer)))
+        })
     }
 }
 
