@@ -223,7 +223,7 @@ Examples:
   millrace-benchmarks hostile --server target/release/millrace
   millrace-benchmarks hostile --only SQL --calm-seconds 5
 
-The process must live, stay within query.memory_bytes + storage.memtable_max_bytes + 400 MB, answer nothing
+The process must live, stay within query.memory_bytes + storage.memtable_max_bytes + --beside-mb, answer nothing
 with 5xx, keep every acknowledged document, and serve the client at most three times as slowly as alone (p99).
 Exits with 1 and a list of what it did not, and keeps the data directory.")]
     Hostile(HostileArgs),
@@ -388,6 +388,9 @@ struct HostileArgs {
     /// How many times as long as alone the client's slowest hundredth may take
     #[arg(long, default_value_t = 3.0)]
     slower: f64,
+    /// Memory in MB that the server may take beyond what it was given
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    beside_mb: u64,
     /// Directory for data and log; a temporary one when not given
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -571,6 +574,7 @@ impl HostileArgs {
             only: self.only,
             patience: Duration::from_secs(self.patience_seconds),
             slower: self.slower,
+            bound: hostile::bound(self.beside_mb),
         };
         plan.run().await
     }

@@ -26,8 +26,6 @@ use crate::target::Target;
 use client::Client;
 pub(crate) use requests::Request;
 
-/// What the server may take beyond the memory that it was given.
-const BESIDE: u64 = 400 << 20;
 /// Memory of searches and statements that the server is given.
 const QUERY_MEMORY: u64 = 256 << 20;
 /// Memory of unflushed documents that the server is given.
@@ -54,6 +52,13 @@ pub(crate) struct Plan {
     pub(crate) patience: Duration,
     /// How many times as long as alone the slowest hundredth of the client's requests may take.
     pub(crate) slower: f64,
+    /// Most resident memory of the server, in bytes.
+    pub(crate) bound: u64,
+}
+
+/// Returns the most bytes that a server may take: what it was given, and so many megabytes beside.
+pub(crate) fn bound(beside_mb: u64) -> u64 {
+    QUERY_MEMORY + MEMTABLE + (beside_mb << 20)
 }
 
 /// Something that means harm.
@@ -164,7 +169,7 @@ impl Plan {
         let chosen = |attack: &Attack| self.only.as_ref().is_none_or(|part| attack.name().contains(part));
         for attack in requests::all().into_iter().chain(sockets::all()).filter(chosen) {
             eprintln!("{}", attack.name());
-            let mut outcome = played(&doors, attack).await;
+            let mut outcome = played(&doors, attack, self.bound).await;
             let beside = client.next_phase();
             pressed.merge(&beside);
             outcome.slowest_ms = beside.summary().max_ms;
@@ -183,7 +188,7 @@ impl Plan {
         println!("the client alone: {}\nbeside attacks:   {}", line(&alone), line(&pressed));
         let mut violations = violated(&outcomes);
         let most = outcomes.iter().map(|outcome| outcome.most.resident_bytes).max().unwrap_or_default();
-        let bound = QUERY_MEMORY + MEMTABLE + BESIDE;
+        let bound = self.bound;
         println!("most resident memory: {} MB of {} MB", most >> 20, bound >> 20);
         let slower = pressed.p99_ms / alone.p99_ms.max(LEAST_COMPARED_MS);
         if slower > self.slower {
@@ -200,7 +205,7 @@ impl Plan {
 }
 
 /// Plays one attack and looks at the server's memory meanwhile.
-async fn played(doors: &Doors, attack: Attack) -> Outcome {
+async fn played(doors: &Doors, attack: Attack, bound: u64) -> Outcome {
     let before = doors.target.pid.and_then(Memory::of).unwrap_or_default();
     let sampler = doors.target.pid.map(Sampler::start);
     let (name, started) = (attack.name(), Instant::now());
@@ -214,7 +219,6 @@ async fn played(doors: &Doors, attack: Attack) -> Outcome {
     };
     let seconds = started.elapsed().as_secs_f64();
     let most = sampler.map(Sampler::stop).unwrap_or_default();
-    let bound = QUERY_MEMORY + MEMTABLE + BESIDE;
     if most.resident_bytes > bound {
         let [most, before, bound] =
             [most.resident_bytes, before.resident_bytes, bound].map(|bytes| bytes >> 20);

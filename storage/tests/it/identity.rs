@@ -77,7 +77,9 @@ async fn released(dir: &Path) {
 /// Asserts that the store is refused, saying so, twice, and that nothing of it is changed.
 async fn refuses(dir: &Path, said: &str) {
     released(dir).await;
-    let before = files(dir);
+    let mut before = files(dir);
+    // SQLite removes these two when the last connection has closed, which may be after the lock is let go.
+    before.retain(|file, _| !["-wal", "-shm"].iter().any(|end| file.to_string_lossy().ends_with(end)));
     for _ in 0..2 {
         match try_open(dir).await {
             Err(error @ Error::Mismatch { .. }) => assert!(error.to_string().contains(said), "{error}"),
