@@ -29,7 +29,7 @@ use std::sync::Arc;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 
-pub use admin::memory_limit;
+pub use admin::{anonymous_bytes, memory_limit};
 pub use auth::{Authenticator, SecretStore};
 pub use dispatch::Service;
 pub use error::Error;

@@ -29,7 +29,7 @@ pub(crate) fn return_freed() -> io::Result<()> {
         let (mut level, mut looks) = (u64::MAX, 0);
         loop {
             thread::sleep(PAUSE);
-            let held = anonymous_bytes().unwrap_or_default();
+            let held = millrace_api::anonymous_bytes();
             level = level.min(held);
             let has_grown = held > level.saturating_add(GROWTH);
             looks += 1;
@@ -46,20 +46,4 @@ pub(crate) fn return_freed() -> io::Result<()> {
         }
     })?;
     Ok(())
-}
-
-/// Memory of the process that no file backs, as the system counts it.
-fn anonymous_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes << 10)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_system_tells_what_the_process_holds() {
-        assert!(super::anonymous_bytes().is_some_and(|bytes| bytes > 1 << 16));
-    }
 }

@@ -168,7 +168,7 @@ pub(super) async fn get(
     let deadline = tokio::time::Instant::now().checked_add(timeout.min(Duration::from_secs(86_400)));
     loop {
         let state = api.engine.metadata();
-        let (found, metas) = measured(api, &state, expression, &options)?;
+        let (found, metas) = find_indices(api, &state, expression, &options)?;
         let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
         let reached = found
             && wanted.status.is_none_or(|status| health.status() <= status)
@@ -185,7 +185,7 @@ pub(super) async fn get(
 }
 
 /// Finds the indices that an expression means, and whether all that it names exist.
-fn measured(
+fn find_indices(
     api: &Api,
     state: &Metadata,
     expression: Option<&str>,

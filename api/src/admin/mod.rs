@@ -30,6 +30,7 @@ mod templates;
 use millrace_storage::metadata::TemplateKind;
 
 pub use cgroup::memory_limit;
+pub use process::anonymous_bytes;
 
 use crate::Api;
 use crate::error::Error;

@@ -150,6 +150,11 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
+/// Returns the bytes of the process's memory that no file backs, 0 where the system does not tell.
+pub fn anonymous_bytes() -> u64 {
+    table(&read("/proc/self/status")).get("RssAnon").map_or(0, |kilobytes| kilobytes * 1024)
+}
+
 /// Reads lines of the form `Name:   123 kB`.
 fn table(text: &str) -> HashMap<&str, u64> {
     text.lines()
@@ -170,6 +175,7 @@ mod tests {
         assert!(process.resident > 0 && process.anonymous > 0 && process.anonymous <= process.resident);
         assert!(process.peak_resident >= process.resident / 2);
         assert!(process.threads > 0 && process.open_files > 0);
+        assert!(anonymous_bytes() > 1 << 16);
         let machine = Machine::read();
         assert!(machine.memory_total > machine.memory_used());
         assert!(FileSystem::read(Path::new("/")).total > 0);

@@ -11,12 +11,12 @@ mod render;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
+use millrace_dsl::json::integer;
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
 
 use self::key::{distance_key, field_key, key_value};
 pub use self::render::number;
-use millrace_dsl::json::integer;
 use millrace_dsl::sort::{SortBy, SortKey};
 use millrace_work::error::{Error, Result};
 

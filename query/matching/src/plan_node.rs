@@ -45,7 +45,28 @@ macro_rules! over_one_input {
     };
 }
 
-/// Methods that are the same of both.
+/// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) that passes the rows of its one input on as they
+/// come.
+#[macro_export]
+macro_rules! passes_rows_on {
+    () => {
+        $crate::over_one_input!();
+
+        fn properties(&self) -> &std::sync::Arc<datafusion::physical_plan::PlanProperties> {
+            self.input.properties()
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+    };
+}
+
+/// Methods that are the same of all.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {

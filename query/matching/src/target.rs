@@ -7,6 +7,7 @@ use millrace_dsl::json::simple_match;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_storage::routing;
 use millrace_storage::{Engine, Index, Principal};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -15,7 +16,6 @@ use crate::lower;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
-use millrace_storage::routing;
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;

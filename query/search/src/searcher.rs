@@ -16,6 +16,7 @@ use millrace_matching::lower;
 use millrace_matching::order::{Order, Point};
 use millrace_matching::table::resolve::setting;
 use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
+use millrace_storage::routing;
 use millrace_storage::segment::RowParts;
 use millrace_work::Work;
 use millrace_work::compute::{Compute, StopOnDrop};
@@ -29,7 +30,6 @@ use crate::inner_hits::Definitions;
 use crate::plan::{FoundRows, Planner, Shape};
 use crate::profile::Measured;
 use crate::response::{Hit, Shown};
-use millrace_storage::routing;
 
 /// Hits counted exactly where the request does not say.
 pub const TRACKED_HITS: u64 = 10_000;

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, DecayShape, Modifier, MultiValueMode, ScoreMode};
+use millrace_storage::mapping::PathId;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
 use super::values::{Hashed, Values, Wanted};
 use super::{BoxScorer, END, Scorer};
 use crate::score::reader::SegmentReader;
-use millrace_storage::mapping::PathId;
 use millrace_storage::murmur::avalanche;
 
 /// A function of a row, as a mapping understands it.

@@ -28,13 +28,13 @@ mod tokens;
 
 use std::sync::Arc;
 
+use millrace_dsl::json::{simple_match, text};
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::IndexMeta;
 use serde_json::Value;
 
 use self::nested::Scope;
 pub(crate) use self::term::max_terms;
-use millrace_dsl::json::{simple_match, text};
 use millrace_dsl::query::{MAX_CLAUSES, Query};
 use millrace_work::error::{Error, Result};
 

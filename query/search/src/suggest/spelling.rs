@@ -7,11 +7,11 @@ use std::sync::Arc;
 use millrace_dsl::suggest::{Distance, SortBy, SpellingOptions, SuggestMode};
 use millrace_matching::automaton::Pattern;
 use millrace_matching::score::reader::SegmentReader;
+use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 
 use super::distance::similarity;
-use millrace_storage::mapping::{PathId, Scalar};
 
 /// Most edits of the first look, before more are tried.
 const FIRST_EDITS: u8 = 1;

@@ -21,9 +21,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
+use millrace_matching::table::{ScanHandle, TableSnapshot};
 
 pub(crate) use self::select::{OutColumn, Planned, Total};
-use millrace_matching::table::{ScanHandle, TableSnapshot};
 use millrace_work::Work;
 use millrace_work::compute::Compute;
 

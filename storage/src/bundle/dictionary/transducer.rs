@@ -323,10 +323,13 @@ impl Finished {
         let place = self.place(hash);
         let row = self.rows.get_mut(place)?;
         let is_it = |one: &Written| one.address != NOWHERE && one.hash == hash && one.state == *state;
-        if is_it(&row[1]) {
+        if !is_it(&row[0]) {
+            if !is_it(&row[1]) {
+                return None;
+            }
             row.swap(0, 1);
         }
-        is_it(&row[0]).then_some(row[0].address)
+        Some(row[0].address)
     }
 
     fn remember(&mut self, hash: u64, state: &State, address: u64) {
