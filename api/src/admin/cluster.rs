@@ -282,7 +282,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     }
     let sums = stats::sum(&figures);
     let mut indices =
-        json!({ "count": state.indices.len(), "shards": { "total": shards, "primaries": shards } });
+        json!({ "count": state.indices.size(), "shards": { "total": shards, "primaries": shards } });
     if let Value::Object(members) = &mut indices {
         let mut sections = stats::render(&sums, &Sections::all(), api.engine.clock().now_ms());
         for name in ["docs", "store", "fielddata", "query_cache", "completion", "segments"] {

@@ -108,7 +108,7 @@ pub(crate) fn check_routing(engine: &Engine, op: &WriteOp) -> Result<(), Error> 
 /// Refuses a name that is no alias where one is required.
 pub(crate) fn require_alias(engine: &Engine, name: &str) -> Result<(), Error> {
     let metadata = engine.metadata();
-    if metadata.indices.values().any(|index| index.aliases.contains_key(name)) {
+    if metadata.alias_indices(name).is_some() {
         return Ok(());
     }
     Err(Error::index_not_found_because(

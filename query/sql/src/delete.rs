@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp, WriteOutcome};
 use millrace_work::error::Error;
 

@@ -5,7 +5,7 @@
 //! names of their fields, aggregates have the names that the statement gives them, as OpenSearch's first engine
 //! has it. A statement that is more than that is refused.
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use millrace_matching::table::TableSnapshot;
 use serde_json::{Map, Value, json};
 

@@ -20,7 +20,7 @@ use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use millrace_dsl::params::Scope;

@@ -5,10 +5,10 @@
 //! strings get the value that OpenSearch gives them (a doubled quote is one, a backslash stays). What
 //! the user wrote for each output column is cut out of the text here, because the tree prints another.
 
-use datafusion::sql::sqlparser::ast::{Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::ast::{Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use self::depth::{MAX_NESTING, check_tokens, check_tree, too_deep};
 use self::source::{Source, solid};

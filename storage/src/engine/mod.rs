@@ -58,7 +58,7 @@ use crate::wal::{FrameNumber, ReplayProgress, Wal};
 use crate::{Config, Error, Principal, Priority, Result, SharedClock};
 
 /// Shards that a request refreshes or flushes at a time.
-const SIDE_BY_SIDE: usize = 32;
+const SIDE_BY_SIDE: usize = 128;
 
 /// Time that the shutdown gives the object store to take a note.
 const NOTE_TIME: Duration = Duration::from_secs(5);

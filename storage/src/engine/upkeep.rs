@@ -32,9 +32,9 @@ const TIDY: Duration = Duration::from_secs(10);
 /// Size of the log below which it is never a reason to flush.
 const MIN_LOG_BYTES: u64 = 1 << 20;
 /// Permits of flushes: so many small ones run at once.
-pub(super) const FLUSHES: u32 = 16;
+pub(super) const FLUSHES: u32 = 64;
 /// Bytes of documents that a permit is for: large memtables are flushed one after the other.
-const BYTES_A_PERMIT: u64 = 128 << 10;
+const BYTES_A_PERMIT: u64 = 32 << 10;
 /// Small compactions at once, beside a large one.
 const SMALL_COMPACTIONS: usize = 2;
 /// Bytes from which on a compaction is large.

@@ -172,7 +172,9 @@ impl Metadata {
                     reason: "an index exists with the same name as the alias".into(),
                 });
             }
-            check_alias_consistent(alias, self.indices.values().map(AsRef::as_ref).chain([&meta]))?;
+            let carriers = self.alias_indices(alias).unwrap_or_default();
+            let carriers = carriers.iter().filter_map(|name| self.indices.get(name)).map(AsRef::as_ref);
+            check_alias_consistent(alias, carriers.chain([&meta]))?;
         }
         Ok((meta, mapping))
     }

@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 pub use uuid::Uuid;
@@ -60,8 +61,8 @@ pub use templates::{
 /// [`Metadata::apply`].
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
-    /// Indices by name.
-    pub indices: BTreeMap<Arc<str>, Arc<IndexMeta>>,
+    /// Indices by name. States share what a change leaves alone, so that a change costs the same whatever their number.
+    pub indices: RedBlackTreeMapSync<Arc<str>, Arc<IndexMeta>>,
     /// Legacy templates by name.
     pub legacy_templates: BTreeMap<String, Value>,
     /// Composable index templates by name.
@@ -76,8 +77,8 @@ pub struct Metadata {
     pub flood_stage: bool,
     /// Counts the times that changes were applied.
     pub version: u64,
-    /// Indices of each alias, derived from `indices` by `apply`.
-    by_alias: Arc<BTreeMap<Arc<str>, Vec<Arc<str>>>>,
+    /// Indices of each alias, in order, derived from `indices` by `apply`.
+    by_alias: RedBlackTreeMapSync<Arc<str>, Vec<Arc<str>>>,
     /// Shards of open indices, derived as well.
     open_shards: u64,
 }
@@ -251,24 +252,12 @@ impl Metadata {
     /// Applies changes to this state, giving the next.
     pub fn apply(&self, changes: &[MetadataChange]) -> Metadata {
         let mut next = self.clone();
-        let mut aliases_moved = false;
         for change in changes {
             match change {
-                MetadataChange::PutIndex { meta, .. } => {
-                    let before = next.indices.insert(meta.name.clone(), meta.clone());
-                    next.open_shards += meta.open_shards();
-                    next.open_shards -= before.as_ref().map_or(0, |before| before.open_shards());
-                    aliases_moved |= match before {
-                        Some(before) => !before.aliases.keys().eq(meta.aliases.keys()),
-                        None => !meta.aliases.is_empty(),
-                    };
-                }
+                MetadataChange::PutIndex { meta, .. } => next.replace_index(&meta.name, Some(meta)),
                 MetadataChange::DeleteIndex { name, uuid } => {
-                    if next.indices.get(name).is_some_and(|meta| meta.uuid == *uuid)
-                        && let Some(before) = next.indices.remove(name)
-                    {
-                        next.open_shards -= before.open_shards();
-                        aliases_moved |= !before.aliases.is_empty();
+                    if next.indices.get(name).is_some_and(|meta| meta.uuid == *uuid) {
+                        next.replace_index(name, None);
                     }
                 }
                 MetadataChange::PutTemplate { kind, name, body } => {
@@ -285,15 +274,6 @@ impl Metadata {
                 MetadataChange::PutTransient(settings) => next.transient = settings.clone(),
             }
         }
-        if aliases_moved {
-            let mut by_alias: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
-            for meta in next.indices.values() {
-                for alias in meta.aliases.keys() {
-                    by_alias.entry(alias.as_str().into()).or_default().push(meta.name.clone());
-                }
-            }
-            next.by_alias = Arc::new(by_alias);
-        }
         next.version += 1;
         next
     }
@@ -303,6 +283,33 @@ impl Metadata {
             TemplateKind::Legacy => Some(&mut self.legacy_templates),
             TemplateKind::Index => Some(&mut self.index_templates),
             TemplateKind::Component => Some(&mut self.component_templates),
+        }
+    }
+
+    /// Puts what an index is now in the place of what it was, with what is derived from it.
+    fn replace_index(&mut self, name: &Arc<str>, meta: Option<&Arc<IndexMeta>>) {
+        let before = self.indices.get(name).cloned();
+        match meta {
+            Some(meta) => self.indices.insert_mut(Arc::clone(name), Arc::clone(meta)),
+            None => drop(self.indices.remove_mut(name)),
+        }
+        let shards = |meta: Option<&Arc<IndexMeta>>| meta.map_or(0, |meta| meta.open_shards());
+        self.open_shards = self.open_shards + shards(meta) - shards(before.as_ref());
+        let had = before.iter().flat_map(|meta| meta.aliases.keys());
+        for alias in had.filter(|alias| meta.is_none_or(|meta| !meta.aliases.contains_key(*alias))) {
+            let mut names = self.alias_indices(alias).unwrap_or_default().to_vec();
+            names.retain(|own| own != name);
+            match names.is_empty() {
+                true => drop(self.by_alias.remove_mut(alias.as_str())),
+                false => self.by_alias.insert_mut(alias.as_str().into(), names),
+            }
+        }
+        for alias in meta.iter().flat_map(|meta| meta.aliases.keys()) {
+            let mut names = self.alias_indices(alias).unwrap_or_default().to_vec();
+            if let Err(place) = names.binary_search(name) {
+                names.insert(place, Arc::clone(name));
+                self.by_alias.insert_mut(alias.as_str().into(), names);
+            }
         }
     }
 

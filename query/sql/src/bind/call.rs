@@ -15,7 +15,7 @@ use datafusion::logical_expr::utils::find_window_exprs;
 use datafusion::logical_expr::{
     AggregateUDF, Case, Expr, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
 };
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 
 use super::expr::boolean;
 use super::{Binder, Bound, Place, Scope, literal, unsupported};

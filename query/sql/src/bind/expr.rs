@@ -3,7 +3,7 @@
 use datafusion::functions::core::expr_fn::nullif;
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, Operator, lit, not};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 
 use super::{Binder, Bound, Literal, Place, Scope, literal, operand, unsupported};
 use crate::error::{Result, SqlError};

@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::logical_expr::Expr;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 
 use super::{Bound, Literal};
 use crate::error::{Result, SqlError};

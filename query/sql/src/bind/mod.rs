@@ -20,7 +20,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 
 pub(crate) use self::select::{OutColumn, Planned, Total};

@@ -1,7 +1,7 @@
 //! Functions that the inverted index answers: `match` and its like. Their arguments become a clause of the
 //! query language.
 
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use sqlparser::ast::{self, BinaryOperator};
 use serde_json::{Map, Value, json};
 
 use super::call::{arguments, called};

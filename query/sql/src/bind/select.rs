@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use datafusion::common::Column;
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use millrace_matching::table::ScanHandle;
 
 use super::expr::boolean;

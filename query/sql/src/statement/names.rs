@@ -2,8 +2,8 @@
 //!
 //! A statement may hold many SELECTs, whose items overlap; so the items of one are cut out when they are asked for.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::source::Source;
 

@@ -1,7 +1,7 @@
 //! The text of a statement by places, and the index expressions that are read from it before it is parsed.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 
 use crate::error::{Result, SqlError};
 
