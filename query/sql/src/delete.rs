@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
-use sqlparser::ast;
 use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp, WriteOutcome};
 use millrace_work::error::Error;
+use sqlparser::ast;
 
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};

@@ -20,7 +20,6 @@ use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
-use sqlparser::ast;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use millrace_dsl::params::Scope;
@@ -33,6 +32,7 @@ use millrace_work::Work;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
 use serde_json::{Value, json};
+use sqlparser::ast;
 use tokio::sync::Mutex;
 
 use super::bind::{Binder, OutColumn, Planned, Total, tables};

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::scalar::ScalarValue;
-use sqlparser::ast;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
+use sqlparser::ast;
 
 pub(crate) use self::select::{OutColumn, Planned, Total};
 use millrace_work::Work;

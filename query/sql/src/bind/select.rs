@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU64;
 use datafusion::common::Column;
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
-use sqlparser::ast;
 use millrace_matching::table::ScanHandle;
+use sqlparser::ast;
 
 use super::expr::boolean;
 use super::from::{Scanned, holds_clause, table_name};
