@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 use millrace_dsl::query::Query;
 use millrace_dsl::rescore::Rescore;
 use millrace_matching::lower;
-use millrace_matching::score::build::scorer;
 use millrace_matching::score::collect::{self, Address};
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::TableSnapshot;
@@ -145,7 +144,7 @@ impl Searcher {
                     };
                     let among: RoaringBitmap = rows.iter().map(|(row, _)| *row).collect();
                     let prepared = prepare(&own.node, &source, Some(&among))?;
-                    let mut scorer = scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+                    let mut scorer = prepared.scorer(source.inverted.as_ref(), source.reader.rows())?;
                     for (row, place) in rows {
                         if scorer.seek(row) == row {
                             scores[place] = Some(scorer.score());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_dsl::query::Query;
 use millrace_matching::lower;
-use millrace_matching::score::prepare::range_rows;
+use millrace_matching::score::ranges::range_rows;
 use millrace_matching::table::node::Node;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};

@@ -14,7 +14,6 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_dsl::query::{Query, java_hash};
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::lower;
-use millrace_matching::score::build;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::score::steps::in_steps;
@@ -218,8 +217,7 @@ pub(crate) async fn matched_queries(
                         _ => statistics::expanded(&own.expansions, &shard, &source.work)?,
                     };
                     let prepared = prepare(&own.node, &source, None)?;
-                    let mut scorer =
-                        build::scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+                    let mut scorer = prepared.scorer(source.inverted.as_ref(), source.reader.rows())?;
                     let score = |row: &u32| match scorer.seek(*row) == *row {
                         true => Some(if with_scores { scorer.score() } else { 0.0 }),
                         false => None,
