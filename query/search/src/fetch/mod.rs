@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_dsl::query::{Query, java_hash};
 use millrace_dsl::source_filter::SourceFilter;
@@ -152,18 +151,18 @@ pub(crate) async fn matched_queries(
     now_ms: i64,
     work: &Work,
 ) -> Result<Vec<Vec<(String, f32)>>> {
-    let mut named: Vec<(String, Expr)> = Vec::new();
+    let mut named: Vec<(String, Predicate)> = Vec::new();
     queries.iter().for_each(|query| {
         query.walk(&mut |clause| {
             let Some(name) = &clause.common().name else { return };
-            let expr = match with_scores {
+            let predicate = match with_scores {
                 true => lower::lower(clause),
                 false => lower::lower_filter(clause),
             };
             // Of clauses of one name the last is reported.
             match named.iter_mut().find(|(known, _)| known == name) {
-                Some(known) => known.1 = expr,
-                None => named.push((name.clone(), expr)),
+                Some(known) => known.1 = predicate,
+                None => named.push((name.clone(), predicate)),
             }
         });
     });
@@ -184,10 +183,8 @@ pub(crate) async fn matched_queries(
         let (reader, shard_number) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
-        for (name, expr) in &named {
-            if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?));
-            }
+        for (name, predicate) in &named {
+            resolved.push((name, resolve(predicate, context)?));
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
         // Scores need statistics of the whole shard.
