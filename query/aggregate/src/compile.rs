@@ -6,7 +6,6 @@ use millrace_dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, 
 use millrace_dsl::query::{Common, NestedQuery, NestedScore, Query};
 use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_storage::mapping::{DateFormat, PathId, Scalar};
@@ -308,7 +307,7 @@ impl Compiler<'_> {
     /// Adds a filter; returns its number.
     pub(crate) fn filter(&mut self, context: Context, query: &Query) -> Result<usize> {
         let path = self.tree.scopes.get(context.scope).and_then(|scope| scope.path.clone());
-        let expression = match &path {
+        let predicate = match &path {
             None => lower::lower_filter(query),
             Some(path) => {
                 let nested = NestedQuery {
@@ -322,8 +321,6 @@ impl Compiler<'_> {
                 lower::lower_filter(&Query::Nested(Arc::new(nested)))
             }
         };
-        let predicate = Predicate::from_expr(&expression)
-            .ok_or_else(|| Error::Execution("a filter is no predicate".to_owned()))?;
         let mut resolved = Vec::with_capacity(self.snapshot.indices.len());
         for (at, index) in self.snapshot.indices.iter().enumerate() {
             let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms: self.now_ms };

@@ -21,7 +21,6 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt, stream};
 use millrace_matching::score::collect::{Address, collect_all};
-use millrace_matching::score::prepare::Prepared;
 use millrace_matching::table::parts::{Cut, Openings, Part, count_segments, share_out};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
@@ -206,7 +205,7 @@ impl Shared {
             return Ok((Rows::Some(RoaringBitmap::new()), Vec::new()));
         };
         let pass = opened.pass(&self.table, segment, part.rows.clone(), bounded);
-        let all = matches!(pass.prepared, Prepared::All(_)) && segment.deleted.is_empty();
+        let all = pass.prepared.is_everything() && segment.deleted.is_empty();
         if !scores && pass.budget.is_none() && all {
             return Ok((Rows::All(part.rows.clone()), Vec::new()));
         }

@@ -130,8 +130,8 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
     let scored = tree.scores || request.options.min_score.is_some();
     let predicate = match (lower::is_everything(request.query), scored) {
         (true, _) => Predicate::All,
-        (false, true) => read(&lower::lower(request.query))?,
-        (false, false) => read(&lower::lower_filter(request.query))?,
+        (false, true) => lower::lower(request.query),
+        (false, false) => lower::lower_filter(request.query),
     };
     let now_ms = request.options.now_ms;
     let global = request.options.global_statistics;
@@ -264,10 +264,6 @@ async fn top_hits(
     }
     let list = HitList { total: found.total, max_score: found.max_score, hits };
     render(list).await
-}
-
-fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {
-    Predicate::from_expr(expression).ok_or_else(|| Error::Execution("a query is no predicate".to_owned()))
 }
 
 /// Makes results of merged states, in the order of the request.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use millrace_matching::score::build;
 use millrace_matching::score::collect::{overlap, row_set};
+use millrace_matching::score::condition::Counted;
 use millrace_matching::score::nested::{Elements, NestedNode};
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::node::Node;
@@ -256,7 +256,8 @@ impl<'a> SegmentContext<'a> {
         let source = &Source { work: self.source.work.part(), ..self.source.clone() };
         let prepared = prepare(&resolved.node, source, None)?;
         let rows = self.source.reader.rows();
-        build::known_count(&prepared, self.source.inverted.as_ref(), rows, &RoaringBitmap::new(), true)
+        let (inverted, deleted) = (self.source.inverted.as_ref(), &RoaringBitmap::new());
+        prepared.known_count(&Counted { inverted, rows, deleted, all: true })
     }
 
     /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
@@ -328,7 +329,7 @@ fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     let source = &Source { work: source.work.part(), ..source.clone() };
     let prepared = prepare(node, source, None)?;
     let mut bits = RowBits::new(rows);
-    row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
+    row_set(prepared.as_ref(), source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
     match prepared.failure() {
         Some(error) => Err(error),
         None => Ok(bits),

@@ -1,11 +1,12 @@
 //! Which rows of a segment match, and how they score.
 //!
-//! [`lower`] makes an expression of leaf functions of a query; [`table`] stands for pinned indices as a DataFusion
-//! table and evaluates such expressions segment by segment, with the scorers of [`score`] and the [`automaton`]s of patterns.
+//! [`lower`] makes a predicate of a query; [`table`] stands for pinned indices as a DataFusion
+//! table and evaluates predicates segment by segment, with the scorers of [`score`] and the [`automaton`]s of patterns.
 //! [`order`] has the sort keys of hits, [`target`] pins what a request names, [`pinned`] counts what stays pinned.
 
 pub mod address;
 pub mod automaton;
+pub mod filters;
 pub mod lookup;
 pub mod lower;
 pub mod order;

@@ -109,12 +109,7 @@ impl Aliases {
                 }
             }
         }
-        let mut parts: Vec<Predicate> = filters.iter().filter_map(Predicate::from_expr).collect();
-        let filter = match (unfiltered, parts.len()) {
-            (true, _) | (_, 0) => None,
-            (_, 1) => parts.pop(),
-            _ => Some(Predicate::AtLeast(1, parts)),
-        };
+        let filter = (!unfiltered && !filters.is_empty()).then(|| Predicate::any(filters));
         let routing = (!unrouted && !routings.is_empty()).then_some(routings);
         Ok(Self { filter, routing })
     }

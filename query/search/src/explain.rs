@@ -18,7 +18,6 @@ use millrace_matching::score::collect::Address;
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::node::{Node, Resolved};
-use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_work::Work;
@@ -313,12 +312,10 @@ impl Builder<'_> {
     }
 
     fn leaf(&self, query: &Query, boost: f32, scored: bool) -> Result<Leaf> {
-        let expr = match scored {
+        let predicate = match scored {
             true => lower::lower_boosted(query, boost),
             false => lower::lower_filter(query),
         };
-        let predicate = Predicate::from_expr(&expr)
-            .ok_or_else(|| Error::Execution("a lowered clause is no predicate".to_owned()))?;
         let mut resolved = Vec::with_capacity(self.snapshot.indices.len());
         let mut refused = None;
         for at in 0..self.snapshot.indices.len() {

@@ -21,7 +21,6 @@ use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, ma
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::derived::Derived;
 use millrace_matching::table::node::{Node, Resolved};
-use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
@@ -165,14 +164,11 @@ impl Plan {
     ) -> Result<Self> {
         let body = &definition.inner.body;
         let clause = Query::Nested(Arc::clone(&definition.clause));
-        let scoring = |clause: Query| lower::lower(&clause);
         // A clause within another is resolved within it, for its elements to be joined to the other's.
-        let expression = match around {
-            None => scoring(clause),
-            Some(around) => scoring(Query::Nested(Arc::new(NestedQuery { query: clause, ..around.clone() }))),
-        };
-        let predicate = Predicate::from_expr(&expression)
-            .ok_or_else(|| Error::Execution("a nested clause is no predicate".to_owned()))?;
+        let predicate = lower::lower(&match around {
+            None => clause,
+            Some(around) => Query::Nested(Arc::new(NestedQuery { query: clause, ..around.clone() })),
+        });
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for index in &snapshot.indices {
             let window = body.from.unwrap_or(0).saturating_add(body.size.unwrap_or(0));

@@ -258,7 +258,7 @@ mod tests {
             options,
             Compute::new(millrace_storage::Compute::start(1).unwrap()),
         ));
-        let filter = Some(lower::lower(&query::parse(&query).unwrap()));
+        let filter = Some(lower::lower(&query::parse(&query).unwrap()).whole_expr());
         let scores = order.by_score();
         let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size, grouping: None };
         let logical = planner.logical(table, &shape).unwrap();

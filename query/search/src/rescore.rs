@@ -7,11 +7,9 @@ use futures::future::BoxFuture;
 use millrace_dsl::query::Query;
 use millrace_dsl::rescore::Rescore;
 use millrace_matching::lower;
-use millrace_matching::score::build::scorer;
 use millrace_matching::score::collect::{self, Address};
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_work::Work;
@@ -113,8 +111,7 @@ impl Searcher {
         now_ms: i64,
         work: &Work,
     ) -> Result<Vec<Option<f32>>> {
-        let predicate = Predicate::from_expr(&lower::lower(query))
-            .ok_or_else(|| Error::Execution("a lowered query is no predicate".to_owned()))?;
+        let predicate = lower::lower(query);
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for index in &snapshot.indices {
             let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
@@ -145,7 +142,7 @@ impl Searcher {
                     };
                     let among: RoaringBitmap = rows.iter().map(|(row, _)| *row).collect();
                     let prepared = prepare(&own.node, &source, Some(&among))?;
-                    let mut scorer = scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+                    let mut scorer = prepared.scorer(source.inverted.as_ref(), source.reader.rows())?;
                     for (row, place) in rows {
                         if scorer.seek(row) == row {
                             scores[place] = Some(scorer.score());

@@ -125,12 +125,12 @@ impl<'a> Search<'a> {
     fn filter(&self, scored: bool) -> Option<Expr> {
         let query = match (lower::is_everything(self.query), scored) {
             // What must match too would take the place of the score.
-            (true, true) if self.post_filter.is_some() => Some(lower::lower(self.query)),
+            (true, true) if self.post_filter.is_some() => Some(lower::lower(self.query).whole_expr()),
             (true, _) => None,
-            (false, true) => Some(lower::lower(self.query)),
-            (false, false) => Some(lower::lower_filter(self.query)),
+            (false, true) => Some(lower::lower(self.query).whole_expr()),
+            (false, false) => Some(lower::lower_filter(self.query).expr()),
         };
-        match (query, self.post_filter.map(lower::lower_filter)) {
+        match (query, self.post_filter.map(|query| lower::lower_filter(query).expr())) {
             (Some(query), Some(post_filter)) => Some(query.and(post_filter)),
             (query, post_filter) => query.or(post_filter),
         }

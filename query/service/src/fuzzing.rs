@@ -29,7 +29,7 @@ pub fn dsl(data: &[u8]) {
     if let Ok(mut body) = SearchBody::parse(&value) {
         for query in body.queries_mut() {
             let query: &Query = query;
-            lower(query);
+            lower(query).whole_expr();
         }
     }
 }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use millrace_dsl::query::Query;
 use millrace_matching::lower;
-use millrace_matching::score::prepare::range_rows;
+use millrace_matching::score::ranges::range_rows;
 use millrace_matching::table::node::Node;
-use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::mapping::PathId;
@@ -52,7 +51,7 @@ pub(crate) async fn without_match(
 
 fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Work) -> Result<Vec<bool>> {
     let mut without = vec![false; snapshot.shards as usize];
-    let Some(predicate) = Predicate::from_expr(&lower::lower_filter(query)) else { return Ok(without) };
+    let predicate = lower::lower_filter(query);
     let nodes: Vec<Option<Node>> = snapshot
         .indices
         .iter()

@@ -83,11 +83,13 @@ impl Clause {
     /// Lowers to the expression that a scan takes; `scores` tells whether scores are asked for.
     pub(crate) fn expr(&self, scores: bool) -> Result<Expr> {
         Ok(match self {
-            Self::All => lower::lower_filter(&query::Query::match_all()),
-            Self::Leaf(body) => lower::lower_filter(&query::parse(body)?),
+            Self::All => lower::lower_filter(&query::Query::match_all()).expr(),
+            Self::Leaf(body) => lower::lower_filter(&query::parse(body)?).expr(),
             Self::Scored(body, boost) => {
                 let query = query::parse(body)?;
-                if scores { lower::lower_boosted(&query, *boost) } else { lower::lower_filter(&query) }
+                let lowered =
+                    if scores { lower::lower_boosted(&query, *boost) } else { lower::lower_filter(&query) };
+                lowered.expr()
             }
             Self::And(parts) => combined(parts, scores, Expr::and)?,
             Self::Or(parts) => combined(parts, scores, Expr::or)?,

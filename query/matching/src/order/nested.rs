@@ -9,7 +9,6 @@ use millrace_work::error::{Error, Result};
 use crate::lower;
 use crate::table::TableSnapshot;
 use crate::table::derived::{NestedKey, NestedLevel};
-use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::Functions;
 
@@ -29,8 +28,7 @@ pub(super) fn nested_key(
         let filter = level.filter.clone().unwrap_or_else(Query::match_all);
         let around = levels[..depth].iter().rev();
         let query = around.fold(nested(&level.path, filter), |inner, outer| nested(&outer.path, inner));
-        let predicate = Predicate::from_expr(&lower::lower_filter(&query))
-            .ok_or_else(|| Error::Execution("a lowered clause is no predicate".to_owned()))?;
+        let predicate = lower::lower_filter(&query);
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for (at, index) in snapshot.indices.iter().enumerate() {
             let mapping = &index.mapping;

@@ -1,23 +1,49 @@
-//! One scorer's rows with another score where another matches too.
+//! One condition's rows with another score where another matches too.
 
+use millrace_work::error::{Error, Result};
+
+use super::condition::{Condition, Counted, Prepared};
+use super::reader::Inverted;
+use super::windows::BoxFilter;
 use super::{BoxScorer, Scorer};
 
+/// A condition with its scores multiplied.
+#[derive(Debug)]
+pub(crate) struct Boosting {
+    /// What matches.
+    pub positive: Prepared,
+    /// Where the second factor applies too.
+    pub negative: Prepared,
+    /// Factors of all scores, and where `negative` matches.
+    pub factors: (f32, f32),
+}
+
+impl Condition for Boosting {
+    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+        let positive = self.positive.scorer(inverted, rows)?;
+        let negative = self.negative.scorer(inverted, rows)?;
+        Ok(Box::new(BoostingScorer { positive, negative, factors: self.factors }))
+    }
+    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+        self.positive.filter(inverted, rows)
+    }
+    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+        self.positive.known_count(of)
+    }
+    fn failure(&self) -> Option<Error> {
+        self.positive.failure().or_else(|| self.negative.failure())
+    }
+}
+
 /// Rows of `positive` with multiplied scores.
-pub(crate) struct Boosting<'a> {
+struct BoostingScorer<'a> {
     positive: BoxScorer<'a>,
     negative: BoxScorer<'a>,
     /// Factors of all scores, and where `negative` matches too.
     factors: (f32, f32),
 }
 
-impl<'a> Boosting<'a> {
-    /// Starts at the first row of `positive`.
-    pub(crate) fn new(positive: BoxScorer<'a>, negative: BoxScorer<'a>, factors: (f32, f32)) -> Self {
-        Self { positive, negative, factors }
-    }
-}
-
-impl Scorer for Boosting<'_> {
+impl Scorer for BoostingScorer<'_> {
     fn doc(&self) -> u32 {
         self.positive.doc()
     }

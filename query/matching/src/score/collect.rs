@@ -16,11 +16,10 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::bits::{self, SetBuilder};
-use super::build::{best_first, known_count, scorer};
-use super::function_score::Failure;
-use super::prepare::Prepared;
+use super::condition::{Condition, Counted};
+use super::failure::Failure;
 use super::reader::Inverted;
-use super::windows::{Windows, by_scorer};
+use super::windows::Windows;
 use super::{END, Scorer};
 
 /// One row in so many is few: they are scored by themselves once they have been counted.
@@ -169,7 +168,7 @@ pub struct Pass<'a> {
     /// Those of the pass; where they are not all, they begin and end at windows or with the segment.
     pub range: Range<u32>,
     /// What matches.
-    pub prepared: &'a Prepared,
+    pub prepared: &'a dyn Condition,
     /// The inverted index.
     pub inverted: &'a dyn Inverted,
     /// Deleted rows.
@@ -185,8 +184,9 @@ pub struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Returns the number of matches where the index knows it: those of a whole segment belong to its first pass.
     fn known_count(&self) -> Result<Option<u64>> {
-        let all = self.totals.counts_all();
-        let known = known_count(self.prepared, self.inverted, self.rows, self.deleted, all)?;
+        let (inverted, rows, deleted) = (self.inverted, self.rows, self.deleted);
+        let counted = Counted { inverted, rows, deleted, all: self.totals.counts_all() };
+        let known = self.prepared.known_count(&counted)?;
         Ok(known.map(|known| if self.range.start == 0 { known } else { 0 }))
     }
 
@@ -298,7 +298,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
             pass.totals.add(known);
             sum = known;
             counting = false;
-        } else if !scores || !by_scorer(pass.prepared) {
+        } else if !scores || !pass.prepared.by_scorer() {
             let mut few = Few::new(if scores { pass.range.len() as u64 / FEW_SHARE } else { 0 });
             sum = count_windows(pass, pass.windows()?, &mut few)?;
             counting = false;
@@ -314,8 +314,8 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
     }
     let failure = Failure::default();
     let mut scorer = match scores {
-        true => best_first(pass.prepared, pass.inverted, pass.rows, &failure)?,
-        false => scorer(pass.prepared, pass.inverted, pass.rows)?,
+        true => pass.prepared.best_first(pass.inverted, pass.rows, &failure)?,
+        false => pass.prepared.scorer(pass.inverted, pass.rows)?,
     };
     let max_score = scorer.max_score();
     let first = if counting || pass.budget.is_some() { pass.range.start } else { start };
@@ -403,7 +403,7 @@ fn count_windows(pass: &Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Re
 
 /// Offers some rows that match, none of them deleted.
 fn offer_rows(pass: &Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
-    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let mut scorer = pass.prepared.scorer(pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
     let mut threshold = f32::NEG_INFINITY;
     for (visited, row) in rows.range(top.start(pass.segment)..).enumerate() {
@@ -427,7 +427,7 @@ pub fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<
         pass.totals.add(rows.len());
         return Ok((rows, scored));
     }
-    let mut scorer = scorer(pass.prepared, pass.inverted, pass.rows)?;
+    let mut scorer = pass.prepared.scorer(pass.inverted, pass.rows)?;
     let mut doc = if pass.range.start == 0 { scorer.doc() } else { scorer.seek(pass.range.start) };
     let mut visited = 0;
     while doc < pass.range.end {
@@ -454,7 +454,7 @@ pub fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<
 }
 
 /// Finds the matching rows of a segment, deleted ones included.
-pub fn row_set(prepared: &Prepared, inverted: &dyn Inverted, rows: u32) -> Result<RoaringBitmap> {
+pub fn row_set(prepared: &dyn Condition, inverted: &dyn Inverted, rows: u32) -> Result<RoaringBitmap> {
     let mut windows = Windows::open(prepared, inverted, rows)?;
     let mut found = SetBuilder::default();
     while let Some((first, bits)) = windows.next()? {
@@ -494,7 +494,7 @@ impl<'a> Matches<'a> {
     pub(crate) fn few(&self, most: u64) -> Result<Option<RoaringBitmap>> {
         Ok(match self {
             Self::Known(rows) => (rows.len() <= most).then(|| rows.clone()),
-            Self::Sought(pass) if by_scorer(pass.prepared) || pass.windows()?.cost() > most => None,
+            Self::Sought(pass) if pass.prepared.by_scorer() || pass.windows()?.cost() > most => None,
             Self::Sought(pass) => Some(collect_windows(pass)?),
         })
     }
@@ -502,7 +502,7 @@ impl<'a> Matches<'a> {
     /// Estimates how many there are, where they are not known and each row can be asked for.
     pub(crate) fn likely(&self) -> Result<Option<u64>> {
         Ok(match self {
-            Self::Sought(pass) if !by_scorer(pass.prepared) => Some(pass.windows()?.cost()),
+            Self::Sought(pass) if !pass.prepared.by_scorer() => Some(pass.windows()?.cost()),
             _ => None,
         })
     }
@@ -517,7 +517,7 @@ impl<'a> Matches<'a> {
             Self::Sought(pass) => pass,
         };
         // What a scorer finds, it is not asked for page by page.
-        let mut windows = if by_scorer(pass.prepared) { None } else { Some(pass.windows()?) };
+        let mut windows = if pass.prepared.by_scorer() { None } else { Some(pass.windows()?) };
         let mut may_have = |page: &&PageBounds| {
             let own = overlap(&page.rows, &pass.range);
             !own.is_empty() && windows.as_mut().is_none_or(|windows| windows.next_row(own.start) < own.end)
@@ -557,13 +557,11 @@ impl<'a> Matches<'a> {
 fn collect_windows(pass: &Pass<'_>) -> Result<RoaringBitmap> {
     let mut all = RoaringBitmap::new();
     all.insert_range(pass.range.clone());
-    match pass.prepared {
-        Prepared::Rows(rows, _) if pass.range.len() == pass.rows as usize => {
-            return Ok(rows.as_ref() - pass.deleted);
-        }
-        Prepared::Rows(rows, _) => return Ok((all & rows.as_ref()) - pass.deleted),
-        Prepared::All(_) => return Ok(all - pass.deleted),
-        _ => {}
+    match pass.prepared.row_set() {
+        Some(rows) if pass.range.len() == pass.rows as usize => return Ok(rows - pass.deleted),
+        Some(rows) => return Ok((all & rows) - pass.deleted),
+        None if pass.prepared.is_everything() => return Ok(all - pass.deleted),
+        None => {}
     }
     let mut windows = pass.windows()?;
     let mut rows = SetBuilder::default();

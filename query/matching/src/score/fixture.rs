@@ -20,7 +20,7 @@ use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
 use super::reader::{EachRows, Inverted, SegmentReader, TextReader};
-use super::windows::RowsOf;
+use super::term::RowsOf;
 use crate::automaton::{Pattern, Until};
 use crate::table::node::{RawBound, TextBound};
 

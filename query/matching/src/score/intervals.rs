@@ -1,6 +1,6 @@
 //! Intervals: terms at certain places relative to each other.
 //!
-//! [`Intervals`] says what is looked for ([`source`]); [`prepare`] looks up the terms of a segment, and
+//! [`Intervals`] says what is looked for ([`source`]); [`prepare()`] looks up the terms of a segment, and
 //! an [`IntervalsScorer`] finds the rows that may have an interval, evaluates the expression on the
 //! positions there ([`evaluate`]), and scores as Lucene's `IntervalQuery` does: each interval counts
 //! `1 / (length − least length + 1)`, and their sum `S` scores `boost · S / (S + 1)`.
@@ -17,11 +17,17 @@ use millrace_work::error::{Error, Result};
 
 use self::evaluate::intervals;
 use self::source::Source;
-use super::prepare::{LeafScore, Prepared, Source as Segment};
+use super::all::All;
+use super::any::AtLeast;
+use super::condition::{Condition, Prepared};
+use super::everything::Nothing;
+use super::prepare::Source as Segment;
 use super::reader::Inverted;
+use super::term::Text;
 use super::union::PostingsUnion;
 use super::{BoxScorer, END, Scorer};
 use crate::automaton::Pattern;
+use crate::table::node::Weight;
 
 /// The sum of a row's intervals that scores half of the boost.
 const PIVOT: f32 = 1.0;
@@ -61,7 +67,7 @@ pub struct Intervals {
 }
 
 /// Intervals made ready for a segment.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PreparedIntervals {
     intervals: Arc<Intervals>,
     /// Terms of the leaves, by number.
@@ -75,7 +81,7 @@ pub struct PreparedIntervals {
 ///
 /// # Errors
 /// A pattern that finds too many.
-pub(super) fn prepare(intervals: &Arc<Intervals>, boost: f32, segment: &Segment) -> Result<Prepared> {
+pub fn prepare(intervals: &Arc<Intervals>, weight: Weight, segment: &Segment) -> Result<PreparedIntervals> {
     let mut terms = Vec::with_capacity(intervals.leaves.len());
     for leaf in &intervals.leaves {
         terms.push(match &leaf.terms {
@@ -87,7 +93,16 @@ pub(super) fn prepare(intervals: &Arc<Intervals>, boost: f32, segment: &Segment)
     }
     let candidates = candidates(&intervals.source, intervals, &terms);
     let intervals = Arc::clone(intervals);
-    Ok(Prepared::Intervals(Box::new(PreparedIntervals { intervals, terms, candidates, boost })))
+    Ok(PreparedIntervals { intervals, terms, candidates, boost: weight.flat() })
+}
+
+impl Condition for PreparedIntervals {
+    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+        Ok(Box::new(IntervalsScorer::open(self, inverted, rows)?))
+    }
+    fn by_scorer(&self) -> bool {
+        true
+    }
 }
 
 fn matching(
@@ -117,19 +132,15 @@ fn matching(
 fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> Prepared {
     let of = |part: &Source| candidates(part, intervals, terms);
     match source {
-        Source::Nothing => Prepared::None,
+        Source::Nothing => Arc::new(Nothing),
         Source::Leaf(leaf) => {
             let (Some(own), Some(terms)) = (intervals.leaves.get(*leaf), terms.get(*leaf)) else {
-                return Prepared::None;
+                return Arc::new(Nothing);
             };
-            let part = |term: &String| Prepared::Text {
-                path: own.path,
-                term: term.clone(),
-                score: LeafScore::Flat(0.0),
-            };
+            let part = |term: &String| Text::unscored(own.path, term);
             match terms.as_slice() {
                 [term] => part(term),
-                several => Prepared::AtLeast(1, several.iter().map(part).collect()),
+                several => AtLeast::of(1, several.iter().map(part).collect()),
             }
         }
         Source::Extended(part, ..)
@@ -138,15 +149,15 @@ fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> 
         | Source::MaxGaps(part, _)
         | Source::Fixed(part) => of(part),
         Source::Ordered(parts) | Source::Unordered(parts) | Source::Block(parts) => {
-            Prepared::And(parts.iter().map(of).collect())
+            All::of(parts.iter().map(of).collect())
         }
-        Source::Any(parts) => Prepared::AtLeast(1, parts.iter().map(of).collect()),
+        Source::Any(parts) => AtLeast::of(1, parts.iter().map(of).collect()),
         Source::Related(
             Relation::NotContaining | Relation::NotContainedBy | Relation::NotOverlapping,
             own,
             _,
         ) => of(own),
-        Source::Related(_, own, other) => Prepared::And(vec![of(own), of(other)]),
+        Source::Related(_, own, other) => All::of(vec![of(own), of(other)]),
     }
 }
 
@@ -169,35 +180,33 @@ impl std::fmt::Debug for IntervalsScorer<'_> {
     }
 }
 
-/// Opens the scorer of a segment.
-pub fn scorer<'a>(
-    prepared: &'a PreparedIntervals,
-    inverted: &'a dyn Inverted,
-    rows: u32,
-) -> Result<IntervalsScorer<'a>> {
-    let mut leaves = Vec::with_capacity(prepared.terms.len());
-    for (leaf, terms) in prepared.intervals.leaves.iter().zip(&prepared.terms) {
-        let mut postings = Vec::with_capacity(terms.len());
-        if let Some(text) = inverted.text(leaf.path) {
-            for term in terms {
-                postings.extend(text.postings(term)?);
+impl<'a> IntervalsScorer<'a> {
+    /// Opens it over a segment of `rows` rows.
+    pub fn open(prepared: &'a PreparedIntervals, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
+        let mut leaves = Vec::with_capacity(prepared.terms.len());
+        for (leaf, terms) in prepared.intervals.leaves.iter().zip(&prepared.terms) {
+            let mut postings = Vec::with_capacity(terms.len());
+            if let Some(text) = inverted.text(leaf.path) {
+                for term in terms {
+                    postings.extend(text.postings(term)?);
+                }
             }
+            leaves.push(PostingsUnion::new(postings));
         }
-        leaves.push(PostingsUnion::new(postings));
+        let source = &prepared.intervals.source;
+        let mut scorer = Self {
+            source,
+            candidates: prepared.candidates.scorer(inverted, rows)?,
+            positions: vec![Vec::new(); leaves.len()],
+            leaves,
+            min_extent: source.min_extent().into(),
+            boost: prepared.boost,
+            sum: 0.0,
+        };
+        let first = scorer.candidates.doc();
+        scorer.seek_match(first);
+        Ok(scorer)
     }
-    let source = &prepared.intervals.source;
-    let mut scorer = IntervalsScorer {
-        source,
-        candidates: super::build::scorer(&prepared.candidates, inverted, rows)?,
-        positions: vec![Vec::new(); leaves.len()],
-        leaves,
-        min_extent: source.min_extent().into(),
-        boost: prepared.boost,
-        sum: 0.0,
-    };
-    let first = scorer.candidates.doc();
-    scorer.seek_match(first);
-    Ok(scorer)
 }
 
 impl IntervalsScorer<'_> {

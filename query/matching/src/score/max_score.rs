@@ -7,6 +7,9 @@
 
 use super::{BoxScorer, END, Scorer, bound_of, may_exceed};
 
+/// Most parts that are ranked by how much each can add.
+pub(super) const MAX_RANKED: usize = 24;
+
 /// Least number of rows for which it is worth to leave a part out.
 const LEAST_GAP: u32 = 4_096;
 
@@ -135,7 +138,7 @@ impl<'a> MaxScore<'a> {
 
     /// Adds up the scores in the order in which the parts came.
     fn parts_in_order(&mut self) {
-        let mut scores = [0.0f32; super::build::MAX_RANKED];
+        let mut scores = [0.0f32; MAX_RANKED];
         for part in &self.parts {
             if let Some(score) = scores.get_mut(part.place) {
                 *score = part.score;

@@ -1,43 +1,55 @@
 //! Finding and scoring rows of one segment, a document at a time.
 //!
-//! [`prepare`](prepare::prepare) turns a [`crate::table::node::Node`] into a [`prepare::Prepared`]
-//! for one segment (this part reads columns); [`build::scorer`] opens postings over it,
-//! and [`collect`] drives the scorer. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
+//! [`prepare`](prepare::prepare) turns a [`crate::table::node::Node`] into a [`Condition`](condition::Condition)
+//! for one segment (this part reads columns), a file a kind; its scorer opens postings, and [`collect`] drives it. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 
+pub(crate) mod all;
+pub(crate) mod any;
 mod bits;
 mod blocks;
 pub mod bm25;
-pub(crate) mod boolean;
-pub(crate) mod boosting;
-pub mod build;
+mod boosting;
 pub mod collect;
-pub(crate) mod disjunction_max;
+pub mod condition;
+mod constant;
+mod dictionary;
+mod disjunction_max;
+pub(crate) mod everything;
+mod exact;
+pub mod failure;
 #[doc(hidden)]
 pub mod fixture;
 pub mod function_score;
 pub(crate) mod functions;
 pub(crate) mod geo;
 pub mod intervals;
-pub(crate) mod leaves;
 mod lengths;
 mod max_score;
 pub(crate) mod metadata;
 pub mod nested;
+pub(crate) mod not;
+mod optional;
 pub mod phrase;
 mod phrase_values;
 mod phrase_windows;
 mod positions;
 pub mod prepare;
-mod ranges;
+pub mod ranges;
 mod ranked;
 pub mod reader;
+pub mod row_function;
+pub(crate) mod row_set;
+pub(crate) mod scaled;
+mod scorer_union;
 mod sloppy;
 pub mod steps;
+mod synonyms;
+mod term;
 mod term_windows;
 pub(crate) mod union;
 pub(crate) mod values;
-pub(crate) mod windows;
+pub mod windows;
 
 /// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub(crate) const END: u32 = tantivy::TERMINATED;

@@ -12,12 +12,14 @@ use futures::stream::{self, BoxStream};
 use millrace_dsl::query::NestedScore;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, StoredRow, ValueRange};
-use millrace_work::error::Result;
+use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::prepare::{Prepared, Source, prepare};
+use super::condition::{Condition, Prepared};
+use super::everything::Nothing;
+use super::prepare::{Source, prepare};
 use super::reader::{Inverted, SegmentReader};
-use super::{BoxScorer, END, Scorer, build};
+use super::{BoxScorer, END, Scorer};
 use crate::table::node::Node;
 
 /// The elements of a nested path as a segment.
@@ -142,7 +144,7 @@ impl Elements {
 
 /// Which row an element is in.
 #[derive(Clone, Debug)]
-pub(crate) enum Join {
+enum Join {
     /// The document.
     Document(Arc<Nested>),
     /// The element of the path right outside.
@@ -192,11 +194,11 @@ impl Join {
     }
 }
 
-/// A predicate over the elements of a path, prepared for one segment.
-#[derive(Clone, Debug)]
-pub struct PreparedNested {
+/// A condition on the elements of a path.
+#[derive(Debug)]
+struct NestedCondition {
     /// What elements match.
-    pub inner: Prepared,
+    inner: Prepared,
     inverted: Arc<dyn Inverted>,
     elements: u32,
     join: Join,
@@ -217,33 +219,40 @@ pub struct NestedNode {
 }
 
 /// Prepares a nested clause; `among` are the only rows that matter, where known.
-pub(crate) fn prepare_nested(
+pub(super) fn prepare_nested(
     node: &NestedNode,
     source: &Source,
     among: Option<&RoaringBitmap>,
 ) -> Result<Prepared> {
-    let Some(path) = node.chain.first() else { return Ok(Prepared::None) };
-    let Some((inner_source, nested)) = Elements::source(source, *path)? else { return Ok(Prepared::None) };
+    let Some(path) = node.chain.first() else { return Ok(Arc::new(Nothing)) };
+    let Some((inner_source, nested)) = Elements::source(source, *path)? else { return Ok(Arc::new(Nothing)) };
     let join = Join::new(source, &nested, &node.chain, node.to_document)?;
     let among = among.and_then(|rows| join.elements_of(rows));
     let inner = prepare(&node.inner, &inner_source, among.as_ref())?;
-    Ok(Prepared::Nested(Box::new(PreparedNested {
+    Ok(Arc::new(NestedCondition {
         inner,
         inverted: inner_source.inverted,
         elements: nested.elements(),
         join,
         mode: node.mode,
-    })))
+    }))
 }
 
-/// Opens the scorer of a nested clause.
-pub(crate) fn scorer(prepared: &PreparedNested) -> Result<BoxScorer<'_>> {
-    let elements = build::scorer(&prepared.inner, prepared.inverted.as_ref(), prepared.elements)?;
-    Ok(Box::new(ToParent::new(elements, prepared.join.places(), prepared.mode)))
+impl Condition for NestedCondition {
+    fn scorer<'a>(&'a self, _inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+        let elements = self.inner.scorer(self.inverted.as_ref(), self.elements)?;
+        Ok(Box::new(ToParent::new(elements, self.join.places(), self.mode)))
+    }
+    fn by_scorer(&self) -> bool {
+        true
+    }
+    fn failure(&self) -> Option<Error> {
+        self.inner.failure()
+    }
 }
 
 /// Rows with a matching element, scored by their elements' scores.
-pub(crate) struct ToParent<'a> {
+struct ToParent<'a> {
     elements: BoxScorer<'a>,
     /// Row of each element, ascending.
     places: &'a [u32],
@@ -255,7 +264,7 @@ pub(crate) struct ToParent<'a> {
 
 impl<'a> ToParent<'a> {
     /// Starts at the first row with a matching element.
-    pub(crate) fn new(elements: BoxScorer<'a>, places: &'a [u32], mode: NestedScore) -> Self {
+    fn new(elements: BoxScorer<'a>, places: &'a [u32], mode: NestedScore) -> Self {
         let mut join = Self { elements, places, mode, doc: END, score: None };
         join.seek_match();
         join
@@ -367,7 +376,7 @@ pub fn matching_elements(
     order.sort_unstable_by_key(|at| rows[*at]);
     let wanted: RoaringBitmap = rows.iter().copied().collect();
     let inner = prepare(&node.inner, &inner_source, join.elements_of(&wanted).as_ref())?;
-    let mut scorer = build::scorer(&inner, inner_source.inverted.as_ref(), nested.elements())?;
+    let mut scorer = inner.scorer(inner_source.inverted.as_ref(), nested.elements())?;
     for at in order {
         let start = places.partition_point(|place| *place < rows[at]);
         let mut element = scorer.seek(start as u32);

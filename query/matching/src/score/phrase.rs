@@ -4,18 +4,31 @@
 //! place and looks at the positions there. How often the phrase occurs, counted exactly or by
 //! nearness ([`super::sloppy`]), takes the part of a term's frequency.
 
-use millrace_work::error::Result;
+mod chain;
 
+use std::sync::Arc;
+
+use millrace_storage::mapping::PathId;
+use millrace_work::error::Result;
+use roaring::RoaringBitmap;
+
+use self::chain::Chain;
 use super::bits::count;
 use super::bm25::Bm25;
+use super::condition::{Condition, Prepared};
+use super::everything::Nothing;
 use super::lengths::Scores;
+use super::phrase_values;
 use super::phrase_windows::{MANY, PhraseWindows};
 use super::positions::{PlacePositions, RowPositions};
-use super::reader::TextReader;
+use super::prepare::{LeafScore, Source};
+use super::reader::{Inverted, TextReader};
+use super::row_set::RowSet;
 use super::sloppy::Sloppy;
 use super::term_windows::{Ranking, Term, TermWindows, Wanted};
 use super::union::PostingsUnion;
-use super::{END, Scorer};
+use super::{BoxScorer, END, Scorer};
+use crate::table::node::{Values, Weight};
 
 /// The terms of one place.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +93,66 @@ impl Place {
             PlaceTerms::Fixed(terms) => terms,
             PlaceTerms::Expanded(_) => &[],
         }
+    }
+}
+
+/// The terms of a phrase at their places; all expanded.
+#[derive(Debug)]
+pub(super) struct PhraseCondition {
+    /// Field.
+    pub(super) path: PathId,
+    /// Phrase.
+    pub(super) phrase: Arc<Phrase>,
+    /// Score.
+    pub(super) score: LeafScore,
+}
+
+/// Prepares a phrase, which is looked for in values where the field keeps no positions.
+pub(super) fn prepare(
+    source: &Source,
+    path: PathId,
+    phrase: &Arc<Phrase>,
+    values: Option<&Values>,
+    weight: Weight,
+    among: Option<&RoaringBitmap>,
+) -> Result<Prepared> {
+    let phrase = concrete(source, phrase);
+    let Some(values) = values else {
+        return Ok(Arc::new(PhraseCondition { path, phrase, score: LeafScore::of(source, weight) }));
+    };
+    let rows = phrase_values::rows(source, path, &phrase, values, among)?;
+    RowSet::found(source, rows, weight.flat())
+}
+
+/// Puts the terms found in the shard into a phrase.
+fn concrete(source: &Source, phrase: &Arc<Phrase>) -> Arc<Phrase> {
+    let expands = phrase.places().any(|place| matches!(place.terms, PlaceTerms::Expanded(_)));
+    if !expands {
+        return Arc::clone(phrase);
+    }
+    Arc::new(phrase.expanded(&|slot| match source.functions.expansion(slot) {
+        Some(found) => found.terms.iter().map(|found| found.term.clone()).collect(),
+        None => Vec::new(),
+    }))
+}
+
+impl Condition for PhraseCondition {
+    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(Nothing)) };
+        let score = match &self.score {
+            LeafScore::Flat(score) => PhraseScore::Flat(*score),
+            LeafScore::Bm25(function) => PhraseScore::Bm25(function),
+        };
+        Ok(match PhraseScorer::open(&self.phrase, text, score)? {
+            Some(scorer) => Box::new(scorer),
+            None => Box::new(Nothing),
+        })
+    }
+    fn by_scorer(&self) -> bool {
+        true
+    }
+    fn is_unscored(&self) -> bool {
+        self.score.is_nothing()
     }
 }
 
@@ -362,98 +435,4 @@ impl<'a> Places<'a> {
         }
         if first_only { 1 } else { starts.len() as u32 }
     }
-}
-
-/// Links one behind the other.
-struct Chain<'a> {
-    links: Vec<Vec<Places<'a>>>,
-    doc: u32,
-}
-
-impl<'a> Chain<'a> {
-    fn open(links: &[Vec<Vec<Place>>], text: &'a dyn TextReader) -> Result<Option<Self>> {
-        let mut opened = Vec::with_capacity(links.len());
-        for link in links {
-            let mut ways = Vec::new();
-            for way in link {
-                ways.extend(Places::open(way, text, None)?);
-            }
-            if ways.is_empty() {
-                return Ok(None);
-            }
-            opened.push(ways);
-        }
-        Ok((!opened.is_empty()).then_some(Self { links: opened, doc: END }))
-    }
-
-    fn cost(&self) -> u64 {
-        let cost = |link: &Vec<Places<'_>>| link.iter().map(Places::cost).sum();
-        self.links.iter().map(cost).min().unwrap_or(0)
-    }
-
-    fn seek_match(&mut self, target: u32) -> u32 {
-        let mut candidate = target;
-        'candidate: while candidate != END {
-            for link in &mut self.links {
-                let doc = link.iter_mut().map(|way| way.seek_match(candidate)).min().unwrap_or(END);
-                if doc != candidate {
-                    candidate = doc;
-                    continue 'candidate;
-                }
-            }
-            break;
-        }
-        self.doc = candidate;
-        candidate
-    }
-
-    /// Counts as Lucene's ordered spans without gaps do: from each start, each link takes the first
-    /// of its places that does not begin before the end of the last.
-    fn frequency(&mut self) -> u32 {
-        let doc = self.doc;
-        let spans: Vec<Vec<(i64, i64)>> = self.links.iter_mut().map(|link| link_spans(link, doc)).collect();
-        let Some((first, rest)) = spans.split_first() else { return 0 };
-        let mut at = vec![0; rest.len()];
-        let mut found = 0;
-        for (_, end) in first {
-            let mut end = *end;
-            let mut gaps = 0;
-            for (spans, at) in rest.iter().zip(&mut at) {
-                while spans.get(*at).is_some_and(|(start, _)| *start < end) {
-                    *at += 1;
-                }
-                let Some((start, next)) = spans.get(*at) else { return found };
-                gaps += start - end;
-                end = *next;
-            }
-            found += u32::from(gaps == 0);
-        }
-        found
-    }
-}
-
-/// Lists where the ways of a link lie in a row: first position and the one behind the last.
-fn link_spans(link: &mut [Places<'_>], doc: u32) -> Vec<(i64, i64)> {
-    let mut spans = Vec::new();
-    for way in link {
-        if way.seek_match(doc) != doc {
-            continue;
-        }
-        way.read();
-        let length = way.offsets.iter().max().map_or(1, |last| i64::from(*last) + 1);
-        let Some((first, rest)) = way.positions.split_first() else { continue };
-        let base = i64::from(way.offsets[0]);
-        for position in first {
-            let start = i64::from(*position) - base;
-            let fits = rest.iter().zip(&way.offsets[1..]).all(|(positions, offset)| {
-                u32::try_from(start + i64::from(*offset))
-                    .is_ok_and(|wanted| positions.binary_search(&wanted).is_ok())
-            });
-            if fits {
-                spans.push((start, start + length));
-            }
-        }
-    }
-    spans.sort_unstable();
-    spans
 }

@@ -6,10 +6,13 @@ use millrace_storage::mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::build;
+use super::all::All;
+use super::any::AtLeast;
 use super::phrase::{Phrase, Place};
-use super::prepare::{LeafScore, Prepared, Source, visit};
+use super::prepare::{Source, visit};
 use super::sloppy::Sloppy;
+use super::term::Text;
+use super::windows::few_rows;
 use crate::table::keys::for_each_string;
 use crate::table::node::Values;
 
@@ -83,16 +86,16 @@ pub(super) fn rows(
 
 /// Finds the rows that have a term for every place; `None` where a place has no term at all.
 fn candidates(source: &Source, path: PathId, places: &[Place]) -> Result<Option<RoaringBitmap>> {
-    let term = |term: &String| Prepared::Text { path, term: term.clone(), score: LeafScore::Flat(0.0) };
+    let term = |term: &String| Text::unscored(path, term);
     let mut parts = Vec::with_capacity(places.len());
     for place in places {
         if place.fixed().is_empty() {
             return Ok(None);
         }
-        parts.push(Prepared::AtLeast(1, place.fixed().iter().map(term).collect()));
+        parts.push(AtLeast::of(1, place.fixed().iter().map(term).collect()));
     }
     let rows = source.reader.rows();
-    build::few_rows(&Prepared::And(parts), source.inverted.as_ref(), rows, u64::from(rows))
+    few_rows(All::of(parts).as_ref(), source.inverted.as_ref(), rows, u64::from(rows))
 }
 
 /// The positions of a phrase's terms in one row.

@@ -20,8 +20,8 @@ use tantivy::DocSet;
 use tantivy::postings::Postings;
 
 use super::positions::RowPositions;
+use super::term::RowsOf;
 use super::union::PostingsUnion;
-use super::windows::RowsOf;
 use crate::automaton::Until;
 use crate::table::node::{RawBound, TextBound};
 

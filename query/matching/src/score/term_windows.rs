@@ -9,7 +9,7 @@ use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 
 use super::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};
-use super::function_score::Failure;
+use super::failure::Failure;
 use super::lengths::{LENGTHS, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;

@@ -8,14 +8,16 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
+use super::END;
 use super::bm25::{Bm25, Statistics, idf};
 use super::collect::{self, Address, Cursor, Pass, Top, Totals};
+use super::condition::{Condition, Counted, Prepared};
+use super::everything::Everything;
 use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use super::functions::ShardFunctions;
 use super::phrase::{Phrase, Place, PlaceTerms};
-use super::prepare::{Prepared, Source, prepare};
+use super::prepare::{Source, prepare};
 use super::reader::{SegmentReader, TextReader};
-use super::{END, build};
 use crate::table::node::{ExactValue, Node, Weight};
 
 fn fixture() -> Arc<Fixture> {
@@ -63,7 +65,7 @@ fn prepared(node: &Node) -> (Source, Prepared) {
 
 fn rows(node: Node) -> Vec<u32> {
     let (source, prepared) = prepared(&node);
-    let mut scorer = build::scorer(&prepared, source.inverted.as_ref(), 5).unwrap();
+    let mut scorer = prepared.scorer(source.inverted.as_ref(), 5).unwrap();
     let mut rows = Vec::new();
     while scorer.doc() != END {
         rows.push(scorer.doc());
@@ -95,7 +97,7 @@ fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u6
         segment: 0,
         rows: 5,
         range: 0..5,
-        prepared: &prepared,
+        prepared: prepared.as_ref(),
         inverted: source.inverted.as_ref(),
         deleted: &deleted,
         totals: &totals,
@@ -148,10 +150,11 @@ fn counts_come_from_the_index_where_nothing_is_deleted() {
     let (source, prepared) = prepared(&keyword("info"));
     let inverted = source.inverted.as_ref();
     let none = RoaringBitmap::new();
-    assert_eq!(build::known_count(&prepared, inverted, 5, &none, true).unwrap(), Some(3));
+    let of = |deleted| Counted { inverted, rows: 5, deleted, all: true };
+    assert_eq!(prepared.known_count(&of(&none)).unwrap(), Some(3));
     let some: RoaringBitmap = [1].into_iter().collect();
-    assert_eq!(build::known_count(&prepared, inverted, 5, &some, true).unwrap(), None);
-    assert_eq!(build::known_count(&Prepared::All(1.0), inverted, 5, &some, true).unwrap(), Some(4));
+    assert_eq!(prepared.known_count(&of(&some)).unwrap(), None);
+    assert_eq!(Everything(1.0).known_count(&of(&some)).unwrap(), Some(4));
 }
 
 #[test]
@@ -163,7 +166,7 @@ fn totals_stop_beyond_what_is_tracked() {
         segment: 0,
         rows: 5,
         range: 0..5,
-        prepared: &prepared,
+        prepared: prepared.as_ref(),
         inverted: source.inverted.as_ref(),
         deleted: &deleted,
         totals: &totals,
@@ -239,7 +242,7 @@ fn the_best_are_found_without_visiting_all() {
                     segment: 0,
                     rows: rows.len() as u32,
                     range: 0..rows.len() as u32,
-                    prepared: &prepared,
+                    prepared: prepared.as_ref(),
                     inverted: source.inverted.as_ref(),
                     deleted: &deleted,
                     totals: &totals,

@@ -2,10 +2,11 @@
 //!
 //! An [`IndexTable`] stands for the snapshot of one search: its indices, shards and segments in
 //! order, and the columns that this search asks for (sort keys, score, addresses). Filters that
-//! [`predicate::Predicate`] can read are pushed down whole; [`scan::IndexScanExec`] evaluates them
+//! carry a [`predicate::Predicate`] are pushed down whole; [`scan::IndexScanExec`] evaluates them
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
 mod blend;
+pub mod carried;
 pub mod derived;
 pub(crate) mod distance;
 pub mod keys;

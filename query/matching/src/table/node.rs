@@ -10,12 +10,12 @@ use millrace_storage::segment::ValueRange;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
-use crate::score::function_score::RowFunction;
 use crate::score::geo::Area;
 use crate::score::intervals::Intervals;
 use crate::score::metadata::Metadata;
 use crate::score::nested::NestedNode;
 use crate::score::phrase::Phrase;
+use crate::score::row_function::RowFunction;
 
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,16 @@ pub enum Weight {
     Constant(f32),
     /// BM25 by the statistics of this number (see [`Resolved::statistics`]).
     Bm25(usize),
+}
+
+impl Weight {
+    /// Returns the number; 0 where it is none.
+    pub(crate) fn flat(self) -> f32 {
+        match self {
+            Self::Constant(score) => score,
+            Self::None | Self::Bm25(_) => 0.0,
+        }
+    }
 }
 
 /// An exact value and, for fields whose values are not terms everywhere, the same as a range.
@@ -262,34 +272,28 @@ impl Node {
         match self {
             Node::ColumnRange { .. } | Node::Ids { .. } | Node::Metadata { .. } | Node::Within { .. } => true,
             Node::Phrase { values, .. } => values.is_some(),
-            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
-                parts.iter().any(Node::reads_columns)
-            }
-            Node::Not(part) | Node::Constant(_, part) => part.reads_columns(),
-            Node::Boosting { positive, negative, .. } => positive.reads_columns() || negative.reads_columns(),
-            Node::Nested(nested) => nested.inner.reads_columns(),
-            Node::FunctionScore { base, functions, .. } => {
-                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
-                base.reads_columns() || filters.into_iter().any(Node::reads_columns)
-            }
-            _ => false,
+            _ => self.any_part(Node::reads_columns),
         }
     }
 
     /// Whether a score decides which rows match.
     pub fn scores_decide(&self) -> bool {
         match self {
-            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
-                parts.iter().any(Node::scores_decide)
-            }
-            Node::Not(part) | Node::Constant(_, part) => part.scores_decide(),
-            Node::Boosting { positive, negative, .. } => positive.scores_decide() || negative.scores_decide(),
-            Node::Nested(nested) => nested.inner.scores_decide(),
-            Node::FunctionScore { base, functions, combination } => {
-                let filters = functions.iter().filter_map(|function| function.filter.as_ref());
-                combination.min_score.is_some()
-                    || base.scores_decide()
-                    || filters.into_iter().any(Node::scores_decide)
+            Node::FunctionScore { combination, .. } if combination.min_score.is_some() => true,
+            _ => self.any_part(Node::scores_decide),
+        }
+    }
+
+    /// Whether any of the nodes that this one is made of is such.
+    fn any_part(&self, is_such: fn(&Node) -> bool) -> bool {
+        match self {
+            Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => parts.iter().any(is_such),
+            Node::Not(part) | Node::Constant(_, part) => is_such(part),
+            Node::Boosting { positive, negative, .. } => is_such(positive) || is_such(negative),
+            Node::Nested(nested) => is_such(&nested.inner),
+            Node::FunctionScore { base, functions, .. } => {
+                let mut filters = functions.iter().filter_map(|function| function.filter.as_ref());
+                is_such(base) || filters.any(is_such)
             }
             _ => false,
         }

@@ -14,7 +14,9 @@ use super::node::Resolved;
 use super::statistics::Functions;
 use super::{TableSegment, TableSnapshot, TableState};
 use crate::score::collect::Pass;
-use crate::score::prepare::{Prepared, Source, prepare};
+use crate::score::condition::Prepared;
+use crate::score::prepare::{Source, prepare};
+use crate::score::scaled::Scaled;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 /// Debug builds cut as soon as they can, so that tests meet it.
@@ -122,7 +124,7 @@ impl Opened {
             segment: self.source.number,
             rows: self.source.reader.rows(),
             range: rows,
-            prepared: &self.prepared,
+            prepared: self.prepared.as_ref(),
             inverted: self.source.inverted.as_ref(),
             deleted: &segment.deleted,
             totals: &table.handle.totals,
@@ -208,7 +210,7 @@ impl Openings {
         let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
         let prepared = match (boost, self.min_score) {
             (1.0, None) => prepared,
-            (factor, least) => Prepared::Scaled { factor, least, part: Box::new(prepared) },
+            (factor, least) => Arc::new(Scaled { factor, least, part: prepared }),
         };
         Ok(Some(Arc::new(Opened { source, prepared })))
     }

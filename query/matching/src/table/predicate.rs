@@ -1,12 +1,11 @@
-//! The predicate of a scan: pushed-down filter expressions as a tree of leaves.
+//! The predicate of a scan: a query as a tree of leaves.
 
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::logical_expr::{Expr, Operator};
 use millrace_dsl::query::{FunctionScoreQuery, NestedQuery};
 
-use super::leaf::{Combine, CombineFunction, Leaf, LeafFunction};
+use super::leaf::Leaf;
 
 /// What a row must fulfil, still independent of any index.
 #[derive(Clone, Debug)]
@@ -42,68 +41,32 @@ pub enum Predicate {
 }
 
 impl Predicate {
-    /// Reads an expression; `None` where part of it is not the index's business.
-    pub fn from_expr(expr: &Expr) -> Option<Self> {
-        match expr {
-            Expr::BinaryExpr(binary) if binary.op == Operator::And => {
-                let mut parts = Vec::new();
-                collect(expr, Operator::And, &mut parts)?;
-                Some(Self::And(parts))
+    /// Joins predicates of which all must be fulfilled; the parts of those that are such themselves become its own.
+    pub fn all(parts: Vec<Self>) -> Self {
+        let mut own = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Self::And(inner) => own.extend(inner),
+                part => own.push(part),
             }
-            Expr::BinaryExpr(binary) if binary.op == Operator::Or => {
-                let mut parts = Vec::new();
-                collect(expr, Operator::Or, &mut parts)?;
-                Some(Self::AtLeast(1, parts))
-            }
-            Expr::Not(inner) => Some(Self::Not(Box::new(Self::from_expr(inner)?))),
-            Expr::ScalarFunction(call) => {
-                let function = call.func.inner();
-                if let Some(function) = function.downcast_ref::<LeafFunction>() {
-                    return Some(Self::Leaf(Arc::clone(&function.leaf)));
-                }
-                let combine = &function.downcast_ref::<CombineFunction>()?.combine;
-                let mut parts = call.args.iter().map(Self::from_expr).collect::<Option<Vec<_>>>()?;
-                match combine {
-                    Combine::AtLeast(required) => Some(Self::AtLeast(*required, parts)),
-                    Combine::Constant(score) => Some(Self::Constant(*score, Box::new(parts.pop()?))),
-                    Combine::Boosting { boost, negative } => {
-                        let factors = (*boost, *negative);
-                        let negative = Box::new(parts.pop()?);
-                        Some(Self::Boosting { positive: Box::new(parts.pop()?), negative, factors })
-                    }
-                    Combine::DisMax(tie_breaker) => Some(Self::DisMax(*tie_breaker, parts)),
-                    Combine::Nested(query) => Some(Self::Nested(Arc::clone(query), Box::new(parts.pop()?))),
-                    Combine::FunctionScore(query) => {
-                        let filters = parts.split_off(1.min(parts.len()));
-                        Some(Self::FunctionScore(Arc::clone(query), Box::new(parts.pop()?), filters))
-                    }
-                }
-            }
-            _ => None,
         }
-    }
-
-    /// Joins the filters of a scan.
-    pub fn all_of(filters: &[Expr]) -> Option<Self> {
-        let mut parts = filters.iter().map(Self::from_expr).collect::<Option<Vec<_>>>()?;
-        Some(match parts.len() {
+        match own.len() {
             0 => Self::All,
-            1 => parts.pop()?,
-            _ => Self::And(parts),
-        })
+            1 => own.remove(0),
+            _ => Self::And(own),
+        }
     }
-}
 
-fn collect(expr: &Expr, operator: Operator, parts: &mut Vec<Predicate>) -> Option<()> {
-    match expr {
-        Expr::BinaryExpr(binary) if binary.op == operator => {
-            collect(&binary.left, operator, parts)?;
-            collect(&binary.right, operator, parts)
+    /// Joins predicates of which any must be fulfilled, as [`Self::all`] does. There is at least one.
+    pub fn any(parts: Vec<Self>) -> Self {
+        let mut own = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Self::AtLeast(1, inner) => own.extend(inner),
+                part => own.push(part),
+            }
         }
-        other => {
-            parts.push(Predicate::from_expr(other)?);
-            Some(())
-        }
+        if own.len() == 1 { own.remove(0) } else { Self::AtLeast(1, own) }
     }
 }
 
@@ -141,28 +104,5 @@ impl fmt::Display for Predicate {
                 join(f, parts, ", ")
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use millrace_dsl::query;
-    use serde_json::json;
-
-    use super::*;
-    use crate::lower;
-
-    #[test]
-    fn expressions_come_back_as_they_went() {
-        let parsed = query::parse(&json!({"bool": {
-            "must": [{"term": {"a": 1}}, {"bool": {"should": [{"term": {"b": 1}}, {"ids": {"values": ["x"]}}]}}],
-            "should": [{"match": {"c": "d"}}],
-            "must_not": [{"prefix": {"e": "f"}}]
-        }}));
-        let predicate = Predicate::from_expr(&lower::lower(&parsed.unwrap())).unwrap();
-        insta::assert_snapshot!(
-            predicate,
-            @r#"(term(a = 1) AND (term(b = 1) OR ids(_id in [x])) AND NOT prefix(~e = "f"*) AND at_least_0(match(c = "d")))"#
-        );
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
-use millrace_matching::score::function_score::{
-    Applied, Failure, FunctionScore, Place, RowFunction, value_at,
-};
+use millrace_matching::score::failure::Failure;
+use millrace_matching::score::function_score::{Applied, FunctionScore};
+use millrace_matching::score::intervals::{self, Intervals, IntervalsScorer};
 use millrace_matching::score::nested::{Elements, NestedNode, matching_elements};
 use millrace_matching::score::phrase::{Phrase, PhraseScore, PhraseScorer, PlaceTerms};
-use millrace_matching::score::prepare::{LeafScore, Prepared, Source, prepare};
-use millrace_matching::score::{Scorer, bm25, intervals};
-use millrace_matching::table::node::{Node, NodeFunction};
+use millrace_matching::score::prepare::{LeafScore, prepare};
+use millrace_matching::score::row_function::{Place, RowFunction, value_at};
+use millrace_matching::score::{Scorer, bm25};
+use millrace_matching::table::node::{Node, NodeFunction, Weight};
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 
@@ -44,7 +45,7 @@ impl Explained<'_> {
                 self.function_score(node, base, functions, combination)?
             }
             Node::Nested(nested) => self.nested(node, nested)?,
-            Node::Intervals { .. } => self.intervals(node)?,
+            Node::Intervals { intervals, weight, .. } => self.intervals(node, intervals, *weight)?,
             Node::Expanded(slot) => match self.expanded(*slot)? {
                 Some(explained) => explained,
                 None => return Ok(None),
@@ -223,11 +224,10 @@ impl Explained<'_> {
         Ok(count)
     }
 
-    fn intervals(&self, node: &Node) -> Result<Explanation> {
-        let prepared = prepare(node, self.source, None)?;
-        let Prepared::Intervals(prepared) = &prepared else { return Ok(no_term()) };
+    fn intervals(&self, node: &Node, own: &Arc<Intervals>, weight: Weight) -> Result<Explanation> {
+        let prepared = intervals::prepare(own, weight, self.source)?;
         let rows = self.source.reader.rows();
-        let mut scorer = intervals::scorer(prepared, self.source.inverted.as_ref(), rows)?;
+        let mut scorer = IntervalsScorer::open(&prepared, self.source.inverted.as_ref(), rows)?;
         if scorer.seek(self.row) != self.row {
             return Ok(Explanation::missed("no matching intervals", Vec::new()));
         }
@@ -289,7 +289,7 @@ impl Explained<'_> {
         if functions.is_empty() {
             return Ok(explained);
         }
-        let place = self.place();
+        let place = Place::of(self.source);
         let mut details = Vec::new();
         for function in functions {
             details.extend(self.function(function, &place)?);
@@ -325,11 +325,6 @@ impl Explained<'_> {
         Ok(Explanation::found(total, text, vec![explained, joined]))
     }
 
-    fn place(&self) -> Place {
-        let Source { reader, number, shard, .. } = self.source;
-        Place { reader: reader.clone(), segment: *number, shard: *shard }
-    }
-
     /// Joins the functions at the row as the scorer does.
     fn factor(
         &self,
@@ -346,14 +341,11 @@ impl Explained<'_> {
         }
         let mut applied = Vec::with_capacity(functions.len());
         for (function, filter) in functions.iter().zip(&filters) {
-            let scorer = filter
-                .as_ref()
-                .map(|filter| millrace_matching::score::build::scorer(filter, inverted, rows))
-                .transpose()?;
+            let scorer = filter.as_ref().map(|filter| filter.scorer(inverted, rows)).transpose()?;
             applied.push(Applied::new(&function.function, scorer, function.weight, place));
         }
         let base = prepare(base, self.source, None)?;
-        let base = millrace_matching::score::build::scorer(&base, inverted, rows)?;
+        let base = base.scorer(inverted, rows)?;
         let failure = Failure::default();
         let combination = Combination { min_score: None, ..*combination };
         Ok(FunctionScore::new(base, applied, combination, &failure).factor(self.row)? as f32)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use millrace_matching::score::bm25::{B, Bm25, K1};
-use millrace_matching::score::build::scorer;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::score::reader::Inverted;
 use millrace_matching::table::node::{Node, Weight};
@@ -35,7 +34,7 @@ impl Leaf {
 /// Returns the score of a row; `None` where it does not match.
 pub(super) fn score(node: &Node, source: &Source, row: u32) -> Result<Option<f32>> {
     let prepared = prepare(node, source, None)?;
-    let mut scorer = scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+    let mut scorer = prepared.scorer(source.inverted.as_ref(), source.reader.rows())?;
     Ok((scorer.seek(row) == row).then(|| scorer.score()))
 }
 

@@ -9,12 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datafusion::logical_expr::Expr;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_dsl::query::{Query, java_hash};
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::lower;
-use millrace_matching::score::build;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::score::steps::in_steps;
@@ -153,18 +151,18 @@ pub(crate) async fn matched_queries(
     now_ms: i64,
     work: &Work,
 ) -> Result<Vec<Vec<(String, f32)>>> {
-    let mut named: Vec<(String, Expr)> = Vec::new();
+    let mut named: Vec<(String, Predicate)> = Vec::new();
     queries.iter().for_each(|query| {
         query.walk(&mut |clause| {
             let Some(name) = &clause.common().name else { return };
-            let expr = match with_scores {
+            let predicate = match with_scores {
                 true => lower::lower(clause),
                 false => lower::lower_filter(clause),
             };
             // Of clauses of one name the last is reported.
             match named.iter_mut().find(|(known, _)| known == name) {
-                Some(known) => known.1 = expr,
-                None => named.push((name.clone(), expr)),
+                Some(known) => known.1 = predicate,
+                None => named.push((name.clone(), predicate)),
             }
         });
     });
@@ -185,10 +183,8 @@ pub(crate) async fn matched_queries(
         let (reader, shard_number) = (Arc::clone(&segment.reader), snapshot.shard_number(segment));
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
         let mut resolved = Vec::with_capacity(named.len());
-        for (name, expr) in &named {
-            if let Some(predicate) = Predicate::from_expr(expr) {
-                resolved.push((name, resolve(&predicate, context)?));
-            }
+        for (name, predicate) in &named {
+            resolved.push((name, resolve(predicate, context)?));
         }
         let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
         // Scores need statistics of the whole shard.
@@ -218,8 +214,7 @@ pub(crate) async fn matched_queries(
                         _ => statistics::expanded(&own.expansions, &shard, &source.work)?,
                     };
                     let prepared = prepare(&own.node, &source, None)?;
-                    let mut scorer =
-                        build::scorer(&prepared, source.inverted.as_ref(), source.reader.rows())?;
+                    let mut scorer = prepared.scorer(source.inverted.as_ref(), source.reader.rows())?;
                     let score = |row: &u32| match scorer.seek(*row) == *row {
                         true => Some(if with_scores { scorer.score() } else { 0.0 }),
                         false => None,

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::JoinType;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use millrace_matching::table::leaf::{CombineFunction, LeafFunction};
+use millrace_matching::table::carried::holds_predicate;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
@@ -133,7 +132,7 @@ impl Binder<'_> {
                 _ => left.push(condition.expr),
             }
         }
-        if left.iter().any(holds_clause) {
+        if left.iter().any(holds_predicate) {
             return unsupported(
                 "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, together with a condition that it cannot answer",
             );
@@ -211,19 +210,4 @@ impl Binder<'_> {
         let (counting, _) = make(Vec::new(), Some(Vec::new()), filters)?;
         Ok((plan, Count { plan: counting, met }))
     }
-}
-
-/// Whether a clause of the index is in an expression.
-pub(super) fn holds_clause(expr: &Expr) -> bool {
-    expr.exists(|part| {
-        Ok(match part {
-            Expr::ScalarFunction(call) => {
-                let function = call.func.inner();
-                function.downcast_ref::<LeafFunction>().is_some()
-                    || function.downcast_ref::<CombineFunction>().is_some()
-            }
-            _ => false,
-        })
-    })
-    .unwrap_or(false)
 }

@@ -12,10 +12,11 @@ use datafusion::common::Column;
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use millrace_matching::table::ScanHandle;
+use millrace_matching::table::carried::holds_predicate;
 use sqlparser::ast;
 
 use super::expr::boolean;
-use super::from::{Scanned, holds_clause, table_name};
+use super::from::{Scanned, table_name};
 use super::grouping::{Bits, aggregate, grouped_expr, rewritten};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::count::RowCount;
@@ -136,7 +137,7 @@ impl Binder<'_> {
         exprs.extend(sorts.iter().map(|sort| sort.expr.clone()));
         exprs.extend(groups.iter().map(|group| group.expr.clone()));
         exprs.extend(joins.iter().filter_map(|(_, on)| on.clone()));
-        if exprs.iter().any(holds_clause) {
+        if exprs.iter().any(holds_predicate) {
             return unsupported(
                 "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, outside of WHERE",
             );

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::lower;
-use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 
 /// A document with two levels of elements, and one without any.
@@ -54,8 +53,7 @@ async fn engine(directory: &std::path::Path) -> Arc<Engine> {
 async fn elements(engine: &Engine, clause: Value) -> Vec<Vec<(Vec<u32>, f32)>> {
     let snapshot = engine.index("t").unwrap().snapshot().await.unwrap();
     let context = IndexContext { meta: &snapshot.meta, mapping: &snapshot.mapping, now_ms: 0 };
-    let lowered = lower::lower(&query::parse(&clause).unwrap());
-    let resolved = resolve(&Predicate::from_expr(&lowered).unwrap(), context).unwrap();
+    let resolved = resolve(&lower::lower(&query::parse(&clause).unwrap()), context).unwrap();
     let reader: Arc<dyn SegmentReader> = Arc::clone(&snapshot.shards[0].segments[0].segment) as Arc<_>;
     let inverted = reader.inverted().unwrap();
     let source =

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::stream::BoxStream;
 use millrace_storage::segment::{PageBounds, RowParts, StoredRow};
 use millrace_work::compute::StopOnDrop;
+use millrace_work::error::Error;
 use parking_lot::Mutex;
 
 use super::*;

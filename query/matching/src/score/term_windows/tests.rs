@@ -8,10 +8,10 @@ use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::super::bm25::{Bm25, Statistics};
+use super::super::condition::Prepared;
 use super::super::fixture::{Fixture, TEXT};
-use super::super::prepare::Prepared;
 use super::super::reader::SegmentReader;
-use super::super::windows::all_of;
+use super::super::row_set::RowSet;
 use super::*;
 
 const WORDS: [&str; 5] = ["disk", "full", "node", "rare", "never"];
@@ -79,10 +79,10 @@ fn the_best_are_those_of_a_search_through_all() {
         let terms: Option<Vec<Term>> =
             words.iter().map(|word| Term::open(text, &[(*word).to_owned()], true).unwrap()).collect();
         let ranking = Ranking::Sum(functions.iter().map(Scores::new).collect());
-        let filter = [Prepared::Rows(Arc::new(among), 0.0)];
+        let filter: Prepared = Arc::new(RowSet { rows: among, score: 0.0 });
         let mut found = Vec::new();
         if let Some(terms) = terms {
-            let filter = all_of(&filter, inverted.as_ref(), rows as u32).unwrap();
+            let filter = filter.filter(inverted.as_ref(), rows as u32).unwrap();
             let windows = TermWindows::new(text, terms, wanted, ranking);
             let mut windows = windows.filtered(filter, Failure::default());
             let mut next = windows.seek(0);

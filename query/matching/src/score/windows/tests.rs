@@ -5,12 +5,21 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
+use super::super::END;
+use super::super::all::All;
+use super::super::any::AtLeast;
 use super::super::bits::{SetBuilder, restrict, up_to};
-use super::super::build;
+use super::super::condition::Prepared;
+use super::super::disjunction_max::DisjunctionMax;
+use super::super::everything::Everything;
 use super::super::fixture::{Fixture, KEYWORD, TEXT};
+use super::super::not::Not;
+use super::super::phrase::PhraseCondition;
 use super::super::phrase::{Phrase, Place, PlaceTerms};
-use super::super::prepare::{LeafScore, Prepared};
+use super::super::prepare::LeafScore;
 use super::super::reader::SegmentReader;
+use super::super::row_set::RowSet;
+use super::super::term::{Exact, Text};
 use super::*;
 
 const WORDS: [&str; 4] = ["disk", "full", "node", "rare"];
@@ -32,31 +41,31 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
         (0..rng.random_range(1..5)).map(|_| random(rows, depth - 1, rng)).collect()
     };
     match rng.random_range(0..if depth == 0 { 7 } else { 13 }) {
-        0 => Prepared::All(1.0),
-        1 => Prepared::Exact { path: KEYWORD, value: Scalar::Str("b".into()), score: 1.0 },
+        0 => Arc::new(Everything(1.0)),
+        1 => Arc::new(Exact { path: KEYWORD, value: Scalar::Str("b".into()), score: 1.0 }),
         2 => {
             let from = rng.random_range(0..rows);
             let mut set = RoaringBitmap::new();
             set.insert_range(from..rng.random_range(from..=rows));
             set.extend((0..20).map(|_| rng.random_range(0..rows)));
-            Prepared::Rows(Arc::new(set), 1.0)
+            Arc::new(RowSet { rows: set, score: 1.0 })
         }
-        3..6 => Prepared::Text {
+        3..6 => Arc::new(Text {
             path: TEXT,
             term: WORDS[rng.random_range(0..4)].into(),
             score: LeafScore::Flat(1.0),
-        },
+        }),
         6 => {
             let place =
                 |offset: u32| Place { offset, terms: PlaceTerms::Fixed(vec![WORDS[offset as usize].into()]) };
             let phrase = Arc::new(Phrase::Places(vec![place(0), place(1)], 0));
-            Prepared::Phrase { path: TEXT, phrase, score: LeafScore::Flat(1.0) }
+            Arc::new(PhraseCondition { path: TEXT, phrase, score: LeafScore::Flat(1.0) })
         }
-        7 | 8 => Prepared::And(parts(rng)),
-        9 => Prepared::AtLeast(1, parts(rng)),
-        10 => Prepared::AtLeast(rng.random_range(0..5), parts(rng)),
-        11 => Prepared::Not(Box::new(random(rows, depth - 1, rng))),
-        _ => Prepared::DisMax(0.5, parts(rng)),
+        7 | 8 => All::of(parts(rng)),
+        9 => AtLeast::of(1, parts(rng)),
+        10 => AtLeast::of(rng.random_range(0..5), parts(rng)),
+        11 => Arc::new(Not(random(rows, depth - 1, rng))),
+        _ => Arc::new(DisjunctionMax { tie_breaker: 0.5, parts: parts(rng) }),
     }
 }
 
@@ -68,13 +77,13 @@ fn windows_find_what_scorers_find() {
         let inverted = reader.inverted().unwrap();
         for _ in 0..60 {
             let prepared = random(rows, 3, &mut rng);
-            let mut scorer = build::scorer(&prepared, inverted.as_ref(), rows).unwrap();
+            let mut scorer = prepared.scorer(inverted.as_ref(), rows).unwrap();
             let mut expected = RoaringBitmap::new();
             while scorer.doc() != END {
                 expected.insert(scorer.doc());
                 scorer.advance();
             }
-            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap();
+            let mut windows = Windows::open(prepared.as_ref(), inverted.as_ref(), rows).unwrap();
             let mut found = SetBuilder::default();
             while let Some((first, bits)) = windows.next().unwrap() {
                 found.add(first, &bits);
@@ -85,7 +94,7 @@ fn windows_find_what_scorers_find() {
             // Those among some are found as among all.
             let share = [0.001, 0.02, 0.9][rng.random_range(0..3)];
             let some: RoaringBitmap = (0..rows).filter(|_| rng.random_bool(share)).collect();
-            let mut windows = Windows::open(&prepared, inverted.as_ref(), rows).unwrap();
+            let mut windows = Windows::open(prepared.as_ref(), inverted.as_ref(), rows).unwrap();
             let mut found = SetBuilder::default();
             for first in (0..rows).step_by(WINDOW_ROWS as usize) {
                 let (mut bits, wanted) = (up_to(rows - first), some.range(first..).next());

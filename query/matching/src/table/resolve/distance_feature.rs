@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::{Resolver, searchable};
-use crate::score::function_score::{Origin, RowFunction};
+use crate::score::row_function::{Origin, RowFunction};
 use crate::table::node::{Node, NodeFunction, Weight};
 use crate::table::values;
 

@@ -10,7 +10,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::Resolver;
-use crate::score::function_score::{Curve, Origin, RowFunction};
+use crate::score::row_function::{Curve, Origin, RowFunction};
 use crate::score::values::Hashed;
 use crate::table::node::{Node, NodeFunction};
 use crate::table::predicate::Predicate;

@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 use super::*;
 use crate::score::collect::Totals;
 use crate::score::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
-use crate::score::prepare::{Prepared, Source, prepare};
+use crate::score::prepare::{Source, prepare};
 use crate::score::reader::SegmentReader;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
@@ -163,8 +163,8 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     let node = Node::Listed(Arc::new(listed));
     let reader = Fixture::new(&[("a", "a", 1), ("b", "b", 2)]);
     let source = source(reader);
-    let Prepared::Rows(rows, _) = prepare(&node, &source, None).unwrap() else { panic!("rows") };
-    assert_eq!(rows.iter().collect::<Vec<_>>(), [0]);
+    let prepared = prepare(&node, &source, None).unwrap();
+    assert_eq!(prepared.row_set().unwrap().iter().collect::<Vec<_>>(), [0]);
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Conditions on the terms of a field, which are looked up in its dictionary first.
+
+use std::sync::Arc;
+
+use millrace_storage::mapping::{PathId, Scalar};
+use millrace_work::error::Result;
+use roaring::RoaringBitmap;
+
+use super::any::AtLeast;
+use super::condition::Prepared;
+use super::everything::Nothing;
+use super::prepare::{LeafScore, Source};
+use super::row_set::RowSet;
+use super::term::{Exact, Text};
+use crate::automaton::Pattern;
+use crate::table::node::{RawBound, TextBound};
+
+/// Prepares exact values between two.
+pub(super) fn prepare_values(
+    source: &Source,
+    path: PathId,
+    (from, to): (&RawBound, &RawBound),
+    score: f32,
+) -> Result<Prepared> {
+    RowSet::found(source, source.inverted.range_rows(path, from, to, source.work.stop())?, score)
+}
+
+/// Prepares terms of a text field between two.
+pub(super) fn prepare_terms(
+    source: &Source,
+    path: PathId,
+    (from, to): (&TextBound, &TextBound),
+    score: f32,
+) -> Result<Prepared> {
+    let rows = match source.inverted.text(path) {
+        Some(text) => text.range_rows(from, to, source.work.stop())?,
+        None => RoaringBitmap::new(),
+    };
+    RowSet::found(source, rows, score)
+}
+
+/// Prepares the values of a pattern; on text fields, the terms.
+pub(super) fn prepare_pattern(
+    source: &Source,
+    path: PathId,
+    text: bool,
+    pattern: &Pattern,
+    score: f32,
+) -> Result<Prepared> {
+    let pattern = pattern.until(source.work.stop());
+    let rows = match text {
+        false => source.inverted.matching_rows(path, pattern)?,
+        true => match source.inverted.text(path) {
+            Some(text) => text.matching_rows(pattern)?,
+            None => RoaringBitmap::new(),
+        },
+    };
+    RowSet::found(source, rows, score)
+}
+
+/// Prepares the terms that an expansion found in the shard: any of them.
+pub(super) fn prepare_expanded(source: &Source, slot: usize) -> Prepared {
+    let Some(found) = source.functions.expansion(slot) else { return Arc::new(Nothing) };
+    let path = found.path;
+    let mut parts: Vec<Prepared> = found
+        .terms
+        .iter()
+        .map(|own| -> Prepared {
+            let (term, score) = (own.term.clone(), own.score.clone());
+            match (found.text, score) {
+                (true, score) => Arc::new(Text { path, term, score }),
+                (false, LeafScore::Flat(score)) => Arc::new(Exact { path, value: Scalar::Str(term), score }),
+                (false, LeafScore::Bm25(function)) => {
+                    Arc::new(Exact { path, value: Scalar::Str(term), score: function.exact_score() })
+                }
+            }
+        })
+        .collect();
+    match parts.len() {
+        0 => Arc::new(Nothing),
+        1 => parts.remove(0),
+        _ => AtLeast::of(1, parts),
+    }
+}

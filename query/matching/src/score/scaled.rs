@@ -1,0 +1,89 @@
+//! A condition whose scores are multiplied, and of which low scores are left out.
+
+use millrace_work::error::{Error, Result};
+
+use super::condition::{Condition, Counted, Prepared};
+use super::reader::Inverted;
+use super::windows::{BoxFilter, Driven};
+use super::{BoxScorer, END, Scorer};
+
+/// A condition with scores times a factor; rows of less than a least score are left out.
+#[derive(Debug)]
+pub(crate) struct Scaled {
+    /// Factor.
+    pub factor: f32,
+    /// Least score.
+    pub least: Option<f32>,
+    /// What is scaled.
+    pub part: Prepared,
+}
+
+impl Condition for Scaled {
+    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+        Ok(Box::new(ScaledScorer::new(self.part.scorer(inverted, rows)?, self.factor, self.least)))
+    }
+    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+        match self.least {
+            None => self.part.filter(inverted, rows),
+            Some(_) => Ok(Box::new(Driven(self.scorer(inverted, rows)?))),
+        }
+    }
+    fn by_scorer(&self) -> bool {
+        self.least.is_some()
+    }
+    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+        if self.least.is_some() { Ok(None) } else { self.part.known_count(of) }
+    }
+    fn failure(&self) -> Option<Error> {
+        self.part.failure()
+    }
+}
+
+/// Rows of a scorer whose scores, times a factor, reach a least score.
+struct ScaledScorer<'a> {
+    base: BoxScorer<'a>,
+    factor: f32,
+    least: Option<f32>,
+}
+
+impl<'a> ScaledScorer<'a> {
+    /// Starts at the first row of `base` that reaches `least`.
+    fn new(base: BoxScorer<'a>, factor: f32, least: Option<f32>) -> Self {
+        let mut scaled = Self { base, factor, least };
+        scaled.seek_match();
+        scaled
+    }
+
+    fn seek_match(&mut self) -> u32 {
+        let mut doc = self.base.doc();
+        if let Some(least) = self.least {
+            while doc != END && self.base.score() * self.factor < least {
+                doc = self.base.advance();
+            }
+        }
+        doc
+    }
+}
+
+impl Scorer for ScaledScorer<'_> {
+    fn doc(&self) -> u32 {
+        self.base.doc()
+    }
+    fn advance(&mut self) -> u32 {
+        self.base.advance();
+        self.seek_match()
+    }
+    fn seek(&mut self, target: u32) -> u32 {
+        self.base.seek(target);
+        self.seek_match()
+    }
+    fn score(&mut self) -> f32 {
+        self.base.score() * self.factor
+    }
+    fn max_score(&self) -> f32 {
+        self.base.max_score() * self.factor
+    }
+    fn cost(&self) -> u64 {
+        self.base.cost()
+    }
+}
