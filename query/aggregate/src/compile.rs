@@ -319,7 +319,7 @@ impl Compiler<'_> {
                     inner_hits: None,
                     common: Common::default(),
                 };
-                lower::lower_filter(&Query::Nested(Arc::new(nested)))
+                lower::lower_filter(&nested.into())
             }
         };
         let predicate = Predicate::from_expr(&expression)

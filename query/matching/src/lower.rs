@@ -10,9 +10,13 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, not};
-use millrace_dsl::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
+use millrace_dsl::query::{
+    BoolQuery, BoostMode, BoostingQuery, ConstantScoreQuery, DisMaxQuery, FunctionScoreQuery, MatchNoneQuery,
+    NestedQuery, NestedScore, Query,
+};
 
 use crate::table::leaf::{Combine, Leaf, combined, constant, leaf};
+use crate::table::meaning::{self, Meaning};
 
 /// Lowers a query in which scores count.
 pub fn lower(query: &Query) -> Expr {
@@ -46,52 +50,66 @@ pub fn is_everything(query: &Query) -> bool {
 
 fn expression(query: &Query, boost: f32, scored: bool) -> Expr {
     let boost = boost * query.common().boost;
-    match query {
-        Query::Bool(query) => bool_expression(query, boost, scored),
-        Query::ConstantScore(query) => {
-            let filter = expression(&query.filter, 1.0, false);
-            if scored { constant(boost, filter) } else { filter }
-        }
-        Query::Boosting(query) => {
-            // The factors apply to the score as it is, which a boost need not have multiplied.
-            let positive = expression(&query.positive, 1.0, scored);
-            if !scored {
-                return positive;
-            }
-            combined(
-                Combine::Boosting { boost, negative: query.negative_boost },
-                vec![positive, expression(&query.negative, 1.0, false)],
-            )
-        }
-        Query::DisMax(query) => {
-            let clauses = query.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
-            combined(Combine::DisMax(query.tie_breaker), clauses)
-        }
-        Query::Nested(query) => {
-            let scored = scored && query.score_mode != NestedScore::None;
-            combined(Combine::Nested(Arc::clone(query)), vec![expression(&query.query, boost, scored)])
-        }
-        Query::FunctionScore(query) => function_score(query, boost, scored),
-        other => leaf(Leaf::new(other.clone(), boost, scored)),
+    meaning::lower(query, boost, scored).unwrap_or_else(|| leaf(Leaf::new(query.clone(), boost, scored)))
+}
+
+impl Meaning for ConstantScoreQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        let filter = expression(&self.filter, 1.0, false);
+        Some(if scored { constant(boost, filter) } else { filter })
     }
 }
 
-fn function_score(query: &Arc<FunctionScoreQuery>, boost: f32, scored: bool) -> Expr {
-    let combination = &query.combination;
-    if !scored && combination.min_score.is_none() {
-        return expression(&query.query, boost, false);
+impl Meaning for BoostingQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        // The factors apply to the score as it is, which a boost need not have multiplied.
+        let positive = expression(&self.positive, 1.0, scored);
+        if !scored {
+            return Some(positive);
+        }
+        let clauses = vec![positive, expression(&self.negative, 1.0, false)];
+        Some(combined(Combine::Boosting { boost, negative: self.negative_boost }, clauses))
     }
-    let base_scores = combination.boost_mode != BoostMode::Replace;
-    let mut clauses = vec![expression(&query.query, boost, base_scores)];
-    let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
-    clauses.extend(filters.map(|filter| expression(filter, 1.0, false)));
-    let function_score = combined(Combine::FunctionScore(Arc::clone(query)), clauses);
-    // A filter's scores decide what matches and count for nothing else.
-    if scored { function_score } else { constant(0.0, function_score) }
+}
+
+impl Meaning for DisMaxQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        let clauses = self.queries.iter().map(|clause| expression(clause, boost, scored)).collect();
+        Some(combined(Combine::DisMax(self.tie_breaker), clauses))
+    }
+}
+
+impl Meaning for NestedQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        let scored = scored && self.score_mode != NestedScore::None;
+        Some(combined(Combine::Nested(Arc::clone(self)), vec![expression(&self.query, boost, scored)]))
+    }
+}
+
+impl Meaning for FunctionScoreQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        let combination = &self.combination;
+        if !scored && combination.min_score.is_none() {
+            return Some(expression(&self.query, boost, false));
+        }
+        let base_scores = combination.boost_mode != BoostMode::Replace;
+        let mut clauses = vec![expression(&self.query, boost, base_scores)];
+        let filters = self.functions.iter().filter_map(|function| function.filter.as_ref());
+        clauses.extend(filters.map(|filter| expression(filter, 1.0, false)));
+        let function_score = combined(Combine::FunctionScore(Arc::clone(self)), clauses);
+        // A filter's scores decide what matches and count for nothing else.
+        Some(if scored { function_score } else { constant(0.0, function_score) })
+    }
+}
+
+impl Meaning for BoolQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Expr> {
+        Some(bool_expression(self, boost, scored))
+    }
 }
 
 fn bool_expression(query: &BoolQuery, boost: f32, scored: bool) -> Expr {
-    let none = || leaf(Leaf::new(Query::MatchNone(Default::default()), 1.0, false));
+    let none = || leaf(Leaf::new(MatchNoneQuery::default().into(), 1.0, false));
     if query.clauses().next().is_none() {
         return leaf(Leaf::new(Query::match_all(), boost, scored));
     }

@@ -10,6 +10,7 @@ pub mod derived;
 pub(crate) mod distance;
 pub mod keys;
 pub mod leaf;
+pub(crate) mod meaning;
 pub mod node;
 pub mod parts;
 pub mod predicate;
