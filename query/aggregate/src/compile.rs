@@ -318,7 +318,7 @@ impl Compiler<'_> {
                     inner_hits: None,
                     common: Common::default(),
                 };
-                lower::lower_filter(&Query::Nested(Arc::new(nested)))
+                lower::lower_filter(&nested.into())
             }
         };
         let mut resolved = Vec::with_capacity(self.snapshot.indices.len());

@@ -1,50 +1,61 @@
-//! `terms` lookups: values that are read from another document before a search is planned.
+//! Values that clauses take from other documents, which are read before a search is planned.
 //!
-//! A parsed query names the documents; [`read`] puts their values in the place of the names. A
-//! document that does not exist, or lacks the path, has no values, and the clause matches nothing. No more values
-//! are kept than tell that there are more than any index allows.
+//! A parsed query names the documents ([`Query::lookups`]); [`read`] gives it their values. A document that does not
+//! exist, or lacks the path, has none. No more values are kept than tell that there are more than any index allows.
 
-use millrace_dsl::query::{Query, TermsLookup};
+use millrace_dsl::query::{Lookup, Query};
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Engine, Principal};
+use millrace_storage::{Engine, Kind, Principal};
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use millrace_work::{PARSED_SHARE, Work, bytes_of};
 use serde_json::Value;
 
+use crate::table::TableSnapshot;
 use crate::table::resolve::max_terms;
 
 /// Deepest place in a document that values are taken from.
 const MAX_DEPTH: usize = 100;
+/// Most documents that one query may take values from.
+const MAX_LOOKUPS: usize = 4_096;
 
-/// Reads the values of all lookups of a query, for some work, which holds them.
+/// Reads the values of all lookups of a query over the indices of a snapshot, for some work, which holds them.
 ///
 /// # Errors
 /// A missing index, a corrupt segment, more than queries may hold.
 pub async fn read(
     engine: &Engine,
     principal: &Principal,
+    snapshot: &TableSnapshot,
     query: &mut Query,
     compute: &Compute,
     work: &Work,
 ) -> Result<()> {
-    let mut lookups: Vec<TermsLookup> = Vec::new();
+    let searched: Vec<&str> = snapshot.indices.iter().map(|index| index.meta.name.as_ref()).collect();
+    let mut lookups: Vec<Lookup> = Vec::new();
     query.walk(&mut |clause| {
-        if let Query::Terms(terms) = clause
-            && let Some(lookup) = &terms.lookup
-            && !lookups.contains(lookup)
-        {
-            lookups.push(lookup.clone());
+        for lookup in clause.lookups(&searched) {
+            if !lookups.contains(&lookup) && lookups.len() <= MAX_LOOKUPS {
+                lookups.push(lookup);
+            }
         }
     });
-    let mut found: Vec<(TermsLookup, Vec<Value>)> = Vec::with_capacity(lookups.len());
+    if lookups.len() > MAX_LOOKUPS {
+        return Err(Error::IllegalArgument(format!(
+            "a query takes values from more than [{MAX_LOOKUPS}] documents"
+        )));
+    }
+    let mut found: Vec<(Lookup, Vec<Value>)> = Vec::with_capacity(lookups.len());
     for lookup in lookups {
         work.check()?;
         if lookup.id.is_empty() {
             return Err(Error::Validation("id is missing".to_owned()));
         }
         let routing = lookup.routing.as_deref();
-        let document = engine.get(principal, &lookup.index, &lookup.id, routing, true).await?;
+        let document = match engine.get(principal, &lookup.index, &lookup.id, routing, true).await {
+            Err(error) if lookup.lenient && error.kind() == Kind::NotFound => None,
+            document => document?,
+        };
         let Some(document) = document else {
             found.push((lookup, Vec::new()));
             continue;
@@ -61,21 +72,18 @@ pub async fn read(
         return Ok(());
     }
     // A large list may be named by many clauses, each of which gets its own.
+    let searched: Vec<String> = searched.into_iter().map(str::to_owned).collect();
     let (mut owned, work) = (std::mem::replace(query, Query::match_all()), work.clone());
     let fill = move || {
+        let searched: Vec<&str> = searched.iter().map(String::as_str).collect();
         let mut filled = Ok(());
-        owned.walk_mut(&mut |clause| {
-            if let Query::Terms(terms) = clause
-                && let Some(lookup) = terms.lookup.take()
-                && let Some((_, values)) = found.iter().find(|(known, _)| *known == lookup)
-                && filled.is_ok()
-            {
-                filled = work.hold(values.iter().map(bytes_of).sum());
-                if filled.is_ok() {
-                    terms.values.clone_from(values);
-                }
-            }
-        });
+        let mut values = |lookup: &Lookup| {
+            let known = found.iter().find(|(known, _)| known == lookup).filter(|_| filled.is_ok());
+            let Some((_, values)) = known else { return Vec::new() };
+            filled = work.hold(values.iter().map(bytes_of).sum());
+            if filled.is_ok() { values.clone() } else { Vec::new() }
+        };
+        owned.walk_mut(&mut |clause| clause.fill(&searched, &mut values));
         filled.map(|()| owned)
     };
     *query = compute.run(fill).await?;
@@ -88,15 +96,20 @@ fn most_terms<'m>(indices: impl Iterator<Item = &'m IndexMeta>) -> usize {
 }
 
 /// Returns the first values that a document has for a lookup, held by the work.
-fn values_of(source: &[u8], lookup: &TermsLookup, most: usize, work: &Work) -> Result<Vec<Value>> {
+fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &Work) -> Result<Vec<Value>> {
     let _parsed = work.part_of(source.len().saturating_mul(1 + PARSED_SHARE))?;
     let source: Value = serde_json::from_slice(source)
         .map_err(|error| Error::Execution(format!("source of [{}]: {error}", lookup.id)))?;
     let mut values = Vec::new();
-    collect(&source, &lookup.path, MAX_DEPTH, &mut |value| {
-        values.push(value.clone());
-        values.len() < most
-    });
+    match &lookup.path {
+        None => values.push(source),
+        Some(path) => {
+            collect(&source, path, MAX_DEPTH, &mut |value| {
+                values.push(value.clone());
+                values.len() < most
+            });
+        }
+    }
     work.hold(values.iter().map(bytes_of).sum())?;
     Ok(values)
 }

@@ -6,9 +6,13 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::query::{BoolQuery, BoostMode, FunctionScoreQuery, NestedScore, Query};
+use millrace_dsl::query::{
+    BoolQuery, BoostMode, BoostingQuery, ConstantScoreQuery, DisMaxQuery, FunctionScoreQuery, MatchNoneQuery,
+    NestedQuery, NestedScore, Query,
+};
 
 use crate::table::leaf::Leaf;
+use crate::table::meaning::{self, Meaning};
 use crate::table::predicate::Predicate;
 
 /// Lowers a query in which scores count.
@@ -37,53 +41,69 @@ fn leaf(query: Query, boost: f32, scored: bool) -> Predicate {
 
 fn predicate(query: &Query, boost: f32, scored: bool) -> Predicate {
     let boost = boost * query.common().boost;
-    match query {
-        Query::Bool(query) => of_bool(query, boost, scored),
-        Query::ConstantScore(query) => {
-            let filter = predicate(&query.filter, 1.0, false);
-            if scored { Predicate::Constant(boost, Box::new(filter)) } else { filter }
-        }
-        Query::Boosting(query) => {
-            // The factors apply to the score as it is, which a boost need not have multiplied.
-            let positive = predicate(&query.positive, 1.0, scored);
-            if !scored {
-                return positive;
-            }
-            Predicate::Boosting {
-                positive: Box::new(positive),
-                negative: Box::new(predicate(&query.negative, 1.0, false)),
-                factors: (boost, query.negative_boost),
-            }
-        }
-        Query::DisMax(query) => {
-            let clauses = query.queries.iter().map(|clause| predicate(clause, boost, scored)).collect();
-            Predicate::DisMax(query.tie_breaker, clauses)
-        }
-        Query::Nested(query) => {
-            let scored = scored && query.score_mode != NestedScore::None;
-            Predicate::Nested(Arc::clone(query), Box::new(predicate(&query.query, boost, scored)))
-        }
-        Query::FunctionScore(query) => of_function_score(query, boost, scored),
-        other => leaf(other.clone(), boost, scored),
+    meaning::lower(query, boost, scored).unwrap_or_else(|| leaf(query.clone(), boost, scored))
+}
+
+impl Meaning for ConstantScoreQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        let filter = predicate(&self.filter, 1.0, false);
+        Some(if scored { Predicate::Constant(boost, Box::new(filter)) } else { filter })
     }
 }
 
-fn of_function_score(query: &Arc<FunctionScoreQuery>, boost: f32, scored: bool) -> Predicate {
-    let combination = &query.combination;
-    if !scored && combination.min_score.is_none() {
-        return predicate(&query.query, boost, false);
+impl Meaning for BoostingQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        // The factors apply to the score as it is, which a boost need not have multiplied.
+        let positive = predicate(&self.positive, 1.0, scored);
+        if !scored {
+            return Some(positive);
+        }
+        Some(Predicate::Boosting {
+            positive: Box::new(positive),
+            negative: Box::new(predicate(&self.negative, 1.0, false)),
+            factors: (boost, self.negative_boost),
+        })
     }
-    let base_scores = combination.boost_mode != BoostMode::Replace;
-    let base = predicate(&query.query, boost, base_scores);
-    let filters = query.functions.iter().filter_map(|function| function.filter.as_ref());
-    let filters = filters.map(|filter| predicate(filter, 1.0, false)).collect();
-    let function_score = Predicate::FunctionScore(Arc::clone(query), Box::new(base), filters);
-    // A filter's scores decide what matches and count for nothing else.
-    if scored { function_score } else { Predicate::Constant(0.0, Box::new(function_score)) }
+}
+
+impl Meaning for DisMaxQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        let clauses = self.queries.iter().map(|clause| predicate(clause, boost, scored)).collect();
+        Some(Predicate::DisMax(self.tie_breaker, clauses))
+    }
+}
+
+impl Meaning for NestedQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        let scored = scored && self.score_mode != NestedScore::None;
+        Some(Predicate::Nested(Arc::clone(self), Box::new(predicate(&self.query, boost, scored))))
+    }
+}
+
+impl Meaning for FunctionScoreQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        let combination = &self.combination;
+        if !scored && combination.min_score.is_none() {
+            return Some(predicate(&self.query, boost, false));
+        }
+        let base_scores = combination.boost_mode != BoostMode::Replace;
+        let base = predicate(&self.query, boost, base_scores);
+        let filters = self.functions.iter().filter_map(|function| function.filter.as_ref());
+        let filters = filters.map(|filter| predicate(filter, 1.0, false)).collect();
+        let function_score = Predicate::FunctionScore(Arc::clone(self), Box::new(base), filters);
+        // A filter's scores decide what matches and count for nothing else.
+        Some(if scored { function_score } else { Predicate::Constant(0.0, Box::new(function_score)) })
+    }
+}
+
+impl Meaning for BoolQuery {
+    fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
+        Some(of_bool(self, boost, scored))
+    }
 }
 
 fn of_bool(query: &BoolQuery, boost: f32, scored: bool) -> Predicate {
-    let none = || leaf(Query::MatchNone(Default::default()), 1.0, false);
+    let none = || leaf(MatchNoneQuery::default().into(), 1.0, false);
     if query.clauses().next().is_none() {
         return leaf(Query::match_all(), boost, scored);
     }

@@ -415,7 +415,7 @@ impl Expansion<'_> {
             Value::Null => query.must_not.push(query::parse(&json!({"exists": {"field": field}}))?),
             value => query.filter.push(query::parse(&json!({"term": {field: {"value": value}}}))?),
         }
-        Ok(Query::Bool(query))
+        Ok(query.into())
     }
 
     async fn inner(

@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use datafusion::logical_expr::Expr;
 use millrace_dsl::inner_hits::InnerHits;
-use millrace_dsl::query::{NestedQuery, Query};
+use millrace_dsl::query::{NestedQuery, Query, Role};
 use millrace_dsl::sort::SortKey;
 use millrace_matching::lower;
 use millrace_matching::order::Order;
@@ -73,35 +73,21 @@ impl Definitions {
     }
 
     fn gather(&mut self, query: &Query) -> Result<()> {
-        match query {
-            Query::Bool(query) => query
-                .filter
-                .iter()
-                .chain(&query.must)
-                .chain(&query.should)
-                .try_for_each(|clause| self.gather(clause)),
-            Query::Boosting(query) => {
-                self.gather(&query.positive)?;
-                self.gather(&query.negative)
-            }
-            Query::ConstantScore(query) => self.gather(&query.filter),
-            Query::DisMax(query) => query.queries.iter().try_for_each(|clause| self.gather(clause)),
-            Query::FunctionScore(query) => self.gather(&query.query),
-            Query::Nested(clause) => {
-                let Some(definition) = &clause.inner_hits else { return Ok(()) };
-                let inner = InnerHits::parse(definition)?;
-                let name = inner.name.clone().unwrap_or_else(|| clause.path.clone());
-                if self.0.iter().any(|other| other.name == name) {
-                    return Err(Error::IllegalArgument(format!(
-                        "[inner_hits] already contains an entry for key [{name}]"
-                    )));
-                }
-                let below = Self::of(&clause.query)?;
-                self.0.push(Arc::new(Definition { name, clause: Arc::clone(clause), inner, below }));
-                Ok(())
-            }
-            _ => Ok(()),
+        let Query::Nested(clause) = query else {
+            let parts = query.parts().into_iter().filter(|(role, _)| *role != Role::Apart);
+            return parts.map(|(_, part)| part).try_for_each(|part| self.gather(part));
+        };
+        let Some(definition) = &clause.inner_hits else { return Ok(()) };
+        let inner = InnerHits::parse(definition)?;
+        let name = inner.name.clone().unwrap_or_else(|| clause.path.clone());
+        if self.0.iter().any(|other| other.name == name) {
+            return Err(Error::IllegalArgument(format!(
+                "[inner_hits] already contains an entry for key [{name}]"
+            )));
         }
+        let below = Self::of(&clause.query)?;
+        self.0.push(Arc::new(Definition { name, clause: Arc::clone(clause), inner, below }));
+        Ok(())
     }
 
     /// Finds the inner hits of hits, whose rows have their sources.
@@ -167,7 +153,7 @@ impl Plan {
         // A clause within another is resolved within it, for its elements to be joined to the other's.
         let predicate = lower::lower(&match around {
             None => clause,
-            Some(around) => Query::Nested(Arc::new(NestedQuery { query: clause, ..around.clone() })),
+            Some(around) => NestedQuery { query: clause, ..around.clone() }.into(),
         });
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for index in &snapshot.indices {

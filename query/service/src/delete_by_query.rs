@@ -225,8 +225,9 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     let mut request = Request::parse(params, body.as_ref())?;
     let searcher = service.searcher()?;
     let (work, _ends) = searcher.begin();
-    lookup::read(&service.engine, principal, &mut request.query, &searcher.compute, &work).await?;
     let snapshot = service.pin(principal, expression, &request.scope).await?;
+    let (engine, compute) = (&service.engine, &searcher.compute);
+    lookup::read(engine, principal, &snapshot, &mut request.query, compute, &work).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
     let sort = match request.max_docs {

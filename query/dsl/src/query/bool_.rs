@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query};
+use super::{Clause, Common, Parser, Query, Role};
 use crate::json;
 use crate::minimum_should_match::MinimumShouldMatch;
 
@@ -28,7 +28,29 @@ pub struct BoolQuery {
 }
 
 impl BoolQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+    /// Whether there is nothing but exclusions.
+    pub fn is_negative(&self) -> bool {
+        self.must.is_empty() && self.filter.is_empty() && self.should.is_empty() && !self.must_not.is_empty()
+    }
+
+    /// Iterates over all clauses.
+    pub fn clauses(&self) -> impl Iterator<Item = &Query> {
+        self.must.iter().chain(&self.filter).chain(&self.should).chain(&self.must_not)
+    }
+
+    /// Computes how many of `should` must match.
+    pub fn required_should(&self) -> usize {
+        if self.is_negative() {
+            return 0;
+        }
+        let alone = !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty();
+        let asked = self.minimum_should_match.as_ref().map_or(0, |spec| spec.required(self.should.len()));
+        asked.max(usize::from(alone))
+    }
+}
+
+impl Clause for BoolQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut query = Self::default();
         for (key, value) in fields {
             match key.as_str() {
@@ -51,24 +73,23 @@ impl BoolQuery {
         Ok(query)
     }
 
-    /// Whether there is nothing but exclusions.
-    pub fn is_negative(&self) -> bool {
-        self.must.is_empty() && self.filter.is_empty() && self.should.is_empty() && !self.must_not.is_empty()
+    fn common(&self) -> &Common {
+        &self.common
     }
 
-    /// Iterates over all clauses.
-    pub fn clauses(&self) -> impl Iterator<Item = &Query> {
-        self.must.iter().chain(&self.filter).chain(&self.should).chain(&self.must_not)
+    fn is_compound(&self) -> bool {
+        true
     }
 
-    /// Computes how many of `should` must match.
-    pub fn required_should(&self) -> usize {
-        if self.is_negative() {
-            return 0;
-        }
-        let alone = !self.should.is_empty() && self.must.is_empty() && self.filter.is_empty();
-        let asked = self.minimum_should_match.as_ref().map_or(0, |spec| spec.required(self.should.len()));
-        asked.max(usize::from(alone))
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        let matching = self.must.iter().chain(&self.filter).chain(&self.should);
+        let excluded = self.must_not.iter().map(|clause| (Role::Apart, clause));
+        matching.map(|clause| (Role::Matching, clause)).chain(excluded).collect()
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        let lists = [&mut self.must, &mut self.filter, &mut self.should, &mut self.must_not];
+        lists.into_iter().flatten().collect()
     }
 }
 

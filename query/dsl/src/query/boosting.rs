@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query, unsupported};
+use super::{Clause, Common, Parser, Query, Role, unsupported};
 use crate::json;
 
 /// A `boosting` clause.
@@ -19,8 +19,8 @@ pub struct BoostingQuery {
     pub common: Common,
 }
 
-impl BoostingQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for BoostingQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let (mut positive, mut negative, mut negative_boost) = (None, None, None);
         for (key, value) in fields {
@@ -40,5 +40,21 @@ impl BoostingQuery {
             .filter(|boost| *boost >= 0.0)
             .ok_or_else(|| missing("'negative_boost' to be set to be a positive value'"))?;
         Ok(Self { positive, negative, negative_boost, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_compound(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        vec![(Role::Matching, &self.positive), (Role::Lowering, &self.negative)]
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        vec![&mut self.positive, &mut self.negative]
     }
 }

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query};
+use super::{Clause, Common, Parser, Query, Role};
 
 /// A `constant_score` clause.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +14,8 @@ pub struct ConstantScoreQuery {
     pub common: Common,
 }
 
-impl ConstantScoreQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for ConstantScoreQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let mut filter = None;
         for (key, value) in fields {
@@ -38,5 +38,21 @@ impl ConstantScoreQuery {
         let filter = filter
             .ok_or_else(|| Error::Parsing("[constant_score] requires a 'filter' element".to_owned()))?;
         Ok(Self { filter, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_compound(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        vec![(Role::Matching, &self.filter)]
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        vec![&mut self.filter]
     }
 }

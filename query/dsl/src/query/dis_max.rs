@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query, unsupported};
+use super::{Clause, Common, Parser, Query, Role, unsupported};
 use crate::json;
 
 /// A `dis_max` clause.
@@ -17,8 +17,8 @@ pub struct DisMaxQuery {
     pub common: Common,
 }
 
-impl DisMaxQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for DisMaxQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut query = Self { queries: Vec::new(), tie_breaker: 0.0, common: Common::default() };
         let mut given = false;
         for (key, value) in fields {
@@ -48,5 +48,21 @@ impl DisMaxQuery {
             ));
         }
         Ok(query)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_compound(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        self.queries.iter().map(|clause| (Role::Matching, clause)).collect()
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        self.queries.iter_mut().collect()
     }
 }

@@ -1,9 +1,11 @@
 //! `distance_feature`: documents score by how near a date or a point is to an origin.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::Common;
+use super::{Clause, Common, Parser};
 use crate::json::{self, token};
 
 /// A `distance_feature` clause.
@@ -19,8 +21,8 @@ pub struct DistanceFeatureQuery {
     pub common: Common,
 }
 
-impl DistanceFeatureQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for DistanceFeatureQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         const CLAUSE: &str = "distance_feature";
         let mut common = Common::default();
         let (mut field, mut origin, mut pivot) = (None, None, None);
@@ -48,6 +50,14 @@ impl DistanceFeatureQuery {
             pivot: pivot.ok_or_else(|| required("pivot"))?,
             common,
         })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} near {} by {}", self.field, self.origin, self.pivot)
     }
 }
 

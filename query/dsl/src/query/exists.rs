@@ -1,9 +1,11 @@
 //! `exists`: documents that have any value of a field, or of a field of an object.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, unsupported};
+use super::{Clause, Common, Parser, unsupported};
 use crate::json;
 
 /// An `exists` clause.
@@ -15,8 +17,8 @@ pub struct ExistsQuery {
     pub common: Common,
 }
 
-impl ExistsQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for ExistsQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let mut field = None;
         for (key, value) in fields {
@@ -36,5 +38,13 @@ impl ExistsQuery {
             Some(field) if !field.is_empty() => Ok(Self { field, common }),
             _ => Err(Error::Parsing("[exists] must be provided with a [field]".to_owned())),
         }
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field)
     }
 }

@@ -3,7 +3,8 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query};
+use super::size::written;
+use super::{Clause, Common, Parser, Query, Role};
 use crate::json::{self, token};
 
 /// Names of the functions that take an object.
@@ -155,8 +156,8 @@ pub struct RandomScore {
     pub field: Option<String>,
 }
 
-impl FunctionScoreQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for FunctionScoreQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut query = None;
         let mut functions: Vec<FilteredFunction> = Vec::new();
         let mut common = Common::default();
@@ -224,6 +225,29 @@ impl FunctionScoreQuery {
             combination.boost_mode = BoostMode::Multiply;
         }
         Ok(Self { query: query.unwrap_or_else(Query::match_all), functions, combination, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_compound(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        let filters = self.functions.iter().filter_map(|function| function.filter.as_ref());
+        let filters = filters.map(|filter| (Role::Apart, filter));
+        std::iter::once((Role::Enclosed, &self.query)).chain(filters).collect()
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        let filters = self.functions.iter_mut().filter_map(|function| function.filter.as_mut());
+        std::iter::once(&mut self.query).chain(filters).collect()
+    }
+
+    fn bytes(&self) -> usize {
+        self.functions.iter().map(|function| written(&function.function)).sum()
     }
 }
 

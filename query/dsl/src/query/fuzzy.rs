@@ -1,9 +1,11 @@
 //! `fuzzy`: values (on text fields: terms) a few edits away from one.
 
+use std::fmt;
+
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::{Common, Fuzziness, FuzzyOptions, Normalize, Rewrite, fuzziness, single};
+use super::{Clause, Common, Fuzziness, FuzzyOptions, Normalize, Parser, Rewrite, fuzziness, single};
 use crate::json;
 
 /// A `fuzzy` clause.
@@ -23,8 +25,8 @@ pub struct FuzzyQuery {
     pub common: Common,
 }
 
-impl FuzzyQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for FuzzyQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut distance = Fuzziness::AUTO;
         let mut options = FuzzyOptions::default();
         let clause = single::parse("fuzzy", &["value", "term"], fields, &mut |key, option| {
@@ -44,5 +46,13 @@ impl FuzzyQuery {
         })?;
         let single::Single { field, value, common } = clause;
         Ok(Self { field, value, normalize: Normalize::Field, fuzziness: distance, options, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}~", self.field, self.value)
     }
 }

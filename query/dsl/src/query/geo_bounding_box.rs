@@ -1,11 +1,13 @@
 //! `geo_bounding_box`: documents with a point in a box of degrees.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::Common;
 use super::function_score::double;
 use super::geo::{Corner, GeoPoint, Validation, unreadable};
+use super::{Clause, Common, Parser};
 use crate::json;
 
 /// A `geo_bounding_box` clause.
@@ -33,8 +35,8 @@ pub struct GeoBox {
     pub right: f64,
 }
 
-impl GeoBoundingBoxQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for GeoBoundingBoxQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let mut found: Option<(&String, GeoBox)> = None;
         let (mut validation, mut ignore_unmapped) = (Validation::default(), false);
@@ -65,6 +67,15 @@ impl GeoBoundingBoxQuery {
             bounds.check()?;
         }
         Ok(Self { field: field.clone(), bounds, validation, ignore_unmapped, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GeoBox { top, left, bottom, right } = self.bounds;
+        write!(f, "{} in [{top}, {left}] to [{bottom}, {right}]", self.field)
     }
 }
 

@@ -1,10 +1,12 @@
 //! `geo_distance`: documents with a point within a distance of another.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::geo::{self, Corner, GeoPoint, Validation};
-use super::{Common, unsupported};
+use super::{Clause, Common, Parser, unsupported};
 use crate::json;
 
 /// A `geo_distance` clause.
@@ -24,8 +26,8 @@ pub struct GeoDistanceQuery {
     pub common: Common,
 }
 
-impl GeoDistanceQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for GeoDistanceQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let (mut field, mut object): (Option<String>, Option<&str>) = (None, None);
         let mut center = GeoPoint { lat: f64::NAN, lon: f64::NAN };
@@ -82,6 +84,15 @@ impl GeoDistanceQuery {
             return Err(Error::IllegalArgument("distance must be greater than zero".to_owned()));
         }
         Ok(Self { field, center, distance, validation, ignore_unmapped, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GeoPoint { lat, lon } = self.center;
+        write!(f, "{} within {} m of [{lat}, {lon}]", self.field, self.distance)
     }
 }
 

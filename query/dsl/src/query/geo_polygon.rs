@@ -1,10 +1,12 @@
 //! `geo_polygon`: documents with a point in a polygon.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::geo::{Corner, GeoPoint, Validation};
-use super::{Common, unsupported};
+use super::{Clause, Common, Parser, unsupported};
 use crate::json;
 
 /// Most corners of a polygon.
@@ -25,8 +27,8 @@ pub struct GeoPolygonQuery {
     pub common: Common,
 }
 
-impl GeoPolygonQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for GeoPolygonQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let (mut field, mut corners) = (None, Vec::new());
         let (mut validation, mut ignore_unmapped) = (Validation::default(), false);
@@ -70,5 +72,13 @@ impl GeoPolygonQuery {
             corners.push(first);
         }
         Ok(Self { field, corners, validation, ignore_unmapped, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in a polygon of {} points", self.field, self.corners.len())
     }
 }

@@ -1,9 +1,13 @@
 //! `ids`: documents by their ids.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::Common;
+use super::clause::listed;
+use super::size::STRING_BYTES;
+use super::{Clause, Common, Parser};
 use crate::json;
 
 /// An `ids` clause.
@@ -15,8 +19,8 @@ pub struct IdsQuery {
     pub common: Common,
 }
 
-impl IdsQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for IdsQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let mut values = Vec::new();
         for (key, value) in fields {
@@ -38,5 +42,18 @@ impl IdsQuery {
         values.sort_unstable();
         values.dedup();
         Ok(Self { values, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_id in ")?;
+        listed(f, self.values.iter())
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.iter().map(|id| STRING_BYTES + id.capacity()).sum()
     }
 }

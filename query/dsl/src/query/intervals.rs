@@ -1,10 +1,12 @@
 //! `intervals`: documents with terms at certain places relative to each other, said by rules that
 //! are made of rules.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Fuzziness, Parser, RegexpFlags, regexp};
+use super::{Clause, Common, Fuzziness, Parser, RegexpFlags, regexp};
 use crate::json::{self, token};
 
 /// An `intervals` clause.
@@ -138,8 +140,8 @@ pub enum IntervalRule {
     },
 }
 
-impl IntervalsQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for IntervalsQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut entries = fields.iter();
         let Some((field, body)) = entries.next() else { return Err(expected("FIELD_NAME", "END_OBJECT")) };
         let Value::Object(members) = body else { return Err(expected("START_OBJECT", token(body))) };
@@ -163,6 +165,14 @@ impl IntervalsQuery {
             return Err(Error::Parsing("Missing intervals from interval query definition".to_owned()));
         };
         Ok(Self { field: field.clone(), rule, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field)
     }
 }
 

@@ -1,10 +1,12 @@
 //! `match`: the terms of an analyzed text; on other fields one exact value.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::fuzziness::count;
-use super::{Common, Fuzziness, FuzzyOptions, Rewrite, single_field, unsupported};
+use super::{Clause, Common, Fuzziness, FuzzyOptions, Parser, Rewrite, single_field, unsupported};
 use crate::json;
 use crate::minimum_should_match::MinimumShouldMatch;
 
@@ -98,15 +100,6 @@ impl MatchQuery {
         }
     }
 
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
-        let (field, query, options) = text_query("match", fields)?;
-        let mut clause = Self::new(field, query);
-        for (key, value) in options {
-            clause.option(key, value)?;
-        }
-        Ok(clause)
-    }
-
     fn option(&mut self, key: &str, value: &Value) -> Result<()> {
         let text = json::text(value).unwrap_or_default();
         match key {
@@ -126,6 +119,25 @@ impl MatchQuery {
             _ => return Err(unsupported("match", key)),
         }
         Ok(())
+    }
+}
+
+impl Clause for MatchQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+        let (field, query, options) = text_query("match", fields)?;
+        let mut clause = Self::new(field, query);
+        for (key, value) in options {
+            clause.option(key, value)?;
+        }
+        Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.field, self.query)
     }
 }
 

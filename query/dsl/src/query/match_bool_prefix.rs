@@ -1,10 +1,12 @@
 //! `match_bool_prefix`: the terms of an analyzed text, the last of which is the start of one.
 
+use std::fmt;
+
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
 use super::match_::{fuzzy_option, minimum, text_query};
-use super::{Common, Fuzziness, FuzzyOptions, Operator, unsupported};
+use super::{Clause, Common, Fuzziness, FuzzyOptions, Operator, Parser, unsupported};
 use crate::json;
 use crate::minimum_should_match::MinimumShouldMatch;
 
@@ -46,8 +48,10 @@ impl MatchBoolPrefixQuery {
             common: Common::default(),
         }
     }
+}
 
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for MatchBoolPrefixQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         const CLAUSE: &str = "match_bool_prefix";
         let (field, query, options) = text_query(CLAUSE, fields)?;
         let mut clause = Self::new(field, query);
@@ -64,5 +68,13 @@ impl MatchBoolPrefixQuery {
             }
         }
         Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}*", self.field, self.query)
     }
 }

@@ -1,11 +1,13 @@
 //! `match_phrase`: the terms of an analyzed text, in order and side by side.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::fuzziness::count;
 use super::match_::text_query;
-use super::{Common, ZeroTerms, unsupported};
+use super::{Clause, Common, Parser, ZeroTerms, unsupported};
 use crate::json;
 
 /// A `match_phrase` clause.
@@ -40,8 +42,10 @@ impl MatchPhraseQuery {
             common: Common::default(),
         }
     }
+}
 
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for MatchPhraseQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         const CLAUSE: &str = "match_phrase";
         let (field, query, options) = text_query(CLAUSE, fields)?;
         let mut clause = Self::new(field, query);
@@ -56,6 +60,14 @@ impl MatchPhraseQuery {
             }
         }
         Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.field, self.query)
     }
 }
 
@@ -73,8 +85,10 @@ impl MatchPhrasePrefixQuery {
     pub fn new(field: &str, query: Value) -> Self {
         Self { phrase: MatchPhraseQuery::new(field, query), max_expansions: 50 }
     }
+}
 
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for MatchPhrasePrefixQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         const CLAUSE: &str = "match_phrase_prefix";
         let (field, query, options) = text_query(CLAUSE, fields)?;
         let mut clause = Self::new(field, query);
@@ -92,6 +106,14 @@ impl MatchPhrasePrefixQuery {
             }
         }
         Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.phrase.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}*", self.phrase.field, self.phrase.query)
     }
 }
 

@@ -1,9 +1,13 @@
 //! `multi_match`: a text in several fields at once.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, FieldBoosts, Fuzziness, FuzzyOptions, Operator, Rewrite, ZeroTerms, unsupported};
+use super::{
+    Clause, Common, FieldBoosts, Fuzziness, FuzzyOptions, Operator, Parser, Rewrite, ZeroTerms, unsupported,
+};
 use crate::json;
 
 const CLAUSE: &str = "multi_match";
@@ -101,44 +105,6 @@ pub struct MultiMatchQuery {
 }
 
 impl MultiMatchQuery {
-    pub(super) fn parse(options: &Map<String, Value>) -> Result<Self> {
-        let mut query = None;
-        let mut clause = Self {
-            query: String::new(),
-            fields: FieldBoosts::default(),
-            match_type: MatchType::default(),
-            operator: Operator::Or,
-            analyzer: None,
-            slop: 0,
-            fuzziness: None,
-            fuzzy: FuzzyOptions::default(),
-            minimum_should_match: None,
-            tie_breaker: None,
-            lenient: None,
-            zero_terms: ZeroTerms::None,
-            synonym_phrases: true,
-            cutoff: false,
-            common: Common::default(),
-        };
-        for (key, value) in options {
-            match (key.as_str(), value) {
-                ("fields", value) => clause.fields = FieldBoosts::parse(CLAUSE, value)?,
-                (_, Value::Array(_) | Value::Object(_)) | ("query", Value::Null) => {
-                    return Err(Error::Parsing(format!(
-                        "[{CLAUSE}] unknown token [{}] after [{key}]",
-                        json::token(value)
-                    )));
-                }
-                ("query", value) => query = json::text(value),
-                _ => clause.option(key, value)?,
-            }
-        }
-        clause.query =
-            query.ok_or_else(|| Error::Parsing("No text specified for multi_match query".to_owned()))?;
-        clause.check()?;
-        Ok(clause)
-    }
-
     fn option(&mut self, key: &str, value: &Value) -> Result<()> {
         let text = json::text(value).unwrap_or_default();
         match key {
@@ -196,5 +162,53 @@ impl MultiMatchQuery {
             return Err(Error::Parsing(format!("[cutoff_frequency] not allowed for type [{}]", kind.name())));
         }
         Ok(())
+    }
+}
+
+impl Clause for MultiMatchQuery {
+    fn parse(_: &mut Parser, options: &Map<String, Value>) -> Result<Self> {
+        let mut query = None;
+        let mut clause = Self {
+            query: String::new(),
+            fields: FieldBoosts::default(),
+            match_type: MatchType::default(),
+            operator: Operator::Or,
+            analyzer: None,
+            slop: 0,
+            fuzziness: None,
+            fuzzy: FuzzyOptions::default(),
+            minimum_should_match: None,
+            tie_breaker: None,
+            lenient: None,
+            zero_terms: ZeroTerms::None,
+            synonym_phrases: true,
+            cutoff: false,
+            common: Common::default(),
+        };
+        for (key, value) in options {
+            match (key.as_str(), value) {
+                ("fields", value) => clause.fields = FieldBoosts::parse(CLAUSE, value)?,
+                (_, Value::Array(_) | Value::Object(_)) | ("query", Value::Null) => {
+                    return Err(Error::Parsing(format!(
+                        "[{CLAUSE}] unknown token [{}] after [{key}]",
+                        json::token(value)
+                    )));
+                }
+                ("query", value) => query = json::text(value),
+                _ => clause.option(key, value)?,
+            }
+        }
+        clause.query =
+            query.ok_or_else(|| Error::Parsing("No text specified for multi_match query".to_owned()))?;
+        clause.check()?;
+        Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.query)
     }
 }

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Parser, Query, unsupported};
+use super::{Clause, Common, Parser, Query, Role, unsupported};
 use crate::json;
 
 /// A `nested` clause.
@@ -36,8 +36,8 @@ pub enum NestedScore {
     None,
 }
 
-impl NestedQuery {
-    pub(super) fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for NestedQuery {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let (mut path, mut query, mut inner_hits) = (None, None, None);
         let (mut score_mode, mut ignore_unmapped) = (NestedScore::default(), false);
@@ -59,6 +59,22 @@ impl NestedQuery {
         let path = path.ok_or_else(|| missing("path"))?;
         let query = query.ok_or_else(|| missing("query"))?;
         Ok(Self { path, query, score_mode, ignore_unmapped, inner_hits, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_compound(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<(Role, &Query)> {
+        vec![(Role::Enclosed, &self.query)]
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Query> {
+        vec![&mut self.query]
     }
 }
 

@@ -1,9 +1,11 @@
 //! `prefix`: values (on text fields: terms) that start with a string.
 
+use std::fmt;
+
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::{Common, Normalize, Rewrite, single};
+use super::{Clause, Common, Normalize, Parser, Rewrite, single};
 use crate::json;
 
 /// A `prefix` clause.
@@ -23,8 +25,8 @@ pub struct PrefixQuery {
     pub common: Common,
 }
 
-impl PrefixQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for PrefixQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let (mut case_insensitive, mut rewrite) = (false, None);
         let clause = single::parse("prefix", &["value", "prefix"], fields, &mut |key, option| {
             match key {
@@ -36,5 +38,13 @@ impl PrefixQuery {
         })?;
         let single::Single { field, value, common } = clause;
         Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}*", self.field, Value::String(self.value.clone()))
     }
 }

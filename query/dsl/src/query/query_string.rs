@@ -2,12 +2,14 @@
 //!
 //! The text stays a text here: what it means depends on the mapping of each index.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::{
-    Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Query, RegexpQuery, Rewrite,
-    unsupported,
+    Clause, Common, FieldBoosts, Fuzziness, FuzzyOptions, MatchType, Operator, Parser, Query, RegexpQuery,
+    Rewrite, unsupported,
 };
 use crate::json;
 use crate::params::Params;
@@ -98,28 +100,6 @@ impl QueryStringQuery {
         }
     }
 
-    pub(super) fn parse(options: &Map<String, Value>) -> Result<Self> {
-        let mut query = None;
-        let mut clause = Self::new(String::new());
-        for (key, value) in options {
-            match (key.as_str(), value) {
-                ("fields", Value::Array(_)) => clause.fields = FieldBoosts::parse(CLAUSE, value)?,
-                ("fields", _) | (_, Value::Array(_)) => return Err(unsupported(CLAUSE, key)),
-                (_, Value::Object(_)) => {
-                    return Err(Error::Parsing(format!(
-                        "[{CLAUSE}] unknown token [{}] after [{key}]",
-                        json::token(value)
-                    )));
-                }
-                ("query", value) => query = json::text(value),
-                _ => clause.option(key, value)?,
-            }
-        }
-        clause.query =
-            query.ok_or_else(|| Error::Parsing(format!("[{CLAUSE}] must be provided with a [query]")))?;
-        Ok(clause)
-    }
-
     fn option(&mut self, key: &str, value: &Value) -> Result<()> {
         let text = json::text(value);
         match key {
@@ -153,6 +133,38 @@ impl QueryStringQuery {
     }
 }
 
+impl Clause for QueryStringQuery {
+    fn parse(_: &mut Parser, options: &Map<String, Value>) -> Result<Self> {
+        let mut query = None;
+        let mut clause = Self::new(String::new());
+        for (key, value) in options {
+            match (key.as_str(), value) {
+                ("fields", Value::Array(_)) => clause.fields = FieldBoosts::parse(CLAUSE, value)?,
+                ("fields", _) | (_, Value::Array(_)) => return Err(unsupported(CLAUSE, key)),
+                (_, Value::Object(_)) => {
+                    return Err(Error::Parsing(format!(
+                        "[{CLAUSE}] unknown token [{}] after [{key}]",
+                        json::token(value)
+                    )));
+                }
+                ("query", value) => query = json::text(value),
+                _ => clause.option(key, value)?,
+            }
+        }
+        clause.query =
+            query.ok_or_else(|| Error::Parsing(format!("[{CLAUSE}] must be provided with a [query]")))?;
+        Ok(clause)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.query)
+    }
+}
+
 /// Reads the query that a request gives by its parameters: `q`, and what belongs to it.
 pub fn from_uri(params: &mut Params) -> Result<Option<Query>> {
     let Some(text) = params.take("q") else { return Ok(None) };
@@ -164,7 +176,7 @@ pub fn from_uri(params: &mut Params) -> Result<Option<Query>> {
     if let Some(operator) = params.take("default_operator") {
         clause.operator = Operator::parse(&operator)?;
     }
-    Ok(Some(Query::QueryString(Box::new(clause))))
+    Ok(Some(clause.into()))
 }
 
 /// Reads a number of which a negative one stands for none.

@@ -1,9 +1,11 @@
 //! `range`: values between bounds.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, single_field, unsupported};
+use super::{Clause, Common, Parser, single_field, unsupported};
 use crate::json;
 
 /// One end of a range.
@@ -32,8 +34,8 @@ pub struct RangeQuery {
     pub common: Common,
 }
 
-impl RangeQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for RangeQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let mut rest = Map::new();
         for (key, value) in fields {
@@ -73,6 +75,22 @@ impl RangeQuery {
             time_zone,
             common,
         })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = |included: bool| if included { "<=" } else { "<" };
+        if let Some(from) = &self.from {
+            write!(f, "{} {} ", from.value, sign(from.included))?;
+        }
+        f.write_str(&self.field)?;
+        match &self.to {
+            Some(to) => write!(f, " {} {}", sign(to.included), to.value),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! `rank_feature`: documents score by a number that the index keeps for it.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::Common;
+use super::{Clause, Common, Parser};
 use crate::json;
 
 const CLAUSE: &str = "rank_feature";
@@ -39,8 +41,8 @@ pub enum FeatureFunction {
     Linear,
 }
 
-impl RankFeatureQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for RankFeatureQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut common = Common::default();
         let (mut field, mut function) = (None, None);
         for (key, value) in fields {
@@ -63,6 +65,14 @@ impl RankFeatureQuery {
             function: function.unwrap_or(FeatureFunction::Saturation(None)),
             common,
         })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field)
     }
 }
 

@@ -1,9 +1,11 @@
 //! `regexp`: values (on text fields: terms) that a regular expression describes, in Lucene's syntax.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, Normalize, Rewrite, single};
+use super::{Clause, Common, Normalize, Parser, Rewrite, single};
 use crate::json;
 
 pub use millrace_storage::automaton::Flags as RegexpFlags;
@@ -54,8 +56,10 @@ pub struct RegexpQuery {
 impl RegexpQuery {
     /// What `max_determinized_states` is where nothing else is said.
     pub const MAX_DETERMINIZED_STATES: usize = 10_000;
+}
 
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for RegexpQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let (mut case_insensitive, mut rewrite) = (false, None);
         let (mut operators, mut states) = (RegexpFlags::ALL, Self::MAX_DETERMINIZED_STATES);
         let clause = single::parse("regexp", &["value"], fields, &mut |key, option| {
@@ -83,5 +87,13 @@ impl RegexpQuery {
             rewrite,
             common,
         })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = /{}/", self.field, self.value)
     }
 }

@@ -1,10 +1,12 @@
 //! `simple_query_string`: a language of few signs, in which no text is an error.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::query_string::at_least_none;
-use super::{Common, FieldBoosts, FuzzyOptions, Operator, unsupported};
+use super::{Clause, Common, FieldBoosts, FuzzyOptions, Operator, Parser, unsupported};
 use crate::json;
 use crate::query_string::simple::Flags;
 
@@ -40,7 +42,39 @@ pub struct SimpleQueryStringQuery {
 }
 
 impl SimpleQueryStringQuery {
-    pub(super) fn parse(options: &Map<String, Value>) -> Result<Self> {
+    fn option(&mut self, key: &str, value: &Value) -> Result<()> {
+        let text = json::text(value);
+        match key {
+            "flags" => {
+                self.flags = match value {
+                    // A negative number stands for all.
+                    Value::Number(_) => {
+                        Flags(i32::try_from(json::integer(value)?).unwrap_or(Flags::ALL.0).max(Flags::ALL.0))
+                    }
+                    _ => Flags::parse(&text.unwrap_or_default())?,
+                };
+            }
+            "default_operator" => self.operator = Operator::parse(&text.unwrap_or_default())?,
+            "analyzer" => self.analyzer = text,
+            "analyze_wildcard" => self.analyze_wildcard = json::boolean(value)?,
+            "quote_field_suffix" => self.quote_field_suffix = text,
+            "lenient" => self.lenient = Some(json::boolean(value)?),
+            "minimum_should_match" => self.minimum_should_match = text,
+            "fuzzy_prefix_length" => self.fuzzy.prefix_length = at_least_none(value)?,
+            "fuzzy_max_expansions" => self.fuzzy.max_expansions = at_least_none(value)?,
+            "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
+            "auto_generate_synonyms_phrase_query" => self.synonym_phrases = json::boolean(value)?,
+            // Retired in OpenSearch, where they are read and say nothing.
+            "all_fields" | "locale" | "lowercase_expanded_terms" => {}
+            _ if self.common.take(CLAUSE, key, value)? => {}
+            _ => return Err(Error::Parsing(format!("[{CLAUSE}] unsupported field [{key}]"))),
+        }
+        Ok(())
+    }
+}
+
+impl Clause for SimpleQueryStringQuery {
+    fn parse(_: &mut Parser, options: &Map<String, Value>) -> Result<Self> {
         let mut query = None;
         let mut clause = Self {
             query: String::new(),
@@ -74,33 +108,11 @@ impl SimpleQueryStringQuery {
         Ok(clause)
     }
 
-    fn option(&mut self, key: &str, value: &Value) -> Result<()> {
-        let text = json::text(value);
-        match key {
-            "flags" => {
-                self.flags = match value {
-                    // A negative number stands for all.
-                    Value::Number(_) => {
-                        Flags(i32::try_from(json::integer(value)?).unwrap_or(Flags::ALL.0).max(Flags::ALL.0))
-                    }
-                    _ => Flags::parse(&text.unwrap_or_default())?,
-                };
-            }
-            "default_operator" => self.operator = Operator::parse(&text.unwrap_or_default())?,
-            "analyzer" => self.analyzer = text,
-            "analyze_wildcard" => self.analyze_wildcard = json::boolean(value)?,
-            "quote_field_suffix" => self.quote_field_suffix = text,
-            "lenient" => self.lenient = Some(json::boolean(value)?),
-            "minimum_should_match" => self.minimum_should_match = text,
-            "fuzzy_prefix_length" => self.fuzzy.prefix_length = at_least_none(value)?,
-            "fuzzy_max_expansions" => self.fuzzy.max_expansions = at_least_none(value)?,
-            "fuzzy_transpositions" => self.fuzzy.transpositions = json::boolean(value)?,
-            "auto_generate_synonyms_phrase_query" => self.synonym_phrases = json::boolean(value)?,
-            // Retired in OpenSearch, where they are read and say nothing.
-            "all_fields" | "locale" | "lowercase_expanded_terms" => {}
-            _ if self.common.take(CLAUSE, key, value)? => {}
-            _ => return Err(Error::Parsing(format!("[{CLAUSE}] unsupported field [{key}]"))),
-        }
-        Ok(())
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.query)
     }
 }

@@ -2,16 +2,14 @@
 
 use std::fmt::{self, Write};
 
-use millrace_work::bytes_of;
-
 use super::Query;
 
-/// Bytes of a clause beside what it is made of: its place, its name, the rounding of allocations.
-const CLAUSE_BYTES: usize = 2 * size_of::<Query>();
+/// Bytes of a clause beside what it is made of: its place, the rounding of allocations.
+const CLAUSE_BYTES: usize = 64 + size_of::<Query>();
 /// Bytes that each byte of what a clause is written as for debugging may stand for.
 const WRITTEN_SHARE: usize = 4;
 /// Bytes of a string beside its text.
-const STRING_BYTES: usize = size_of::<String>() + 16;
+pub(super) const STRING_BYTES: usize = size_of::<String>() + 16;
 
 /// Counts what is written to it.
 struct Counter(usize);
@@ -27,29 +25,16 @@ impl Query {
     /// Estimates the bytes that the query takes, rather too many than too few.
     pub fn bytes(&self) -> usize {
         let mut bytes = 0_usize;
-        self.walk(&mut |clause| bytes = bytes.saturating_add(CLAUSE_BYTES + own_bytes(clause)));
+        self.walk(&mut |clause| {
+            let name = clause.common().name.as_ref().map_or(0, String::len);
+            bytes = bytes.saturating_add(CLAUSE_BYTES + name + clause.own_bytes());
+        });
         bytes
     }
 }
 
-/// Estimates the bytes of a clause without those below it.
-fn own_bytes(clause: &Query) -> usize {
-    match clause {
-        Query::Terms(terms) => terms.field.len() + terms.values.iter().map(bytes_of).sum::<usize>(),
-        Query::Ids(ids) => ids.values.iter().map(|id| STRING_BYTES + id.capacity()).sum(),
-        Query::FunctionScore(scored) => {
-            scored.functions.iter().map(|function| written(&function.function)).sum()
-        }
-        Query::Bool(_)
-        | Query::Boosting(_)
-        | Query::ConstantScore(_)
-        | Query::DisMax(_)
-        | Query::Nested(_) => clause.common().name.as_ref().map_or(0, String::len),
-        leaf => written(leaf),
-    }
-}
-
-fn written(part: &impl fmt::Debug) -> usize {
+/// Estimates the bytes of what is written for debugging.
+pub(super) fn written(part: &impl fmt::Debug) -> usize {
     let mut counter = Counter(0);
     // Counting cannot fail.
     let _ = write!(counter, "{part:?}");

@@ -1,9 +1,11 @@
 //! `term`: one exact value of a field; not analyzed, also on text fields.
 
+use std::fmt;
+
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, single_field, unsupported};
+use super::{Clause, Common, Parser, single_field, unsupported};
 use crate::json;
 
 /// A `term` clause.
@@ -19,45 +21,58 @@ pub struct TermQuery {
     pub common: Common,
 }
 
-impl TermQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
-        let mut common = Common::default();
-        let mut rest = Map::new();
-        for (key, value) in fields {
-            if !(matches!(key.as_str(), "boost" | "_name")
-                && !value.is_object()
-                && common.take("term", key, value)?)
-            {
-                rest.insert(key.clone(), value.clone());
-            }
+impl Clause for TermQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+        parse("term", fields, true)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.field, self.value)
+    }
+}
+
+/// Parses a clause about a term; `folds` tells whether letters may match in either case.
+pub(super) fn parse(clause: &str, fields: &Map<String, Value>, folds: bool) -> Result<TermQuery> {
+    let mut common = Common::default();
+    let mut rest = Map::new();
+    for (key, value) in fields {
+        if !(matches!(key.as_str(), "boost" | "_name")
+            && !value.is_object()
+            && common.take(clause, key, value)?)
+        {
+            rest.insert(key.clone(), value.clone());
         }
-        let (field, value) = single_field("term", &rest)?;
-        let (mut given, mut case_insensitive) = (None, false);
-        match value {
-            Value::Object(options) => {
-                for (key, option) in options {
-                    match key.as_str() {
-                        "value" | "term" => given = Some(option.clone()),
-                        "case_insensitive" => case_insensitive = json::boolean(option)?,
-                        _ if common.take("term", key, option)? => {}
-                        _ => return Err(unsupported("term", key)),
-                    }
+    }
+    let (field, value) = single_field(clause, &rest)?;
+    let (mut given, mut case_insensitive) = (None, false);
+    match value {
+        Value::Object(options) => {
+            for (key, option) in options {
+                match key.as_str() {
+                    "value" | "term" => given = Some(option.clone()),
+                    "case_insensitive" if folds => case_insensitive = json::boolean(option)?,
+                    _ if common.take(clause, key, option)? => {}
+                    _ => return Err(unsupported(clause, key)),
                 }
             }
-            Value::Array(_) => {
-                return Err(Error::Parsing("[term] query does not support array of values".to_owned()));
-            }
-            scalar => given = Some(scalar.clone()),
         }
-        match given {
-            None | Some(Value::Null) => Err(Error::IllegalArgument("value cannot be null".to_owned())),
-            Some(Value::Array(_)) => {
-                Err(Error::Parsing("[term] query does not support array of values".to_owned()))
-            }
-            Some(Value::Object(_)) => {
-                Err(Error::Parsing("[term] unknown token [START_OBJECT] after [value]".to_owned()))
-            }
-            Some(value) => Ok(Self { field: field.to_owned(), value, case_insensitive, common }),
+        Value::Array(_) => {
+            return Err(Error::Parsing(format!("[{clause}] query does not support array of values")));
         }
+        scalar => given = Some(scalar.clone()),
+    }
+    match given {
+        None | Some(Value::Null) => Err(Error::IllegalArgument("value cannot be null".to_owned())),
+        Some(Value::Array(_)) => {
+            Err(Error::Parsing(format!("[{clause}] query does not support array of values")))
+        }
+        Some(Value::Object(_)) => {
+            Err(Error::Parsing(format!("[{clause}] unknown token [START_OBJECT] after [value]")))
+        }
+        Some(value) => Ok(TermQuery { field: field.to_owned(), value, case_insensitive, common }),
     }
 }

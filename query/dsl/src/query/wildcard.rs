@@ -1,9 +1,11 @@
 //! `wildcard`: values (on text fields: terms) that a pattern of `*` and `?` describes.
 
+use std::fmt;
+
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::{Common, Normalize, Rewrite, single};
+use super::{Clause, Common, Normalize, Parser, Rewrite, single};
 use crate::json;
 
 /// A `wildcard` clause.
@@ -23,8 +25,8 @@ pub struct WildcardQuery {
     pub common: Common,
 }
 
-impl WildcardQuery {
-    pub(super) fn parse(fields: &Map<String, Value>) -> Result<Self> {
+impl Clause for WildcardQuery {
+    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let (mut case_insensitive, mut rewrite) = (false, None);
         let clause = single::parse("wildcard", &["value", "wildcard"], fields, &mut |key, option| {
             match key {
@@ -36,5 +38,13 @@ impl WildcardQuery {
         })?;
         let single::Single { field, value, common } = clause;
         Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} like {}", self.field, self.value)
     }
 }

@@ -59,14 +59,15 @@ pub(super) fn nested_key(
 }
 
 fn nested(path: &str, query: Query) -> Query {
-    Query::Nested(Arc::new(NestedQuery {
+    NestedQuery {
         path: path.to_owned(),
         query,
         score_mode: NestedScore::None,
         ignore_unmapped: false,
         inner_hits: None,
         common: Default::default(),
-    }))
+    }
+    .into()
 }
 
 fn query_shard(reason: String) -> Error {

@@ -93,7 +93,9 @@ impl Predicate {
         let exprs = |parts: &[Self]| parts.iter().map(Self::expr).collect::<Vec<_>>();
         match self {
             Self::All => carry(self, "match_all".to_owned(), vec![col(ROW), lit("*")]),
-            Self::Leaf(leaf) => carry(self, leaf.kind().to_owned(), vec![col(ROW), lit(leaf.to_string())]),
+            Self::Leaf(leaf) => {
+                carry(self, leaf.query.kind().to_owned(), vec![col(ROW), lit(leaf.to_string())])
+            }
             Self::And(parts) => balanced(exprs(parts), Expr::and).unwrap_or_else(|| Self::All.expr()),
             Self::AtLeast(1, parts) if !parts.is_empty() => {
                 balanced(exprs(parts), Expr::or).unwrap_or_else(|| Self::All.expr())

@@ -11,6 +11,7 @@ pub mod derived;
 pub(crate) mod distance;
 pub mod keys;
 pub mod leaf;
+pub(crate) mod meaning;
 pub mod node;
 pub mod parts;
 pub mod predicate;

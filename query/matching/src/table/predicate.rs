@@ -81,7 +81,7 @@ impl fmt::Display for Predicate {
         };
         match self {
             Self::All => f.write_str("*"),
-            Self::Leaf(leaf) => write!(f, "{}({leaf})", leaf.kind()),
+            Self::Leaf(leaf) => write!(f, "{}({leaf})", leaf.query.kind()),
             Self::And(parts) => join(f, parts, " AND "),
             Self::AtLeast(1, parts) => join(f, parts, " OR "),
             Self::AtLeast(required, parts) => {

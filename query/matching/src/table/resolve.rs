@@ -15,6 +15,7 @@ mod function_score;
 mod geo;
 mod graph;
 mod intervals;
+mod match_all;
 mod multi_match;
 mod nested;
 mod pattern;
@@ -35,10 +36,11 @@ use serde_json::Value;
 
 use self::nested::Scope;
 pub(crate) use self::term::max_terms;
-use millrace_dsl::query::{MAX_CLAUSES, Query};
+use millrace_dsl::query::MAX_CLAUSES;
 use millrace_work::error::{Error, Result};
 
 use super::leaf::Leaf;
+use super::meaning::{self, Meaning};
 use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
@@ -110,7 +112,8 @@ impl Target<'_> {
     }
 }
 
-struct Resolver<'a> {
+/// Resolves the clauses of a query for an index.
+pub(crate) struct Resolver<'a> {
     index: IndexContext<'a>,
     statistics: Vec<TermStatistics>,
     expansions: Vec<Expansion>,
@@ -161,51 +164,7 @@ impl<'a> Resolver<'a> {
 
     fn leaf(&mut self, leaf: &Leaf) -> Result<Node> {
         let weight = if leaf.scored { Weight::Constant(leaf.boost) } else { Weight::None };
-        if matches!(
-            leaf.query,
-            Query::MatchAll(_)
-                | Query::Term(_)
-                | Query::Terms(_)
-                | Query::Range(_)
-                | Query::Exists(_)
-                | Query::Ids(_)
-        ) {
-            self.count_leaf()?;
-        }
-        match &leaf.query {
-            Query::MatchAll(_) => Ok(Node::All(weight)),
-            Query::MatchNone(_) => Ok(Node::None),
-            Query::Match(query) => self.match_(query, weight),
-            Query::MatchPhrase(query) => self.match_phrase(query, None, weight),
-            Query::MatchPhrasePrefix(query) => {
-                self.match_phrase(&query.phrase, Some(query.max_expansions), weight)
-            }
-            Query::MatchBoolPrefix(query) => self.match_bool_prefix(query, weight),
-            Query::Term(query) => self.term(query, weight),
-            Query::Terms(query) => self.terms(query, weight),
-            Query::Range(query) => self.range(query, weight),
-            Query::Exists(query) => self.exists(query, weight),
-            Query::Ids(query) => Ok(Node::Ids { values: query.values.clone().into(), weight }),
-            Query::Intervals(query) => self.intervals(query, weight),
-            Query::Prefix(query) => self.prefix(query, weight),
-            Query::Wildcard(query) => self.wildcard(query, weight),
-            Query::Regexp(query) => self.regexp(query, weight),
-            Query::Fuzzy(query) => self.fuzzy(query, weight),
-            Query::DistanceFeature(query) => self.distance_feature(query, weight),
-            Query::RankFeature(query) => self.rank_feature(query, weight),
-            Query::GeoBoundingBox(query) => self.geo_bounding_box(query, weight),
-            Query::GeoDistance(query) => self.geo_distance(query, weight),
-            Query::GeoPolygon(query) => self.geo_polygon(query, weight),
-            Query::MultiMatch(query) => self.multi_match(query, weight),
-            Query::QueryString(query) => self.query_string(query, weight),
-            Query::SimpleQueryString(query) => self.simple_query_string(query, weight),
-            Query::Bool(_)
-            | Query::Boosting(_)
-            | Query::ConstantScore(_)
-            | Query::DisMax(_)
-            | Query::FunctionScore(_)
-            | Query::Nested(_) => Err(Error::Execution("a compound clause came as a leaf".to_owned())),
-        }
+        meaning::resolve(&leaf.query, self, weight)
     }
 
     /// Finds a field, or the flat_object that a path leads into.

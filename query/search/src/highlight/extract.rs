@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millrace_dsl::query::Query;
+use millrace_dsl::query::{Query, Role};
 use millrace_matching::automaton;
 use millrace_matching::score::intervals::LeafTerms;
 use millrace_matching::score::phrase as score;
@@ -37,38 +37,29 @@ struct Extractor<'a> {
 impl Extractor<'_> {
     fn query(&mut self, query: &Query, boost: f32, hidden: bool) -> Result<()> {
         let boost = boost * query.common().boost;
-        match query {
-            Query::Bool(query) => query
-                .must
-                .iter()
-                .chain(&query.filter)
-                .chain(&query.should)
-                .try_for_each(|clause| self.query(clause, boost, hidden)),
-            Query::ConstantScore(query) => self.query(&query.filter, boost, hidden),
-            Query::Boosting(query) => self.query(&query.positive, boost, hidden),
-            Query::DisMax(query) => {
-                query.queries.iter().try_for_each(|clause| self.query(clause, boost, hidden))
-            }
-            Query::FunctionScore(query) => self.query(&query.query, boost, true),
-            Query::Nested(query) => self.query(&query.query, boost, true),
-            Query::Terms(_) => {
-                let before = self.wanted.len();
-                self.leaf(query, boost, hidden)?;
-                self.join(before);
-                Ok(())
-            }
-            leaf => self.leaf(leaf, boost, hidden),
+        if query.is_compound() {
+            return query.parts().into_iter().try_for_each(|(role, part)| match role {
+                Role::Matching | Role::Inner => self.query(part, boost, hidden),
+                Role::Enclosed => self.query(part, boost, true),
+                Role::Lowering | Role::Apart => Ok(()),
+            });
         }
+        self.leaf(query, boost, hidden)
     }
 
     fn leaf(&mut self, leaf: &Query, boost: f32, hidden: bool) -> Result<()> {
         let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
         let resolved = resolve(&leaf, self.index)?;
+        let before = self.wanted.len();
         self.node(&resolved.node, &resolved, boost, hidden);
+        // Terms of one leaf that share a score were given as a set.
+        if let Node::Constant(..) = &resolved.node {
+            self.join(before);
+        }
         Ok(())
     }
 
-    /// Makes one pattern of the terms of one clause since a place in the list, where there are several.
+    /// Makes one pattern of the terms since a place in the list, where there are several.
     fn join(&mut self, from: usize) {
         let mut terms = HashSet::new();
         for wanted in &self.wanted[from..] {

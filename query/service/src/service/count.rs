@@ -44,8 +44,8 @@ impl SearchService {
             opened.params.finish()?;
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
-            lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
             let snapshot = self.pin(principal, expression, &scope).await?;
+            lookup::read(&self.engine, principal, &snapshot, &mut query, &searcher.compute, &work).await?;
             let search = Search {
                 track: Some(u64::MAX),
                 terminate_after,

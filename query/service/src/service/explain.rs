@@ -55,9 +55,9 @@ impl SearchService {
             let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
             let searcher = self.searcher()?;
             let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
-            lookup::read(&self.engine, principal, &mut query, compute, &work).await?;
             self.single(index)?;
             let snapshot = self.pin(principal, index, &scope).await?;
+            lookup::read(&self.engine, principal, &snapshot, &mut query, compute, &work).await?;
             let shown_type = doc_type.unwrap_or("_doc");
             let mut answer = Map::new();
             let found = match wrong_type(&snapshot, doc_type) {

@@ -9,7 +9,7 @@ use millrace_aggregate::Aggregation;
 use millrace_dsl::aggs::Aggregations;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
-use millrace_dsl::query::Query;
+use millrace_dsl::query::{MatchNoneQuery, Query};
 use millrace_matching::lookup;
 use millrace_matching::order::{Order, Point};
 use millrace_matching::table::{ScanOptions, TableSnapshot};
@@ -74,19 +74,9 @@ impl SearchService {
         let searcher = self.searcher()?;
         // Who does not wait for the answer any more drops this, and with it all that is done for it.
         let (work, _ends) = searcher.begin();
-        for query in request.body.queries_mut() {
-            lookup::read(&self.engine, principal, query, &searcher.compute, &work).await?;
-        }
-        let request = &request;
-        let body = &request.body;
-        let unasked = match body.only_suggests() {
-            true => Query::MatchNone(Default::default()),
-            false => Query::match_all(),
-        };
-        let query = body.query.as_ref().unwrap_or(&unasked);
         // Held from the start: a scroll that may not be kept is not searched for.
         let (mut _kept, mut _in_use) = (None, None);
-        let mut snapshot = match &body.point_in_time {
+        let mut snapshot = match &request.body.point_in_time {
             None if request.scroll_ms.is_some() => {
                 let kept = self.pin_to_keep(principal, expression, &request.scope).await?;
                 Arc::clone(&_kept.insert(kept).snapshot)
@@ -97,6 +87,16 @@ impl SearchService {
                 Arc::clone(&_in_use.insert(opened).snapshot)
             }
         };
+        for query in request.body.queries_mut() {
+            lookup::read(&self.engine, principal, &snapshot, query, &searcher.compute, &work).await?;
+        }
+        let request = &request;
+        let body = &request.body;
+        let unasked = match body.only_suggests() {
+            true => MatchNoneQuery::default().into(),
+            false => Query::match_all(),
+        };
+        let query = body.query.as_ref().unwrap_or(&unasked);
         if !body.indices_boost.is_empty() {
             snapshot = Arc::new(self.boosted(&snapshot, &body.indices_boost, &request.scope.options)?);
         }

@@ -43,8 +43,8 @@ impl SearchService {
             };
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
-            lookup::read(&self.engine, principal, &mut query, &searcher.compute, &work).await?;
             let snapshot = self.pin(principal, expression, &scope).await?;
+            lookup::read(&self.engine, principal, &snapshot, &mut query, &searcher.compute, &work).await?;
             let mut explanations = Vec::new();
             let mut asked = 0;
             for place in 0..snapshot.indices.len() {

@@ -1,6 +1,6 @@
 //! Starts of terms as the query strings ask for them: normalized only, or analyzed.
 
-use millrace_dsl::query::{Normalize, Operator, PrefixQuery, Query, Rewrite};
+use millrace_dsl::query::{Normalize, Operator, PrefixQuery, Rewrite};
 use millrace_work::error::Result;
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::boolean::Boolean;
 use super::full_text::any_of;
 use super::phrase::quote_analyzer;
 use super::tokens::Tokens;
-use super::{Resolver, Target};
+use super::{Meaning, Resolver, Target};
 use crate::table::node::{Node, Weight};
 
 impl<'a> Resolver<'a> {
@@ -29,7 +29,7 @@ impl<'a> Resolver<'a> {
             rewrite: rewrite.cloned(),
             common: Default::default(),
         };
-        self.clause(Query::Prefix(query), weight)
+        query.resolve(self, weight)
     }
 
     /// Cuts a text into the terms that are asked of a field; `None` where the field takes it as it is.

@@ -7,19 +7,19 @@ use millrace_storage::mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::{Resolver, searchable};
+use super::{Meaning, Resolver, searchable};
 use crate::score::row_function::{Origin, RowFunction};
 use crate::table::node::{Node, NodeFunction, Weight};
 use crate::table::values;
 
 const NANOS_PER_MS: f64 = 1e6;
 
-impl Resolver<'_> {
-    pub(super) fn distance_feature(&self, query: &DistanceFeatureQuery, weight: Weight) -> Result<Node> {
-        let Some(field) = self.index.mapping.field(&query.field) else { return Ok(Node::None) };
+impl Meaning for DistanceFeatureQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let Some(field) = resolver.index.mapping.field(&self.field) else { return Ok(Node::None) };
         let (from, pivot) = match field.field_type {
-            FieldType::Date | FieldType::DateNanos => self.date_origin(field, query)?,
-            FieldType::GeoPoint => point_origin(field, query)?,
+            FieldType::Date | FieldType::DateNanos => resolver.date_origin(field, self)?,
+            FieldType::GeoPoint => point_origin(field, self)?,
             _ => {
                 return Err(Error::IllegalArgument(format!(
                     "Illegal data type of [{}]![distance_feature] query can only be run on a date, date_nanos or geo_point field type!",
@@ -42,7 +42,9 @@ impl Resolver<'_> {
             },
         })
     }
+}
 
+impl Resolver<'_> {
     /// Distances of dates are in milliseconds, whatever the field counts in.
     fn date_origin(&self, field: &Field, query: &DistanceFeatureQuery) -> Result<(Origin, f64)> {
         let nanos = field.column_kind() == ColumnKind::DateNanos;

@@ -7,14 +7,15 @@ use millrace_dsl::query::ExistsQuery;
 use millrace_storage::mapping::{FieldType, PathId};
 use millrace_work::error::{Error, Result};
 
-use super::{PRESENT, Resolver, metadata, searchable};
+use super::{Meaning, PRESENT, Resolver, metadata, searchable};
 use crate::automaton::Pattern;
 use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 
-impl Resolver<'_> {
-    pub(super) fn exists(&mut self, query: &ExistsQuery, weight: Weight) -> Result<Node> {
-        let name = query.field.as_str();
+impl Meaning for ExistsQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.count_leaf()?;
+        let name = self.field.as_str();
         if PRESENT.contains(&name) {
             return Ok(Node::All(weight));
         }
@@ -36,7 +37,7 @@ impl Resolver<'_> {
             }
             _ => {}
         }
-        let mapping = self.index.mapping;
+        let mapping = resolver.index.mapping;
         if let Some(field) = mapping.field(name) {
             if field.field_type == FieldType::RankFeatures {
                 return Err(Error::IllegalArgument(

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::graph::{Stretch, stretches};
 use super::tokens::Tokens;
-use super::{Resolver, Target, searchable};
+use super::{Meaning, Resolver, Target, searchable};
 use crate::automaton::Pattern;
 use crate::table::node::{Join, Node, StatisticsTerm, Weight};
 
@@ -38,42 +38,46 @@ const EVERY_TERM: Terms<'static> = Terms {
     synonym_phrases: false,
 };
 
-impl<'a> Resolver<'a> {
-    pub(super) fn match_(&mut self, query: &MatchQuery, weight: Weight) -> Result<Node> {
+impl Meaning for MatchQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let terms = Terms {
-            operator: query.operator,
-            minimum: query.minimum_should_match.as_ref(),
-            fuzziness: query.fuzziness,
-            fuzzy: &query.fuzzy,
+            operator: self.operator,
+            minimum: self.minimum_should_match.as_ref(),
+            fuzziness: self.fuzziness,
+            fuzzy: &self.fuzzy,
             prefix: false,
-            synonym_phrases: query.synonym_phrases,
+            synonym_phrases: self.synonym_phrases,
         };
-        let found = self.analyzed("match", &query.field, &query.query, &query.analyzer, &terms, weight);
+        let found = resolver.analyzed("match", &self.field, &self.query, &self.analyzer, &terms, weight);
         match found {
             Ok(Some(node)) => Ok(node),
-            Ok(None) => Ok(zero_terms(query.zero_terms, weight)),
-            Err(_) if query.lenient => Ok(Node::None),
+            Ok(None) => Ok(zero_terms(self.zero_terms, weight)),
+            Err(_) if self.lenient => Ok(Node::None),
             Err(error) => Err(error),
         }
     }
+}
 
-    pub(super) fn match_bool_prefix(&mut self, query: &MatchBoolPrefixQuery, weight: Weight) -> Result<Node> {
+impl Meaning for MatchBoolPrefixQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let terms = Terms {
-            operator: query.operator,
-            minimum: query.minimum_should_match.as_ref(),
-            fuzziness: query.fuzziness,
-            fuzzy: &query.fuzzy,
+            operator: self.operator,
+            minimum: self.minimum_should_match.as_ref(),
+            fuzziness: self.fuzziness,
+            fuzzy: &self.fuzzy,
             prefix: true,
             synonym_phrases: true,
         };
         let clause = "match_bool_prefix";
-        match self.analyzed(clause, &query.field, &query.query, &query.analyzer, &terms, weight) {
+        match resolver.analyzed(clause, &self.field, &self.query, &self.analyzer, &terms, weight) {
             Ok(node) => Ok(node.unwrap_or(Node::None)),
-            Err(_) if query.lenient => Ok(Node::None),
+            Err(_) if self.lenient => Ok(Node::None),
             Err(error) => Err(error),
         }
     }
+}
 
+impl<'a> Resolver<'a> {
     /// Resolves a text; `None` where it has no terms.
     fn analyzed(
         &mut self,

@@ -5,31 +5,18 @@ use millrace_dsl::query::{GeoBoundingBoxQuery, GeoDistanceQuery, GeoPolygonQuery
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
-use super::Resolver;
+use super::{Meaning, Resolver};
 use crate::score::geo::Area;
 use crate::table::node::{Node, Weight};
 
-impl Resolver<'_> {
-    pub(super) fn geo_distance(&self, query: &GeoDistanceQuery, weight: Weight) -> Result<Node> {
-        let field = self.point_field("geo_distance", &query.field, query.ignore_unmapped)?;
+impl Meaning for GeoBoundingBoxQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let field = resolver.point_field("geo_bounding_box", &self.field, self.ignore_unmapped)?;
         let Some(field) = field else { return Ok(Node::None) };
-        let center = checked(query.center, query.validation)?;
-        let center = match query.validation {
-            Validation::Coerce => center.normalized(false),
-            _ => center,
-        };
-        on_earth(center)?;
-        let area = Area::Circle { lat: center.lat, lon: center.lon, metres: query.distance };
-        Ok(Node::Within { column: field.column, area, weight })
-    }
-
-    pub(super) fn geo_bounding_box(&self, query: &GeoBoundingBoxQuery, weight: Weight) -> Result<Node> {
-        let field = self.point_field("geo_bounding_box", &query.field, query.ignore_unmapped)?;
-        let Some(field) = field else { return Ok(Node::None) };
-        let bounds = query.bounds;
-        let mut top_left = checked(GeoPoint { lat: bounds.top, lon: bounds.left }, query.validation)?;
-        let mut bottom_right = checked(GeoPoint { lat: bounds.bottom, lon: bounds.right }, query.validation)?;
-        if query.validation == Validation::Coerce {
+        let bounds = self.bounds;
+        let mut top_left = checked(GeoPoint { lat: bounds.top, lon: bounds.left }, self.validation)?;
+        let mut bottom_right = checked(GeoPoint { lat: bounds.bottom, lon: bounds.right }, self.validation)?;
+        if self.validation == Validation::Coerce {
             let whole = (bounds.right - bounds.left) % 360.0 == 0.0 && bounds.right > bounds.left;
             top_left = top_left.normalized(whole);
             bottom_right = bottom_right.normalized(whole);
@@ -42,24 +29,41 @@ impl Resolver<'_> {
         let area = Area::of_box(top_left.lat, top_left.lon, bottom_right.lat, bottom_right.lon);
         Ok(Node::Within { column: field.column, area, weight })
     }
+}
 
-    pub(super) fn geo_polygon(&self, query: &GeoPolygonQuery, weight: Weight) -> Result<Node> {
+impl Meaning for GeoDistanceQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let field = resolver.point_field("geo_distance", &self.field, self.ignore_unmapped)?;
+        let Some(field) = field else { return Ok(Node::None) };
+        let center = checked(self.center, self.validation)?;
+        let center = match self.validation {
+            Validation::Coerce => center.normalized(false),
+            _ => center,
+        };
+        on_earth(center)?;
+        let area = Area::Circle { lat: center.lat, lon: center.lon, metres: self.distance };
+        Ok(Node::Within { column: field.column, area, weight })
+    }
+}
+
+impl Meaning for GeoPolygonQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let refused = |reason: String| Error::QueryShard { reason, caused_by: None };
-        let field = match self.index.mapping.field(&query.field) {
-            None if query.ignore_unmapped => return Ok(Node::None),
-            None => return Err(refused(format!("failed to find geo_point field [{}]", query.field))),
+        let field = match resolver.index.mapping.field(&self.field) {
+            None if self.ignore_unmapped => return Ok(Node::None),
+            None => return Err(refused(format!("failed to find geo_point field [{}]", self.field))),
             Some(field) if field.field_type != FieldType::GeoPoint => {
-                return Err(refused(format!("field [{}] is not a geo_point field", query.field)));
+                return Err(refused(format!("field [{}] is not a geo_point field", self.field)));
             }
             Some(field) => field,
         };
-        let mut corners = Vec::with_capacity(query.corners.len());
-        for corner in &query.corners {
-            let corner = match query.validation {
+        let mut corners = Vec::with_capacity(self.corners.len());
+        for corner in &self.corners {
+            let corner = match self.validation {
                 Validation::Coerce => corner.normalized(false),
                 _ => *corner,
             };
-            if query.validation == Validation::Strict {
+            if self.validation == Validation::Strict {
                 if !(-90.0..=90.0).contains(&corner.lat) {
                     return Err(refused(format!(
                         "illegal latitude value [{:?}] for [geo_polygon]",
@@ -78,7 +82,9 @@ impl Resolver<'_> {
         }
         Ok(Node::Within { column: field.column, area: Area::Polygon(corners.into()), weight })
     }
+}
 
+impl Resolver<'_> {
     /// Finds a field of points; `None` where an index need not have it.
     fn point_field(&self, clause: &str, path: &str, ignore_unmapped: bool) -> Result<Option<&Field>> {
         let reason = match self.index.mapping.field(path) {

@@ -9,10 +9,10 @@ use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
-use super::Resolver;
 use super::full_text::has_positions;
 use super::graph::{Stretch, stretches};
 use super::tokens::{Token, Tokens};
+use super::{Meaning, Resolver};
 use crate::automaton::{Pattern, pieces};
 use crate::score::intervals::source::Source;
 use crate::score::intervals::{Intervals, IntervalsLeaf, LeafTerms};
@@ -21,20 +21,20 @@ use crate::table::node::{Node, Weight};
 /// Most terms of a segment that a pattern may find where the rule does not say otherwise, as Lucene has it.
 const MAX_EXPANSIONS: usize = 128;
 
-impl Resolver<'_> {
-    pub(super) fn intervals(&mut self, query: &IntervalsQuery, weight: Weight) -> Result<Node> {
-        let mapping = self.index.mapping;
-        let Some(field) = mapping.field(&query.field) else { return Ok(Node::None) };
+impl Meaning for IntervalsQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let mapping = resolver.index.mapping;
+        let Some(field) = mapping.field(&self.field) else { return Ok(Node::None) };
         let mut unmapped = false;
-        query.rule.fields(&mut |other| unmapped |= mapping.field(other).is_none());
+        self.rule.fields(&mut |other| unmapped |= mapping.field(other).is_none());
         if unmapped {
             return Ok(Node::None);
         }
-        let mut builder = Builder { resolver: self, leaves: Vec::new() };
-        let source = builder.rule(&query.rule, field)?;
+        let mut builder = Builder { resolver, leaves: Vec::new() };
+        let source = builder.rule(&self.rule, field)?;
         let intervals = Arc::new(Intervals { source, leaves: builder.leaves });
         for _ in &intervals.leaves {
-            self.count_leaf()?;
+            resolver.count_leaf()?;
         }
         Ok(Node::Intervals { path: field.id, intervals, weight })
     }

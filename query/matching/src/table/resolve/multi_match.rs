@@ -3,16 +3,15 @@
 use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchPhrasePrefixQuery, MatchPhraseQuery,
-    MatchQuery, MatchType, MultiMatchQuery, Operator, Query, ZeroTerms,
+    MatchQuery, MatchType, MultiMatchQuery, Operator, ZeroTerms,
 };
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::Resolver;
 use super::boolean::Boolean;
 use super::fields::Fields;
 use super::full_text::zero_terms;
-use crate::table::leaf::Leaf;
+use super::{Meaning, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// How a text is asked of fields.
@@ -44,31 +43,33 @@ pub(super) struct TextOptions<'q> {
     pub gaps: bool,
 }
 
-impl Resolver<'_> {
-    pub(super) fn multi_match(&mut self, query: &MultiMatchQuery, weight: Weight) -> Result<Node> {
-        self.known_analyzer("multi_match", "analyzer", query.analyzer.as_deref())?;
-        let named = match query.fields.is_empty() {
-            true => self.default_fields("multi_match")?,
-            false => query.fields.clone(),
+impl Meaning for MultiMatchQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.known_analyzer("multi_match", "analyzer", self.analyzer.as_deref())?;
+        let named = match self.fields.is_empty() {
+            true => resolver.default_fields("multi_match")?,
+            false => self.fields.clone(),
         };
         let options = TextOptions {
-            match_type: query.match_type,
-            operator: query.operator,
-            minimum_should_match: minimum(query.minimum_should_match.as_deref())?,
-            analyzer: query.analyzer.as_deref(),
-            slop: query.slop,
-            fuzziness: query.fuzziness,
-            fuzzy: query.fuzzy.clone(),
-            tie_breaker: query.tie_breaker.unwrap_or(query.match_type.tie_breaker()),
-            lenient: query.lenient.unwrap_or(named.all()),
-            zero_terms: Some(query.zero_terms),
-            synonym_phrases: query.synonym_phrases,
+            match_type: self.match_type,
+            operator: self.operator,
+            minimum_should_match: minimum(self.minimum_should_match.as_deref())?,
+            analyzer: self.analyzer.as_deref(),
+            slop: self.slop,
+            fuzziness: self.fuzziness,
+            fuzzy: self.fuzzy.clone(),
+            tie_breaker: self.tie_breaker.unwrap_or(self.match_type.tie_breaker()),
+            lenient: self.lenient.unwrap_or(named.all()),
+            zero_terms: Some(self.zero_terms),
+            synonym_phrases: self.synonym_phrases,
             gaps: true,
         };
-        let fields = self.fields(&named, None)?;
-        Ok(self.text(&options, &fields, &query.query, weight)?.unwrap_or(Node::None))
+        let fields = resolver.fields(&named, None)?;
+        Ok(resolver.text(&options, &fields, &self.query, weight)?.unwrap_or(Node::None))
     }
+}
 
+impl Resolver<'_> {
     /// A text in fields; `None` where no term of it is left and that shall be as if it were not there.
     pub(super) fn text(
         &mut self,
@@ -128,9 +129,9 @@ impl Resolver<'_> {
             lenient: options.lenient,
             ..MatchPhraseQuery::new(name, query)
         };
-        let query = match options.match_type {
+        let node = match options.match_type {
             MatchType::BestFields | MatchType::MostFields | MatchType::CrossFields => {
-                Query::Match(MatchQuery {
+                let query = MatchQuery {
                     operator: options.operator,
                     minimum_should_match: options.minimum_should_match.clone(),
                     analyzer: analyzer.clone(),
@@ -140,14 +141,15 @@ impl Resolver<'_> {
                     lenient: options.lenient,
                     synonym_phrases: options.synonym_phrases,
                     ..MatchQuery::new(name, value)
-                })
+                };
+                query.resolve(self, weight)
             }
-            MatchType::Phrase => Query::MatchPhrase(phrase(value)),
-            MatchType::PhrasePrefix => Query::MatchPhrasePrefix(MatchPhrasePrefixQuery {
-                phrase: phrase(value),
-                max_expansions: options.fuzzy.max_expansions,
-            }),
-            MatchType::BoolPrefix => Query::MatchBoolPrefix(MatchBoolPrefixQuery {
+            MatchType::Phrase => phrase(value).resolve(self, weight),
+            MatchType::PhrasePrefix => {
+                MatchPhrasePrefixQuery { phrase: phrase(value), max_expansions: options.fuzzy.max_expansions }
+                    .resolve(self, weight)
+            }
+            MatchType::BoolPrefix => MatchBoolPrefixQuery {
                 operator: options.operator,
                 minimum_should_match: options.minimum_should_match.clone(),
                 analyzer: analyzer.clone(),
@@ -155,9 +157,10 @@ impl Resolver<'_> {
                 fuzzy: options.fuzzy.clone(),
                 lenient: options.lenient,
                 ..MatchBoolPrefixQuery::new(name, value)
-            }),
+            }
+            .resolve(self, weight),
         };
-        self.clause(query, weight).map(Some)
+        node.map(Some)
     }
 
     /// A phrase whose terms stand side by side whatever was between them.
@@ -180,15 +183,6 @@ impl Resolver<'_> {
             Err(error) if options.lenient && !unforgivable(&error) => Ok(Some(Node::None)),
             other => other,
         }
-    }
-
-    /// Resolves a clause of another kind.
-    pub(super) fn clause(&mut self, query: Query, weight: Weight) -> Result<Node> {
-        let (boost, scored) = match weight {
-            Weight::Constant(boost) => (boost, true),
-            _ => (1.0, false),
-        };
-        self.leaf(&Leaf::new(query, boost, scored))
     }
 
     /// Whether any term of a text is left for a field.

@@ -11,7 +11,7 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::{PRESENT, Resolver, Target, searchable, setting};
+use super::{Meaning, PRESENT, Resolver, Target, searchable, setting};
 use crate::automaton::{Pattern, Piece, pieces};
 use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
 
@@ -20,49 +20,96 @@ const MAX_REGEX_LENGTH: usize = 1_000;
 /// Most work that an expression's automaton may be allowed.
 const MOST_STATES: usize = 100_000;
 
-impl<'a> Resolver<'a> {
-    pub(super) fn prefix(&mut self, query: &PrefixQuery, weight: Weight) -> Result<Node> {
-        self.rewrite_known(query.rewrite.as_ref())?;
-        let Some(target) = self.target(&query.field) else {
-            return self.metadata_pattern("prefix", &query.field, &format!("{}*", query.value), weight);
+impl Meaning for PrefixQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.rewrite_known(self.rewrite.as_ref())?;
+        let Some(target) = resolver.target(&self.field) else {
+            return resolver.metadata_pattern("prefix", &self.field, &format!("{}*", self.value), weight);
         };
         fit("prefix", target.field)?;
-        let value = self.normalized(&target, &query.value, &query.normalize)?;
-        self.count_leaf()?;
-        let folded = query.case_insensitive;
-        if let Some(node) = self.shingle_start(&target, &value, folded, query.rewrite.as_ref(), weight)? {
+        let value = resolver.normalized(&target, &self.value, &self.normalize)?;
+        resolver.count_leaf()?;
+        let folded = self.case_insensitive;
+        if let Some(node) = resolver.shingle_start(&target, &value, folded, self.rewrite.as_ref(), weight)? {
             return Ok(node);
         }
         let pattern = Pattern::prefix(&value, folded)?;
         let lead = target.inside.clone().unwrap_or_default();
-        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
+        Ok(resolver.pattern_node(&target, lead, pattern, self.rewrite.as_ref(), weight))
     }
+}
 
-    pub(super) fn wildcard(&mut self, query: &WildcardQuery, weight: Weight) -> Result<Node> {
-        self.rewrite_known(query.rewrite.as_ref())?;
-        let Some(target) = self.target(&query.field) else {
-            return self.metadata_pattern("wildcard", &query.field, &query.value, weight);
+impl Meaning for WildcardQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.rewrite_known(self.rewrite.as_ref())?;
+        let Some(target) = resolver.target(&self.field) else {
+            return resolver.metadata_pattern("wildcard", &self.field, &self.value, weight);
         };
         fit("wildcard", target.field)?;
         let mut normal = Vec::new();
         let mut plain = String::new();
         // What is between the wildcards is made fit by itself.
-        for piece in pieces(&query.value) {
+        for piece in pieces(&self.value) {
             match piece {
                 Piece::Character(character) => plain.push(character),
                 other => {
-                    self.push_plain(&target, &mut plain, &query.normalize, &mut normal)?;
+                    resolver.push_plain(&target, &mut plain, &self.normalize, &mut normal)?;
                     normal.push(other);
                 }
             }
         }
-        self.push_plain(&target, &mut plain, &query.normalize, &mut normal)?;
-        let pattern = Pattern::of_pieces(&normal, query.case_insensitive)?;
-        self.count_leaf()?;
+        resolver.push_plain(&target, &mut plain, &self.normalize, &mut normal)?;
+        let pattern = Pattern::of_pieces(&normal, self.case_insensitive)?;
+        resolver.count_leaf()?;
         let lead = target.inside.clone().unwrap_or_default();
-        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
+        Ok(resolver.pattern_node(&target, lead, pattern, self.rewrite.as_ref(), weight))
     }
+}
 
+impl Meaning for RegexpQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let limit = setting(resolver.index.meta, "index.max_regex_length", MAX_REGEX_LENGTH);
+        let length = self.value.encode_utf16().count();
+        if length > limit {
+            return Err(Error::IllegalArgument(format!(
+                "The length of regex [{length}] used in the Regexp Query request has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_regex_length] index level setting."
+            )));
+        }
+        resolver.rewrite_known(self.rewrite.as_ref())?;
+        let Some(target) = resolver.target(&self.field) else {
+            return match PRESENT.contains(&self.field.as_str()) {
+                true => Err(unfit("regexp", &self.field, &self.field)),
+                false => Ok(Node::None),
+            };
+        };
+        fit("regexp", target.field)?;
+        let value = resolver.normalized(&target, &self.value, &self.normalize)?;
+        let states = self.max_determinized_states.min(MOST_STATES) as i64;
+        let pattern = Pattern::regexp(&value, self.flags, self.case_insensitive, states)?;
+        resolver.count_leaf()?;
+        let lead = target.inside.clone().unwrap_or_default();
+        Ok(resolver.pattern_node(&target, lead, pattern, self.rewrite.as_ref(), weight))
+    }
+}
+
+impl Meaning for FuzzyQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.rewrite_known(self.options.rewrite.as_ref())?;
+        let Some(target) = resolver.target(&self.field) else {
+            return match PRESENT.contains(&self.field.as_str()) {
+                true => Err(unfit_for_fuzzy(&self.field, &self.field)),
+                false => Ok(Node::None),
+            };
+        };
+        if !near_terms(target.field) {
+            return Err(unfit_for_fuzzy(&target.field.path, target.field.type_name()));
+        }
+        let value = resolver.normalized(&target, &self.value, &self.normalize)?;
+        resolver.near(&target, &value, self.fuzziness, &self.options, weight)
+    }
+}
+
+impl<'a> Resolver<'a> {
     fn push_plain(
         &self,
         target: &Target<'_>,
@@ -76,45 +123,6 @@ impl<'a> Resolver<'a> {
             plain.clear();
         }
         Ok(())
-    }
-
-    pub(super) fn regexp(&mut self, query: &RegexpQuery, weight: Weight) -> Result<Node> {
-        let limit = setting(self.index.meta, "index.max_regex_length", MAX_REGEX_LENGTH);
-        let length = query.value.encode_utf16().count();
-        if length > limit {
-            return Err(Error::IllegalArgument(format!(
-                "The length of regex [{length}] used in the Regexp Query request has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_regex_length] index level setting."
-            )));
-        }
-        self.rewrite_known(query.rewrite.as_ref())?;
-        let Some(target) = self.target(&query.field) else {
-            return match PRESENT.contains(&query.field.as_str()) {
-                true => Err(unfit("regexp", &query.field, &query.field)),
-                false => Ok(Node::None),
-            };
-        };
-        fit("regexp", target.field)?;
-        let value = self.normalized(&target, &query.value, &query.normalize)?;
-        let states = query.max_determinized_states.min(MOST_STATES) as i64;
-        let pattern = Pattern::regexp(&value, query.flags, query.case_insensitive, states)?;
-        self.count_leaf()?;
-        let lead = target.inside.clone().unwrap_or_default();
-        Ok(self.pattern_node(&target, lead, pattern, query.rewrite.as_ref(), weight))
-    }
-
-    pub(super) fn fuzzy(&mut self, query: &FuzzyQuery, weight: Weight) -> Result<Node> {
-        self.rewrite_known(query.options.rewrite.as_ref())?;
-        let Some(target) = self.target(&query.field) else {
-            return match PRESENT.contains(&query.field.as_str()) {
-                true => Err(unfit_for_fuzzy(&query.field, &query.field)),
-                false => Ok(Node::None),
-            };
-        };
-        if !near_terms(target.field) {
-            return Err(unfit_for_fuzzy(&target.field.path, target.field.type_name()));
-        }
-        let value = self.normalized(&target, &query.value, &query.normalize)?;
-        self.near(&target, &value, query.fuzziness, &query.options, weight)
     }
 
     /// Makes the node of the terms near one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_dsl::json::text;
-use millrace_dsl::query::{MAX_CLAUSES, MatchPhraseQuery};
+use millrace_dsl::query::{MAX_CLAUSES, MatchPhrasePrefixQuery, MatchPhraseQuery};
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -11,14 +11,26 @@ use serde_json::Value;
 use super::full_text::{any_of, has_positions, zero_terms};
 use super::graph::{Stretch, stretches};
 use super::tokens::{Token, Tokens};
-use super::{Resolver, Target, searchable};
+use super::{Meaning, Resolver, Target, searchable};
 use crate::automaton::Pattern;
 use crate::score::phrase::{Phrase, Place, PlaceTerms};
 use crate::table::node::{ExpandedScore, Expansion, Join, Keep, Node, StatisticsTerm, Values, Weight};
 
+impl Meaning for MatchPhraseQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.match_phrase(self, None, weight)
+    }
+}
+
+impl Meaning for MatchPhrasePrefixQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.match_phrase(&self.phrase, Some(self.max_expansions), weight)
+    }
+}
+
 impl<'a> Resolver<'a> {
     /// Resolves a phrase; `expansions` is how many terms its last term may stand for, as a prefix.
-    pub(super) fn match_phrase(
+    fn match_phrase(
         &mut self,
         query: &MatchPhraseQuery,
         expansions: Option<usize>,

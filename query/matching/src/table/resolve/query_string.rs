@@ -11,9 +11,9 @@ use millrace_dsl::query_string::{Parsed, SyntaxError, escape, parse};
 use millrace_work::error::{Error, Result};
 
 use self::leaf::Strings;
-use super::Resolver;
 use super::boolean::Boolean;
 use super::multi_match::{minimum, scaled};
+use super::{Meaning, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// What became of an expression: nothing, clauses that may still be taken apart, or one condition.
@@ -31,17 +31,17 @@ enum Occur {
     MustNot,
 }
 
-impl Resolver<'_> {
-    pub(super) fn query_string(&mut self, query: &QueryStringQuery, weight: Weight) -> Result<Node> {
+impl Meaning for QueryStringQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let refused = |error: SyntaxError| Error::QueryShard {
-            reason: format!("Failed to parse query [{}]", query.query),
+            reason: format!("Failed to parse query [{}]", self.query),
             caused_by: Some(("parse_exception".to_owned(), error.0)),
         };
-        let (strings, field) = Strings::new(self, query)?;
-        let minimum = minimum(query.minimum_should_match.as_deref())?;
-        let text = if query.escape { escape(&query.query) } else { query.query.clone() };
+        let (strings, field) = Strings::new(resolver, self)?;
+        let minimum = minimum(self.minimum_should_match.as_deref())?;
+        let text = if self.escape { escape(&self.query) } else { self.query.clone() };
         let Parsed { group, error } = parse(&text, field.as_deref());
-        let built = match group.map(|group| self.group(&strings, &group, weight)) {
+        let built = match group.map(|group| resolver.group(&strings, &group, weight)) {
             None => Built::Nothing,
             Some(Err(Error::TooManyClauses(_))) => {
                 let reason = format!("Cannot parse '{text}': too many boolean clauses");
@@ -62,7 +62,9 @@ impl Resolver<'_> {
             }
         })
     }
+}
 
+impl Resolver<'_> {
     fn group(&mut self, strings: &Strings<'_>, group: &Group, weight: Weight) -> Result<Built> {
         let mut clauses: Vec<(Occur, Built, Weight)> = Vec::new();
         // Whether the first clause has no sign: alone in its group, it is what the group is.

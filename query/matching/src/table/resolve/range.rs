@@ -6,21 +6,22 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 use millrace_work::error::{Error, Result};
 
-use super::{Resolver, metadata, not_searchable, searchable};
+use super::{Meaning, Resolver, metadata, not_searchable, searchable};
 use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 use crate::table::values;
 
-impl Resolver<'_> {
-    pub(super) fn range(&mut self, query: &RangeQuery, weight: Weight) -> Result<Node> {
-        let mapping = self.index.mapping;
-        if query.field == "_seq_no" {
-            return seq_no_range(query, weight);
+impl Meaning for RangeQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.count_leaf()?;
+        let mapping = resolver.index.mapping;
+        if self.field == "_seq_no" {
+            return seq_no_range(self, weight);
         }
-        let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
+        let Some(target) = resolver.target(&self.field) else { return Ok(Node::None) };
         let field = target.field;
         let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
-        if !is_date && query.time_zone.is_some() {
+        if !is_date && self.time_zone.is_some() {
             return Err(Error::QueryShard {
                 reason: format!(
                     "Field [{}] of type [{}] does not support [time_zone]",
@@ -36,7 +37,7 @@ impl Resolver<'_> {
                 let edge = |bound: &Option<millrace_dsl::query::Bound>| {
                     bound.as_ref().map(|bound| (text(&bound.value).unwrap_or_default(), bound.included))
                 };
-                Ok(Node::TextRange { path: field.id, from: edge(&query.from), to: edge(&query.to), weight })
+                Ok(Node::TextRange { path: field.id, from: edge(&self.from), to: edge(&self.to), weight })
             }
             FieldType::GeoPoint
             | FieldType::Binary
@@ -48,25 +49,25 @@ impl Resolver<'_> {
                 field.type_name()
             ))),
             FieldType::Date | FieldType::DateNanos => {
-                match values::date_range(mapping, field, query, self.index.now_ms)? {
+                match values::date_range(mapping, field, self, resolver.index.now_ms)? {
                     Some(range) => column_range(field, range, weight),
                     None => Ok(Node::None),
                 }
             }
-            FieldType::Ip => match values::ip_range(mapping, field, query, self.index.now_ms)? {
-                Some((from, to)) => self.ip_between(field, ValueRange::Ip(from, to), weight),
+            FieldType::Ip => match values::ip_range(mapping, field, self, resolver.index.now_ms)? {
+                Some((from, to)) => resolver.ip_between(field, ValueRange::Ip(from, to), weight),
                 None => Ok(Node::None),
             },
             FieldType::Boolean => {
                 let edge = |bound: &Option<millrace_dsl::query::Bound>| -> Result<Option<(bool, bool)>> {
                     bound.as_ref().map(|b| Ok((values::boolean(&b.value)?, b.included))).transpose()
                 };
-                let from = match edge(&query.from)? {
+                let from = match edge(&self.from)? {
                     None | Some((false, true)) => false,
                     Some((true, true)) | Some((false, false)) => true,
                     Some((true, false)) => return Ok(Node::None),
                 };
-                let to = match edge(&query.to)? {
+                let to = match edge(&self.to)? {
                     None | Some((true, true)) => true,
                     Some((false, true)) | Some((true, false)) => false,
                     Some((false, false)) => return Ok(Node::None),
@@ -81,8 +82,8 @@ impl Resolver<'_> {
                     bound.as_ref().map(|b| Ok((target.string(mapping, &b.value)?, b.included))).transpose()
                 };
                 let (open_from, open_to) = target.open_range();
-                let from = edge(&query.from)?.or(open_from);
-                let to = edge(&query.to)?.or(open_to);
+                let from = edge(&self.from)?.or(open_from);
+                let to = edge(&self.to)?.or(open_to);
                 let range = ValueRange::Str(from.clone(), to.clone());
                 if !field.index {
                     return column_range(field, range, weight);
@@ -97,13 +98,15 @@ impl Resolver<'_> {
                     weight,
                 })
             }
-            _ => match values::number_range(field, query)? {
+            _ => match values::number_range(field, self)? {
                 Some(range) => column_range(field, range, weight),
                 None => Ok(Node::None),
             },
         }
     }
+}
 
+impl Resolver<'_> {
     pub(super) fn ip_between(&self, field: &Field, range: ValueRange, weight: Weight) -> Result<Node> {
         let ValueRange::Ip(from, to) = range else { return column_range(field, range, weight) };
         if !field.index {

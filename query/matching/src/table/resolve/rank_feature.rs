@@ -7,16 +7,16 @@ use millrace_storage::document::feature_lead;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
-use super::Resolver;
+use super::{Meaning, Resolver};
 use crate::automaton::Pattern;
 use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
 
 /// Most numbers of a feature, whose precision is that of half of a float.
 const MOST_NUMBERS: usize = 10_000;
 
-impl<'a> Resolver<'a> {
-    pub(super) fn rank_feature(&mut self, query: &RankFeatureQuery, weight: Weight) -> Result<Node> {
-        let Some((field, feature)) = self.feature(&query.field) else { return Ok(Node::None) };
+impl Meaning for RankFeatureQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        let Some((field, feature)) = resolver.feature(&self.field) else { return Ok(Node::None) };
         let fits = match field.field_type {
             FieldType::RankFeature => feature.is_empty(),
             FieldType::RankFeatures => !feature.is_empty(),
@@ -29,22 +29,22 @@ impl<'a> Resolver<'a> {
             )));
         }
         let positive = field.params.get("positive_score_impact").and_then(|impact| impact.as_bool());
-        if let (Some(false), FeatureFunction::Log(_)) = (positive, query.function) {
+        if let (Some(false), FeatureFunction::Log(_)) = (positive, self.function) {
             return Err(Error::IllegalArgument(
                 "Cannot use the [log] function with a field that has a negative score impact as it would trigger negative scores"
                     .to_owned(),
             ));
         }
-        query.function.check()?;
-        self.count_leaf()?;
+        self.function.check()?;
+        resolver.count_leaf()?;
         let lead = feature_lead(feature);
         let (boost, score) = match weight {
-            Weight::Constant(boost) => (boost, ExpandedScore::Feature(query.function)),
+            Weight::Constant(boost) => (boost, ExpandedScore::Feature(self.function)),
             _ => (0.0, ExpandedScore::Boost),
         };
-        self.expansions.push(Expansion {
+        resolver.expansions.push(Expansion {
             path: field.id,
-            nested: self.nested_id(),
+            nested: resolver.nested_id(),
             field: Arc::clone(&field.path),
             text: false,
             pattern: Arc::new(Pattern::prefix(&lead, false)?),
@@ -53,9 +53,11 @@ impl<'a> Resolver<'a> {
             score,
             boost,
         });
-        Ok(Node::Expanded(self.expansions.len() - 1))
+        Ok(Node::Expanded(resolver.expansions.len() - 1))
     }
+}
 
+impl<'a> Resolver<'a> {
     /// Finds the field of a feature, and the feature's name within it.
     fn feature<'q>(&self, path: &'q str) -> Option<(&'a Field, &'q str)> {
         let mapping = self.index.mapping;

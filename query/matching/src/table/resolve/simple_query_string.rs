@@ -1,15 +1,15 @@
 //! `simple_query_string`: a row of signs and branches as an index understands it.
 
 use millrace_dsl::query::{
-    Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, Query, SimpleQueryStringQuery,
+    Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, SimpleQueryStringQuery,
 };
 use millrace_dsl::query_string::simple::{Branch, Item, parse};
 use millrace_work::error::Result;
 
-use super::Resolver;
 use super::boolean::Boolean;
 use super::fields::{Fields, plain};
 use super::multi_match::{TextOptions, best_of, minimum, scaled, unforgivable};
+use super::{Meaning, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// A clause's options, read for an index.
@@ -26,26 +26,22 @@ enum Sofar {
     Clauses(Boolean),
 }
 
-impl Resolver<'_> {
-    pub(super) fn simple_query_string(
-        &mut self,
-        query: &SimpleQueryStringQuery,
-        weight: Weight,
-    ) -> Result<Node> {
+impl Meaning for SimpleQueryStringQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         const CLAUSE: &str = "simple_query_string";
-        let named = match query.fields.is_empty() {
-            true => self.default_fields(CLAUSE)?,
-            false => query.fields.clone(),
+        let named = match self.fields.is_empty() {
+            true => resolver.default_fields(CLAUSE)?,
+            false => self.fields.clone(),
         };
-        let fields = self.fields(&named, None)?;
-        self.known_analyzer(CLAUSE, "analyzer", query.analyzer.as_deref())?;
-        let row = Row { query, fields, lenient: query.lenient.unwrap_or(named.all()) };
-        let minimum = minimum(query.minimum_should_match.as_deref())?;
-        if query.query.trim() == "*" {
+        let fields = resolver.fields(&named, None)?;
+        resolver.known_analyzer(CLAUSE, "analyzer", self.analyzer.as_deref())?;
+        let row = Row { query: self, fields, lenient: self.lenient.unwrap_or(named.all()) };
+        let minimum = minimum(self.minimum_should_match.as_deref())?;
+        if self.query.trim() == "*" {
             return Ok(Node::All(weight));
         }
-        let items = parse(&query.query, query.flags)?;
-        Ok(match self.row(&row, &items, weight)? {
+        let items = parse(&self.query, self.flags)?;
+        Ok(match resolver.row(&row, &items, weight)? {
             Sofar::Nothing => Node::None,
             Sofar::One(node) => node,
             Sofar::Clauses(mut boolean) => {
@@ -54,7 +50,9 @@ impl Resolver<'_> {
             }
         })
     }
+}
 
+impl Resolver<'_> {
     fn row(&mut self, row: &Row<'_>, items: &[Item], weight: Weight) -> Result<Sofar> {
         let mut sofar = Sofar::Nothing;
         let (mut sign, mut last) = (None, None);
@@ -143,7 +141,7 @@ impl Resolver<'_> {
                     options: row.query.fuzzy.clone(),
                     common: Default::default(),
                 };
-                resolver.clause(Query::Fuzzy(query), weight).map(Some)
+                query.resolve(resolver, weight).map(Some)
             })?,
         };
         Ok(node.map(Sofar::One))

@@ -11,7 +11,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::range::column_range;
-use super::{Resolver, Target, not_searchable, searchable, setting};
+use super::{Meaning, Resolver, Target, not_searchable, searchable, setting};
 use crate::table::node::{ExactValue, Node, StatisticsTerm, Weight};
 use crate::table::values;
 
@@ -23,38 +23,42 @@ pub(crate) fn max_terms(meta: &IndexMeta) -> usize {
     setting(meta, "index.max_terms_count", MAX_TERMS)
 }
 
-impl Resolver<'_> {
-    pub(super) fn term(&mut self, query: &TermQuery, weight: Weight) -> Result<Node> {
-        if let Some(node) = self.metadata_term(&query.field, &[&query.value], weight) {
+impl Meaning for TermQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.count_leaf()?;
+        if let Some(node) = resolver.metadata_term(&self.field, &[&self.value], weight) {
             return node;
         }
-        let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
-        if query.case_insensitive {
-            return self.folded(&target, &query.value, weight);
+        let Some(target) = resolver.target(&self.field) else { return Ok(Node::None) };
+        if self.case_insensitive {
+            return resolver.folded(&target, &self.value, weight);
         }
-        self.exact(&target, &query.value, weight)
+        resolver.exact(&target, &self.value, weight)
     }
+}
 
-    pub(super) fn terms(&mut self, query: &TermsQuery, weight: Weight) -> Result<Node> {
-        if query.lookup.is_some() {
+impl Meaning for TermsQuery {
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        resolver.count_leaf()?;
+        if self.lookup.is_some() {
             return Err(Error::IllegalArgument("query must be rewritten first".to_owned()));
         }
-        let limit = max_terms(self.index.meta);
-        if query.values.len() > limit {
+        let limit = max_terms(resolver.index.meta);
+        if self.values.len() > limit {
             return Err(Error::IllegalArgument(format!(
                 "The number of terms [{}] used in the Terms Query request has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_terms_count] index level setting.",
-                query.values.len()
+                self.values.len()
             )));
         }
-        let given: Vec<&Value> = query.values.iter().collect();
-        if let Some(node) = self.metadata_term(&query.field, &given, weight) {
+        let given: Vec<&Value> = self.values.iter().collect();
+        if let Some(node) = resolver.metadata_term(&self.field, &given, weight) {
             return node;
         }
-        let Some(target) = self.target(&query.field) else { return Ok(Node::None) };
+        let Some(target) = resolver.target(&self.field) else { return Ok(Node::None) };
         let (mut exact, mut others) = (Vec::new(), Vec::new());
-        for value in &query.values {
+        for value in &self.values {
             // A value found by other means than one term, such as a whole day, stays a clause.
-            match self.exact(&target, value, Weight::None)? {
+            match resolver.exact(&target, value, Weight::None)? {
                 Node::Exact { value, .. } => exact.push(value),
                 Node::None => {}
                 other => others.push(other),
@@ -80,7 +84,9 @@ impl Resolver<'_> {
             _ => any,
         })
     }
+}
 
+impl Resolver<'_> {
     /// One exact value of a field, not analyzed.
     pub(super) fn exact(&mut self, target: &Target<'_>, value: &Value, weight: Weight) -> Result<Node> {
         let (mapping, field) = (self.index.mapping, target.field);

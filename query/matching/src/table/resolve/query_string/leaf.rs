@@ -3,7 +3,7 @@
 use millrace_dsl::json;
 use millrace_dsl::query::{
     Bound, ExistsQuery, FieldBoosts, Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator,
-    Query, QueryStringQuery, RangeQuery, RegexpFlags, RegexpQuery, WildcardQuery,
+    QueryStringQuery, RangeQuery, RegexpFlags, RegexpQuery, WildcardQuery,
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::table::node::{Node, Weight};
 use crate::table::resolve::fields::{Fields, has_terms, plain};
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
-use crate::table::resolve::{Resolver, setting};
+use crate::table::resolve::{Meaning, Resolver, setting};
 use crate::table::values;
 
 /// The field name that asks whether a document has a field.
@@ -271,7 +271,7 @@ impl Resolver<'_> {
 
     fn has_field(&mut self, name: &str, weight: Weight) -> Result<Node> {
         let query = ExistsQuery { field: name.to_owned(), common: Default::default() };
-        self.clause(Query::Exists(query), weight)
+        query.resolve(self, weight)
     }
 
     fn string_range(
@@ -290,7 +290,7 @@ impl Resolver<'_> {
             time_zone: strings.query.time_zone.clone().filter(|_| date),
             common: Default::default(),
         };
-        self.clause(Query::Range(query), weight)
+        query.resolve(self, weight)
     }
 
     /// A bound as the terms of a text field are spelled.
@@ -323,10 +323,11 @@ impl Resolver<'_> {
         let text = target.is_some_and(|field| field.field_type.is_text());
         let normalize = if text { strings.normalize() } else { Normalize::Field };
         let rewrite = strings.query.rewrite.clone();
-        let query = match leaf {
+        match leaf {
             Leaf::Wildcard(pattern) => {
                 let (value, case_insensitive) = (pattern.clone(), false);
-                Query::Wildcard(WildcardQuery { field, value, normalize, case_insensitive, rewrite, common })
+                let query = WildcardQuery { field, value, normalize, case_insensitive, rewrite, common };
+                query.resolve(self, weight)
             }
             Leaf::Regexp(expression) => {
                 // An expression describes terms as they are: other fields have none.
@@ -342,7 +343,7 @@ impl Resolver<'_> {
                 if !strings_only {
                     return Ok(Node::None);
                 }
-                Query::Regexp(RegexpQuery {
+                let query = RegexpQuery {
                     field,
                     value: expression.clone(),
                     normalize,
@@ -351,31 +352,32 @@ impl Resolver<'_> {
                     max_determinized_states: strings.query.max_determinized_states,
                     rewrite,
                     common,
-                })
+                };
+                query.resolve(self, weight)
             }
             Leaf::Fuzzy { text, .. } => {
                 let edits = u8::try_from(edits).map_err(|_| {
                     Error::IllegalArgument(format!("Valid edit distances are [0, 1, 2] but was [{edits}]"))
                 })?;
-                Query::Fuzzy(FuzzyQuery {
+                let query = FuzzyQuery {
                     field,
                     value: text.clone(),
                     normalize,
                     fuzziness: Fuzziness::Edits(edits),
                     options: strings.query.fuzzy.clone(),
                     common,
-                })
+                };
+                query.resolve(self, weight)
             }
             Leaf::Range { from, to, include_from, include_to } => {
                 let bound = |bound: &Option<String>, included| {
                     bound.as_ref().map(|text| Bound { value: Value::String(text.clone()), included })
                 };
                 let bounds = (bound(from, *include_from), bound(to, *include_to));
-                return self.string_range(strings, name, bounds, weight);
+                self.string_range(strings, name, bounds, weight)
             }
-            Leaf::Word(_) | Leaf::Words(_) | Leaf::Phrase { .. } | Leaf::Prefix(_) => return Ok(Node::None),
-        };
-        self.clause(query, weight)
+            Leaf::Word(_) | Leaf::Words(_) | Leaf::Phrase { .. } | Leaf::Prefix(_) => Ok(Node::None),
+        }
     }
 
     /// What terms start with; where the start is analyzed, only its last term is a start.
