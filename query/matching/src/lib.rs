@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod automaton;
+pub mod filters;
 pub mod lookup;
 pub mod lower;
 pub mod order;

@@ -4,8 +4,8 @@
 //! for one segment (this part reads columns), a file a kind; its scorer opens postings, and [`collect`] drives it. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 
-mod all;
-mod any;
+pub(crate) mod all;
+pub(crate) mod any;
 mod bits;
 mod blocks;
 pub mod bm25;
@@ -15,7 +15,7 @@ pub mod condition;
 mod constant;
 mod dictionary;
 mod disjunction_max;
-mod everything;
+pub(crate) mod everything;
 mod exact;
 pub mod failure;
 #[doc(hidden)]
@@ -28,7 +28,7 @@ mod lengths;
 mod max_score;
 pub(crate) mod metadata;
 pub mod nested;
-mod not;
+pub(crate) mod not;
 mod optional;
 pub mod phrase;
 mod phrase_values;
@@ -39,7 +39,7 @@ pub mod ranges;
 mod ranked;
 pub mod reader;
 pub mod row_function;
-mod row_set;
+pub(crate) mod row_set;
 pub(crate) mod scaled;
 mod scorer_union;
 mod sloppy;

@@ -27,7 +27,7 @@ pub(crate) struct RowSet {
 
 impl RowSet {
     /// Prepares rows that were found, which the work of the source holds; what a walk that was told to end has found is none.
-    pub(super) fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<Prepared> {
+    pub(crate) fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<Prepared> {
         source.work.check()?;
         source.work.hold_rows(&rows)?;
         Ok(Arc::new(Self { rows, score }))
