@@ -20,6 +20,7 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod kept;
 pub mod mapping;
 pub mod metadata;
 pub mod murmur;

@@ -23,6 +23,7 @@
 //! | `directory` | the view through which tantivy reads a section |
 //! | `reader`, `text_index`, `rows` | lookups |
 //! | `skips`, `impacts`, `row_list`, `text_postings` | the postings of a term block by block |
+//! | `term_rows`, `frequent` | the rows of a term, those of frequent ones kept as bits |
 //! | `merge` | compaction |
 //! | `nested` | the indices of nested paths in the same file |
 
@@ -33,6 +34,7 @@ mod directory;
 mod exact;
 mod fields;
 mod file;
+mod frequent;
 mod impacts;
 mod interner;
 mod merge;
@@ -44,6 +46,7 @@ mod row_list;
 mod rows;
 mod skips;
 mod term;
+mod term_rows;
 mod text;
 mod text_index;
 mod text_postings;
@@ -53,6 +56,7 @@ mod tests;
 
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
+pub(crate) use frequent::{FrequentCache, FrequentTerms};
 pub use impacts::Impact;
 pub(crate) use merge::DROPPED;
 pub use merge::{RowMap, merge};
@@ -61,6 +65,7 @@ pub use postings::Record;
 pub use reader::{Bundle, ValueWalker, Walk};
 pub use row_list::RowList;
 pub use term::{MAX_TERM_BYTES, check_term};
+pub use term_rows::TermRows;
 pub use text_index::TextIndex;
 pub use text_postings::TextPostings;
 

@@ -14,6 +14,7 @@ use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS, POSTINGS};
 use super::dictionary::Dictionary;
+use super::frequent::FrequentTerms;
 use super::norms::Norms;
 use super::postings::Record;
 use super::{NestedBundle, RowList, TextIndex, directory, file, nested, rows, term};
@@ -137,6 +138,7 @@ impl Bundle {
                 norms,
                 postings,
                 positions: positions.clone(),
+                frequent: None,
             });
         }
         let size = bytes.len();
@@ -151,6 +153,11 @@ impl Bundle {
             nested: Vec::new(),
             size,
         })
+    }
+
+    /// Keeps the rows of frequent terms of text fields, once they were read.
+    pub(crate) fn keep_frequent(&mut self, terms: &FrequentTerms) {
+        self.texts.iter_mut().for_each(|text| text.frequent = Some(terms.clone()));
     }
 
     pub(super) fn set_nested(&mut self, nested: Vec<NestedBundle>, size: usize) {

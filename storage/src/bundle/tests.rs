@@ -690,3 +690,76 @@ fn the_postings_format_is_that_of_the_linked_tantivy() {
     let version = serde_json::to_value(tantivy::version()).unwrap();
     assert_eq!(version["index_format_version"], super::file::POSTINGS_FORMAT);
 }
+
+/// Rows of a term that is kept as bits are those of its postings.
+#[test]
+fn frequent_terms_are_kept_as_they_are() {
+    let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
+    let mut random = StdRng::seed_from_u64(23);
+    let text = |random: &mut StdRng| {
+        let mut words = Vec::new();
+        for (word, odds) in [("x", 0.3), ("y", 0.05), ("z", 0.2), ("rare", 0.01)] {
+            if random.random_bool(odds) {
+                let most = if word == "z" { 400 } else { 6 };
+                let times = if random.random_bool(0.1) { random.random_range(2..most) } else { 1 };
+                words.extend(std::iter::repeat_n(
+                    word,
+                    if times > 6 && random.random_bool(0.99) { 6 } else { times },
+                ));
+            }
+        }
+        vec![words.join(" ")]
+    };
+    let count = 70_001;
+    let rows: Vec<Row> = (0..count).map(|_| Row { note: text(&mut random), ..Row::default() }).collect();
+    let bytes = built(&analyzers, &rows);
+    let plain = opened(bytes.clone());
+    let cache = std::sync::Arc::new(FrequentCache::default());
+    let segment = uuid::Uuid::nil();
+    // Read, and found again.
+    for round in 0..2 {
+        let mut keeping = opened(bytes.clone());
+        keeping.keep_frequent(&FrequentTerms::new(&cache, segment));
+        for (term, is_kept) in [("x", true), ("y", true), ("z", false), ("rare", false)] {
+            let rows = |bundle: &Bundle| bundle.text(NOTE).unwrap().frequencies(term).unwrap().unwrap();
+            let (mut ours, mut theirs) = (rows(&keeping), rows(&plain));
+            assert_eq!(ours.count(), theirs.count());
+            let mut first = 0;
+            while first < count {
+                match random.random_range(0..4) {
+                    0 => {
+                        let mut target = first;
+                        for _ in 0..10 {
+                            let row = ours.seek(target);
+                            assert_eq!(row, theirs.seek(target), "{term} {target}");
+                            if row >= first + 4_096 {
+                                break;
+                            }
+                            assert_eq!(ours.freq(), theirs.freq(), "{term} {row}");
+                            target = row + random.random_range(1..20);
+                        }
+                    }
+                    1 => {
+                        let (mut found, mut expected) = ([0; 64], [0; 64]);
+                        ours.fill(first, &mut found);
+                        theirs.fill(first, &mut expected);
+                        assert_eq!(found, expected, "{term} {first}");
+                    }
+                    _ => {
+                        let (mut found, mut expected) = (([0; 64], Vec::new()), ([0; 64], Vec::new()));
+                        ours.fill_often(first, &mut found.0, &mut found.1);
+                        theirs.fill_often(first, &mut expected.0, &mut expected.1);
+                        assert_eq!(found, expected, "{term} {first}");
+                    }
+                }
+                first += 4_096;
+            }
+            // All of it once more, so that it was worth it to keep it.
+            let mut again = rows(&keeping);
+            (0..count).step_by(4_096).for_each(|first| again.fill(first, &mut [0; 64]));
+            let key = [&NOTE.0.to_be_bytes(), term.as_bytes()].concat();
+            let kept = cache.get(&(segment, key.into())).flatten();
+            assert_eq!(kept.is_some(), is_kept, "{term} in round {round}");
+        }
+    }
+}

@@ -15,11 +15,13 @@ use tantivy_fst::Automaton;
 
 use super::contents::Text;
 use super::dictionary::Dictionary;
+use super::frequent::FrequentTerms;
 use super::norms::Norms;
 use super::postings::Record;
 use super::reader::unreadable;
 use super::row_list::RowList;
 use super::skips::Skips;
+use super::term_rows::{Source, TermRows};
 use super::text_postings::{Positions, TextPostings};
 use super::{Impact, impacts, rows, term};
 use crate::Result;
@@ -36,6 +38,8 @@ pub struct TextIndex {
     pub(super) postings: OwnedBytes,
     /// The positions of all fields that keep them.
     pub(super) positions: OwnedBytes,
+    /// Where the rows of frequent terms are kept, if they are.
+    pub(super) frequent: Option<FrequentTerms>,
 }
 
 impl fmt::Debug for TextIndex {
@@ -106,7 +110,7 @@ impl TextIndex {
     ///
     /// # Errors
     /// As [`TextIndex::postings`].
-    pub fn frequencies(&self, term: &str) -> Result<Option<RowList>> {
+    pub fn frequencies(&self, term: &str) -> Result<Option<TermRows>> {
         self.rows_of(term, self.field.record)
     }
 
@@ -114,13 +118,26 @@ impl TextIndex {
     ///
     /// # Errors
     /// As [`TextIndex::postings`].
-    pub fn row_postings(&self, term: &str) -> Result<Option<RowList>> {
+    pub fn row_postings(&self, term: &str) -> Result<Option<TermRows>> {
         self.rows_of(term, Record::Rows)
     }
 
-    fn rows_of(&self, term: &str, record: Record) -> Result<Option<RowList>> {
+    fn rows_of(&self, term: &str, record: Record) -> Result<Option<TermRows>> {
         let Some(info) = self.term_info(term)? else { return Ok(None) };
-        RowList::open(&self.reader, &info, record).map(Some).map_err(|error| unreadable(&self.name, &error))
+        let frequent = self.frequent.as_ref();
+        let source =
+            frequent.filter(|_| FrequentTerms::are_worth_it(info.doc_freq, self.rows)).map(|terms| Source {
+                name: Arc::clone(&self.name),
+                terms: terms.clone(),
+                key: self.key(term),
+                reader: Arc::clone(&self.reader),
+                info: info.clone(),
+                record: self.field.record,
+                rows: self.rows,
+            });
+        TermRows::open(&self.reader, &info, record, source)
+            .map(Some)
+            .map_err(|error| unreadable(&self.name, &error))
     }
 
     /// Returns the runs of a term's rows with what scores best in each; `None` where they are not kept

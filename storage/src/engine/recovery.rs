@@ -103,6 +103,7 @@ pub(super) async fn open(
         opened,
         values: Arc::default(),
         counts: Arc::default(),
+        frequent: Arc::default(),
         runtime: Handle::current(),
     };
     let metadata = Metadata::default().apply(&state.metadata);

@@ -168,6 +168,7 @@ impl Plan {
             opened,
             values: Arc::default(),
             counts: Arc::default(),
+            frequent: Arc::default(),
             runtime: Handle::current(),
         };
         let lost = &mut self.report.lost;

@@ -27,7 +27,7 @@ use super::opened::{FileKind, OpenedCache, Slot};
 use super::range::Bounds;
 use super::values::ValueCache;
 use super::{Located, RowParts, StoredRow, delete_files, layout};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
 use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::PathId;
 use crate::objects::Objects;
@@ -50,6 +50,7 @@ pub(crate) struct Env {
     pub(crate) opened: Arc<OpenedCache>,
     pub(crate) values: Arc<ValueCache>,
     pub(crate) counts: Arc<CountCache>,
+    pub(crate) frequent: Arc<FrequentCache>,
     pub(crate) runtime: Handle,
 }
 
@@ -208,7 +209,8 @@ impl Stored {
                     reason: format!("{} bytes, the catalog says {len}", bytes.len()),
                 });
             }
-            let bundle = Bundle::open(owned(&bytes), path.as_ref(), !verified.load(Ordering::Relaxed))?;
+            let mut bundle = Bundle::open(owned(&bytes), path.as_ref(), !verified.load(Ordering::Relaxed))?;
+            bundle.keep_frequent(&FrequentTerms::new(&self.env.frequent, self.record.id));
             verified.store(true, Ordering::Relaxed);
             let heap_bytes = bundle.heap_bytes();
             Ok((bundle, heap_bytes))

@@ -301,7 +301,8 @@ impl TextReader for Fixture {
                 if runs.last().is_none_or(|run| run.len() == 2) {
                     runs.push(Vec::new());
                 }
-                runs.last_mut().unwrap().push((row as u32, tokens.len() as u32, freq));
+                let row = row as u32;
+                runs.last_mut().unwrap().push((row, self.norm(row), freq));
             }
         }
         let ratio = |run: &(u32, u32, u32)| run.2 as f32 / (0.25 + 0.75 * run.1 as f32 / average);

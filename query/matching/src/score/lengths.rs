@@ -1,19 +1,42 @@
 //! What rows of a text field can score by their lengths.
 //!
 //! Most rows have a term once, and then its score is a function of the row's length. Where it is known that no row of a
-//! window has a term more often, the window's lengths tell which rows can pass a threshold before postings are decoded.
+//! window has a term more often, the window's lengths tell which rows can pass a threshold before postings are decoded. And
+//! what a run of a term's rows scores at best tells how short these are at least: rows that are shorter do not have it.
 
-use millrace_storage::bundle::TextIndex;
+use millrace_storage::bundle::{Impact, TextIndex};
 use millrace_storage::segment::WindowBits;
 
 use super::bits::{NO_ROWS, retain};
-use super::bm25::Bm25;
+use super::bm25::{B, Bm25};
 use super::reader::TextReader;
 
 /// Encoded lengths that there are.
 pub(super) const LENGTHS: usize = 1 << u8::BITS;
 /// The encoded length of rows of fields that keep none.
 const ONE: u8 = 1;
+
+/// Runs ahead that are looked at one by one: a window of rows of a frequent term has that many.
+const NEAR_RUNS: usize = 64;
+
+/// What bounds the scores of a term in some rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// How often rows have it at most.
+    pub(super) often: Often,
+    /// An encoded length that no row that has it falls below.
+    pub(super) shortest: u8,
+}
+
+impl Bounds {
+    /// Of a term of which nothing is known.
+    pub(super) const UNKNOWN: Self = Self { often: UNBOUNDED, shortest: 0 };
+
+    /// Adds those of other rows.
+    fn or(self, other: Self) -> Self {
+        Self { often: self.often.max(other.often), shortest: self.shortest.min(other.shortest) }
+    }
+}
 
 /// A bound of frequencies: they do not exceed this power of two, or are not bounded if it is [`UNBOUNDED`].
 pub(super) type Often = u8;
@@ -92,11 +115,11 @@ fn not_longer(ids: &[u8], longest: u8) -> u64 {
     rest.iter().enumerate().fold(found, |found, (at, id)| found | u64::from(*id <= longest) << (start + at))
 }
 
-/// How often rows have a term at most, run by run.
+/// How often rows have a term at most, and how short they are at least, run by run.
 #[derive(Debug)]
 pub(super) struct Runs {
     lasts: Vec<u32>,
-    most: Vec<Often>,
+    bounds: Vec<Bounds>,
     at: usize,
 }
 
@@ -107,18 +130,65 @@ impl Runs {
         let impacts = text.impacts(term).ok().flatten()?;
         let often =
             |most: u32| (u32::BITS - most.saturating_sub(1).leading_zeros()).min(UNBOUNDED.into()) as Often;
+        let weights = Weights::new(text.impact_average());
+        // Runs mostly have the same best row as the one before.
+        let mut known = ((0, 0), 0);
+        let mut shortest = |impact: &Impact| {
+            let best = (impact.freq, impact.length);
+            if known.0 != best {
+                known = (best, weights.shortest(impact));
+            }
+            known.1
+        };
+        let mut bounds = |impact: &Impact| Bounds { often: often(impact.most), shortest: shortest(impact) };
         Some(Self {
             lasts: impacts.iter().map(|impact| impact.last).collect(),
-            most: impacts.iter().map(|impact| often(impact.most)).collect(),
+            bounds: impacts.iter().map(&mut bounds).collect(),
             at: 0,
         })
     }
 
-    /// Bounds the frequencies from a row to another. The first rows of calls do not descend.
-    pub(super) fn often(&mut self, first: u32, last: u32) -> Often {
-        self.at += self.lasts[self.at..].partition_point(|end| *end < first);
-        let runs = self.lasts[self.at..].partition_point(|end| *end < last) + 1;
-        self.most[self.at..].iter().take(runs).copied().max().unwrap_or(ONCE)
+    /// Bounds the rows from one to another. The first rows of calls do not descend.
+    pub(super) fn bounds(&mut self, first: u32, last: u32) -> Bounds {
+        let ahead = &self.lasts[self.at..];
+        let near = ahead.iter().take(NEAR_RUNS).position(|end| *end >= first);
+        self.at += near.unwrap_or_else(|| ahead.partition_point(|end| *end < first));
+        let mut found: Option<Bounds> = None;
+        for (end, own) in self.lasts[self.at..].iter().zip(&self.bounds[self.at..]) {
+            found = Some(found.map_or(*own, |found| found.or(*own)));
+            if *end >= last {
+                break;
+            }
+        }
+        found.unwrap_or(Bounds::UNKNOWN)
+    }
+}
+
+/// What frequencies are divided by for the length of the field: the greater what comes out, the greater the score.
+struct Weights {
+    average: f32,
+    /// By encoded length, ascending.
+    by_id: [f32; LENGTHS],
+}
+
+impl Weights {
+    fn new(average: f32) -> Self {
+        let by_id = std::array::from_fn(|id| Self::of(average, TextIndex::decode_norm(id as u8)));
+        Self { average, by_id }
+    }
+
+    fn of(average: f32, length: u32) -> f32 {
+        1.0 - B + B * length as f32 / average
+    }
+
+    /// Returns an encoded length that no row of a run falls below: such a row would score more than the best one, and be it by
+    /// one occurrence.
+    fn shortest(&self, run: &Impact) -> u8 {
+        if run.freq == u32::MAX {
+            return 0;
+        }
+        let least = Self::of(self.average, run.length) / run.freq.max(1) as f32 * (1.0 - 1e-5);
+        u8::try_from(self.by_id.partition_point(|own| *own < least)).unwrap_or(u8::MAX)
     }
 }
 
@@ -165,6 +235,29 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
+
+    #[test]
+    fn no_row_of_a_run_is_shorter_than_its_best_tells() {
+        let mut rng = StdRng::seed_from_u64(7);
+        for round in 0..2_000 {
+            let weights = Weights::new(rng.random_range(1.0..300.0));
+            let most = if round % 2 == 0 { 1 } else { 5 };
+            let longest = [6, 40, 200][round % 3];
+            let rows: Vec<(u8, u32)> = (0..rng.random_range(1..40))
+                .map(|_| (rng.random_range(ONE..=longest), rng.random_range(1..=most)))
+                .collect();
+            let ratio = |(id, freq): &(u8, u32)| *freq as f32 / weights.by_id[usize::from(*id)];
+            let (id, freq) = *rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))).unwrap();
+            let run = Impact { last: 0, length: TextIndex::decode_norm(id), freq, most };
+            let shortest = rows.iter().map(|(id, _)| *id).min().unwrap();
+            assert!(weights.shortest(&run) <= shortest, "{rows:?}");
+            if most == 1 {
+                assert_eq!(weights.shortest(&run), shortest, "{rows:?}");
+            }
+        }
+        let unknown = Impact { last: u32::MAX, length: 0, freq: u32::MAX, most: u32::MAX };
+        assert_eq!(Weights::new(8.0).shortest(&unknown), 0);
+    }
 
     #[test]
     fn lengths_are_compared_as_one_by_one() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
 use millrace_storage::Result;
-use millrace_storage::bundle::{Bundle, Impact, RowList, TextIndex, ValueWalker};
+use millrace_storage::bundle::{Bundle, Impact, RowList, TermRows, TextIndex, ValueWalker};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{
     ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredFiles, StoredRow, Tally,
@@ -265,6 +265,28 @@ fn row_list(rows: RowList) -> Box<dyn RowPostings> {
     Box::new(rows)
 }
 
+impl RowPostings for TermRows {
+    fn seek_row(&mut self, target: u32) -> u32 {
+        self.seek(target)
+    }
+    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
+        TermRows::fill(self, first, bits);
+    }
+    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
+        TermRows::fill_often(self, first, bits, often);
+    }
+    fn freq(&self) -> u32 {
+        TermRows::freq(self)
+    }
+    fn cost(&self) -> u64 {
+        self.count().into()
+    }
+}
+
+fn term_rows(rows: TermRows) -> Box<dyn RowPostings> {
+    Box::new(rows)
+}
+
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
@@ -479,11 +501,11 @@ impl TextReader for TextIndex {
     }
 
     fn row_postings(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
-        Ok(TextIndex::row_postings(self, term)?.map(row_list))
+        Ok(TextIndex::row_postings(self, term)?.map(term_rows))
     }
 
     fn frequencies(&self, term: &str) -> Result<Option<Box<dyn RowPostings>>> {
-        Ok(TextIndex::frequencies(self, term)?.map(row_list))
+        Ok(TextIndex::frequencies(self, term)?.map(term_rows))
     }
 
     fn impacts(&self, term: &str) -> Result<Option<Vec<Impact>>> {

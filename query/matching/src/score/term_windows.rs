@@ -5,15 +5,22 @@
 //! decoded of the terms without which none can ([`MaxScore`](super::max_score) calls them essential; where all terms
 //! must be there, of the rarest), the lengths of their rows leave few of them, and only for these the others are asked.
 
+use std::ops::Range;
+
 use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 
 use super::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};
 use super::failure::Failure;
-use super::lengths::{LENGTHS, Lengths, ONCE, Often, Runs, Scores, UNBOUNDED};
+use super::lengths::{Bounds, LENGTHS, Lengths, ONCE, Runs, Scores};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;
 use super::{END, bound_of};
+
+/// Where it is kept what can pass of rows that have the leading terms once, all, and each.
+const LEAD: usize = 0;
+const ALL: usize = 1;
+const EACH: usize = 2;
 
 /// Which rows match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,48 +59,57 @@ pub(super) struct TermWindows<'a> {
     behind: u32,
     bits: WindowBits,
     threshold: f32,
-    /// What can pass the threshold, and what can of rows that have the leading terms once.
+    /// What can pass the threshold, and what can of rows that have some terms once: those that lead, all, and each.
     passing: Passing,
-    passing_once: Passing,
+    passing_once: Vec<Passing>,
 }
 
 /// How long rows can be that pass a threshold, where they have the terms no more often than said.
 struct Passing {
     threshold: f32,
-    often: Vec<Often>,
+    bounds: Vec<Bounds>,
     /// The longest, as it is encoded; none passes where absent.
     longest: Option<u8>,
 }
 
 impl Passing {
     fn new() -> Self {
-        Self { threshold: f32::NEG_INFINITY, often: Vec::new(), longest: Some(u8::MAX) }
+        Self { threshold: f32::NEG_INFINITY, bounds: Vec::new(), longest: Some(u8::MAX) }
     }
 
-    /// Finds them, if they are not known yet.
+    /// Finds them for terms of certain bounds, if they are not known yet.
     fn update(
         &mut self,
         threshold: f32,
-        often: impl Iterator<Item = Often> + Clone,
+        bounds: impl Iterator<Item = Bounds> + Clone,
+        wanted: Wanted,
         ranking: &mut Ranking<'_>,
     ) {
-        if self.threshold == threshold && often.clone().eq(self.often.iter().copied()) {
+        if self.threshold == threshold && bounds.clone().eq(self.bounds.iter().copied()) {
             return;
         }
         self.threshold = threshold;
-        self.often = often.clone().collect();
+        self.bounds = bounds.clone().collect();
         let mut most = [0.0f64; LENGTHS];
-        let mut add = |scores: &mut Scores<'_>, often| {
-            most.iter_mut().zip(scores.most(often)).for_each(|(sum, most)| *sum += f64::from(*most));
+        // A row that is shorter than all with a term does not have it.
+        let mut add = |scores: &mut Scores<'_>, Bounds { often, shortest }: Bounds| {
+            let from = usize::from(shortest);
+            let own = &scores.most(often)[from..];
+            most[from..].iter_mut().zip(own).for_each(|(sum, own)| *sum += f64::from(*own));
         };
+        let shortest = bounds.clone().map(|own| own.shortest).max().unwrap_or(0);
         match ranking {
             Ranking::Flat => return,
-            Ranking::Sum(scores) => {
-                scores.iter_mut().zip(often).for_each(|(scores, often)| add(scores, often))
+            Ranking::Sum(scores) => scores.iter_mut().zip(bounds).for_each(|(scores, own)| match wanted {
+                Wanted::Any => add(scores, own),
+                Wanted::All => add(scores, Bounds { shortest, ..own }),
+            }),
+            Ranking::Phrase(scores) => {
+                let often = bounds.map(|own| own.often).min().unwrap_or(Bounds::UNKNOWN.often);
+                add(scores, Bounds { often, shortest });
             }
-            Ranking::Phrase(scores) => add(scores, often.min().unwrap_or(UNBOUNDED)),
         }
-        // The longer a row, the less it scores.
+        // What is longer than that does not pass; what is shorter mostly does.
         let longest = most.iter().rposition(|sum| bound_of(*sum) > threshold);
         self.longest = longest.and_then(|longest| u8::try_from(longest).ok());
     }
@@ -104,9 +120,9 @@ pub(super) struct Term {
     lists: Vec<Box<dyn RowPostings>>,
     name: String,
     runs: Option<Runs>,
-    /// Of the window: how often its rows have the term at most, and what that adds at best.
-    often: Often,
-    bound: f64,
+    /// Of the window: what bounds the scores of its rows, and what the term adds at best.
+    bounds: Bounds,
+    most: f64,
     /// Rows of the window that have it, and those that have it more than once with how often.
     found: WindowBits,
     more: Vec<(u32, u32)>,
@@ -123,8 +139,8 @@ impl Term {
             [term] if frequencies => term.clone(),
             _ => String::new(),
         };
-        let term =
-            Self { lists, name, runs: None, often: UNBOUNDED, bound: 0.0, found: NO_ROWS, more: Vec::new() };
+        let (bounds, found) = (Bounds::UNKNOWN, NO_ROWS);
+        let term = Self { lists, name, runs: None, bounds, most: 0.0, found, more: Vec::new() };
         Ok((!term.lists.is_empty()).then_some(term))
     }
 
@@ -160,6 +176,16 @@ impl Term {
         });
     }
 
+    /// Returns the rows of the window that may have it more than once, of those that were found.
+    fn several(&self, first: u32) -> WindowBits {
+        if self.lists.len() > 1 {
+            return self.found;
+        }
+        let mut several = NO_ROWS;
+        self.more.iter().for_each(|(row, _)| set(&mut several, row - first));
+        several
+    }
+
     /// Says how often a row of the window has it; `None` where it has not, and where several terms may add up.
     fn freq(&self, row: u32, at: u32) -> Option<u32> {
         if !has(&self.found, at) || self.lists.len() > 1 {
@@ -180,6 +206,7 @@ impl<'a> TermWindows<'a> {
     ) -> Self {
         let mut order: Vec<usize> = (0..terms.len()).collect();
         order.sort_by_key(|at| terms[*at].cost());
+        let passing_once = (0..terms.len() + EACH).map(|_| Passing::new()).collect();
         Self {
             terms,
             wanted,
@@ -194,7 +221,7 @@ impl<'a> TermWindows<'a> {
             bits: NO_ROWS,
             threshold: f32::NEG_INFINITY,
             passing: Passing::new(),
-            passing_once: Passing::new(),
+            passing_once,
         }
     }
 
@@ -330,7 +357,7 @@ impl<'a> TermWindows<'a> {
         }
         intersect(&mut self.bits, &found);
         if ranked {
-            self.keep_passing_once(leading);
+            self.keep_passing_once(LEAD, 0..leading);
         }
         if let Some(filter) = self.filter.as_mut().filter(|_| !filter_first)
             && !is_empty(&self.bits)
@@ -346,6 +373,9 @@ impl<'a> TermWindows<'a> {
                 intersect(&mut self.bits, &self.terms[*at].found);
             }
         }
+        if ranked {
+            self.keep_passing_of_found();
+        }
         Ok(())
     }
 
@@ -353,27 +383,52 @@ impl<'a> TermWindows<'a> {
     fn keep_passing(&mut self) {
         let (first, last) = (self.first, self.behind - 1);
         for term in &mut self.terms {
-            term.often = term.runs.as_mut().map_or(UNBOUNDED, |runs| runs.often(first, last));
+            term.bounds = term.runs.as_mut().map_or(Bounds::UNKNOWN, |runs| runs.bounds(first, last));
         }
-        self.passing.update(self.threshold, self.terms.iter().map(|term| term.often), &mut self.ranking);
+        let bounds = self.terms.iter().map(|term| term.bounds);
+        self.passing.update(self.threshold, bounds, self.wanted, &mut self.ranking);
         self.lengths.keep(first, &mut self.bits, self.passing.longest);
     }
 
-    /// Leaves out the rows that cannot pass the threshold, by their lengths and how often they have the terms that lead.
-    fn keep_passing_once(&mut self, leading: usize) {
-        let lead = &self.order[..leading];
-        let mut several = NO_ROWS;
-        for term in lead.iter().map(|at| &self.terms[*at]) {
-            if term.lists.len() > 1 {
-                several = self.bits;
+    /// Leaves out the rows that cannot pass the threshold by how often they have all of the terms and each, as long as that is
+    /// less than to score each row.
+    fn keep_passing_of_found(&mut self) {
+        let terms = self.order.len();
+        if terms > 1 && count(&self.bits) > FEW {
+            self.keep_passing_once(ALL, 0..terms);
+            for at in 0..terms {
+                if matches!(self.ranking, Ranking::Phrase(_)) || count(&self.bits) <= FEW {
+                    break;
+                }
+                self.keep_passing_once(EACH + at, at..at + 1);
             }
-            term.more.iter().for_each(|(row, _)| set(&mut several, row - self.first));
         }
+    }
+
+    /// Leaves out the rows that cannot pass the threshold, by their lengths, of those that have some of the terms once, which
+    /// were found. They are given by their places in the order, and what can pass is kept at a place of its own.
+    fn keep_passing_once(&mut self, passing: usize, once: Range<usize>) {
+        let first = self.first;
+        let once = &self.order[once];
+        let of_terms = once.iter().map(|at| self.terms[*at].several(first));
+        // A phrase is there as often as the term that is least often.
+        let join = match self.ranking {
+            Ranking::Phrase(_) => intersect,
+            Ranking::Flat | Ranking::Sum(_) => unite,
+        };
+        let several = of_terms.reduce(|mut all, own| {
+            join(&mut all, &own);
+            all
+        });
+        let mut several = several.unwrap_or(NO_ROWS);
         intersect(&mut several, &self.bits);
-        let often = self.terms.iter().enumerate();
-        let often = often.map(|(at, term)| if lead.contains(&at) { ONCE } else { term.often });
-        self.passing_once.update(self.threshold, often, &mut self.ranking);
-        self.lengths.keep(self.first, &mut self.bits, self.passing_once.longest);
+        let bounds = self.terms.iter().enumerate().map(|(at, term)| match once.contains(&at) {
+            true => Bounds { often: ONCE, ..term.bounds },
+            false => term.bounds,
+        });
+        let passing = &mut self.passing_once[passing];
+        passing.update(self.threshold, bounds, self.wanted, &mut self.ranking);
+        self.lengths.keep(first, &mut self.bits, passing.longest);
         unite(&mut self.bits, &several);
     }
 
@@ -382,14 +437,15 @@ impl<'a> TermWindows<'a> {
         let shortest = usize::from(self.lengths.shortest(self.first, self.behind));
         if let Ranking::Sum(scores) = &mut self.ranking {
             for (term, scores) in self.terms.iter_mut().zip(scores) {
-                term.bound = scores.most(term.often)[shortest].into();
+                let Bounds { often, shortest: own } = term.bounds;
+                term.most = scores.most(often)[shortest.max(own.into())].into();
             }
         }
         let terms = &self.terms;
-        self.order.sort_by(|a, b| terms[*b].bound.total_cmp(&terms[*a].bound));
+        self.order.sort_by(|a, b| terms[*b].most.total_cmp(&terms[*a].most));
         let mut sum = 0.0;
         let spared = self.order.iter().rev().take_while(|at| {
-            sum += terms[**at].bound;
+            sum += terms[**at].most;
             bound_of(sum) <= self.threshold
         });
         self.order.len() - spared.count()
