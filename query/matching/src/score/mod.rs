@@ -24,6 +24,7 @@ mod lengths;
 mod max_score;
 pub(crate) mod metadata;
 pub mod nested;
+pub mod one_batch;
 pub mod phrase;
 mod phrase_values;
 mod phrase_windows;
