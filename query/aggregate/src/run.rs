@@ -271,7 +271,7 @@ fn read(expression: &datafusion::logical_expr::Expr) -> Result<Predicate> {
 }
 
 /// Makes results of merged states, in the order of the request.
-fn reduce(
+pub(crate) fn reduce(
     mut states: States,
     tree: &Tree,
     max_buckets: u64,

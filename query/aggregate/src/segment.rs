@@ -11,7 +11,7 @@ use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_storage::mapping::PathId;
-use millrace_storage::segment::Nested;
+use millrace_storage::segment::{Nested, list_rows};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
@@ -68,6 +68,14 @@ impl Rows {
         own.insert_range(run);
         self.restrict(&mut own);
         own
+    }
+
+    /// Lists those of a run.
+    pub(crate) fn list(&self, run: Range<u32>) -> Vec<u32> {
+        match self {
+            Self::All(rows) => overlap(rows, &run).collect(),
+            Self::Some(rows) => list_rows(rows, run),
+        }
     }
 
     /// Whether a row is among them.
@@ -314,11 +322,11 @@ fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     work.hold(RowBits::bytes(rows))?;
     let source = &Source { work: source.work.part(), ..source.clone() };
     let prepared = prepare(node, source, None)?;
-    let mut bits = RowBits::new(rows);
-    row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
+    let mut found = RowBits::new(rows);
+    row_set(&prepared, source.inverted.as_ref(), rows)?.iter().for_each(|row| found.insert(row));
     match prepared.failure() {
         Some(error) => Err(error),
-        None => Ok(bits),
+        None => Ok(found),
     }
 }
 
