@@ -124,9 +124,8 @@ impl Background {
 }
 
 impl Sink for Background {
-    fn batch(&mut self, batch: &Batch<'_>) -> Result<bool> {
-        self.collect(batch)?;
-        Ok(!batch.segment.table.handle.stop.requested())
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch)
     }
 
     fn rows(&mut self, rows: u64) {

@@ -32,7 +32,7 @@ use roaring::RoaringBitmap;
 use super::backgrounds::Background;
 use super::batch::Batch;
 use super::collector::{ShardReader, Subs};
-use super::pass::Found;
+use super::pass::PartRows;
 use super::segment::{Rows, SegmentContext, SegmentSets};
 use super::source;
 use super::tree::{Root, Tree};
@@ -169,15 +169,15 @@ impl Shared {
         if !states.roots.is_empty() {
             let (rows, scores) = self.rows(&self.matching, part, segment, self.tree.scores, true)?;
             let _held = work.part_of(rows.bytes() + size_of_val(scores.as_slice()))?;
-            let found = Found { segment: context, rows: &rows, scores: &scores, sources, reservation };
-            found.feed(&self.tree.roots, &mut states.roots, &mut [])?;
+            let fed = PartRows { segment: context, rows: &rows, scores: &scores, sources, reservation };
+            fed.feed(&self.tree.roots, &mut states.roots, &mut [])?;
         }
         if !states.globals.is_empty() || !states.backgrounds.is_empty() {
             let (rows, _) = self.rows(&self.everything, part, segment, false, false)?;
             let _held = work.part_of(rows.bytes())?;
             let States { globals, backgrounds, .. } = states;
-            let found = Found { segment: context, rows: &rows, scores: &[], sources, reservation };
-            found.feed(&self.tree.globals, globals, backgrounds)?;
+            let fed = PartRows { segment: context, rows: &rows, scores: &[], sources, reservation };
+            fed.feed(&self.tree.globals, globals, backgrounds)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ const READ_ELEMENTS: usize = 4_096;
 const UNACCOUNTED_BYTES: usize = 1 << 20;
 
 /// Rows of a part of a segment.
-pub(crate) struct Found<'a> {
+pub(crate) struct PartRows<'a> {
     /// The segment.
     pub segment: &'a SegmentContext<'a>,
     /// The rows.
@@ -29,7 +29,7 @@ pub(crate) struct Found<'a> {
     pub reservation: &'a MemoryReservation,
 }
 
-impl Found<'_> {
+impl PartRows<'_> {
     /// Feeds the rows to collectors, and to those counts over other documents that are given.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Found<'_> {
         let Self { segment, rows, sources, .. } = *self;
         let at = At { segment, rows, sources };
         let answer = &mut |question: &Question<'_>, sink: &mut dyn Sink| source::answer(question, sink, at);
-        let mut pass = Pass { found: self, seen: 0, held: 0, subs: Vec::new(), backgrounds: Vec::new() };
+        let mut pass = Pass { fed: self, seen: 0, held: 0, subs: Vec::new(), backgrounds: Vec::new() };
         let mut columns = Vec::new();
         for (sub, root) in subs.0.iter_mut().zip(roots) {
             if !sub.collector.ask(segment, answer)? {
@@ -80,7 +80,7 @@ impl Found<'_> {
 
 /// Those that see every row.
 struct Pass<'a> {
-    found: &'a Found<'a>,
+    fed: &'a PartRows<'a>,
     /// Rows that were fed.
     seen: usize,
     /// Bytes of states that are accounted for.
@@ -90,8 +90,8 @@ struct Pass<'a> {
 }
 
 impl Sink for Pass<'_> {
-    fn batch(&mut self, batch: &Batch<'_>) -> Result<bool> {
-        let scores = self.found.scores.get(self.seen..self.seen + batch.rows.len());
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        let scores = self.fed.scores.get(self.seen..self.seen + batch.rows.len());
         self.seen += batch.rows.len();
         let Batch { segment, scope, rows, columns, outer, .. } = *batch;
         let batch = Batch { segment, scope, rows, columns, scores, outer };
@@ -105,10 +105,10 @@ impl Sink for Pass<'_> {
         let now: usize = self.subs.iter().map(|sub| sub.collector.memory()).sum();
         if now > self.held + UNACCOUNTED_BYTES {
             self.held = now;
-            if self.found.reservation.size() < now {
-                self.found.reservation.try_resize(now)?;
+            if self.fed.reservation.size() < now {
+                self.fed.reservation.try_resize(now)?;
             }
         }
-        Ok(!segment.table.handle.stop.requested())
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use millrace_storage::mapping::Scalar;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::gaps::{self, Answer, Places};
+use super::gaps::{self, Layout, Places};
 use super::keyed::{Keyed, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
@@ -126,8 +126,8 @@ pub(crate) fn reduce(
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
     let DateHistogram { min_doc_count, ref order, keyed, .. } = *shape.histogram;
-    let answer = Answer { min_doc_count, order, keyed, shape: result::Shape::DateHistogram };
-    gaps::reduce(shape, answer, level, children, parents, reduction)
+    let layout = Layout { min_doc_count, order, keyed, shape: result::Shape::DateHistogram };
+    gaps::reduce(shape, layout, level, children, parents, reduction)
 }
 
 /// Buckets are at their keys.

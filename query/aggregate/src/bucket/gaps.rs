@@ -36,7 +36,7 @@ pub(super) trait Places {
 }
 
 /// What the answer of a histogram is made with.
-pub(super) struct Answer<'a> {
+pub(super) struct Layout<'a> {
     /// Least documents of a bucket; gaps are filled where it is 0.
     pub min_doc_count: u64,
     /// How buckets are ordered.
@@ -50,7 +50,7 @@ pub(super) struct Answer<'a> {
 /// Makes the answer.
 pub(super) fn reduce<P: Places>(
     places: &P,
-    answer: Answer<'_>,
+    layout: Layout<'_>,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -60,17 +60,17 @@ pub(super) fn reduce<P: Places>(
     for parent in parents {
         let mut candidates = level.candidates(children, *parent, reduction)?;
         candidates.retain(|candidate| {
-            candidate.doc_count >= answer.min_doc_count && places.of(&candidate.key).is_some()
+            candidate.doc_count >= layout.min_doc_count && places.of(&candidate.key).is_some()
         });
         candidates.sort_unstable_by(|a, b| a.key.compare(&b.key));
         level.made(candidates.len(), reduction)?;
-        if answer.min_doc_count == 0 {
+        if layout.min_doc_count == 0 {
             candidates = filled(places, candidates, reduction.max_buckets, &mut || level.made(1, reduction))?;
         }
-        chosen.push(sorted::take_first(level, answer.order, candidates, usize::MAX, reduction)?);
+        chosen.push(sorted::take_first(level, layout.order, candidates, usize::MAX, reduction)?);
     }
     let lists = level.finish(chosen, reduction)?.into_iter();
-    Ok(lists.map(|buckets| Outcome::buckets(answer.shape.clone(), answer.keyed, buckets)).collect())
+    Ok(lists.map(|buckets| Outcome::buckets(layout.shape.clone(), layout.keyed, buckets)).collect())
 }
 
 /// Puts empty buckets into gaps, each of which `made` counts.

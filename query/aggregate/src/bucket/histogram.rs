@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{Bounds, Histogram};
 use millrace_work::error::{Error, Result};
 
-use super::gaps::{self, Answer, Places};
+use super::gaps::{self, Layout, Places};
 use super::keyed::{Keyed, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
@@ -46,8 +46,8 @@ pub(crate) fn reduce(
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
     let Histogram { min_doc_count, ref order, keyed, .. } = *shape.histogram;
-    let answer = Answer { min_doc_count, order, keyed, shape: result::Shape::Histogram };
-    gaps::reduce(shape, answer, level, children, parents, reduction)
+    let layout = Layout { min_doc_count, order, keyed, shape: result::Shape::Histogram };
+    gaps::reduce(shape, layout, level, children, parents, reduction)
 }
 
 impl Shape {

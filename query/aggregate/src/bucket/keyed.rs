@@ -386,9 +386,8 @@ impl Sink for KeyedCollector {
         Ok(key.map(|key| self.add(0, key, rows)))
     }
 
-    fn batch(&mut self, batch: &Batch<'_>) -> Result<bool> {
-        self.collect(batch, all_of(batch))?;
-        Ok(!batch.segment.table.handle.stop.requested())
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch, all_of(batch))
     }
 
     fn grouped(&mut self, batch: &Batch<'_>, groups: &[u32]) -> Result<()> {

@@ -266,9 +266,8 @@ impl Sink for SlotCollector {
         Ok(())
     }
 
-    fn batch(&mut self, batch: &Batch<'_>) -> Result<bool> {
-        self.collect(batch, all_of(batch))?;
-        Ok(!batch.segment.table.handle.stop.requested())
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch, all_of(batch))
     }
 }
 

@@ -28,7 +28,8 @@ impl Source for Columns {
 fn without_columns(at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
     let columns: Vec<_> = at.placed(&[], []);
     for rows in at.rows.list(0..u32::MAX).chunks(BATCH_ROWS) {
-        if !sink.batch(&at.batch(rows, &columns))? {
+        sink.batch(&at.batch(rows, &columns))?;
+        if at.stopped() {
             break;
         }
     }
@@ -42,11 +43,11 @@ fn read(places: &[usize], at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
         Rows::All(own) => Some(own.clone().collect()),
         Rows::Some(rows) => Some(rows.clone()),
     };
-    let mut done = Ok(true);
+    let mut done = Ok(());
     reader.read(&at.columns_at(places), selected, &mut |batch| {
         let columns = at.placed(places, &batch.columns);
         done = sink.batch(&at.batch(&batch.rows, &columns));
-        matches!(done, Ok(true))
+        done.is_ok() && !at.stopped()
     })?;
-    done.map(drop)
+    done
 }

@@ -46,10 +46,8 @@ impl Source for DecodedPages {
             let mut next = Some((first, kept));
             while let Some((rows, kept)) = next {
                 let (rows, placed) = (list_rows(&rows, 0..u32::MAX), at.placed(places, &kept));
-                if !sink.batch(&at.batch(&rows, &placed))? {
-                    break;
-                }
-                let Some(rows) = runs.next() else { break };
+                sink.batch(&at.batch(&rows, &placed))?;
+                let Some(rows) = runs.next().filter(|_| !at.stopped()) else { break };
                 let kept = numbers(&at.segment.source, &columns, &rows)?;
                 next = Some((
                     rows,

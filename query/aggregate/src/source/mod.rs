@@ -147,12 +147,12 @@ pub(crate) trait Sink {
         Ok(())
     }
 
-    /// Adds rows, whose groups it finds; whether more are wanted.
+    /// Adds rows, whose groups it finds.
     ///
     /// # Errors
     /// Values that the aggregation refuses.
-    fn batch(&mut self, _batch: &Batch<'_>) -> Result<bool> {
-        Ok(true)
+    fn batch(&mut self, _batch: &Batch<'_>) -> Result<()> {
+        Ok(())
     }
 
     /// Adds what is below the groups of rows, which were told to [`Sink::term`].
@@ -239,17 +239,13 @@ impl<'a> At<'a> {
         placed
     }
 
-    /// Reads ascending rows until the sink has enough.
+    /// Reads ascending rows.
     fn read(&self, rows: &[u32], sink: &mut dyn Sink) -> Result<()> {
         for rows in rows.chunks(READ_ROWS) {
-            let mut goes_on = true;
-            self.segment.with_rows(0, rows, None, None, &mut |batch| {
-                goes_on = sink.batch(batch)?;
-                Ok(())
-            })?;
-            if !goes_on {
+            if self.stopped() {
                 break;
             }
+            self.segment.with_rows(0, rows, None, None, &mut |batch| sink.batch(batch))?;
         }
         Ok(())
     }

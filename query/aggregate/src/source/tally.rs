@@ -26,7 +26,8 @@ impl Source for TallyOfValues {
             Question::Keys(rule) if !rule.null => {
                 let Form::Interval { interval, offset, bounds } = rule.form else { return Ok(None) };
                 let Some((lead, place, tally)) = tally(&rule.values, at)? else { return Ok(None) };
-                Ok(Bid::new(tally.iter().count() as u64 * COUNTED_VALUE, move |sink| {
+                let (values, _) = tally.iter().size_hint();
+                Ok(Bid::new(values as u64 * COUNTED_VALUE, move |sink| {
                     for (value, count) in tally.iter().filter(|_| lead) {
                         if let Some(key) = interval_key(place.long(value) as f64, interval, offset, bounds) {
                             sink.group(key, u64::from(count))?;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::compile::compile;
 use crate::operator::States;
-use crate::pass::Found;
+use crate::pass::PartRows;
 use crate::run::reduce;
 use crate::segment::SegmentSets;
 use crate::tree::Tree;
@@ -142,9 +142,9 @@ impl Store {
         for rows in parts {
             let mut part = States::new(tree);
             let segment = &self.context(tree);
-            let found = Found { segment, rows, scores: &[], sources, reservation: &reservation };
-            found.feed(&tree.roots, &mut part.roots, &mut []).unwrap();
-            found.feed(&tree.globals, &mut part.globals, &mut part.backgrounds).unwrap();
+            let fed = PartRows { segment, rows, scores: &[], sources, reservation: &reservation };
+            fed.feed(&tree.roots, &mut part.roots, &mut []).unwrap();
+            fed.feed(&tree.globals, &mut part.globals, &mut part.backgrounds).unwrap();
             states.merge(part);
         }
         let (results, _, _) = reduce(states, tree, 100_000, Work::default()).unwrap();
