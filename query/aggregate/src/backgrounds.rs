@@ -5,10 +5,11 @@ use std::sync::Arc;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Positions, Selection};
-use super::field::Values;
-use super::keys::{Expanded, Form, KeyRule, Keys};
+use super::field::{ValueKind, Values};
+use super::keys::{Expanded, Form, KeyRule, RowKeys};
 use super::metric::Ordinals;
 use super::ordinals;
+use super::source::{Ask, Question, Sink};
 use super::term_filter::TermFilter;
 
 /// What is counted.
@@ -36,8 +37,9 @@ impl BackgroundPlan {
 /// Counts.
 #[derive(Debug)]
 pub(crate) struct Background {
+    rule: Arc<KeyRule>,
     filter: Option<usize>,
-    keys: Keys,
+    row_keys: RowKeys,
     ordinals: ordinals::Ordinals,
     counts: ordinals::Counts,
     /// Rows.
@@ -49,8 +51,9 @@ impl Background {
     /// Makes empty counts.
     pub(crate) fn new(plan: &BackgroundPlan) -> Self {
         Self {
+            rule: Arc::clone(&plan.rule),
             filter: plan.filter,
-            keys: Keys::new(&[Arc::clone(&plan.rule)], false),
+            row_keys: RowKeys::new(&[Arc::clone(&plan.rule)], false),
             ordinals: ordinals::Ordinals::default(),
             counts: ordinals::Counts::default(),
             total: 0,
@@ -58,14 +61,20 @@ impl Background {
         }
     }
 
+    /// Asks for the counts of rows of a segment and has them added; whether there was an answer.
+    pub(crate) fn ask(&mut self, answer: &mut Ask<'_>) -> Result<bool> {
+        let rule = Arc::clone(&self.rule);
+        if self.filter.is_some() { Ok(false) } else { answer(&Question::Keys(&rule), self) }
+    }
+
     /// Counts the rows of a batch.
     pub(crate) fn collect(&mut self, batch: &Batch<'_>) -> Result<()> {
         let positions: Option<Vec<u32>> = match self.filter {
             None => None,
             Some(filter) => {
-                let bits = batch.segment.filter(filter)?;
+                let own = batch.segment.filter(filter)?;
                 let places = batch.rows.iter().enumerate();
-                let matching = places.filter(|(_, row)| bits.is_some_and(|bits| bits.contains(**row)));
+                let matching = places.filter(|(_, row)| own.is_some_and(|own| own.contains(**row)));
                 Some(matching.map(|(at, _)| at as u32).collect())
             }
         };
@@ -75,7 +84,7 @@ impl Background {
         };
         let selection = Selection { positions, ordinals: Ordinals::One(0) };
         self.total += selection.len() as u64;
-        self.keys.expand(batch, selection, &mut self.expanded)?;
+        self.row_keys.expand(batch, selection, &mut self.expanded)?;
         for key in &self.expanded.keys {
             self.counts.add(self.ordinals.ordinal(0, *key), 1);
         }
@@ -86,7 +95,9 @@ impl Background {
     pub(crate) fn merge(&mut self, other: Self) {
         self.total += other.total;
         let theirs = other.counts.iter().map(|(ordinal, _)| other.ordinals.key(ordinal));
-        for (key, (_, count)) in self.keys.adopt(&other.keys, theirs).into_iter().zip(other.counts.iter()) {
+        for (key, (_, count)) in
+            self.row_keys.adopt(&other.row_keys, theirs).into_iter().zip(other.counts.iter())
+        {
             self.counts.add(self.ordinals.ordinal(0, key), count);
         }
     }
@@ -102,12 +113,29 @@ impl Background {
     }
 
     /// Returns what gave the keys.
-    pub(crate) fn reader(&self) -> &Keys {
-        &self.keys
+    pub(crate) fn reader(&self) -> &RowKeys {
+        &self.row_keys
     }
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.keys.memory() + self.ordinals.memory() + self.counts.memory() + self.expanded.memory()
+        self.row_keys.memory() + self.ordinals.memory() + self.counts.memory() + self.expanded.memory()
+    }
+}
+
+impl Sink for Background {
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch)
+    }
+
+    fn rows(&mut self, rows: u64) {
+        self.total += rows;
+    }
+
+    fn term(&mut self, kind: ValueKind, term: &[u8], rows: u64) -> Result<Option<u32>> {
+        let key = self.row_keys.one().and_then(|reader| reader.wanted_key(kind, term));
+        let ordinal = key.map(|key| self.ordinals.ordinal(0, key));
+        ordinal.into_iter().for_each(|ordinal| self.counts.add(ordinal, rows));
+        Ok(ordinal)
     }
 }

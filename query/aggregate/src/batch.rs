@@ -118,6 +118,11 @@ impl Column {
         }
     }
 
+    /// Takes a column as a segment reads it; `None` where no row has a value.
+    pub(crate) fn read(array: &ArrayRef) -> Option<Self> {
+        (*array.data_type() != DataType::Null).then(|| Self::new(array))
+    }
+
     /// Returns the column as it was read.
     pub(crate) fn array(&self) -> ArrayRef {
         self.array.clone()

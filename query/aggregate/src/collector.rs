@@ -15,7 +15,8 @@ use millrace_work::error::{Error, Result};
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
 use super::result::{Entry, Header, Outcome, Results};
-use super::segment::{Rows, SegmentContext};
+use super::segment::SegmentContext;
+use super::source::Ask;
 
 /// The state of one aggregation.
 pub(crate) trait Collector: Any + Debug + Send {
@@ -28,11 +29,12 @@ pub(crate) trait Collector: Any + Debug + Send {
     /// Makes an empty state of the same aggregation.
     fn fresh(&self) -> Box<dyn Collector>;
 
-    /// Adds all rows of a segment to the first bucket without reading them, where it can; whether it did.
+    /// Asks what it needs to know of rows of a segment, where they are all of the first bucket, and has the answer added;
+    /// whether there was one. Otherwise it has to see the rows.
     ///
     /// # Errors
-    /// Files that cannot be read.
-    fn shortcut(&mut self, _segment: &SegmentContext<'_>, _rows: &Rows) -> Result<bool> {
+    /// As those of the answer.
+    fn ask(&mut self, _segment: &SegmentContext<'_>, _answer: &mut Ask<'_>) -> Result<bool> {
         Ok(false)
     }
 
@@ -48,12 +50,6 @@ pub(crate) trait Collector: Any + Debug + Send {
 
     /// Estimates the bytes held.
     fn memory(&self) -> usize;
-
-    /// Lists the places of the columns that it and all below it read in an index; whether these are plain columns of numbers,
-    /// of whose rows each counts for itself, in any order.
-    fn reads_numbers(&self, _index: usize, _slots: &mut Vec<usize>) -> bool {
-        false
-    }
 
     /// Ends a shard: what is decided for each shard by itself is decided now.
     ///
@@ -190,11 +186,6 @@ impl Subs {
             }
         }
         Ok(results)
-    }
-
-    /// Lists the columns that all of them read; whether [`Collector::reads_numbers`] of each.
-    pub(crate) fn read_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
-        self.0.iter().all(|sub| sub.collector.reads_numbers(index, slots))
     }
 
     /// Estimates the bytes held.

@@ -18,9 +18,9 @@ use super::bucket::{
     rare_terms, sampler, significant_terms, slots, terms, top_hits,
 };
 use super::field::{Accepts, Resolving, Values};
-use super::measured::Measure;
+use super::metric::collector::Measure;
+use super::profile::Timings;
 use super::result::{Format, Header};
-use super::timed::Timings;
 use super::tree::{FilterPlan, Node, NodeKind, Root, Scope, Tree};
 
 /// Stands for every index among those that failed.
@@ -78,6 +78,32 @@ pub(crate) enum Below {
     Other(&'static str),
 }
 
+/// An aggregation that has met the mappings.
+struct Compiled {
+    kind: NodeKind,
+    /// How its keys and values are written.
+    format: Format,
+    /// Where those below it stand.
+    inner: Context,
+}
+
+impl Compiled {
+    fn raw(kind: NodeKind, inner: Context) -> Self {
+        Self { kind, format: Format::Raw, inner }
+    }
+
+    fn keyed(keyed: Arc<keyed::Keyed>, inner: Context) -> Self {
+        // Lists of keys say how each is written.
+        let only = keyed.rules.first().filter(|_| !keyed.list);
+        let format = only.map_or(Format::Raw, |rule| rule.values.format.clone());
+        Self { kind: NodeKind::Keyed(keyed), format, inner }
+    }
+
+    fn slots(slots: Arc<slots::Slots>, inner: Context) -> Self {
+        Self { format: slots.format.clone(), kind: NodeKind::Slots(slots), inner }
+    }
+}
+
 /// Lets aggregations meet the mappings.
 pub(crate) struct Compiler<'a> {
     /// The indices.
@@ -96,121 +122,7 @@ pub(crate) struct Compiler<'a> {
 impl Compiler<'_> {
     fn node(&mut self, aggregation: &Aggregation, context: Context) -> Result<Node> {
         self.name = Arc::clone(&aggregation.name);
-        let mut format = Format::Raw;
-        let mut below = Below::Other("MultiBucketAggregatorFactory");
-        let mut scope = context.scope;
-        let single = match context.below {
-            Below::Top | Below::Single => Below::Single,
-            other => other,
-        };
-        let kind = match &aggregation.kind {
-            Kind::AdjacencyMatrix(matrix) => {
-                below = Below::Other("AdjacencyMatrixAggregatorFactory");
-                NodeKind::Slots(filters::adjacency_matrix(self, context, matrix)?)
-            }
-            Kind::AutoDateHistogram(auto) => {
-                below = Below::Other("AutoDateHistogramAggregatorFactory");
-                let shape = auto_date_histogram::compile(self, context, auto)?;
-                format = shape.rule.values.format.clone();
-                NodeKind::AutoDateHistogram(shape)
-            }
-            Kind::Composite(composite) => {
-                below = Below::Other("CompositeAggregationFactory");
-                NodeKind::Keyed(composite::compile(self, context, composite)?)
-            }
-            Kind::DateHistogram(histogram) => {
-                below = Below::Other("DateHistogramAggregatorFactory");
-                keyed_kind(date_histogram::compile(self, context, histogram)?, &mut format)
-            }
-            Kind::DateRange(ranges) => {
-                below = Below::Other("DateRangeAggregatorFactory");
-                slots_kind(range::date_range(self, context, ranges)?, &mut format)
-            }
-            Kind::Filter(query) => {
-                below = single;
-                NodeKind::Slots(filters::filter(self, context, query)?)
-            }
-            Kind::Filters(list) => {
-                below = Below::Other("FiltersAggregatorFactory");
-                NodeKind::Slots(filters::filters(self, context, list)?)
-            }
-            Kind::Global => {
-                if context.below != Below::Top {
-                    let reason = format!(
-                        "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
-                        self.parent, aggregation.name
-                    );
-                    let kind = "aggregation_execution_exception";
-                    self.fail_all(Error::Exception { kind, status: 500, reason });
-                }
-                below = Below::Single;
-                NodeKind::Slots(filters::global())
-            }
-            Kind::Histogram(histogram) => {
-                below = Below::Other("HistogramAggregatorFactory");
-                keyed_kind(histogram::compile(self, context, histogram)?, &mut format)
-            }
-            Kind::IpRange(ranges) => {
-                below = Below::Other("BinaryRangeAggregatorFactory");
-                slots_kind(range::ip_range(self, context, ranges)?, &mut format)
-            }
-            Kind::Metric(metric) => {
-                let measure = self.measure(context, metric)?;
-                if let [only] = measure.fields.as_slice() {
-                    format = metric_format(metric, &only.format);
-                }
-                NodeKind::Metric(measure)
-            }
-            Kind::Missing(source) => {
-                below = single;
-                NodeKind::Slots(filters::missing(self, context, source)?)
-            }
-            Kind::MultiTerms(multi) => {
-                below = Below::Other("MultiTermsAggregationFactory");
-                NodeKind::Keyed(multi_terms::compile(self, context, multi)?)
-            }
-            Kind::Nested(enter) => {
-                below = single;
-                let enter = nested::enter(self, context, enter)?;
-                scope = enter.scope;
-                NodeKind::Nested(enter)
-            }
-            Kind::Pipeline(_) => return Err(Error::Execution("a pipeline is not collected".to_owned())),
-            Kind::Range(ranges) => {
-                below = Below::Other("RangeAggregatorFactory");
-                slots_kind(range::range(self, context, ranges)?, &mut format)
-            }
-            Kind::RareTerms(rare) => {
-                below = Below::Other("RareTermsAggregatorFactory");
-                keyed_kind(rare_terms::compile(self, context, rare)?, &mut format)
-            }
-            Kind::ReverseNested(leave) => {
-                below = single;
-                let leave = nested::leave(self, context, leave)?;
-                scope = leave.scope;
-                NodeKind::ReverseNested(leave)
-            }
-            Kind::Sampler(sampler) => {
-                below = Below::Other("SamplerAggregatorFactory");
-                self.tree.scores = true;
-                self.tree.by_shard = true;
-                NodeKind::Sampler(sampler::compile(sampler))
-            }
-            Kind::SignificantTerms(significant) => {
-                below = Below::Other("SignificantTermsAggregatorFactory");
-                keyed_kind(significant_terms::compile(self, context, significant)?, &mut format)
-            }
-            Kind::Terms(terms) => {
-                below = Below::Other("TermsAggregatorFactory");
-                keyed_kind(terms::compile(self, context, terms)?, &mut format)
-            }
-            Kind::TopHits(hits) => {
-                let shape = top_hits::compile(self, context, hits)?;
-                self.tree.scores |= shape.by_score();
-                NodeKind::TopHits(shape)
-            }
-        };
-        let inner = Context { scope, below };
+        let Compiled { kind, format, inner } = self.compiled(aggregation, context)?;
         let mut subs = Vec::new();
         for sub in aggregation.subs.collected() {
             self.parent = Arc::clone(&aggregation.name);
@@ -228,7 +140,123 @@ impl Compiler<'_> {
         }
         let header = Header { name: Arc::clone(&aggregation.name), meta: aggregation.meta.clone(), format };
         let timings = self.profile.then(|| Timings::new(self.snapshot.shards));
-        Ok(Node { header: Arc::new(header), kind, subs, timings })
+        let below = (0..self.snapshot.indices.len()).map(|index| numbers_of(&subs, index)).collect();
+        Ok(Node { header: Arc::new(header), kind, subs, below, timings })
+    }
+
+    /// Lets an aggregation meet the mappings, without those below it.
+    fn compiled(&mut self, aggregation: &Aggregation, context: Context) -> Result<Compiled> {
+        // What is below stands within several buckets, by the name of their factory, or in one.
+        let within = |factory: &'static str| Context { below: Below::Other(factory), ..context };
+        let single = match context.below {
+            Below::Top | Below::Single => Context { below: Below::Single, ..context },
+            _ => context,
+        };
+        Ok(match &aggregation.kind {
+            Kind::AdjacencyMatrix(matrix) => {
+                let slots = filters::adjacency_matrix(self, context, matrix)?;
+                Compiled::slots(slots, within("AdjacencyMatrixAggregatorFactory"))
+            }
+            Kind::AutoDateHistogram(auto) => {
+                let shape = auto_date_histogram::compile(self, context, auto)?;
+                let format = shape.rule.values.format.clone();
+                let inner = within("AutoDateHistogramAggregatorFactory");
+                Compiled { kind: NodeKind::AutoDateHistogram(shape), format, inner }
+            }
+            Kind::Composite(composite) => {
+                let keyed = composite::compile(self, context, composite)?;
+                Compiled::keyed(keyed, within("CompositeAggregationFactory"))
+            }
+            Kind::DateHistogram(histogram) => {
+                let keyed = date_histogram::compile(self, context, histogram)?;
+                Compiled::keyed(keyed, within("DateHistogramAggregatorFactory"))
+            }
+            Kind::DateRange(ranges) => {
+                let slots = range::date_range(self, context, ranges)?;
+                Compiled::slots(slots, within("DateRangeAggregatorFactory"))
+            }
+            Kind::Filter(query) => Compiled::slots(filters::filter(self, context, query)?, single),
+            Kind::Filters(list) => {
+                let slots = filters::filters(self, context, list)?;
+                Compiled::slots(slots, within("FiltersAggregatorFactory"))
+            }
+            Kind::Global => {
+                self.check_global(aggregation, context);
+                Compiled::slots(filters::global(), Context { below: Below::Single, ..context })
+            }
+            Kind::Histogram(histogram) => {
+                let keyed = histogram::compile(self, context, histogram)?;
+                Compiled::keyed(keyed, within("HistogramAggregatorFactory"))
+            }
+            Kind::IpRange(ranges) => {
+                let slots = range::ip_range(self, context, ranges)?;
+                Compiled::slots(slots, within("BinaryRangeAggregatorFactory"))
+            }
+            Kind::Metric(metric) => self.metric(context, metric)?,
+            Kind::Missing(source) => Compiled::slots(filters::missing(self, context, source)?, single),
+            Kind::MultiTerms(multi) => {
+                let keyed = multi_terms::compile(self, context, multi)?;
+                Compiled::keyed(keyed, within("MultiTermsAggregationFactory"))
+            }
+            Kind::Nested(enter) => {
+                let enter = nested::enter(self, context, enter)?;
+                let inner = Context { scope: enter.scope, ..single };
+                Compiled::raw(NodeKind::Nested(enter), inner)
+            }
+            Kind::Pipeline(_) => return Err(Error::Execution("a pipeline is not collected".to_owned())),
+            Kind::Range(ranges) => {
+                let slots = range::range(self, context, ranges)?;
+                Compiled::slots(slots, within("RangeAggregatorFactory"))
+            }
+            Kind::RareTerms(rare) => {
+                let keyed = rare_terms::compile(self, context, rare)?;
+                Compiled::keyed(keyed, within("RareTermsAggregatorFactory"))
+            }
+            Kind::ReverseNested(leave) => {
+                let leave = nested::leave(self, context, leave)?;
+                let inner = Context { scope: leave.scope, ..single };
+                Compiled::raw(NodeKind::ReverseNested(leave), inner)
+            }
+            Kind::Sampler(sampler) => {
+                self.tree.scores = true;
+                self.tree.by_shard = true;
+                let kind = NodeKind::Sampler(sampler::compile(sampler));
+                Compiled::raw(kind, within("SamplerAggregatorFactory"))
+            }
+            Kind::SignificantTerms(significant) => {
+                let keyed = significant_terms::compile(self, context, significant)?;
+                Compiled::keyed(keyed, within("SignificantTermsAggregatorFactory"))
+            }
+            Kind::Terms(terms) => {
+                let keyed = terms::compile(self, context, terms)?;
+                Compiled::keyed(keyed, within("TermsAggregatorFactory"))
+            }
+            Kind::TopHits(hits) => {
+                let shape = top_hits::compile(self, context, hits)?;
+                self.tree.scores |= shape.by_score();
+                Compiled::raw(NodeKind::TopHits(shape), within("MultiBucketAggregatorFactory"))
+            }
+        })
+    }
+
+    fn metric(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Compiled> {
+        let measure = self.measure(context, metric)?;
+        let format = match measure.fields.as_slice() {
+            [only] => metric_format(metric, &only.format),
+            _ => Format::Raw,
+        };
+        Ok(Compiled { format, ..Compiled::raw(NodeKind::Metric(measure), context) })
+    }
+
+    fn check_global(&mut self, aggregation: &Aggregation, context: Context) {
+        if context.below != Below::Top {
+            let reason = format!(
+                "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
+                self.parent, aggregation.name
+            );
+            let kind = "aggregation_execution_exception";
+            self.fail_all(Error::Exception { kind, status: 500, reason });
+        }
     }
 
     /// Returns the name of the aggregation at hand.
@@ -412,6 +440,15 @@ impl Compiler<'_> {
     }
 }
 
+/// Lists the places of the columns that nodes read in an index, ascending, if [`Node::numbers`] of each.
+fn numbers_of(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
+    let all: Option<Vec<Vec<usize>>> = nodes.iter().map(|node| node.numbers(index)).collect();
+    let mut places = all?.concat();
+    places.sort_unstable();
+    places.dedup();
+    Some(places)
+}
+
 /// Returns the place of a column among those that are read, and notes that the aggregation at hand reads it.
 fn place_of(column: PathId, columns: &mut Vec<PathId>, touched: Option<&mut Vec<usize>>) -> usize {
     let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
@@ -424,18 +461,6 @@ fn place_of(column: PathId, columns: &mut Vec<PathId>, touched: Option<&mut Vec<
         touched.push(place);
     }
     place
-}
-
-fn keyed_kind(keyed: Arc<keyed::Keyed>, format: &mut Format) -> NodeKind {
-    if let Some(rule) = keyed.rules.first() {
-        *format = rule.values.format.clone();
-    }
-    NodeKind::Keyed(keyed)
-}
-
-fn slots_kind(slots: Arc<slots::Slots>, format: &mut Format) -> NodeKind {
-    *format = slots.format.clone();
-    NodeKind::Slots(slots)
 }
 
 /// Counts are numbers whatever the field is.

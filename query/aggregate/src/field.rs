@@ -303,11 +303,10 @@ impl Values {
         }
     }
 
-    /// Lists the place of the column in an index; whether it is one of numbers.
-    pub(crate) fn is_number_in(&self, index: usize, slots: &mut Vec<usize>) -> bool {
+    /// Returns the place of the column in an index, if it is one of numbers.
+    pub(crate) fn number_in(&self, index: usize) -> Option<usize> {
         let place = self.place_in(index).filter(|place| place.kind.is_number() && !place.is_inside());
-        slots.extend(place.map(|place| place.slot));
-        place.is_some()
+        place.map(|place| place.slot)
     }
 
     /// Returns the value that all documents of an index have.

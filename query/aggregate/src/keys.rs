@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Column, Positions, Selection};
 use super::field::{Filled, ValueKind, Values};
-use super::ordinals::{self, Interner, Views};
+use super::ordinals::{self, Interner, Numbers, Views};
 use super::result::Key;
 use super::rounding::Rounding;
 use super::term_filter::TermFilter;
@@ -36,7 +35,7 @@ pub(crate) struct KeyRule {
 /// What is made of values.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// Keys, where they are wanted.
+    /// RowKeys, where they are wanted.
     Terms(TermFilter),
     /// Multiples of an interval (and an offset), within bounds.
     Interval {
@@ -104,21 +103,24 @@ impl Expanded {
 #[derive(Debug, Default)]
 struct Addresses {
     list: Vec<[u8; 16]>,
-    table: HashTable<u32>,
+    table: Numbers,
     hasher: FixedState,
 }
 
 impl Addresses {
+    fn memory(&self) -> usize {
+        self.list.capacity() * size_of::<[u8; 16]>() + self.table.memory()
+    }
+
     fn id(&mut self, address: [u8; 16]) -> u32 {
         let hash = self.hasher.hash_one(address);
         let list = &self.list;
-        if let Some(id) = self.table.find(hash, |id| list[*id as usize] == address) {
-            return *id;
+        if let Some(id) = self.table.find(hash, |id| list[id as usize] == address) {
+            return id;
         }
         let id = self.list.len() as u32;
         self.list.push(address);
-        let (list, hasher) = (&self.list, &self.hasher);
-        self.table.insert_unique(hash, id, |id| hasher.hash_one(list[*id as usize]));
+        self.table.insert(hash, id);
         id
     }
 }
@@ -349,7 +351,7 @@ impl KeyReader {
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.strings.memory() + self.addresses.list.capacity() * 21 + self.wanted.capacity()
+        self.strings.memory() + self.addresses.memory() + self.wanted.capacity()
     }
 }
 
@@ -445,14 +447,14 @@ pub(crate) fn interval_key(
 
 /// Gives rows keys of one or several sources.
 #[derive(Debug)]
-pub(crate) enum Keys {
+pub(crate) enum RowKeys {
     /// Of one.
     One(KeyReader),
     /// Of several: every combination of a row's keys.
     Several(SeveralKeys),
 }
 
-impl Keys {
+impl RowKeys {
     /// Makes readers of rules.
     pub(crate) fn new(rules: &[Arc<KeyRule>], list: bool) -> Self {
         let mut readers: Vec<KeyReader> = rules.iter().map(KeyReader::new).collect();
@@ -490,7 +492,7 @@ impl Keys {
         }
     }
 
-    /// Compares keys as [`super::bucket::keyed::compare`] compares what they show.
+    /// Compares keys as [`Key::compare`] compares what they show.
     pub(crate) fn compare(&self, a: u64, b: u64) -> Ordering {
         match self {
             Self::One(reader) => reader.compare(a, b),

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as PlanResult;
 use datafusion::error::DataFusionError;
@@ -24,29 +24,18 @@ use millrace_matching::score::collect::{Address, collect_all};
 use millrace_matching::table::parts::{Cut, Openings, Part, count_segments, share_out};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use super::backgrounds::Background;
-use super::batch::{Batch, Column, Positions, Selection};
-use super::collector::{ShardReader, Sub, Subs};
-use super::metric::Ordinals;
-use super::segment::{Rows, SegmentContext, SegmentSets, numbers};
+use super::batch::Batch;
+use super::collector::{ShardReader, Subs};
+use super::pass::PartRows;
+use super::segment::{Rows, SegmentContext, SegmentSets};
+use super::source;
 use super::tree::{Root, Tree};
 
-/// Rows of a batch where no column is read.
-const BATCH_ROWS: usize = 8_192;
-/// Of one row in more than so many, numbers are taken out of decoded pages.
-const FEW_SHARE: u64 = 8;
-/// Rows whose numbers are taken out of decoded pages at a time.
-const KEPT_ROWS: u32 = 65_536;
-/// Bytes that a number takes in a decoded page, about, and those of all that a feed may have decoded: so that what it needs
-/// last does not drive out what it needs first.
-const KEPT_NUMBER: u64 = 4;
-const MOST_KEPT: u64 = 96 << 20;
 /// Rows that are read once more at a time.
 const REPLAYED_ROWS: usize = 4_096;
 
@@ -175,18 +164,19 @@ impl Shared {
         states: &mut States,
         reservation: &MemoryReservation,
     ) -> Result<()> {
-        let work = &self.table.options.work;
-        let bytes = |rows: &Rows, scores: &[f32]| rows.bytes() + size_of_val(scores);
+        let (work, sources) = (&self.table.options.work, source::all());
         if !states.roots.is_empty() {
             let (rows, scores) = self.rows(&self.matching, part, segment, self.tree.scores, true)?;
-            let _found = work.part_of(bytes(&rows, &scores))?;
-            self.feed(context, &rows, &scores, &self.tree.roots, &mut states.roots, &mut [], reservation)?;
+            let _held = work.part_of(rows.bytes() + size_of_val(scores.as_slice()))?;
+            let fed = PartRows { segment: context, rows: &rows, scores: &scores, sources, reservation };
+            fed.feed(&self.tree.roots, &mut states.roots, &mut [])?;
         }
         if !states.globals.is_empty() || !states.backgrounds.is_empty() {
             let (rows, _) = self.rows(&self.everything, part, segment, false, false)?;
-            let _found = work.part_of(bytes(&rows, &[]))?;
+            let _held = work.part_of(rows.bytes())?;
             let States { globals, backgrounds, .. } = states;
-            self.feed(context, &rows, &[], &self.tree.globals, globals, backgrounds, reservation)?;
+            let fed = PartRows { segment: context, rows: &rows, scores: &[], sources, reservation };
+            fed.feed(&self.tree.globals, globals, backgrounds)?;
         }
         Ok(())
     }
@@ -215,143 +205,6 @@ impl Shared {
             None => Ok((Rows::Some(rows), found)),
         }
     }
-
-    /// Feeds rows to collectors: those that need them after what could be counted without.
-    #[allow(clippy::too_many_arguments)]
-    fn feed(
-        &self,
-        context: &SegmentContext<'_>,
-        rows: &Rows,
-        scores: &[f32],
-        roots: &[Root],
-        subs: &mut Subs,
-        backgrounds: &mut [Background],
-        reservation: &MemoryReservation,
-    ) -> Result<()> {
-        if rows.len() == 0 {
-            return Ok(());
-        }
-        let index = context.index;
-        let paths = self.tree.columns(0, index);
-        let mut wanted = vec![false; paths.len()];
-        let mut want = |slot: usize| {
-            if let Some(wanted) = wanted.get_mut(slot) {
-                *wanted = true;
-            }
-        };
-        let mut left: Vec<&mut Sub> = Vec::new();
-        for (sub, root) in subs.0.iter_mut().zip(roots) {
-            if sub.collector.shortcut(context, rows)? {
-                continue;
-            }
-            root.slots.get(index).into_iter().flatten().for_each(|slot| want(*slot));
-            left.push(sub);
-        }
-        for plan in self.tree.backgrounds.iter().filter(|plan| plan.scope == 0 && !backgrounds.is_empty()) {
-            plan.slot_in(index).into_iter().for_each(&mut want);
-        }
-        let mut inner = Vec::new();
-        for (at, plan) in self.tree.backgrounds.iter().enumerate() {
-            if plan.scope != 0 && !backgrounds.is_empty() {
-                inner.push((at, plan.scope));
-            }
-        }
-        for (at, scope) in inner {
-            if let Some(background) = backgrounds.get_mut(at) {
-                elements(context, scope, rows, background)?;
-            }
-        }
-        let documents: Vec<usize> = self
-            .tree
-            .backgrounds
-            .iter()
-            .enumerate()
-            .filter(|(_, plan)| plan.scope == 0)
-            .map(|(at, _)| at)
-            .collect();
-        if left.is_empty() && (backgrounds.is_empty() || documents.is_empty()) {
-            return Ok(());
-        }
-        let mut seen = 0;
-        let mut held = 0_usize;
-        let mut take = |numbers: &[u32], columns: Vec<Option<Column>>| -> Result<bool> {
-            let own = scores.get(seen..seen + numbers.len());
-            seen += numbers.len();
-            let batch = Batch {
-                segment: context,
-                scope: 0,
-                rows: numbers,
-                columns: &columns,
-                scores: own,
-                outer: None,
-            };
-            let selection =
-                Selection { positions: Positions::All(numbers.len()), ordinals: Ordinals::One(0) };
-            for sub in &mut left {
-                sub.collector.collect(&batch, selection)?;
-            }
-            for at in &documents {
-                if let Some(background) = backgrounds.get_mut(*at) {
-                    background.collect(&batch)?;
-                }
-            }
-            // What this feed holds is accounted for on the way; other states are when the segment ends.
-            let now: usize = left.iter().map(|sub| sub.collector.memory()).sum();
-            if now > held + (1 << 20) {
-                held = now;
-                if reservation.size() < held {
-                    reservation.try_resize(held)?;
-                }
-            }
-            Ok(!self.stopped())
-        };
-        let slots: Vec<usize> = (0..paths.len()).filter(|at| wanted[*at]).collect();
-        if slots.is_empty() {
-            let all = match rows {
-                Rows::All(rows) => rows.clone().collect(),
-                Rows::Some(rows) => list_rows(rows, 0..u32::MAX),
-            };
-            for chunk in all.chunks(BATCH_ROWS) {
-                if !take(chunk, Vec::new())? {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let read: Vec<_> = slots.iter().map(|at| paths[*at]).collect();
-        let mut place = |numbers: &[u32], arrays: &[ArrayRef]| {
-            let mut columns: Vec<Option<Column>> = Vec::new();
-            columns.resize_with(paths.len(), || None);
-            for (slot, array) in slots.iter().zip(arrays) {
-                if *array.data_type() != datafusion::arrow::datatypes::DataType::Null {
-                    columns[*slot] = Some(Column::new(array));
-                }
-            }
-            take(numbers, columns)
-        };
-        if let Rows::Some(rows) = rows
-            && rows.len() < u64::from(context.source.reader.rows()) / FEW_SHARE
-            && let Some(kept) = numbers(&context.source, &read, rows)?
-        {
-            return place(&list_rows(rows, 0..u32::MAX), &kept).map(drop);
-        }
-        if rows.len() * read.len() as u64 * KEPT_NUMBER <= MOST_KEPT
-            && number_by_number(context, &read, rows, &mut place)?
-        {
-            return Ok(());
-        }
-        let selected = match rows {
-            Rows::All(own) if own.len() == context.source.reader.rows() as usize => None,
-            Rows::All(own) => Some(own.clone().collect()),
-            Rows::Some(rows) => Some(rows.clone()),
-        };
-        let mut done = Ok(true);
-        context.source.reader.read(&read, selected, &mut |batch| {
-            done = place(&batch.rows, &batch.columns);
-            matches!(done, Ok(true))
-        })?;
-        done.map(|_| ())
-    }
 }
 
 /// Passes over the end of the work: what was collected by then counts.
@@ -360,47 +213,6 @@ fn unless_ended(done: Result<()>) -> Result<()> {
         Err(Error::TimedOut) => Ok(()),
         other => other,
     }
-}
-
-/// Takes numbers and their rows; whether more are wanted.
-type TakeNumbers<'a> = dyn FnMut(&[u32], &[ArrayRef]) -> Result<bool> + 'a;
-
-/// Feeds rows with columns from decoded pages, where all are kept so; whether they are.
-fn number_by_number(
-    context: &SegmentContext<'_>,
-    columns: &[PathId],
-    rows: &Rows,
-    take: &mut TakeNumbers<'_>,
-) -> Result<bool> {
-    let end = context.source.reader.rows();
-    for from in (0..end).step_by(KEPT_ROWS as usize) {
-        let own = rows.within(from..end.min(from.saturating_add(KEPT_ROWS)));
-        if own.is_empty() {
-            continue;
-        }
-        let Some(kept) = numbers(&context.source, columns, &own)? else { return Ok(false) };
-        if !take(&list_rows(&own, 0..u32::MAX), &kept)? {
-            return Ok(true);
-        }
-    }
-    Ok(true)
-}
-
-/// Counts the elements of rows for a background within a nested path.
-fn elements(
-    context: &SegmentContext<'_>,
-    scope: usize,
-    rows: &Rows,
-    background: &mut Background,
-) -> Result<()> {
-    let Some((_, nested)) = context.scope(scope)? else { return Ok(()) };
-    let parents = nested.parents().iter().enumerate();
-    let own: Vec<u32> =
-        parents.filter(|(_, row)| rows.contains(**row)).map(|(element, _)| element as u32).collect();
-    for chunk in own.chunks(REPLAYED_ROWS) {
-        context.with_rows(scope, chunk, None, None, &mut |batch| background.collect(batch))?;
-    }
-    Ok(())
 }
 
 /// Reads rows of a shard once more.

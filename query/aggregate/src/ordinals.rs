@@ -66,10 +66,20 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, number: u32, count: u64) {
         let at = number as usize;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, 0);
-        }
+        self.make_room(at + 1);
         self.0[at] += count;
+    }
+
+    /// Makes room for so many.
+    pub(crate) fn make_room(&mut self, numbers: usize) {
+        if self.0.len() < numbers {
+            self.0.resize(numbers, 0);
+        }
+    }
+
+    /// Counts those up to the last that there is room for.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Returns one, 0 where nothing was added.

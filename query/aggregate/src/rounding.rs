@@ -33,6 +33,14 @@ impl Rounding {
         self.following(start).saturating_add(self.offset_ms)
     }
 
+    /// Walks over the beginnings of spans from one on, as long as they ascend.
+    pub(crate) fn starts(&self, first: i64) -> impl Iterator<Item = i64> {
+        let rounding = *self;
+        std::iter::successors(Some(first), move |start| {
+            Some(rounding.next(*start)).filter(|next| next > start)
+        })
+    }
+
     fn fixed_zone(&self) -> Option<i64> {
         match self.zone {
             Zone::Fixed(seconds) => Some(i64::from(seconds) * 1000),

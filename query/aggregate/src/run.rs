@@ -267,7 +267,7 @@ async fn top_hits(
 }
 
 /// Makes results of merged states, in the order of the request.
-fn reduce(
+pub(crate) fn reduce(
     mut states: States,
     tree: &Tree,
     max_buckets: u64,

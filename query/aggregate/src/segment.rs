@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use millrace_matching::score::collect::{overlap, row_set};
 use millrace_matching::score::condition::Counted;
 use millrace_matching::score::nested::{Elements, NestedNode};
+use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_storage::mapping::PathId;
-use millrace_storage::segment::Nested;
+use millrace_storage::segment::{Nested, list_rows};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
@@ -67,6 +68,14 @@ impl Rows {
         own.insert_range(run);
         self.restrict(&mut own);
         own
+    }
+
+    /// Lists those of a run.
+    pub(crate) fn list(&self, run: Range<u32>) -> Vec<u32> {
+        match self {
+            Self::All(rows) => overlap(rows, &run).collect(),
+            Self::Some(rows) => list_rows(rows, run),
+        }
     }
 
     /// Whether a row is among them.
@@ -287,30 +296,16 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
     if paths.is_empty() {
         return Ok(Vec::new());
     }
-    let mut parts: Vec<Vec<arrow::array::ArrayRef>> = vec![Vec::new(); paths.len()];
     // Rows ascend.
     let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
         .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
     if let Some(kept) = numbers(source, paths, &selected)? {
-        return Ok(kept.iter().map(|array| Some(Column::new(array))).collect());
+        return Ok(kept.iter().map(Column::read).collect());
     }
-    source.reader.read(paths, Some(selected), &mut |batch| {
-        for (parts, column) in parts.iter_mut().zip(batch.columns) {
-            parts.push(column);
-        }
-        true
-    })?;
-    parts
-        .into_iter()
-        .map(|parts| {
-            let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(|part| part.as_ref()).collect();
-            match parts.as_slice() {
-                [] => Ok(None),
-                [first, ..] if *first.data_type() == arrow::datatypes::DataType::Null => Ok(None),
-                _ => Ok(Some(Column::new(&arrow::compute::concat(&parts)?))),
-            }
-        })
-        .collect()
+    Ok(match read_rows(source.reader.as_ref(), paths, selected)? {
+        Some(batch) => batch.columns.iter().map(Column::read).collect(),
+        None => paths.iter().map(|_| None).collect(),
+    })
 }
 
 /// Returns numbers of some rows of columns from decoded pages, where all are kept so.
@@ -328,11 +323,11 @@ fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     work.hold(RowBits::bytes(rows))?;
     let source = &Source { work: source.work.part(), ..source.clone() };
     let prepared = prepare(node, source, None)?;
-    let mut bits = RowBits::new(rows);
-    row_set(prepared.as_ref(), source.inverted.as_ref(), rows)?.iter().for_each(|row| bits.insert(row));
+    let mut found = RowBits::new(rows);
+    row_set(prepared.as_ref(), source.inverted.as_ref(), rows)?.iter().for_each(|row| found.insert(row));
     match prepared.failure() {
         Some(error) => Err(error),
-        None => Ok(bits),
+        None => Ok(found),
     }
 }
 

@@ -16,9 +16,10 @@ use serde_json::Value;
 use super::backgrounds::BackgroundPlan;
 use super::bucket::{auto_date_histogram, keyed, nested, sampler, slots, top_hits};
 use super::collector::{Collector, Sub, Subs};
-use super::measured::{Measure, MetricCollector};
+use super::field::Values;
+use super::metric::collector::{Measure, MetricCollector};
+use super::profile::{Profiled, Timings};
 use super::result::Header;
-use super::timed::{Timed, Timings};
 
 /// Aggregations that have met the mappings of a snapshot.
 #[derive(Debug, Default)]
@@ -89,6 +90,8 @@ pub(crate) struct Node {
     pub(super) header: Arc<Header>,
     pub(super) kind: NodeKind,
     pub(super) subs: Vec<Node>,
+    /// By index, the columns of [`Node::numbers`] of all below.
+    pub(super) below: Arc<[Option<Vec<usize>>]>,
     /// Where its times go, if they are asked for.
     pub(super) timings: Option<Arc<Timings>>,
 }
@@ -120,7 +123,7 @@ impl Node {
                 let nodes = self.subs.iter().map(|node| node.sub(false));
                 Box::new(auto_date_histogram::AutoCollector::new(shape, Subs(nodes.collect())))
             }
-            NodeKind::Keyed(keyed) => Box::new(keyed::KeyedCollector::new(keyed, subs())),
+            NodeKind::Keyed(keyed) => Box::new(keyed::KeyedCollector::new(keyed, subs(), &self.below)),
             NodeKind::Metric(measure) => Box::new(MetricCollector::new(measure, top)),
             NodeKind::Nested(enter) => Box::new(nested::EnterCollector::new(enter, subs())),
             NodeKind::ReverseNested(leave) => Box::new(nested::LeaveCollector::new(leave, subs())),
@@ -130,9 +133,24 @@ impl Node {
         };
         let collector = match &self.timings {
             None => collector,
-            Some(timings) => Box::new(Timed::new(collector, timings)),
+            Some(timings) => Box::new(Profiled::new(collector, timings)),
         };
         Sub { header: Arc::clone(&self.header), collector }
+    }
+
+    /// Lists the places of the columns that it and all below it read in an index, if these are plain columns of numbers, of
+    /// whose rows each counts for itself, in any order.
+    pub(super) fn numbers(&self, index: usize) -> Option<Vec<usize>> {
+        let (own, below): (Vec<&Values>, _) = match &self.kind {
+            NodeKind::Metric(measure) => (measure.fields.iter().collect(), Vec::new()),
+            NodeKind::Keyed(keyed) if !keyed.counts_rows() => {
+                let rules = keyed.rules.iter().map(|rule| &rule.values);
+                (rules.collect(), self.below.get(index).cloned().flatten()?)
+            }
+            _ => return None,
+        };
+        let own: Option<Vec<usize>> = own.into_iter().map(|values| values.number_in(index)).collect();
+        Some([own?, below].concat())
     }
 
     /// Renders what it measured of a shard of the search; `None` where it was not asked to.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, UInt32Array, new_null_array};
+use arrow::array::{ArrayRef, Float32Array, UInt32Array};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
@@ -18,13 +18,13 @@ use millrace_matching::lower;
 use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
+use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::derived::Derived;
 use millrace_matching::table::node::{Node, Resolved};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
-use millrace_storage::mapping::PathId;
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
@@ -324,13 +324,12 @@ impl Plan {
             // Elements have no metadata of their own, and are what a nested key would look for.
             let own = key.sources.get(index).and_then(Option::as_ref);
             let own = own.filter(|own| matches!(own.derived, None | Some(Derived::Elements(_))));
-            let column = own.map(|source| source.column);
-            let column = column.map(|column| column_of(source, column, &elements)).transpose()?;
-            keys.push(match column {
-                None => key.compute(index, None, count)?,
-                Some(column) if *column.data_type() == DataType::Null => key.compute(index, None, count)?,
-                Some(column) => key.compute(index, Some(&column), count)?,
-            });
+            let wanted = || elements.iter().map(|element| element.element).collect();
+            let read =
+                own.map(|own| read_rows(source.reader.as_ref(), &[own.column], wanted())).transpose()?;
+            let column = read.iter().flatten().flat_map(|read| &read.columns).next();
+            let column = column.filter(|column| *column.data_type() != DataType::Null);
+            keys.push(key.compute(index, column, count)?);
         }
         let mut columns: Vec<ArrayRef> = Vec::new();
         let mut fields = Vec::new();
@@ -370,24 +369,6 @@ impl Plan {
             scored: self.scored,
             now_ms: self.now_ms,
             work,
-        }
-    }
-}
-
-/// Reads a column of some elements, which are in ascending order.
-fn column_of(source: &Source, column: PathId, elements: &[MatchingElement]) -> Result<ArrayRef> {
-    let wanted = elements.iter().map(|element| element.element).collect();
-    let mut parts: Vec<ArrayRef> = Vec::new();
-    source.reader.read(&[column], Some(wanted), &mut |batch| {
-        parts.extend(batch.columns.first().cloned());
-        true
-    })?;
-    match parts.as_slice() {
-        [] => Ok(new_null_array(&DataType::Null, elements.len())),
-        [one] => Ok(Arc::clone(one)),
-        many => {
-            let parts: Vec<&dyn arrow::array::Array> = many.iter().map(AsRef::as_ref).collect();
-            Ok(arrow::compute::concat(&parts)?)
         }
     }
 }

@@ -15,13 +15,13 @@ use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
 use crate::compile::{Compiler, Context};
 use crate::field::Accepts;
 use crate::keys::{Expanded, Form, KeyReader, KeyRule};
-use crate::metric::{DROPPED, Ordinals};
+use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{self, NONE};
-use crate::result::{self, Bucket, Buckets, Detail, Key, Outcome};
+use crate::result::{self, Bucket, Detail, Key, Outcome};
 use crate::rounding::Rounding;
 
 /// Intervals: unit, its letter, about how many milliseconds it has, and the multiples that buckets may span.
-const UNITS: [(CalendarUnit, &str, i64, &[i64]); 6] = [
+const UNITS: [(CalendarUnit, &str, i64, &[usize]); 6] = [
     (CalendarUnit::Second, "s", 1_000, &[1, 5, 10, 30]),
     (CalendarUnit::Minute, "m", 60_000, &[1, 5, 10, 30]),
     (CalendarUnit::Hour, "h", 3_600_000, &[1, 3, 12]),
@@ -78,7 +78,7 @@ pub(crate) struct AutoCollector {
     /// Place of the interval by which instants are kept now.
     unit: usize,
     ordinals: ordinals::Ordinals,
-    counts: Vec<u64>,
+    counts: ordinals::Counts,
     /// Number of buckets by bucket of the level above.
     kept: Vec<u32>,
     subs: Subs,
@@ -94,7 +94,7 @@ impl AutoCollector {
             reader: KeyReader::new(&shape.rule),
             unit: shape.least,
             ordinals: ordinals::Ordinals::default(),
-            counts: Vec::new(),
+            counts: ordinals::Counts::default(),
             kept: Vec::new(),
             subs,
             expanded: Expanded::default(),
@@ -112,10 +112,7 @@ impl AutoCollector {
             }
             self.kept[at] += 1;
         }
-        if self.counts.len() <= ordinal as usize {
-            self.counts.resize(ordinal as usize + 1, 0);
-        }
-        self.counts[ordinal as usize] += count;
+        self.counts.add(ordinal, count);
         ordinal
     }
 
@@ -129,7 +126,7 @@ impl AutoCollector {
         (0..ordinals.len() as u32)
             .map(|at| {
                 let key = rounding.round(ordinals.key(at) as i64) as u64;
-                self.add(ordinals.parent(at), key, counts[at as usize])
+                self.add(ordinals.parent(at), key, counts.of(at))
             })
             .collect()
     }
@@ -194,12 +191,9 @@ impl Collector for AutoCollector {
         }
         let mut children = Vec::with_capacity(other.ordinals.len());
         for ordinal in 0..other.ordinals.len() as u32 {
-            let parent = other.ordinals.parent(ordinal);
-            let parent = map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED));
-            children.push(match parent {
-                DROPPED => DROPPED,
-                parent => self.add(parent, other.ordinals.key(ordinal), other.counts[ordinal as usize]),
-            });
+            let moved = moved(map, other.ordinals.parent(ordinal));
+            let add = |parent| self.add(parent, other.ordinals.key(ordinal), other.counts.of(ordinal));
+            children.push(moved.map_or(DROPPED, add));
         }
         self.subs.merge(other.subs, Some(&children));
     }
@@ -227,7 +221,7 @@ impl Collector for AutoCollector {
                         numbered += 1;
                     }
                     map[*at as usize] = candidate.ordinal;
-                    candidate.doc_count += self.counts[*at as usize];
+                    candidate.doc_count += self.counts.of(*at);
                 }
                 candidates.push(candidate);
             }
@@ -248,11 +242,8 @@ impl Collector for AutoCollector {
                     subs: results.next().unwrap_or_default(),
                 });
             }
-            outcomes.push(Outcome::Buckets(Box::new(Buckets {
-                shape: result::Shape::AutoDateHistogram { interval: interval.into() },
-                keyed: false,
-                buckets,
-            })));
+            let shape = result::Shape::AutoDateHistogram { interval: interval.into() };
+            outcomes.push(Outcome::buckets(shape, false, buckets));
         }
         Ok(outcomes)
     }
@@ -260,7 +251,7 @@ impl Collector for AutoCollector {
     fn memory(&self) -> usize {
         self.reader.memory()
             + self.ordinals.memory()
-            + self.counts.capacity() * 8
+            + self.counts.memory()
             + self.kept.capacity() * 4
             + self.expanded.memory()
             + self.children.capacity() * 4
@@ -276,7 +267,7 @@ impl Collector for AutoCollector {
 struct Plan {
     rounding: Rounding,
     /// How many intervals a bucket has.
-    multiple: i64,
+    multiple: usize,
     /// The first and the last instant; none without documents.
     ends: Option<(i64, i64)>,
     /// The interval's name.
@@ -286,15 +277,13 @@ struct Plan {
 impl Plan {
     /// Walks over the beginning of each bucket, and of what is behind it.
     fn spans(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
-        let mut next = self.ends.map(|(first, _)| self.rounding.round(first));
-        std::iter::from_fn(move || {
-            let (start, (_, last)) = (next?, self.ends?);
-            if start > last {
-                return None;
-            }
-            let end = (0..self.multiple).fold(start, |at, _| self.rounding.next(at));
-            next = (end > start).then_some(end);
-            Some((start, end))
+        self.ends.into_iter().flat_map(|(first, last)| {
+            let starts = self.rounding.starts(self.rounding.round(first)).step_by(self.multiple);
+            let mut starts = starts.peekable();
+            std::iter::from_fn(move || {
+                let start = starts.next_if(|start| *start <= last)?;
+                Some((start, starts.peek().copied().unwrap_or(i64::MAX)))
+            })
         })
     }
 
@@ -312,8 +301,8 @@ impl Plan {
         // The least interval of which a permitted multiple gives no more buckets than wanted.
         while unit + 1 < UNITS.len() {
             let (_, _, width, multiples) = UNITS[unit];
-            let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
-            if last.saturating_sub(*first) / width <= most
+            let most = wanted * multiples.last().copied().unwrap_or(1);
+            if last.saturating_sub(*first) / width <= most as i64
                 && count(&rounding(unit, shape.zone), *first, *last, most) <= most
             {
                 break;
@@ -322,7 +311,7 @@ impl Plan {
         }
         let rounding = rounding(unit, shape.zone);
         let (_, letter, _, multiples) = UNITS[unit];
-        let most = wanted as i64 * multiples.last().copied().unwrap_or(1);
+        let most = wanted * multiples.last().copied().unwrap_or(1);
         let all = count(&rounding, *first, *last, most);
         let multiple = multiples
             .iter()
@@ -335,12 +324,7 @@ impl Plan {
 }
 
 /// Counts the spans from one instant to another, up to about a limit.
-fn count(rounding: &Rounding, first: i64, last: i64, limit: i64) -> i64 {
-    let mut at = rounding.round(first);
-    let mut spans = 0;
-    while at <= last && spans <= limit {
-        at = rounding.next(at);
-        spans += 1;
-    }
-    spans
+fn count(rounding: &Rounding, first: i64, last: i64, limit: usize) -> usize {
+    let starts = rounding.starts(rounding.round(first)).take_while(|start| *start <= last);
+    starts.take(limit.saturating_add(1)).count()
 }

@@ -9,14 +9,15 @@ use millrace_storage::mapping::Scalar;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::keyed::{Candidate, Keyed, KeyedCollector, Kind, compare};
+use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Below, Compiler, Context};
 use crate::field::{Accepts, ValueKind, Values};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
-use crate::result::{self, Buckets, Format, Key, Outcome};
+use crate::result::{self, Format, Key, Outcome};
 use crate::rounding::Rounding;
+use crate::source::{FirstValues, Question};
 use crate::term_filter::TermFilter;
 
 /// What the answer is made with.
@@ -33,14 +34,25 @@ impl Shape {
         self.composite.size
     }
 
-    /// Tells of the first source whether its values ascend, and the value at or behind which the page begins.
-    pub(crate) fn first(&self) -> (bool, Option<&Key>) {
-        let ascending = self.composite.sources.first().is_none_or(|source| source.ascending);
-        let after = match &self.after {
+    /// Asks for the rows that may be on the page, by the values of the first source; `None` where rows without a value may be,
+    /// or values are not told apart as they are.
+    pub(super) fn first_of<'a>(&'a self, rules: &'a [Arc<KeyRule>]) -> Option<Question<'a>> {
+        let (source, others) = rules.split_first()?;
+        if !matches!(source.form, Form::Terms(_)) || source.null {
+            return None;
+        }
+        let from = match &self.after {
             Some(Key::List(after)) => after.first(),
             _ => None,
         };
-        (ascending, after)
+        Some(Question::First(FirstValues {
+            values: &source.values,
+            ascending: self.composite.sources.first().is_none_or(|source| source.ascending),
+            from,
+            // The buckets of the value at which the page begins may all be before it.
+            wanted: self.size().saturating_add(usize::from(from.is_some())),
+            others,
+        }))
     }
 
     /// Keeps the buckets of the page, in no order.
@@ -197,14 +209,8 @@ pub(crate) fn reduce(
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets: Vec<result::Bucket>| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::Composite {
-                parts: Arc::clone(&shape.parts),
-                after: buckets.last().map(|bucket| bucket.key.clone()),
-            },
-            keyed: false,
-            buckets,
-        }))
+        let (parts, after) = (Arc::clone(&shape.parts), buckets.last().map(|bucket| bucket.key.clone()));
+        Outcome::buckets(result::Shape::Composite { parts, after }, false, buckets)
     };
     Ok(lists.into_iter().map(outcome).collect())
 }
@@ -217,8 +223,8 @@ fn by_sources(sources: &[CompositeSource], a: &Key, b: &Key) -> Ordering {
             (Key::Null, Key::Null, _) => Ordering::Equal,
             (Key::Null, _, MissingOrder::First) | (_, Key::Null, MissingOrder::Last) => Ordering::Less,
             (Key::Null, _, MissingOrder::Last) | (_, Key::Null, MissingOrder::First) => Ordering::Greater,
-            _ if source.ascending => compare(a, b),
-            _ => compare(b, a),
+            _ if source.ascending => a.compare(b),
+            _ => b.compare(a),
         };
         if found != Ordering::Equal {
             return found;

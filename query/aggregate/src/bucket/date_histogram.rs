@@ -7,14 +7,14 @@ use millrace_storage::mapping::Scalar;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
-use super::sorted;
+use super::gaps::{self, Layout, Places};
+use super::keyed::{Keyed, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
 use crate::field::{Accepts, Values};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
-use crate::result::{self, Buckets, Format, Key, Outcome};
+use crate::result::{self, Format, Key, Outcome};
 use crate::rounding::Rounding;
 
 /// What the answer is made with.
@@ -125,75 +125,31 @@ pub(crate) fn reduce(
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
-    let histogram = &shape.histogram;
-    let mut chosen = Vec::with_capacity(parents.len());
-    for parent in parents {
-        let mut candidates: Vec<(i64, Candidate)> = level
-            .candidates(children, *parent, reduction)?
-            .into_iter()
-            .filter(|candidate| candidate.doc_count >= histogram.min_doc_count)
-            .filter_map(|candidate| match candidate.key {
-                Key::Long(key) => Some((key, candidate)),
-                _ => None,
-            })
-            .collect();
-        candidates.sort_unstable_by_key(|(key, _)| *key);
-        level.made(candidates.len(), reduction)?;
-        let list = match histogram.min_doc_count {
-            0 => filled(shape, candidates, &mut || level.made(1, reduction))?,
-            _ => candidates.into_iter().map(|(_, candidate)| candidate).collect(),
-        };
-        chosen.push(sorted::first(level, &histogram.order, list, usize::MAX, reduction)?);
-    }
-    let lists = level.finish(chosen, reduction)?;
-    let outcome = |buckets| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::DateHistogram,
-            keyed: histogram.keyed,
-            buckets,
-        }))
-    };
-    Ok(lists.into_iter().map(outcome).collect())
+    let DateHistogram { min_doc_count, ref order, keyed, .. } = *shape.histogram;
+    let layout = Layout { min_doc_count, order, keyed, shape: result::Shape::DateHistogram };
+    gaps::reduce(shape, layout, level, children, parents, reduction)
 }
 
-/// Puts empty buckets into gaps, each of which `made` counts.
-fn filled(
-    shape: &Shape,
-    candidates: Vec<(i64, Candidate)>,
-    made: &mut dyn FnMut() -> Result<()>,
-) -> Result<Vec<Candidate>> {
-    let (min, max) = shape.extended;
-    let first = candidates.first().map(|(key, _)| *key);
-    let last = candidates.last().map(|(key, _)| *key);
-    let (start, end) = match (first, last) {
-        (Some(first), Some(last)) => {
-            (min.map_or(first, |min| min.min(first)), max.map_or(last, |max| max.max(last)))
+/// Buckets are at their keys.
+impl Places for Shape {
+    type Place = i64;
+
+    fn of(&self, key: &Key) -> Option<i64> {
+        match key {
+            Key::Long(key) => Some(*key),
+            _ => None,
         }
-        _ => match (min, max) {
-            (Some(min), Some(max)) => (min, max),
-            _ => return Ok(Vec::new()),
-        },
-    };
-    let mut list = Vec::with_capacity(candidates.len());
-    let mut candidates = candidates.into_iter().peekable();
-    let mut at = start;
-    while at <= end {
-        while let Some((_, candidate)) = candidates.next_if(|(key, _)| *key < at) {
-            list.push(candidate);
-        }
-        list.push(match candidates.next_if(|(key, _)| *key == at) {
-            Some((_, candidate)) => candidate,
-            None => {
-                made()?;
-                Candidate::empty(Key::Long(at))
-            }
-        });
-        let next = shape.rounding.next(at);
-        if next <= at {
-            break;
-        }
-        at = next;
     }
-    list.extend(candidates.map(|(_, candidate)| candidate));
-    Ok(list)
+
+    fn key(&self, place: i64) -> Key {
+        Key::Long(place)
+    }
+
+    fn extended(&self) -> (Option<i64>, Option<i64>) {
+        self.extended
+    }
+
+    fn walk(&self, first: i64, last: i64, _max_buckets: u64) -> Result<impl Iterator<Item = i64>> {
+        Ok(self.rounding.starts(first).take_while(move |start| *start <= last))
+    }
 }

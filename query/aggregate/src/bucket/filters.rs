@@ -6,7 +6,8 @@ use millrace_dsl::aggs::{AdjacencyMatrix, Filters, ValuesSource};
 use millrace_dsl::query::Query;
 use millrace_work::error::Result;
 
-use super::slots::{Answer, Rule, Slots};
+use super::slot_rule::Rule;
+use super::slots::{Answer, Slots};
 use crate::compile::{Compiler, Context};
 use crate::field::Accepts;
 use crate::result::{Detail, Format, Key, Shape, SingleKind};

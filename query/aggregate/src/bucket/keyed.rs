@@ -1,6 +1,5 @@
 //! Buckets by keys that rows have: `terms` and its kin, `composite`, histograms.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use millrace_work::error::Result;
@@ -8,12 +7,13 @@ use millrace_work::error::Result;
 use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
 use crate::batch::{Batch, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
-use crate::keys::{Expanded, KeyRule, Keys};
-use crate::metric::{DROPPED, Ordinals};
+use crate::field::ValueKind;
+use crate::keys::{Expanded, KeyRule, RowKeys};
+use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{self, Children};
 use crate::result::{Bucket, Detail, Key, Outcome, Results};
-use crate::segment::{Rows, SegmentContext};
-use crate::shortcut;
+use crate::segment::SegmentContext;
+use crate::source::{Ask, Question, Sink, all_of};
 
 /// Bytes of a bucket while an answer is made, with the text of a short key.
 const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
@@ -31,6 +31,13 @@ pub(crate) struct Keyed {
     pub list: bool,
     /// Which aggregation it is.
     pub kind: Kind,
+}
+
+impl Keyed {
+    /// Whether rows are counted by the bucket of the level above, too.
+    pub(crate) fn counts_rows(&self) -> bool {
+        matches!(self.kind, Kind::SignificantTerms(_))
+    }
 }
 
 /// Aggregations whose buckets come of values.
@@ -82,22 +89,26 @@ pub(crate) struct Counted {
 pub(crate) struct KeyedCollector {
     keyed: Arc<Keyed>,
     /// Keys.
-    pub keys: Keys,
+    pub row_keys: RowKeys,
     ordinals: ordinals::Ordinals,
     counts: ordinals::Counts,
     /// Rows by bucket of the level above, where these are asked for.
     rows: ordinals::Counts,
     subs: Subs,
+    /// By index, the places of the columns that are read below, where these are of numbers only.
+    below: Arc<[Option<Vec<usize>>]>,
     expanded: Expanded,
     children: Vec<u32>,
 }
 
 impl KeyedCollector {
-    /// Makes an empty state.
-    pub(crate) fn new(keyed: &Arc<Keyed>, subs: Subs) -> Self {
+    /// Makes an empty state; `below` has by index the places of the columns that all below it reads, where these are plain
+    /// columns of numbers, of whose rows each counts for itself, in any order.
+    pub(crate) fn new(keyed: &Arc<Keyed>, subs: Subs, below: &Arc<[Option<Vec<usize>>]>) -> Self {
         Self {
             keyed: Arc::clone(keyed),
-            keys: Keys::new(&keyed.rules, keyed.list),
+            below: Arc::clone(below),
+            row_keys: RowKeys::new(&keyed.rules, keyed.list),
             ordinals: ordinals::Ordinals::default(),
             counts: ordinals::Counts::default(),
             rows: ordinals::Counts::default(),
@@ -107,42 +118,23 @@ impl KeyedCollector {
         }
     }
 
-    /// Whether only counts are wanted.
-    pub(crate) fn only_counts(&self) -> bool {
-        self.subs.is_empty()
-    }
-
     /// Counts the rows of a bucket of the level above, whether they have keys or not.
     pub(crate) fn rows(&self, parent: u32) -> u64 {
         self.rows.of(parent)
     }
 
-    /// Whether rows are counted by the bucket of the level above.
-    pub(crate) fn counts_rows(&self) -> bool {
-        matches!(self.keyed.kind, Kind::SignificantTerms(_))
+    fn counts_rows(&self) -> bool {
+        self.keyed.counts_rows()
     }
 
-    /// Adds rows to a bucket of the level above.
-    pub(crate) fn add_rows(&mut self, parent: u32, rows: u64) {
+    fn add_rows(&mut self, parent: u32, rows: u64) {
         self.rows.add(parent, rows);
     }
 
-    /// Adds documents to a bucket.
-    pub(crate) fn add(&mut self, parent: u32, key: u64, count: u64) -> u32 {
+    fn add(&mut self, parent: u32, key: u64, count: u64) -> u32 {
         let ordinal = self.ordinals.ordinal(parent, key);
         self.counts.add(ordinal, count);
         ordinal
-    }
-
-    /// Lists the columns of what is below; whether [`Collector::reads_numbers`] of all.
-    pub(crate) fn below_reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
-        !self.counts_rows() && self.subs.read_numbers(index, slots)
-    }
-
-    /// Feeds what is below with the rows of a batch, each of a bucket that it was added to.
-    pub(crate) fn collect_below(&mut self, batch: &Batch<'_>, buckets: &[u32]) -> Result<()> {
-        let positions = Positions::All(buckets.len());
-        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(buckets) })
     }
 
     /// Lists the buckets of a bucket of the level above.
@@ -193,7 +185,7 @@ impl KeyedCollector {
     /// Tells the key of a bucket.
     pub(crate) fn candidate(&self, counted: Counted) -> Candidate {
         Candidate {
-            key: self.keys.key(counted.key),
+            key: self.row_keys.key(counted.key),
             doc_count: counted.doc_count,
             ordinal: counted.ordinal,
             detail: Detail::None,
@@ -216,11 +208,11 @@ impl KeyedCollector {
                 }
             }
         }
-        let empty = Self::new(&keyed, self.subs.fresh());
+        let empty = Self::new(&keyed, self.subs.fresh(), &self.below);
         let old = std::mem::replace(self, empty);
         let mut map = vec![DROPPED; kept.len()];
         let kept: Vec<u32> = (0..).zip(kept).filter(|(_, kept)| *kept).map(|(ordinal, _)| ordinal).collect();
-        let keys = self.keys.adopt(&old.keys, kept.iter().map(|ordinal| old.ordinals.key(*ordinal)));
+        let keys = self.row_keys.adopt(&old.row_keys, kept.iter().map(|ordinal| old.ordinals.key(*ordinal)));
         for (ordinal, key) in kept.into_iter().zip(keys) {
             map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.counts.of(ordinal));
         }
@@ -275,7 +267,7 @@ impl Collector for KeyedCollector {
         if self.counts_rows() {
             selection.for_each(|_, parent| self.add_rows(parent, 1));
         }
-        self.keys.expand(batch, selection, &mut self.expanded)?;
+        self.row_keys.expand(batch, selection, &mut self.expanded)?;
         self.children.clear();
         let mut last: Option<(u32, u64, u32)> = None;
         for (parent, key) in self.expanded.parents.iter().zip(&self.expanded.keys) {
@@ -305,34 +297,42 @@ impl Collector for KeyedCollector {
         Ok(())
     }
 
-    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
-        let keyed = Arc::clone(&self.keyed);
-        let done = shortcut::keyed(self, &keyed, segment, rows)?;
+    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
+        let (keyed, below) = (Arc::clone(&self.keyed), Arc::clone(&self.below));
+        let question = match (&keyed.kind, keyed.rules.as_slice()) {
+            (Kind::Composite(shape), rules) => shape.first_of(rules),
+            (_, [rule]) if !keyed.list && self.subs.is_empty() => Some(Question::Keys(rule)),
+            (_, [rule]) if !keyed.list && !keyed.counts_rows() => {
+                let columns = below.get(segment.index).and_then(Option::as_deref);
+                columns.map(|columns| Question::NumbersByKey(rule, columns))
+            }
+            _ => None,
+        };
+        let Some(question) = question else { return Ok(false) };
+        let done = answer(&question, self)?;
         self.prune();
         Ok(done)
     }
 
     fn fresh(&self) -> Box<dyn Collector> {
-        Box::new(Self::new(&self.keyed, self.subs.fresh()))
+        Box::new(Self::new(&self.keyed, self.subs.fresh(), &self.below))
     }
 
     fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
         let Some(other) = same::<Self>(other) else { return };
         for (parent, rows) in other.rows.iter() {
-            match map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED)) {
-                DROPPED => {}
-                parent => self.add_rows(parent, rows),
+            if let Some(parent) = moved(map, parent) {
+                self.add_rows(parent, rows);
             }
         }
-        let parent_of = |ordinal: u32| {
-            let parent = other.ordinals.parent(ordinal);
-            map.map_or(parent, |map| map.get(parent as usize).copied().unwrap_or(DROPPED))
-        };
         let mut children = vec![DROPPED; other.ordinals.len()];
-        let kept = (0..children.len() as u32).filter(|ordinal| parent_of(*ordinal) != DROPPED);
-        let keys = self.keys.adopt(&other.keys, kept.clone().map(|ordinal| other.ordinals.key(ordinal)));
-        for (ordinal, key) in kept.zip(keys) {
-            children[ordinal as usize] = self.add(parent_of(ordinal), key, other.counts.of(ordinal));
+        let kept = (0..children.len() as u32)
+            .filter_map(|ordinal| Some((ordinal, moved(map, other.ordinals.parent(ordinal))?)));
+        let keys = self
+            .row_keys
+            .adopt(&other.row_keys, kept.clone().map(|(ordinal, _)| other.ordinals.key(ordinal)));
+        for ((ordinal, parent), key) in kept.zip(keys) {
+            children[ordinal as usize] = self.add(parent, key, other.counts.of(ordinal));
         }
         self.subs.merge(other.subs, Some(&children));
         self.prune();
@@ -354,14 +354,8 @@ impl Collector for KeyedCollector {
         }
     }
 
-    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
-        let rules = self.keyed.rules.iter();
-        let numbers = rules.map(|rule| &rule.values).all(|values| values.is_number_in(index, slots));
-        numbers && self.below_reads_numbers(index, slots)
-    }
-
     fn memory(&self) -> usize {
-        self.keys.memory()
+        self.row_keys.memory()
             + self.ordinals.memory()
             + self.counts.memory()
             + self.rows.memory()
@@ -375,21 +369,29 @@ impl Collector for KeyedCollector {
     }
 }
 
-/// Compares keys: null first, numbers by value, texts and addresses by their bytes.
-pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
-    match (a, b) {
-        (Key::Long(a), Key::Long(b)) => a.cmp(b),
-        (Key::Unsigned(a), Key::Unsigned(b)) => a.cmp(b),
-        (Key::Double(a), Key::Double(b)) => a.total_cmp(b),
-        (Key::Text(a), Key::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
-        (Key::Ip(a), Key::Ip(b)) => a.cmp(b),
-        (Key::List(a), Key::List(b)) => {
-            let parts = a.iter().zip(b.iter()).map(|(a, b)| compare(a, b));
-            parts.fold(Ordering::Equal, Ordering::then)
+impl Sink for KeyedCollector {
+    fn rows(&mut self, rows: u64) {
+        if self.counts_rows() {
+            self.add_rows(0, rows);
         }
-        (Key::Null, Key::Null) => Ordering::Equal,
-        (Key::Null, _) => Ordering::Less,
-        (_, Key::Null) => Ordering::Greater,
-        _ => Ordering::Equal,
+    }
+
+    fn group(&mut self, key: u64, rows: u64) -> Result<()> {
+        self.add(0, key, rows);
+        Ok(())
+    }
+
+    fn term(&mut self, kind: ValueKind, term: &[u8], rows: u64) -> Result<Option<u32>> {
+        let key = self.row_keys.one().and_then(|reader| reader.wanted_key(kind, term));
+        Ok(key.map(|key| self.add(0, key, rows)))
+    }
+
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch, all_of(batch))
+    }
+
+    fn grouped(&mut self, batch: &Batch<'_>, groups: &[u32]) -> Result<()> {
+        let positions = Positions::All(groups.len());
+        self.subs.collect(batch, Selection { positions, ordinals: Ordinals::Each(groups) })
     }
 }

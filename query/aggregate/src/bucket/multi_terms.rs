@@ -12,7 +12,7 @@ use crate::compile::{Compiler, Context};
 use crate::field::Accepts;
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
-use crate::result::{self, Buckets, Format, Outcome};
+use crate::result::{self, Format, Outcome};
 use crate::term_filter::TermFilter;
 
 /// What the answer is made with.
@@ -51,22 +51,15 @@ pub(crate) fn reduce(
     for parent in parents {
         let candidates = level.counted(children, *parent, reduction)?;
         let (first, other) =
-            sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
+            sorted::take_passing(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
         others.push(other);
         level.made(first.len(), reduction)?;
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, other)| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::MultiTerms {
-                formats: Arc::clone(&shape.formats),
-                other,
-                show_error: shape.terms.show_error,
-            },
-            keyed: false,
-            buckets,
-        }))
+        let (formats, show_error) = (Arc::clone(&shape.formats), shape.terms.show_error);
+        Outcome::buckets(result::Shape::MultiTerms { formats, other, show_error }, false, buckets)
     };
     Ok(lists.into_iter().zip(others).map(outcome).collect())
 }

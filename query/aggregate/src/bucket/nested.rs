@@ -9,7 +9,8 @@ use millrace_work::error::{Error, Result};
 use crate::batch::{Batch, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
 use crate::compile::{Compiler, Context};
-use crate::metric::{DROPPED, Ordinals};
+use crate::metric::{Ordinals, moved};
+use crate::ordinals::Counts;
 use crate::result::{Outcome, Results, SingleBucket, SingleKind};
 use crate::segment::SegmentContext;
 
@@ -136,7 +137,7 @@ pub(crate) struct LeaveCollector {
 /// One bucket below each of the level above, with the same number.
 #[derive(Debug)]
 pub(crate) struct Single {
-    counts: Vec<u64>,
+    counts: Counts,
     /// The collectors below.
     pub subs: Subs,
 }
@@ -144,24 +145,19 @@ pub(crate) struct Single {
 impl Single {
     /// Makes an empty state.
     pub(crate) fn new(subs: Subs) -> Self {
-        Self { counts: Vec::new(), subs }
+        Self { counts: Counts::default(), subs }
     }
 
     /// Adds documents.
     pub(crate) fn add(&mut self, parent: u32, count: u64) {
-        let at = parent as usize;
-        if self.counts.len() <= at {
-            self.counts.resize(at + 1, 0);
-        }
-        self.counts[at] += count;
+        self.counts.add(parent, count);
     }
 
     /// Merges another.
     pub(crate) fn merge(&mut self, other: Self, map: Option<&[u32]>) {
-        for (at, count) in other.counts.iter().enumerate() {
-            let parent = map.map_or(at as u32, |map| map.get(at).copied().unwrap_or(DROPPED));
-            if parent != DROPPED {
-                self.add(parent, *count);
+        for (at, count) in other.counts.iter() {
+            if let Some(parent) = moved(map, at) {
+                self.add(parent, count);
             }
         }
         self.subs.merge(other.subs, map);
@@ -175,16 +171,15 @@ impl Single {
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Outcome>> {
         let results = self.subs.reduce(parents, reduction)?;
-        let count = |parent: u32| self.counts.get(parent as usize).copied().unwrap_or(0);
         let single = |(parent, subs): (&u32, Results)| {
-            Outcome::Single(Box::new(SingleBucket { kind, doc_count: count(*parent), subs }))
+            Outcome::Single(Box::new(SingleBucket { kind, doc_count: self.counts.of(*parent), subs }))
         };
         Ok(parents.iter().zip(results).map(single).collect())
     }
 
     /// Estimates the bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.counts.capacity() * 8 + self.subs.memory()
+        self.counts.memory() + self.subs.memory()
     }
 
     /// Feeds pairs of row and bucket of another scope, which need not be in order.

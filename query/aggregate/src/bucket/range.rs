@@ -5,7 +5,8 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{DateBound, DateRange, IpRange, NumericRange, Range, Zone};
 use millrace_work::error::Result;
 
-use super::slots::{Answer, Rule, Slots};
+use super::slot_rule::Rule;
+use super::slots::{Answer, Slots};
 use crate::compile::{Compiler, Context};
 use crate::field::{Accepts, Values, date_format};
 use crate::result::{Detail, Format, Key, Shape};
@@ -60,17 +61,13 @@ fn numbers(values: Values, mut ranges: Vec<NumericRange>, shape: Shape, keyed: b
     let low = |range: &NumericRange| range.from.unwrap_or(f64::NEG_INFINITY);
     let high = |range: &NumericRange| range.to.unwrap_or(f64::INFINITY);
     ranges.sort_by(|a, b| low(a).total_cmp(&low(b)).then(high(a).total_cmp(&high(b))));
-    let bucket = |range: &NumericRange| {
-        let key = range.key.as_ref().map_or(Key::Null, |key| Key::Text(key.as_str().into()));
-        (key, Detail::Range { from: range.from, to: range.to })
-    };
-    let buckets: Vec<(Key, Detail)> = ranges.iter().map(bucket).collect();
-    Ok(Arc::new(Slots {
-        slots: buckets.len().max(1),
-        format: values.format.clone(),
-        rule: Rule::Numbers(values, ranges.iter().map(|range| (low(range), high(range))).collect()),
-        answer: Answer::Several { buckets, shape, keyed, empty: true },
-    }))
+    let buckets = ranges
+        .iter()
+        .map(|range| (named(range.key.as_deref()), Detail::Range { from: range.from, to: range.to }));
+    let buckets = buckets.collect();
+    let format = values.format.clone();
+    let rule = Rule::Numbers(values, ranges.iter().map(|range| (low(range), high(range))).collect());
+    Ok(slots(rule, buckets, shape, keyed, format))
 }
 
 /// Makes buckets between addresses.
@@ -78,23 +75,21 @@ pub(crate) fn ip_range(compiler: &mut Compiler<'_>, context: Context, range: &Ip
     let values = compiler.values(context, &range.source, "ip_range", Accepts::Addresses)?;
     let mut ranges = range.ranges.clone();
     // An open upper bound is the last.
-    ranges.sort_by(|a, b| {
-        a.from.cmp(&b.from).then_with(|| match (&a.to, &b.to) {
-            (None, None) => std::cmp::Ordering::Equal,
-            (None, _) => std::cmp::Ordering::Greater,
-            (_, None) => std::cmp::Ordering::Less,
-            (a, b) => a.cmp(b),
-        })
-    });
-    let mut buckets = Vec::with_capacity(ranges.len());
-    for range in &ranges {
-        let key = range.key.as_ref().map_or(Key::Null, |key| Key::Text(key.as_str().into()));
-        buckets.push((key, Detail::IpRange { from: range.from, to: range.to }));
-    }
-    Ok(Arc::new(Slots {
-        slots: buckets.len().max(1),
-        rule: Rule::Addresses(values, ranges.iter().map(|range| (range.from, range.to)).collect()),
-        answer: Answer::Several { buckets, shape: Shape::IpRange, keyed: range.keyed, empty: true },
-        format: Format::Ip,
-    }))
+    ranges.sort_by_key(|range| (range.from, range.to.is_none(), range.to));
+    let buckets = ranges
+        .iter()
+        .map(|range| (named(range.key.as_deref()), Detail::IpRange { from: range.from, to: range.to }));
+    let buckets = buckets.collect();
+    let rule = Rule::Addresses(values, ranges.iter().map(|range| (range.from, range.to)).collect());
+    Ok(slots(rule, buckets, Shape::IpRange, range.keyed, Format::Ip))
+}
+
+/// The key of a bucket that the request may name.
+fn named(key: Option<&str>) -> Key {
+    key.map_or(Key::Null, |key| Key::Text(key.into()))
+}
+
+fn slots(rule: Rule, buckets: Vec<(Key, Detail)>, shape: Shape, keyed: bool, format: Format) -> Arc<Slots> {
+    let slots = buckets.len().max(1);
+    Arc::new(Slots { slots, rule, answer: Answer::Several { buckets, shape, keyed, empty: true }, format })
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use millrace_dsl::aggs::RareTerms;
 use millrace_work::error::{Error, Result};
 
-use super::keyed::{Keyed, KeyedCollector, Kind, compare};
-use super::terms::{filter, term_keys};
+use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::terms::{filter, key_type};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
 use crate::field::{Accepts, ValueKind};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
-use crate::result::{self, Buckets, Outcome, TermKeys};
+use crate::result::{self, KeyType, Outcome};
 
 /// What the answer is made with.
 #[derive(Debug)]
 pub(crate) struct Shape {
     most: u64,
-    keys: TermKeys,
+    key_type: KeyType,
 }
 
 /// Lets the aggregation meet the mappings.
@@ -33,7 +33,7 @@ pub(crate) fn compile(
             "RareTerms aggregation does not support floating point fields.".to_owned(),
         ));
     }
-    let shape = Shape { most: rare.max_doc_count, keys: term_keys(&values) };
+    let shape = Shape { most: rare.max_doc_count, key_type: key_type(&values) };
     let form = Form::Terms(filter(compiler, &rare.include, &values, Error::IllegalArgument)?);
     let rule = Arc::new(KeyRule { values, form, null: false });
     Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::RareTerms(shape) }))
@@ -51,18 +51,11 @@ pub(crate) fn reduce(
     for parent in parents {
         let mut candidates = level.candidates(children, *parent, reduction)?;
         candidates.retain(|candidate| candidate.doc_count <= shape.most);
-        candidates
-            .sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| compare(&a.key, &b.key)));
+        candidates.sort_unstable_by(|a, b| a.doc_count.cmp(&b.doc_count).then_with(|| a.key.compare(&b.key)));
         level.made(candidates.len(), reduction)?;
         chosen.push(candidates);
     }
     let lists = level.finish(chosen, reduction)?;
-    let outcome = |buckets| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::RareTerms(shape.keys),
-            keyed: false,
-            buckets,
-        }))
-    };
+    let outcome = |buckets| Outcome::buckets(result::Shape::RareTerms(shape.key_type), false, buckets);
     Ok(lists.into_iter().map(outcome).collect())
 }

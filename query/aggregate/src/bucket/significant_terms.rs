@@ -7,13 +7,13 @@ use millrace_dsl::aggs::{Heuristic, SignificantTerms};
 use millrace_work::error::{Error, Result};
 
 use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
-use super::terms::{filter, term_keys};
+use super::terms::{filter, key_type};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
 use crate::field::{Accepts, ValueKind};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
-use crate::result::{self, Buckets, Detail, Outcome, TermKeys};
+use crate::result::{self, Detail, KeyType, Outcome};
 
 /// Bytes of a term of the background while an answer is made.
 const BACKGROUND_TERM_BYTES: usize = 64;
@@ -22,7 +22,7 @@ const BACKGROUND_TERM_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Shape {
     significant: Arc<SignificantTerms>,
-    keys: TermKeys,
+    key_type: KeyType,
     background: usize,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn compile(
     let form = Form::Terms(filter(compiler, &significant.include, &values, Error::IllegalArgument)?);
     let filter = significant.background_filter.as_deref();
     let background = compiler.background(context, &significant.source, filter)?;
-    let shape = Shape { significant: Arc::clone(significant), keys: term_keys(&values), background };
+    let shape = Shape { significant: Arc::clone(significant), key_type: key_type(&values), background };
     let rule = Arc::new(KeyRule { values, form, null: false });
     Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::SignificantTerms(shape) }))
 }
@@ -59,7 +59,8 @@ pub(crate) fn reduce(
         total = background.total;
         reduction.room_for(background.len() * BACKGROUND_TERM_BYTES)?;
         let (keys, counts): (Vec<u64>, Vec<u64>) = background.counted().unzip();
-        everywhere.extend(level.keys.adopt(background.reader(), keys.into_iter()).into_iter().zip(counts));
+        everywhere
+            .extend(level.row_keys.adopt(background.reader(), keys.into_iter()).into_iter().zip(counts));
     }
     let thresholds = &shape.significant.thresholds;
     let (mut chosen, mut totals) = (Vec::with_capacity(parents.len()), Vec::with_capacity(parents.len()));
@@ -74,7 +75,7 @@ pub(crate) fn reduce(
                 scored.push((score, background, counted));
             }
         }
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| level.keys.compare(a.2.key, b.2.key)));
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| level.row_keys.compare(a.2.key, b.2.key)));
         scored.truncate(thresholds.size);
         level.made(scored.len(), reduction)?;
         let candidate = |(score, background, counted)| Candidate {
@@ -86,11 +87,9 @@ pub(crate) fn reduce(
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, doc_count)| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::SignificantTerms { keys: shape.keys, doc_count, background: total },
-            keyed: false,
-            buckets,
-        }))
+        let shape =
+            result::Shape::SignificantTerms { key_type: shape.key_type, doc_count, background: total };
+        Outcome::buckets(shape, false, buckets)
     };
     Ok(lists.into_iter().zip(totals).map(outcome).collect())
 }

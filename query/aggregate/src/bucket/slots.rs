@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 
-use crate::batch::Positions;
-use crate::batch::{Batch, Selection};
+use super::slot_rule::Rule;
+use crate::batch::{Batch, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
-use crate::field::{Filled, ValueKind, Values};
-use crate::metric::{DROPPED, Ordinals};
-use crate::ordinals::NONE;
-use crate::result::{
-    Bucket, Buckets, Detail, Format, Key, Outcome, Results, Shape, SingleBucket, SingleKind,
-};
-use crate::segment::{RowBits, Rows, SegmentContext};
-use crate::shortcut;
+use crate::metric::{DROPPED, Ordinals, moved};
+use crate::ordinals::{Counts, NONE};
+use crate::result::{Bucket, Detail, Format, Key, Outcome, Results, Shape, SingleBucket, SingleKind};
+use crate::segment::SegmentContext;
+use crate::source::{Ask, Question, Sink, all_of};
 
 /// An aggregation with so many buckets.
 #[derive(Debug)]
@@ -30,31 +26,6 @@ pub(crate) struct Slots {
     /// How keys are written.
     pub format: Format,
 }
-
-/// Which rows belong to which bucket.
-#[derive(Debug)]
-pub(crate) enum Rule {
-    /// All rows to the one.
-    All,
-    /// Those of a filter.
-    Filters {
-        /// Numbers of filters.
-        filters: Vec<usize>,
-        /// Whether the last bucket is of those that no filter matches.
-        other: bool,
-    },
-    /// Those of filters and of pairs of them, in the order 0, 0&1, 0&2, …, 1, 1&2, ….
-    Pairs(Vec<usize>),
-    /// Those without a value.
-    Missing(Values),
-    /// Those with a number from, and before.
-    Numbers(Values, Vec<(f64, f64)>),
-    /// Those with an address from, and before; open where absent.
-    Addresses(Values, Vec<AddressRange>),
-}
-
-/// Addresses from one, and before another.
-pub(crate) type AddressRange = (Option<[u8; 16]>, Option<[u8; 16]>);
 
 /// What the answer is made with.
 #[derive(Debug)]
@@ -74,14 +45,11 @@ pub(crate) enum Answer {
     },
 }
 
-/// Numbers that are compared with one bound after the other: they stay in the nearest cache.
-const COMPARED_ROWS: usize = 1_024;
-
 /// The state of an aggregation with a fixed number of buckets.
 #[derive(Debug)]
 pub(crate) struct SlotCollector {
     slots: Arc<Slots>,
-    counts: Vec<u64>,
+    counts: Counts,
     subs: Subs,
     positions: Vec<u32>,
     children: Vec<u32>,
@@ -97,7 +65,7 @@ impl SlotCollector {
     pub(crate) fn new(slots: &Arc<Slots>, subs: Subs) -> Self {
         Self {
             slots: Arc::clone(slots),
-            counts: Vec::new(),
+            counts: Counts::default(),
             subs,
             positions: Vec::new(),
             children: Vec::new(),
@@ -105,18 +73,8 @@ impl SlotCollector {
         }
     }
 
-    /// Whether only counts are wanted.
-    pub(crate) fn only_counts(&self) -> bool {
-        self.subs.is_empty()
-    }
-
-    /// Adds documents to a bucket.
-    pub(crate) fn add(&mut self, child: u32, count: u64) {
-        let at = child as usize;
-        if self.counts.len() <= at {
-            self.counts.resize(at + 1, 0);
-        }
-        self.counts[at] += count;
+    fn add(&mut self, child: u32, count: u64) {
+        self.counts.add(child, count);
     }
 
     /// Makes counters for the buckets below all parents of a selection.
@@ -137,9 +95,7 @@ impl SlotCollector {
             // Given back at once: what states hold is accounted for as a whole.
             drop(work.part_of(growth)?);
         }
-        if growth > 0 {
-            self.counts.resize(wanted, 0);
-        }
+        self.counts.make_room(wanted);
         Ok(())
     }
 
@@ -152,7 +108,7 @@ impl SlotCollector {
     }
 
     fn count(&self, child: u32) -> u64 {
-        self.counts.get(child as usize).copied().unwrap_or(0)
+        self.counts.of(child)
     }
 }
 
@@ -176,8 +132,8 @@ impl Collector for SlotCollector {
             return self.subs.collect(batch, selection);
         }
         self.make_room(selection.ordinals, &batch.segment.table.options.work)?;
-        if self.only_counts()
-            && let Some((parent, counts)) = counted(&slots, batch, selection)?
+        if self.subs.is_empty()
+            && let Some((parent, counts)) = slots.rule.counted(batch, selection)?
         {
             for (slot, count) in counts.into_iter().enumerate() {
                 self.add(self.child(parent, slot), count);
@@ -188,7 +144,7 @@ impl Collector for SlotCollector {
             (std::mem::take(&mut self.positions), std::mem::take(&mut self.children));
         positions.clear();
         children.clear();
-        place(&slots, batch, selection, &mut |at, parent, slot| {
+        slots.rule.place(batch, selection, &mut |at, parent, slot| {
             let child = self.child(parent, slot);
             self.add(child, 1);
             positions.push(at);
@@ -205,9 +161,15 @@ impl Collector for SlotCollector {
         done
     }
 
-    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
         let slots = Arc::clone(&self.slots);
-        shortcut::slots(self, &slots, segment, rows)
+        match &slots.rule {
+            _ if !self.subs.is_empty() => Ok(false),
+            Rule::All => answer(&Question::Count, self),
+            Rule::Filters { filters, other: false } => answer(&Question::Filters(filters), self),
+            Rule::Numbers(values, ranges) => answer(&Question::Ranges(values, ranges), self),
+            _ => Ok(false),
+        }
     }
 
     fn fresh(&self) -> Box<dyn Collector> {
@@ -221,17 +183,13 @@ impl Collector for SlotCollector {
         // Sub-aggregations may know buckets only up to the last with documents.
         for at in 0..other.counts.len() {
             let (parent, slot) = (at / slots, at % slots);
-            let parent = match map {
-                Some(map) => map.get(parent).copied().unwrap_or(DROPPED),
-                None => parent as u32,
-            };
-            if parent == DROPPED {
+            let Some(parent) = moved(map, parent as u32) else {
                 children.push(DROPPED);
                 continue;
-            }
+            };
             match child(parent, slots, slot) {
                 Some(child) => {
-                    self.add(child, other.counts[at]);
+                    self.add(child, other.counts.of(at as u32));
                     children.push(child);
                 }
                 None => {
@@ -284,13 +242,9 @@ impl Collector for SlotCollector {
                         });
                     }
                     if matches!(shape, Shape::AdjacencyMatrix) {
-                        shown.sort_by(|a, b| super::keyed::compare(&a.key, &b.key));
+                        shown.sort_by(|a, b| a.key.compare(&b.key));
                     }
-                    outcomes.push(Outcome::Buckets(Box::new(Buckets {
-                        shape: shape.clone(),
-                        keyed: *keyed,
-                        buckets: shown,
-                    })));
+                    outcomes.push(Outcome::buckets(shape.clone(), *keyed, shown));
                 }
                 Ok(outcomes)
             }
@@ -298,9 +252,7 @@ impl Collector for SlotCollector {
     }
 
     fn memory(&self) -> usize {
-        self.counts.capacity() * 8
-            + (self.positions.capacity() + self.children.capacity()) * 4
-            + self.subs.memory()
+        self.counts.memory() + (self.positions.capacity() + self.children.capacity()) * 4 + self.subs.memory()
     }
 
     fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {
@@ -308,162 +260,15 @@ impl Collector for SlotCollector {
     }
 }
 
-/// Counts the rows of ranges of numbers, where each row of the batch has one number and all are of one bucket of the level above:
-/// how many lie below each bound, as processors compare many numbers with one at once. `None` otherwise.
-fn counted(slots: &Slots, batch: &Batch<'_>, selection: Selection<'_>) -> Result<Option<(u32, Vec<u64>)>> {
-    let Selection { positions: Positions::All(_), ordinals: Ordinals::One(parent) } = selection else {
-        return Ok(None);
-    };
-    let Rule::Numbers(values, ranges) = &slots.rule else { return Ok(None) };
-    let Some((_, column)) = values.column(batch).filter(|(_, column)| parent != NONE && column.is_plain())
-    else {
-        return Ok(None);
-    };
-    let numbers = column.doubles()?.values();
-    let mut bounds: Vec<f64> = ranges.iter().flat_map(|(from, to)| [*from, *to]).collect();
-    bounds.sort_unstable_by(f64::total_cmp);
-    bounds.dedup();
-    let mut below = vec![0; bounds.len()];
-    for chunk in numbers.chunks(COMPARED_ROWS) {
-        for (bound, below) in bounds.iter().zip(&mut below) {
-            *below += chunk.iter().map(|value| u64::from(value < bound)).sum::<u64>();
-        }
+impl Sink for SlotCollector {
+    fn group(&mut self, slot: u64, rows: u64) -> Result<()> {
+        self.add(self.child(0, slot as usize), rows);
+        Ok(())
     }
-    let below = |bound: &f64| {
-        let at = bounds.iter().position(|known| known == bound);
-        at.map_or(0, |at| below[at])
-    };
-    let count = |(from, to): &(f64, f64)| below(to).saturating_sub(below(from));
-    Ok(Some((parent, ranges.iter().map(count).collect())))
-}
 
-/// Calls `each` with rows, their bucket of the level above, and the number of each bucket here.
-fn place(
-    slots: &Slots,
-    batch: &Batch<'_>,
-    selection: Selection<'_>,
-    each: &mut dyn FnMut(u32, u32, usize),
-) -> Result<()> {
-    match &slots.rule {
-        Rule::All => selection.for_each(|at, parent| each(at, parent, 0)),
-        Rule::Filters { filters, other } => {
-            let bits = bits(batch, filters)?;
-            selection.for_each(|at, parent| {
-                let row = batch.rows[at as usize];
-                let mut any = false;
-                for (slot, _) in bits.iter().enumerate().filter(|(_, bits)| bits.contains(row)) {
-                    any = true;
-                    each(at, parent, slot);
-                }
-                if *other && !any {
-                    each(at, parent, bits.len());
-                }
-            });
-        }
-        Rule::Pairs(filters) => {
-            let bits = bits(batch, filters)?;
-            selection.for_each(|at, parent| {
-                let row = batch.rows[at as usize];
-                let mut slot = 0;
-                for (first, own) in bits.iter().enumerate() {
-                    if !own.contains(row) {
-                        slot += bits.len() - first;
-                        continue;
-                    }
-                    each(at, parent, slot);
-                    slot += 1;
-                    for other in &bits[first + 1..] {
-                        if other.contains(row) {
-                            each(at, parent, slot);
-                        }
-                        slot += 1;
-                    }
-                }
-            });
-        }
-        Rule::Missing(values) => {
-            if values.constant_in(batch.segment.index).is_some() || values.missing().is_some() {
-                return Ok(());
-            }
-            match values.column(batch) {
-                None => selection.for_each(|at, parent| each(at, parent, 0)),
-                Some((place, column)) if place.kind == ValueKind::Text && !place.is_verbatim(column)? => {
-                    let strings = column.strings()?;
-                    selection.for_each(|at, parent| {
-                        if !column.row(at as usize).any(|at| place.string(strings.value(at)).is_some()) {
-                            each(at, parent, 0);
-                        }
-                    });
-                }
-                Some((_, column)) => selection.for_each(|at, parent| {
-                    if column.row(at as usize).is_empty() {
-                        each(at, parent, 0);
-                    }
-                }),
-            }
-        }
-        Rule::Numbers(values, ranges) => {
-            let mut one = |at: u32, parent: u32, own: &[f64]| {
-                for (slot, (from, to)) in ranges.iter().enumerate() {
-                    if own.iter().any(|value| from <= value && value < to) {
-                        each(at, parent, slot);
-                    }
-                }
-            };
-            let filled = match values.missing() {
-                Some(Filled::Long(value)) => Some(*value as f64),
-                Some(Filled::Double(value)) => Some(*value),
-                _ => None,
-            };
-            let filled = filled.as_slice();
-            match values.column(batch) {
-                None => selection.for_each(|at, parent| one(at, parent, filled)),
-                Some((_, column)) => {
-                    let numbers = column.doubles()?.values();
-                    selection.for_each(|at, parent| {
-                        let row = column.row(at as usize);
-                        one(at, parent, if row.is_empty() { filled } else { &numbers[row] });
-                    });
-                }
-            }
-        }
-        Rule::Addresses(values, ranges) => {
-            let within = |address: &[u8], (from, to): &AddressRange| {
-                from.as_ref().is_none_or(|from| address >= from.as_slice())
-                    && to.as_ref().is_none_or(|to| address < to.as_slice())
-            };
-            let filled = match values.missing() {
-                Some(Filled::Ip(address)) => Some(*address),
-                _ => None,
-            };
-            let column = values.column(batch);
-            let addresses =
-                column.and_then(|(_, column)| Some((column, column.values.as_fixed_size_binary_opt()?)));
-            selection.for_each(|at, parent| {
-                let row = addresses.map_or(0..0, |(column, _)| column.row(at as usize));
-                for (slot, range) in ranges.iter().enumerate() {
-                    let found = match (row.is_empty(), addresses) {
-                        (false, Some((_, addresses))) => {
-                            row.clone().any(|at| within(addresses.value(at), range))
-                        }
-                        _ => filled.as_ref().is_some_and(|address| within(address, range)),
-                    };
-                    if found {
-                        each(at, parent, slot);
-                    }
-                }
-            });
-        }
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.collect(batch, all_of(batch))
     }
-    Ok(())
-}
-
-fn bits<'b>(batch: &'b Batch<'_>, filters: &[usize]) -> Result<Vec<&'b RowBits>> {
-    let mut found = Vec::with_capacity(filters.len());
-    for filter in filters {
-        found.extend(batch.segment.filter(*filter)?);
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use millrace_dsl::aggs::{BucketOrder, OrderBy, PathOrder, Thresholds};
 use millrace_work::error::{Error, Result};
 
-use super::keyed::{Candidate, Counted, KeyedCollector, compare};
+use super::keyed::{Candidate, Counted, KeyedCollector};
 use crate::collector::Reduction;
-use crate::keys::Keys;
+use crate::keys::RowKeys;
 use crate::result::{Outcome, Results};
 
 /// A bucket that is put in order.
@@ -17,7 +17,7 @@ pub(crate) trait Ordered {
     /// Its number.
     fn ordinal(&self) -> u32;
     /// Compares keys.
-    fn by_key(&self, other: &Self, keys: &Keys) -> Ordering;
+    fn by_key(&self, other: &Self, keys: &RowKeys) -> Ordering;
 }
 
 impl Ordered for Candidate {
@@ -27,8 +27,8 @@ impl Ordered for Candidate {
     fn ordinal(&self) -> u32 {
         self.ordinal
     }
-    fn by_key(&self, other: &Self, _keys: &Keys) -> Ordering {
-        compare(&self.key, &other.key)
+    fn by_key(&self, other: &Self, _keys: &RowKeys) -> Ordering {
+        self.key.compare(&other.key)
     }
 }
 
@@ -39,7 +39,7 @@ impl Ordered for Counted {
     fn ordinal(&self) -> u32 {
         self.ordinal
     }
-    fn by_key(&self, other: &Self, keys: &Keys) -> Ordering {
+    fn by_key(&self, other: &Self, keys: &RowKeys) -> Ordering {
         keys.compare(self.key, other.key)
     }
 }
@@ -48,7 +48,7 @@ impl Ordered for Counted {
 ///
 /// # Errors
 /// A path of the order that leads nowhere.
-pub(crate) fn first<T: Ordered>(
+pub(crate) fn take_first<T: Ordered>(
     level: &mut KeyedCollector,
     order: &BucketOrder,
     candidates: Vec<T>,
@@ -57,7 +57,7 @@ pub(crate) fn first<T: Ordered>(
 ) -> Result<Vec<T>> {
     let by_results = order.0.iter().any(|criterion| matches!(criterion.by, OrderBy::Path { .. }));
     if !by_results {
-        let less = |a: &T, b: &T| by_order(order, &level.keys, (a, &[]), (b, &[]));
+        let less = |a: &T, b: &T| by_order(order, &level.row_keys, (a, &[]), (b, &[]));
         let mut first = leading(candidates, size, less);
         first.sort_unstable_by(less);
         return Ok(first);
@@ -88,7 +88,7 @@ pub(crate) fn first<T: Ordered>(
         }
         valued.push((candidate, values));
     }
-    valued.sort_by(|a, b| by_order(order, &level.keys, (&a.0, &a.1), (&b.0, &b.1)));
+    valued.sort_by(|a, b| by_order(order, &level.row_keys, (&a.0, &a.1), (&b.0, &b.1)));
     valued.truncate(size);
     Ok(valued.into_iter().map(|(candidate, _)| candidate).collect())
 }
@@ -124,8 +124,8 @@ fn leading<T>(candidates: Vec<T>, size: usize, less: impl Fn(&T, &T) -> Ordering
 /// ones that are left out.
 ///
 /// # Errors
-/// As [`first`].
-pub(crate) fn within(
+/// As [`take_first`].
+pub(crate) fn take_passing(
     level: &mut KeyedCollector,
     order: &BucketOrder,
     mut candidates: Vec<Counted>,
@@ -135,12 +135,12 @@ pub(crate) fn within(
     let documents = |of: &[Counted]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
     candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
     let total = documents(&candidates);
-    let first = first(level, order, candidates, thresholds.size, reduction)?;
+    let first = take_first(level, order, candidates, thresholds.size, reduction)?;
     let other = total - documents(&first);
     Ok((level.chosen(first), other))
 }
 
-fn by_order<T: Ordered>(order: &BucketOrder, keys: &Keys, a: (&T, &[f64]), b: (&T, &[f64])) -> Ordering {
+fn by_order<T: Ordered>(order: &BucketOrder, keys: &RowKeys, a: (&T, &[f64]), b: (&T, &[f64])) -> Ordering {
     for (at, PathOrder { by, ascending }) in order.0.iter().enumerate() {
         let found = match by {
             OrderBy::Key => a.0.by_key(b.0, keys),

@@ -18,7 +18,7 @@ use crate::compile::{Compiler, Context};
 use crate::field::{Accepts, ValueKind, Values};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::{Children, NONE};
-use crate::result::{self, Buckets, Outcome, TermKeys};
+use crate::result::{self, KeyType, Outcome};
 use crate::term_filter::{TermFilter, TermSet};
 
 /// Most work that the automaton of an expression may be.
@@ -31,7 +31,7 @@ const KNOWN_KEY_BYTES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Shape {
     terms: Arc<Terms>,
-    keys: TermKeys,
+    key_type: KeyType,
     /// Counts of all terms, where terms without documents are shown.
     all: Option<usize>,
 }
@@ -43,7 +43,7 @@ pub(crate) fn compile(
     terms: &Arc<Terms>,
 ) -> Result<Arc<Keyed>> {
     let values = compiler.values(context, &terms.source, "terms", Accepts::Keys)?;
-    let keys = term_keys(&values);
+    let key_type = key_type(&values);
     let refused = |reason| Error::Exception { kind: "aggregation_execution_exception", status: 500, reason };
     let filter = filter(compiler, &terms.include, &values, refused)?;
     let all = match terms.thresholds.min_doc_count {
@@ -51,18 +51,18 @@ pub(crate) fn compile(
         _ => None,
     };
     let rule = KeyRule { values, form: Form::Terms(filter), null: false };
-    let kind = Kind::Terms(Shape { terms: Arc::clone(terms), keys, all });
+    let kind = Kind::Terms(Shape { terms: Arc::clone(terms), key_type, all });
     Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind }))
 }
 
 /// Says what keys of values are.
-pub(crate) fn term_keys(values: &Values) -> TermKeys {
+pub(crate) fn key_type(values: &Values) -> KeyType {
     match values.kind {
-        None => TermKeys::Unmapped,
-        Some(ValueKind::Text | ValueKind::Ip | ValueKind::Point) => TermKeys::Strings,
-        Some(ValueKind::Long) => TermKeys::Longs,
-        Some(ValueKind::Unsigned) => TermKeys::Unsigned,
-        Some(ValueKind::Double) => TermKeys::Doubles,
+        None => KeyType::Unmapped,
+        Some(ValueKind::Text | ValueKind::Ip | ValueKind::Point) => KeyType::Strings,
+        Some(ValueKind::Long) => KeyType::Longs,
+        Some(ValueKind::Unsigned) => KeyType::Unsigned,
+        Some(ValueKind::Double) => KeyType::Doubles,
     }
 }
 
@@ -156,8 +156,8 @@ pub(crate) fn reduce(
     let mut others = Vec::with_capacity(parents.len());
     let mut all = Vec::new();
     if let Some(background) = shape.all.and_then(|at| reduction.backgrounds.get(at)) {
-        all = level.keys.adopt(background.reader(), background.counted().map(|(key, _)| key));
-        all.retain(|key| level.keys.one().is_none_or(|reader| reader.wants(*key)));
+        all = level.row_keys.adopt(background.reader(), background.counted().map(|(key, _)| key));
+        all.retain(|key| level.row_keys.one().is_none_or(|reader| reader.wants(*key)));
     }
     for parent in parents {
         let mut candidates = level.counted(children, *parent, reduction)?;
@@ -168,18 +168,16 @@ pub(crate) fn reduce(
             candidates.extend(empty.map(|key| Counted { key, doc_count: 0, ordinal: NONE }));
         }
         let (first, other) =
-            sorted::within(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
+            sorted::take_passing(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
         others.push(other);
         level.made(first.len(), reduction)?;
         chosen.push(first);
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, other)| {
-        Outcome::Buckets(Box::new(Buckets {
-            shape: result::Shape::Terms { keys: shape.keys, other, show_error: shape.terms.show_error },
-            keyed: false,
-            buckets,
-        }))
+        let shape =
+            result::Shape::Terms { key_type: shape.key_type, other, show_error: shape.terms.show_error };
+        Outcome::buckets(shape, false, buckets)
     };
     Ok(lists.into_iter().zip(others).map(outcome).collect())
 }

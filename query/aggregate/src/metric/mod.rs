@@ -3,9 +3,10 @@
 //! The operator numbers buckets from 0 without gaps, calls [`Accumulator::collect`] with batches of values and the
 //! ordinals of the buckets that they belong to, merges the states of segments by [`Accumulator::merge`] with
 //! a map from the other's ordinals to its own, and at the end takes the result of each bucket by
-//! [`Accumulator::reduce`]. States grow as ordinals appear; a bucket without values has the result that OpenSearch gives for none.
+//! [`Accumulator::reduce`]. [`collector`] takes the values from columns. States grow as ordinals appear; a bucket without values has the result that OpenSearch gives for none.
 
 mod cardinality;
+pub(super) mod collector;
 mod extremes;
 mod geo_bounds;
 mod hash;
@@ -78,6 +79,13 @@ pub(crate) enum Ordinals<'a> {
 
 /// What [`Accumulator::merge`] maps an ordinal to whose bucket is dropped.
 pub(crate) const DROPPED: u32 = u32::MAX;
+
+/// Returns the number here of a bucket of another part, as a map of [`Accumulator::merge`] has it, unless it is dropped.
+#[inline]
+pub(crate) fn moved(map: Option<&[u32]>, ordinal: u32) -> Option<u32> {
+    let Some(map) = map else { return Some(ordinal) };
+    map.get(ordinal as usize).copied().filter(|own| *own != DROPPED)
+}
 
 /// Partial states of one metric, by ordinal.
 #[derive(Debug)]
@@ -261,13 +269,7 @@ fn grow<T: Clone>(states: &mut Vec<T>, ordinals: Ordinals<'_>, empty: T) {
 
 /// Iterates over another's states with the ordinals that they have here.
 fn mapped<'a, T>(others: &'a [T], map: Option<&'a [u32]>) -> impl Iterator<Item = (u32, &'a T)> {
-    others.iter().enumerate().filter_map(move |(at, other)| {
-        let own = match map {
-            Some(map) => map.get(at).copied().unwrap_or(DROPPED),
-            None => at as u32,
-        };
-        (own != DROPPED).then_some((own, other))
-    })
+    (0..).zip(others).filter_map(move |(at, other)| Some((moved(map, at)?, other)))
 }
 
 #[cfg(test)]

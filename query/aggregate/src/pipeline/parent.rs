@@ -194,29 +194,10 @@ impl SortValue {
             (Self::Missing, _) => return Ordering::Greater,
             (_, Self::Missing) => return Ordering::Less,
             (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
-            (Self::Key(a), Self::Key(b)) => compare_keys(a, b),
+            (Self::Key(a), Self::Key(b)) => a.compare(b),
             _ => Ordering::Equal,
         };
         if descending { ordering.reverse() } else { ordering }
-    }
-}
-
-/// Compares keys of one aggregation.
-fn compare_keys(a: &Key, b: &Key) -> Ordering {
-    match (a, b) {
-        (Key::Long(a), Key::Long(b)) => a.cmp(b),
-        (Key::Unsigned(a), Key::Unsigned(b)) => a.cmp(b),
-        (Key::Double(a), Key::Double(b)) => a.total_cmp(b),
-        (Key::Text(a), Key::Text(b)) => a.cmp(b),
-        (Key::Ip(a), Key::Ip(b)) => a.cmp(b),
-        (Key::Null, Key::Null) => Ordering::Equal,
-        (Key::Null, _) => Ordering::Less,
-        (_, Key::Null) => Ordering::Greater,
-        (Key::List(a), Key::List(b)) => {
-            let parts = a.iter().zip(b.iter()).map(|(a, b)| compare_keys(a, b));
-            parts.into_iter().find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)
-        }
-        _ => Ordering::Equal,
     }
 }
 

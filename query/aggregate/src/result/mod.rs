@@ -8,6 +8,7 @@ mod metric;
 mod property;
 mod render;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -95,7 +96,7 @@ pub enum Shape {
     /// `terms`.
     Terms {
         /// What keys are.
-        keys: TermKeys,
+        key_type: KeyType,
         /// Number of documents of values that are not shown.
         other: u64,
         /// Whether buckets show `doc_count_error_upper_bound`.
@@ -111,11 +112,11 @@ pub enum Shape {
         show_error: bool,
     },
     /// `rare_terms`.
-    RareTerms(TermKeys),
+    RareTerms(KeyType),
     /// `significant_terms`; buckets have [`Detail::Significant`].
     SignificantTerms {
         /// What keys are.
-        keys: TermKeys,
+        key_type: KeyType,
         /// Documents in the foreground.
         doc_count: u64,
         /// Documents in the background.
@@ -151,7 +152,7 @@ pub enum Shape {
 
 /// What the keys of an aggregation over terms are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TermKeys {
+pub enum KeyType {
     /// [`Key::Text`] or [`Key::Ip`].
     Strings,
     /// [`Key::Long`]: whole numbers, dates, booleans.
@@ -228,5 +229,33 @@ impl Results {
     /// Finds the result of a name.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.0.iter().find(|entry| &*entry.header.name == name)
+    }
+}
+
+impl Outcome {
+    /// Makes the result of an aggregation with buckets.
+    pub(crate) fn buckets(shape: Shape, keyed: bool, buckets: Vec<Bucket>) -> Self {
+        Self::Buckets(Box::new(Buckets { shape, keyed, buckets }))
+    }
+}
+
+impl Key {
+    /// Compares keys of one aggregation: null first, numbers by value, texts and addresses by their bytes.
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Long(a), Self::Long(b)) => a.cmp(b),
+            (Self::Unsigned(a), Self::Unsigned(b)) => a.cmp(b),
+            (Self::Double(a), Self::Double(b)) => a.total_cmp(b),
+            (Self::Text(a), Self::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Self::Ip(a), Self::Ip(b)) => a.cmp(b),
+            (Self::List(a), Self::List(b)) => {
+                let mut parts = a.iter().zip(b.iter()).map(|(a, b)| a.compare(b));
+                parts.find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
+            }
+            (Self::Null, Self::Null) => Ordering::Equal,
+            (Self::Null, _) => Ordering::Less,
+            (_, Self::Null) => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
     }
 }

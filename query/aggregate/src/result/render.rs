@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::format::{double, plain};
 use super::{
-    Bucket, Buckets, Detail, Entry, ExtendedStats, Format, Key, MatrixStats, Metric, Outcome,
-    PercentileMethod, Percentiles, Results, Shape, SingleKind, Stats, TermKeys,
+    Bucket, Buckets, Detail, Entry, ExtendedStats, Format, Key, KeyType, MatrixStats, Metric, Outcome,
+    PercentileMethod, Percentiles, Results, Shape, SingleKind, Stats,
 };
 
 impl Results {
@@ -43,21 +43,21 @@ impl Outcome {
                 SingleKind::Sampler => "sampler",
             },
             Self::Buckets(buckets) => match &buckets.shape {
-                Shape::Terms { keys, .. } => match keys {
-                    TermKeys::Strings | TermKeys::Unmapped => "sterms",
-                    TermKeys::Longs => "lterms",
-                    TermKeys::Unsigned => "ulterms",
-                    TermKeys::Doubles => "dterms",
+                Shape::Terms { key_type, .. } => match key_type {
+                    KeyType::Strings | KeyType::Unmapped => "sterms",
+                    KeyType::Longs => "lterms",
+                    KeyType::Unsigned => "ulterms",
+                    KeyType::Doubles => "dterms",
                 },
                 Shape::MultiTerms { .. } => "multi_terms",
-                Shape::RareTerms(keys) => match keys {
-                    TermKeys::Strings => "srareterms",
+                Shape::RareTerms(key_type) => match key_type {
+                    KeyType::Strings => "srareterms",
                     // So says OpenSearch of a field that no index has.
-                    TermKeys::Unmapped => "sterms",
+                    KeyType::Unmapped => "sterms",
                     _ => "lrareterms",
                 },
-                Shape::SignificantTerms { keys, .. } => match keys {
-                    TermKeys::Strings | TermKeys::Unmapped => "sigsterms",
+                Shape::SignificantTerms { key_type, .. } => match key_type {
+                    KeyType::Strings | KeyType::Unmapped => "sigsterms",
                     _ => "siglterms",
                 },
                 Shape::Composite { .. } => "composite",
@@ -136,7 +136,7 @@ impl Buckets {
                 object.insert("sum_other_doc_count".into(), json!(other));
             }
             // As OpenSearch says nothing of a field that no index has.
-            Shape::SignificantTerms { keys: TermKeys::Unmapped, .. } => {}
+            Shape::SignificantTerms { key_type: KeyType::Unmapped, .. } => {}
             Shape::SignificantTerms { doc_count, background, .. } => {
                 object.insert("doc_count".into(), json!(doc_count));
                 object.insert("bg_count".into(), json!(background));

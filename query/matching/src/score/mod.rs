@@ -30,6 +30,7 @@ pub(crate) mod metadata;
 pub mod nested;
 pub(crate) mod not;
 mod optional;
+pub mod one_batch;
 pub mod phrase;
 mod phrase_values;
 mod phrase_windows;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ListArray, StringViewArray, UInt32Array, UInt64Array};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{concat, take};
+use arrow::compute::take;
 use arrow::datatypes::Field;
 use millrace_storage::mapping::PathId;
-use millrace_storage::segment::RowParts;
+use millrace_storage::segment::{ColumnBatch, RowParts};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
@@ -21,6 +21,7 @@ use super::keys::Lists;
 use super::node::{Node, Resolved};
 use super::statistics::Functions;
 use crate::score::nested::{Elements, NestedNode, matching_elements};
+use crate::score::one_batch::read_rows;
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
 
@@ -146,8 +147,11 @@ fn gathered(
     max_children: usize,
 ) -> Result<Option<ArrayRef>> {
     let wanted: RoaringBitmap = within.iter().flatten().copied().collect();
-    let Some((elements, array)) = read_column(reader, column, wanted)? else { return Ok(None) };
-    let lists = Lists::new(&array);
+    let Some(ColumnBatch { rows: elements, columns }) = read_rows(reader, &[column], wanted)? else {
+        return Ok(None);
+    };
+    let Some(array) = columns.first() else { return Ok(None) };
+    let lists = Lists::new(array);
     let (mut taken, mut ends) = (Vec::new(), vec![0_i32]);
     for row in within {
         let mut children = 0;
@@ -170,28 +174,4 @@ fn gathered(
     let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
     let offsets = OffsetBuffer::new(ends.into());
     Ok(Some(Arc::new(ListArray::try_new(field, offsets, values, None)?)))
-}
-
-/// Reads a column of rows: the rows, ascending, and one array of what they have.
-pub(crate) fn read_column(
-    reader: &dyn SegmentReader,
-    column: PathId,
-    rows: RoaringBitmap,
-) -> Result<Option<(Vec<u32>, ArrayRef)>> {
-    let (mut numbers, mut parts) = (Vec::new(), Vec::new());
-    reader.read(&[column], Some(rows), &mut |batch| {
-        if let Some(array) = batch.columns.first() {
-            numbers.extend_from_slice(&batch.rows);
-            parts.push(Arc::clone(array));
-        }
-        true
-    })?;
-    Ok(match parts.as_slice() {
-        [] => None,
-        [one] => Some((numbers, Arc::clone(one))),
-        several => {
-            let several: Vec<&dyn arrow::array::Array> = several.iter().map(AsRef::as_ref).collect();
-            Some((numbers, concat(&several)?))
-        }
-    })
 }

@@ -7,7 +7,7 @@ use arrow::compute::take;
 use millrace_work::error::{Error, Result};
 
 use super::{Column, Shared};
-use crate::table::derived::read_column;
+use crate::score::one_batch::read_rows;
 
 impl Shared {
     /// Whether a key of an index is no column of its rows.
@@ -40,9 +40,9 @@ impl Shared {
                     }
                     None => {
                         let wanted = rows.iter().copied().collect();
-                        read_column(segment.reader.as_ref(), source.column, wanted)?
-                            .map(|(numbers, array)| aligned(rows, &numbers, &array))
-                            .transpose()?
+                        let read = read_rows(segment.reader.as_ref(), &[source.column], wanted)?;
+                        let array = read.as_ref().and_then(|read| Some((read, read.columns.first()?)));
+                        array.map(|(read, array)| aligned(rows, &read.rows, array)).transpose()?
                     }
                 },
             };

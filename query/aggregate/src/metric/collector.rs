@@ -1,6 +1,5 @@
-//! Metrics: values of fields, handed to the states of [`super::metric`].
+//! Metrics over documents: values of fields, handed to the states of [`super`].
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, Float64Array};
@@ -8,14 +7,14 @@ use arrow::datatypes::Float64Type;
 use millrace_dsl::aggs::{MatrixMode, Metric, Simple};
 use millrace_work::error::{Error, Result};
 
-use super::batch::{Batch, Column, Positions, Selection};
-use super::by_term;
-use super::collector::{Collector, Reduction, ShardReader, same};
-use super::field::{Filled, ValueKind, Values};
-use super::metric::{self, Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
-use super::result::Outcome;
-use super::segment::{Rows, SegmentContext};
-use super::shortcut;
+use super::{Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
+use crate::batch::{Batch, Column, Positions, Selection};
+use crate::collector::{Collector, Reduction, ShardReader, same};
+use crate::field::{Filled, ValueKind, Values};
+use crate::metric;
+use crate::result::Outcome;
+use crate::segment::SegmentContext;
+use crate::source::{Ask, Question, Sink};
 
 /// Terms of a dictionary that are hashed at a time.
 const HASHED_TERMS: usize = 65_536;
@@ -53,6 +52,16 @@ impl MetricCollector {
             hashes: Vec::new(),
             ordinals: Vec::new(),
         }
+    }
+
+    /// Adds the hashes of terms that wait.
+    fn flush(&mut self) -> Result<()> {
+        if self.hashes.is_empty() {
+            return Ok(());
+        }
+        let done = self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes));
+        self.hashes.clear();
+        done
     }
 
     fn numbers(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
@@ -297,60 +306,19 @@ impl Collector for MetricCollector {
         }
     }
 
-    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
         let measure = Arc::clone(&self.measure);
         let Some(values) = measure.fields.first() else { return Ok(false) };
-        match measure.metric.as_ref() {
-            Metric::Simple(Simple::Min | Simple::Max, _) => {
-                let numbers = match shortcut::known_ends(values, segment, rows) {
-                    None => return Ok(false),
-                    Some(shortcut::Known::Nothing) => return Ok(true),
-                    Some(shortcut::Known::Ends(min, max)) => [min, max],
-                };
-                self.state.collect(Ordinals::One(0), metric::Values::Numbers(&numbers))?;
-                Ok(true)
-            }
-            Metric::Simple(Simple::ValueCount, _) => {
-                let Some(count) = shortcut::known_values(values, segment, rows) else { return Ok(false) };
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                self.state.collect(Ordinals::One(0), metric::Values::Count(count))?;
-                Ok(true)
-            }
-            Metric::Cardinality(_) => {
-                let (Some(place), Some(lead)) = (shortcut::listed(values, segment), rows.lead()) else {
-                    return Ok(false);
-                };
-                if !matches!(place.kind, ValueKind::Text | ValueKind::Ip) {
-                    return Ok(false);
-                }
-                // Where the first terms have one row each, the column is read sooner than the dictionary.
-                if by_term::rows_of_a_term(place, segment)? < 2 {
-                    return Ok(false);
-                }
-                if !lead {
-                    return Ok(true);
-                }
-                self.hashes.clear();
-                let (hashes, state, stop) = (&mut self.hashes, &mut self.state, &segment.table.handle.stop);
-                let mut done = Ok(());
-                segment.source.inverted.for_each_value(place.field.id, &mut |term, _| {
-                    hashes.push(hash_bytes(term));
-                    if hashes.len() < HASHED_TERMS {
-                        return ControlFlow::Continue(());
-                    }
-                    done = state.collect(Ordinals::One(0), metric::Values::Hashes(hashes));
-                    hashes.clear();
-                    match done.is_err() || stop.requested() {
-                        true => ControlFlow::Break(()),
-                        false => ControlFlow::Continue(()),
-                    }
-                })?;
-                done?;
-                self.state.collect(Ordinals::One(0), metric::Values::Hashes(&self.hashes))?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
+        let question = match measure.metric.as_ref() {
+            Metric::Simple(Simple::Min | Simple::Max, _) => Question::Extremes(values),
+            Metric::Simple(Simple::ValueCount, _) => Question::ValueCount(values),
+            Metric::Cardinality(_) => Question::Distinct(values),
+            _ => return Ok(false),
+        };
+        self.hashes.clear();
+        let done = answer(&question, self)?;
+        self.flush()?;
+        Ok(done)
     }
 
     fn end_shard(&mut self, _segments: &mut dyn ShardReader) -> Result<()> {
@@ -372,12 +340,27 @@ impl Collector for MetricCollector {
         Ok(parents.iter().map(|parent| Outcome::Metric(self.state.reduce(*parent))).collect())
     }
 
-    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
-        self.measure.fields.iter().all(|values| values.is_number_in(index, slots))
-    }
-
     fn memory(&self) -> usize {
         self.state.memory() + (self.numbers.capacity() + self.others.capacity() + self.hashes.capacity()) * 8
+    }
+}
+
+impl Sink for MetricCollector {
+    fn group(&mut self, _group: u64, count: u64) -> Result<()> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.state.collect(Ordinals::One(0), metric::Values::Count(count))
+    }
+
+    fn term(&mut self, _kind: ValueKind, term: &[u8], _rows: u64) -> Result<Option<u32>> {
+        self.hashes.push(hash_bytes(term));
+        if self.hashes.len() >= HASHED_TERMS {
+            self.flush()?;
+        }
+        Ok(None)
+    }
+
+    fn numbers(&mut self, numbers: &[f64]) -> Result<()> {
+        self.state.collect(Ordinals::One(0), metric::Values::Numbers(numbers))
     }
 }
 

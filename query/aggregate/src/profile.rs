@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use super::batch::{Batch, Selection};
 use super::collector::{Collector, Reduction, ShardReader, same};
 use super::result::Outcome;
-use super::segment::{Rows, SegmentContext};
+use super::segment::SegmentContext;
+use super::source::Ask;
 
 /// The parts of OpenSearch's breakdown.
 const BREAKDOWN: [&str; 6] =
@@ -42,8 +43,8 @@ impl Spent {
 pub(crate) struct Timings {
     /// Collecting batches of rows, by shard of the search.
     collect: Vec<Spent>,
-    /// Counting whole segments without reading them, by shard.
-    shortcut: Vec<Spent>,
+    /// Adding what sources know without a pass over rows, by shard.
+    ask: Vec<Spent>,
     /// What is decided at the end of a shard; over all shards.
     end: Spent,
     /// Merging the states of partitions.
@@ -58,7 +59,7 @@ impl Timings {
         let all = || (0..shards).map(|_| Spent::default()).collect();
         Arc::new(Self {
             collect: all(),
-            shortcut: all(),
+            ask: all(),
             end: Spent::default(),
             merge: Spent::default(),
             build: Spent::default(),
@@ -68,7 +69,7 @@ impl Timings {
     /// Renders what was measured of a shard.
     pub(crate) fn render(&self, shard: usize, kind: &str, name: &str, children: Vec<Value>) -> Value {
         let read = |spent: &[Spent]| spent.get(shard).map_or((0, 0), Spent::read);
-        let (collect, shortcut) = (read(&self.collect), read(&self.shortcut));
+        let (collect, ask) = (read(&self.collect), read(&self.ask));
         // What all shards share is told of the first.
         let shared = |spent: &Spent| if shard == 0 { spent.read() } else { (0, 0) };
         let (build, end, merge) = (shared(&self.build), shared(&self.end), shared(&self.merge));
@@ -76,7 +77,7 @@ impl Timings {
         for part in BREAKDOWN {
             let (nanos, times) = match part {
                 "collect" => collect,
-                "build_leaf_collector" => shortcut,
+                "build_leaf_collector" => ask,
                 "build_aggregation" => build,
                 "post_collection" => end,
                 "reduce" => merge,
@@ -85,7 +86,7 @@ impl Timings {
             breakdown.insert(part.into(), json!(nanos));
             breakdown.insert(format!("{part}_count"), json!(times));
         }
-        let total: u64 = [collect, shortcut, build, end, merge].iter().map(|(nanos, _)| nanos).sum();
+        let total: u64 = [collect, ask, build, end, merge].iter().map(|(nanos, _)| nanos).sum();
         let mut shown = Map::new();
         shown.insert("type".into(), json!(kind));
         shown.insert("description".into(), json!(name));
@@ -100,12 +101,12 @@ impl Timings {
 
 /// A collector that is measured.
 #[derive(Debug)]
-pub(crate) struct Timed {
+pub(crate) struct Profiled {
     inner: Box<dyn Collector>,
     timings: Arc<Timings>,
 }
 
-impl Timed {
+impl Profiled {
     /// Measures a collector.
     pub(crate) fn new(inner: Box<dyn Collector>, timings: &Arc<Timings>) -> Self {
         Self { inner, timings: Arc::clone(timings) }
@@ -117,7 +118,7 @@ fn shard(segment: &SegmentContext<'_>) -> usize {
     segment.map_or(0, |segment| segment.shard as usize)
 }
 
-impl Collector for Timed {
+impl Collector for Profiled {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
         let since = Instant::now();
         let done = self.inner.collect(batch, selection);
@@ -127,10 +128,10 @@ impl Collector for Timed {
         done
     }
 
-    fn shortcut(&mut self, segment: &SegmentContext<'_>, rows: &Rows) -> Result<bool> {
+    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
         let since = Instant::now();
-        let done = self.inner.shortcut(segment, rows);
-        if let Some(spent) = self.timings.shortcut.get(shard(segment)) {
+        let done = self.inner.ask(segment, answer);
+        if let Some(spent) = self.timings.ask.get(shard(segment)) {
             spent.add(since);
         }
         done
@@ -156,10 +157,6 @@ impl Collector for Timed {
 
     fn memory(&self) -> usize {
         self.inner.memory()
-    }
-
-    fn reads_numbers(&self, index: usize, slots: &mut Vec<usize>) -> bool {
-        self.inner.reads_numbers(index, slots)
     }
 
     fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {

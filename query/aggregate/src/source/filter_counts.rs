@@ -1,0 +1,29 @@
+//! How many documents of a segment match filters, as the lengths of posting lists tell it.
+
+use millrace_work::error::Result;
+
+use super::{At, Bid, Question, Source};
+
+/// Counts that the index knows: what they cost is to look them up, for which no row is read.
+pub(super) struct FilterCounts;
+
+impl Source for FilterCounts {
+    fn name(&self) -> &'static str {
+        "filter counts"
+    }
+
+    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+        let (Question::Filters(filters), Some(lead)) = (question, at.rows.lead()) else { return Ok(None) };
+        let mut counts = Vec::with_capacity(filters.len());
+        for filter in *filters {
+            match at.segment.known_count(*filter)? {
+                Some(count) => counts.push(count),
+                None => return Ok(None),
+            }
+        }
+        Ok(Bid::new(0, move |sink| {
+            let mut counts = (0..).zip(counts).filter(|_| lead);
+            counts.try_for_each(|(place, count)| sink.group(place, count))
+        }))
+    }
+}

@@ -1,0 +1,89 @@
+//! Rows of terms in the order of these, as far as they are wanted: those of a page of `composite`.
+
+use std::ops::ControlFlow;
+
+use millrace_work::error::Result;
+
+use super::{At, Bid, FirstValues, Question, Source};
+use crate::field::ValueKind;
+use crate::keys::KeyRule;
+use crate::result::Key;
+
+/// What a step of the walk costs, over a term or a row of it, in rows: where a quarter of the rows was walked over for a
+/// page, reading them all would have been the cheaper way.
+const STEP: u64 = 4;
+/// Steps that are made in any case: so many take less than to decide about them.
+const FREE_STEPS: u64 = 4_096;
+
+/// The postings of the first values of a field. What they cost is known once they were walked over: it is done up to the
+/// bound, and the rows that were found are those of the answer. Others cannot be on the page, also where other segments have
+/// more of the same terms.
+pub(super) struct FirstTerms;
+
+impl Source for FirstTerms {
+    fn name(&self) -> &'static str {
+        "first terms"
+    }
+
+    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
+        let Question::First(first) = question else { return Ok(None) };
+        let Some((cost, found)) = walk(first, at, most)? else { return Ok(None) };
+        Ok(Bid::new(cost, move |sink| at.read(&found, sink)))
+    }
+}
+
+/// Finds the rows of the first terms, ascending, and what that cost; `None` where it would cost more than `most`.
+fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64) -> Result<Option<(u64, Vec<u32>)>> {
+    let Some(place) = at.listed(first.values) else { return Ok(None) };
+    // A row of several terms would come up at each.
+    if at.segment.source.reader.is_list(place.field.column) {
+        return Ok(None);
+    }
+    for rule in first.others {
+        if !has_every_row(rule, at)? {
+            return Ok(None);
+        }
+    }
+    let from = match (place.kind, first.from) {
+        (ValueKind::Text, Some(Key::Text(text))) => Some(text.as_bytes()),
+        (ValueKind::Ip, Some(Key::Ip(address))) => Some(address.as_slice()),
+        (ValueKind::Text | ValueKind::Ip, None) => None,
+        _ => return Ok(None),
+    };
+    let cost = |steps: u64| steps.saturating_sub(FREE_STEPS) * STEP;
+    let span = at.rows.span();
+    let (mut found, mut terms, mut steps) = (Vec::new(), 0, 0);
+    at.segment.source.inverted.for_each_rows(place.field.id, from, !first.ascending, &mut |_, term| {
+        let before = found.len();
+        // A term counts as a row, whether or not it has rows in the span.
+        steps += 1;
+        let mut row = term.seek_row(span.start);
+        while row < span.end && cost(steps) <= most {
+            steps += 1;
+            if at.rows.contains(row) {
+                found.push(row);
+            }
+            row = term.seek_row(row + 1);
+        }
+        terms += usize::from(found.len() > before);
+        match terms < first.wanted && cost(steps) <= most && !at.stopped() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    found.sort_unstable();
+    Ok((cost(steps) <= most).then_some((cost(steps), found)))
+}
+
+/// Whether every row has a key of a rule: else rows of a term may be none of the answer, and there are not enough of those that
+/// were wanted.
+fn has_every_row(rule: &KeyRule, at: At<'_>) -> Result<bool> {
+    let values = &rule.values;
+    if rule.null || values.missing().is_some() || values.constant_in(at.segment.index).is_some() {
+        return Ok(true);
+    }
+    let place = values.place_in(at.segment.index).filter(|place| !place.is_inside());
+    let Some(place) = place else { return Ok(false) };
+    let source = &at.segment.source;
+    Ok(source.inverted.exists_count(place.field.id)? == source.reader.rows())
+}
