@@ -11,18 +11,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
-use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::compute::kernels::cmp::distinct;
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
-use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::arrow::row::OwnedRow;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Expr;
 use futures::future::BoxFuture;
 use millrace_dsl::collapse::Collapse;
 use millrace_dsl::query::{self, BoolQuery, Query};
 use millrace_dsl::sort::Mode;
-use millrace_matching::order::{Order, number};
+use millrace_matching::order::{Encoder, Order, SortColumn, number};
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSegment, TableSnapshot};
@@ -223,11 +221,9 @@ struct Best {
 pub(crate) struct Groups {
     grouping: GroupBy,
     most: usize,
-    /// Names of the order's columns.
-    columns: Vec<String>,
     keys: Vec<String>,
     scored: bool,
-    converter: RowConverter,
+    encoder: Encoder,
     /// By place in the order, which no two rows share.
     best: BTreeMap<OwnedRow, Best>,
     places: HashMap<ScalarValue, OwnedRow>,
@@ -235,29 +231,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Makes an empty set for so many groups under an order.
-    pub(crate) fn new(
-        grouping: GroupBy,
-        order: &Order,
-        scored: bool,
-        most: usize,
-        schema: &datafusion::arrow::datatypes::Schema,
-    ) -> Result<Self> {
-        let mut columns = Vec::new();
-        let mut fields = Vec::new();
-        for sort in order.sort_expressions() {
-            let Expr::Column(column) = &sort.expr else { continue };
-            let field = schema.field_with_name(&column.name)?;
-            let options = SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first };
-            fields.push(SortField::new_with_options(field.data_type().clone(), options));
-            columns.push(column.name.clone());
-        }
+    pub(crate) fn new(grouping: GroupBy, order: &Order, scored: bool, most: usize) -> Result<Self> {
         Ok(Self {
             grouping,
             most,
-            columns,
             keys: order.keys.iter().map(|key| key.name.clone()).collect(),
             scored,
-            converter: RowConverter::new(fields)?,
+            encoder: order.encoder()?,
             best: BTreeMap::new(),
             places: HashMap::new(),
         })
@@ -273,14 +253,17 @@ impl Groups {
                 .column_by_name(name)
                 .ok_or_else(|| Error::Execution(format!("the plan's result lacks column [{name}]")))
         };
-        let sorted: Vec<ArrayRef> =
-            self.columns.iter().map(|name| column(name).cloned()).collect::<Result<_>>()?;
         let keys: Vec<&ArrayRef> = self.keys.iter().map(|name| column(name)).collect::<Result<_>>()?;
         let (least, greatest) = (column(LEAST)?, column(GREATEST)?);
         let segments = column(SEGMENT)?.as_primitive::<UInt32Type>();
         let numbers = column(ROW)?.as_primitive::<UInt32Type>();
         let scores = if self.scored { Some(column(SCORE)?.as_primitive::<Float32Type>()) } else { None };
-        let rows = self.converter.convert_columns(&sorted)?;
+        let rows = self.encoder.of_columns(|own| match own {
+            SortColumn::Key(number) => Ok(Arc::clone(keys[number])),
+            SortColumn::Score => column(SCORE).cloned(),
+            SortColumn::Segment => column(SEGMENT).cloned(),
+            SortColumn::Row => column(ROW).cloned(),
+        })?;
         if let Some(at) = distinct(least, greatest)?.values().set_indices().next() {
             return Err(several(numbers.value(at)));
         }

@@ -6,11 +6,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, UInt32Array, new_null_array};
-use arrow::compute::SortOptions;
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, SortField};
-use datafusion::logical_expr::Expr;
 use millrace_dsl::inner_hits::InnerHits;
 use millrace_dsl::query::{NestedQuery, Query};
 use millrace_dsl::sort::SortKey;
@@ -19,12 +16,12 @@ use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
 use millrace_matching::score::prepare::Source;
+use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::derived::Derived;
 use millrace_matching::table::node::{Node, Resolved};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
-use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
@@ -350,24 +347,8 @@ impl Plan {
                 Some(column) => key.compute(index, Some(&column), count)?,
             });
         }
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        let mut fields = Vec::new();
-        for sort in self.order.sort_expressions() {
-            let Expr::Column(column) = &sort.expr else { continue };
-            let values: ArrayRef = match column.name.as_str() {
-                SCORE => Arc::new(Float32Array::from_iter_values(elements.iter().map(|e| e.score))),
-                SEGMENT => Arc::new(UInt32Array::from_value(source.number, count)),
-                ROW => Arc::new(UInt32Array::from_iter_values(elements.iter().map(|e| e.element))),
-                name => match self.order.keys.iter().position(|key| key.name == name) {
-                    Some(at) => Arc::clone(&keys[at]),
-                    None => continue,
-                },
-            };
-            let options = SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first };
-            fields.push(SortField::new_with_options(values.data_type().clone(), options));
-            columns.push(values);
-        }
-        let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
+        let (rows, scores) = (elements.iter().map(|e| e.element), elements.iter().map(|e| e.score));
+        let rows = self.order.encoder()?.of_segment(source.number, rows, &keys, scores)?;
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|a, b| rows.row(*a).cmp(&rows.row(*b)));
         let mut cut = Vec::new();
