@@ -17,7 +17,7 @@ use millrace_matching::score::collect::Address;
 use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::derived::Derived;
+use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::node::{Node, Resolved};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
@@ -338,7 +338,7 @@ impl Plan {
         for key in &self.order.keys {
             // Elements have no metadata of their own, and are what a nested key would look for.
             let own = key.sources.get(index).and_then(Option::as_ref);
-            let own = own.filter(|own| matches!(own.derived, None | Some(Derived::Elements(_))));
+            let own = own.filter(|own| matches!(own.derived, None | Some(DerivedKey::Elements(_))));
             let column = own.map(|source| source.column);
             let column = column.map(|column| column_of(source, column, &elements)).transpose()?;
             keys.push(match column {

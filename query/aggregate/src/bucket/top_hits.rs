@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 use millrace_dsl::aggs::TopHits;
 use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
-use millrace_matching::table::derived::Derived;
+use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::resolve::setting;
 use millrace_search::response::Shown;
 use millrace_search::searcher::{implied, shown};
@@ -85,7 +85,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
         let own = order.keys.iter().map(|key| {
             // Elements have no metadata of their own, and are what a nested key would look for.
             let source = key.sources.get(at).and_then(Option::as_ref).filter(|source| {
-                path.is_none() || matches!(source.derived, None | Some(Derived::Elements(_)))
+                path.is_none() || matches!(source.derived, None | Some(DerivedKey::Elements(_)))
             })?;
             Some(compiler.slot(context, at, source.column))
         });

@@ -6,7 +6,7 @@
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
 mod blend;
-pub mod derived;
+pub mod derived_key;
 pub(crate) mod distance;
 pub mod keys;
 pub mod leaf;

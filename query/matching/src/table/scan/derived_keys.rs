@@ -7,7 +7,7 @@ use arrow::compute::take;
 use millrace_work::error::{Error, Result};
 
 use super::{Column, Shared};
-use crate::table::derived::read_column;
+use crate::table::derived_key::read_column;
 
 impl Shared {
     /// Whether a key of an index is no column of its rows.
