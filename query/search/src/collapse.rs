@@ -1,18 +1,16 @@
 //! Collapsing: the best hit of each value of a field, and what else is shown of the groups.
 //!
-//! Where the groups are many and no row has several values, the first rows of all matches tell the best of the
-//! groups that are shown ([`GroupBy::first_of_each`]), and they are found as those of any search. Else all matches are looked
-//! at, which come from the scan in any order: [`Groups`] keeps the best groups seen so far, as many as
+//! Matches come from the scan in any order: [`Groups`] keeps the best groups seen so far, as many as
 //! the request can show, each with its best row: what falls out cannot come back but by a better
-//! row, which then is its group's best. So the result is exact and memory is bounded by the window. The
+//! row, which then is its group's best. So the result is exact and memory is bounded by the window. Where the groups are
+//! many and no row has several values, the scan leaves out what cannot be the best row of a group that is shown. The
 //! inner hits of a group are searches of their own, over the same snapshot.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::kernels::cmp::distinct;
-use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::arrow::row::OwnedRow;
 use datafusion::common::ScalarValue;
@@ -23,14 +21,12 @@ use millrace_dsl::sort::Mode;
 use millrace_matching::order::{Encoder, Order, SortColumn, number};
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
-use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSegment, TableSnapshot};
+use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::mapping::{ColumnKind, FieldType};
 use millrace_work::Work;
-use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Value, json};
 
-use crate::fetch;
 use crate::plan::FoundRows;
 use crate::response::{Hit, HitList, InnerHitList};
 use crate::searcher::{Search, Searcher, shown, window};
@@ -38,6 +34,9 @@ use crate::searcher::{Search, Searcher, shown, window};
 /// Columns of the least and greatest value of the field; a row with several differs in them.
 const LEAST: &str = "collapse_least";
 const GREATEST: &str = "collapse_greatest";
+
+/// Most groups whose best rows are looked for among the first.
+const MOST_FIRST_GROUPS: usize = 64;
 
 /// By which field matches are grouped.
 #[derive(Clone, Debug)]
@@ -129,67 +128,21 @@ impl GroupBy {
         })
     }
 
-    /// Whether no row has several values of the field.
-    pub(crate) fn is_single(&self, snapshot: &TableSnapshot) -> bool {
-        snapshot.segments.iter().all(|segment| {
-            let source = self.sources.get(segment.index).and_then(Option::as_ref);
-            source.is_none_or(|source| !segment.reader.is_list(source.column))
-        })
+    /// Names the key that tells the group of a row, where no row has several values.
+    pub(crate) fn key(&self) -> &'static str {
+        LEAST
     }
 
-    /// Reads the groups of rows of which none has several values of the field.
-    pub async fn values(
-        &self,
-        snapshot: &TableSnapshot,
-        addresses: &[Address],
-        compute: &Compute,
-        work: &Work,
-    ) -> Result<Vec<ScalarValue>> {
-        let ([least, _], sources) = (self.keys(), self.sources.clone());
-        let read = move |segment: &TableSegment, rows: &[u32]| {
-            let mut by_row = HashMap::with_capacity(rows.len());
-            if let Some(Some(source)) = sources.get(segment.index) {
-                let mut done = Ok(());
-                segment.reader.read(
-                    &[source.column],
-                    Some(rows.iter().copied().collect()),
-                    &mut |batch| {
-                        let keys = least.compute(segment.index, batch.columns.first(), batch.rows.len());
-                        done = keys.and_then(|keys| {
-                            for (at, row) in batch.rows.iter().enumerate() {
-                                by_row.insert(*row, ScalarValue::try_from_array(&keys, at)?);
-                            }
-                            Ok(())
-                        });
-                        done.is_ok()
-                    },
-                )?;
-                done?;
-            }
-            Ok(rows.iter().map(|row| by_row.get(row).cloned().unwrap_or(ScalarValue::Null)).collect())
-        };
-        fetch::by_segment(snapshot, addresses, compute, work, read).await
-    }
-
-    /// Leaves of rows in order the first of each group, but the first `from` of these, and at most `size`.
-    pub(crate) fn first_of_each(
-        &self,
-        rows: &FoundRows,
-        groups: &[ScalarValue],
-        from: usize,
-        size: usize,
-    ) -> Result<FoundRows> {
-        let mut seen = HashSet::new();
-        let firsts = (0..groups.len()).filter(|at| seen.insert(&groups[*at])).skip(from).take(size);
-        let firsts: Vec<usize> = firsts.collect();
-        let places = UInt64Array::from_iter_values(firsts.iter().map(|at| *at as u64));
-        let keys = rows.keys.iter().map(|keys| Ok(take(keys, &places, None)?)).collect::<Result<_>>()?;
-        Ok(FoundRows {
-            keys,
-            scores: firsts.iter().map(|at| rows.scores[*at]).collect(),
-            addresses: firsts.iter().map(|at| rows.addresses[*at]).collect(),
-            groups: firsts.iter().map(|at| self.render(&groups[*at])).collect(),
-        })
+    /// Whether the best rows of the groups that a search wants are looked for among the first: not of so many groups that
+    /// looking through what is kept of them costs more, nor where rows that are never looked at might be refused or counted.
+    pub(crate) fn is_told(&self, search: &Search<'_>) -> bool {
+        let wanted = search.from.saturating_add(search.size);
+        (1..=MOST_FIRST_GROUPS).contains(&wanted)
+            && search.terminate_after == 0
+            && search.snapshot.segments.iter().all(|segment| {
+                let source = self.sources.get(segment.index).and_then(Option::as_ref);
+                source.is_none_or(|source| !segment.reader.is_list(source.column))
+            })
     }
 
     fn render(&self, value: &ScalarValue) -> Value {

@@ -1,294 +1,338 @@
-//! The first rows by a string or an integer: found by walking the field's terms in their order.
+//! Rows in the order of a field's terms.
 //!
 //! The values of a keyword field are terms, and so are integers of which there are not many; the dictionary has them
-//! sorted. So the first rows by the field are the rows of its first terms, whose keys these terms are: none need be read.
-//! What one part of the scan has found tells the others at which term to stop. Where the matches have so few of the first
-//! terms that the walk would cost more than reading their keys, it is given up.
+//! sorted. So the first rows by the field are the rows of its first terms, whose keys these terms are: those of strings need
+//! not be read. Where all matches are known, the rows of each term are cut with them; where they are not, the rows of the
+//! first terms are looked for among them. Where the matches have so few of the first terms that the walk would cost more
+//! than reading their keys, it is given up.
 
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
-use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
-use crate::score::collect::Matches;
-use crate::score::prepare::Source;
+use super::threshold::{Threshold, address};
+use super::{Candidates, KeyPart, Next, Run, whole};
+use crate::score::END;
 use crate::score::reader::RowPostings;
-use crate::table::keys::{Fill, Key, KeyKind, KeySource};
+use crate::table::keys::{Fill, KeyKind, KeySource};
 
-/// Terms and rows that are looked at in any case.
-const LEAST_STEPS: u64 = 4_096;
+/// Terms and rows that are looked at in any case, since their keys would cost as much; and most rows of first terms that are
+/// looked for among matches that are not known, each perhaps in a window of its own.
+pub(super) const LEAST_STEPS: u64 = 4_096;
+/// Terms and rows that are looked at while matches are not known, for each that is expected.
+const LEEWAY: u64 = 4;
+/// Rows of terms that are looked for at first, for each row that is wanted.
+const SOUGHT_ROWS: u64 = 8;
+/// Rows that are given at first for each group that is wanted.
+const ROWS_A_GROUP: usize = 4;
 
-/// How many rows are wanted in which order.
-#[derive(Clone, Debug)]
-pub(super) struct TermOrder {
-    /// Rows wanted.
-    pub limit: usize,
-    /// Whether the greatest term comes first.
-    pub descending: bool,
-    /// Whether rows of one term are ordered by their addresses alone.
-    pub by_address: bool,
-    /// A term that no row behind is wanted of, as parts of the scan have found it.
-    pub last: Arc<Mutex<Option<Vec<u8>>>>,
-}
-
-impl TermOrder {
-    fn is_behind(&self, term: &[u8], last: &[u8]) -> bool {
-        if self.descending { term < last } else { term > last }
-    }
-
-    /// Whether no row of a term is wanted, as far as is known.
-    fn is_beyond(&self, term: &[u8]) -> bool {
-        self.last.lock().as_ref().is_some_and(|last| self.is_behind(term, last))
-    }
-
-    /// Tells that no row behind those of a term is wanted.
-    fn end_at(&self, term: &[u8]) {
-        let mut last = self.last.lock();
-        if last.as_ref().is_none_or(|last| self.is_behind(last, term)) {
-            *last = Some(term.to_vec());
-        }
-    }
-}
-
-/// Rows that can be among the first.
-pub(super) struct First {
-    /// The rows.
-    pub rows: RoaringBitmap,
-    /// What a column has in each of them, where no row has several values.
-    pub values: Option<(PathId, ArrayRef)>,
-}
-
-/// Whether a segment has the values of a key as terms.
-pub(super) fn are_known(source: &Source, of: &KeySource) -> bool {
-    of.terms.is_some_and(|path| source.inverted.has_exact(path))
-}
-
-/// Finds those of `rows` that can be among the first by a key; `None` where any may be.
-pub(super) fn first_rows(
-    source: &Source,
-    key: &Key,
-    index: usize,
-    order: &TermOrder,
-    rows: &RoaringBitmap,
-) -> Result<Option<First>> {
-    let Some(Walk { own, path, list }) = Walk::new(source, key, index, order) else { return Ok(None) };
-    let (Some(start), Some(end)) = (rows.min(), rows.max()) else { return Ok(None) };
-    if rows.len() <= order.limit as u64 {
-        return Ok(None);
-    }
-    let mut found = Found {
-        rows,
-        span: (start, end),
-        order,
-        first: RoaringBitmap::new(),
-        terms: Vec::new(),
-        steps: rows.len().max(LEAST_STEPS),
-        complete: false,
-    };
-    let having = source.inverted.exists_count(path)?;
-    if having < source.reader.rows() {
-        if key.fill != Fill::Null {
-            return Ok(None);
-        }
-        if key.nulls_first {
-            found.without(source, path)?;
-        }
-    }
-    if !found.complete {
-        source
-            .inverted
-            .for_each_rows(path, None, order.descending, &mut |term, rows| found.add(term, rows))?;
-    }
-    // With too few rows that have a term, or too many steps, all keys are read.
-    if !found.complete {
-        return Ok(None);
-    }
-    let values = if list || key.kind != KeyKind::Str {
-        None
-    } else {
-        found.values().map(|values| (own.column, values))
-    };
-    Ok(Some(First { rows: found.first, values }))
-}
-
-/// Finds rows that can be among the first by a key, of matches that are not all known: the rows of the first terms are
-/// looked for among them. `None` where terms do not tell, and where so few rows match that all may as well be found.
-pub(super) fn first_matches(
-    source: &Source,
-    key: &Key,
-    index: usize,
-    order: &TermOrder,
-    matches: &Matches<'_>,
-    range: &Range<u32>,
-) -> Result<Option<RoaringBitmap>> {
-    let Some(Walk { path, .. }) = Walk::new(source, key, index, order) else { return Ok(None) };
-    let (Some(likely), all) = (matches.likely()?, u64::from(source.reader.rows())) else { return Ok(None) };
-    if (order.limit as u64).saturating_mul(all) > likely.saturating_mul(LEAST_STEPS)
-        || u64::from(source.inverted.exists_count(path)?) < all
-    {
-        return Ok(None);
-    }
-    let (mut first, mut asked, mut complete) = (RoaringBitmap::new(), RoaringBitmap::new(), false);
-    let (mut wanted, mut steps) = (order.limit as u64 * 8, 4 * LEAST_STEPS);
-    let mut failure = None;
-    source.inverted.for_each_rows(path, None, order.descending, &mut |term, rows| {
-        let beyond = order.is_beyond(term);
-        if !beyond {
-            let mut row = rows.seek_row(range.start);
-            steps = steps.saturating_sub(1);
-            while row < range.end && steps > 0 {
-                asked.insert(row);
-                row = rows.seek_row(row + 1);
-                steps -= 1;
-            }
-            // Of a term whose rows are too many some may not have been asked for.
-            if steps == 0 {
-                return ControlFlow::Break(());
-            }
-            if asked.len() < wanted {
-                return ControlFlow::Continue(());
-            }
-        }
-        // Also where another part has told the end, the rows of the terms before it have still to be looked for.
-        match matches.among(&asked) {
-            Ok(found) => first |= found,
-            Err(error) => failure = Some(error),
-        }
-        asked.clear();
-        wanted *= 2;
-        complete = beyond || first.len() >= order.limit as u64;
-        if complete {
-            order.end_at(term);
-        }
-        match complete || failure.is_some() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })?;
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(complete.then_some(first)),
-    }
-}
-
-/// The terms of a key in a segment.
-struct Walk<'k> {
-    own: &'k KeySource,
+/// The terms of a key in a segment, and the rows of a part that have them.
+pub(super) struct Terms<'a> {
+    place: KeyPart<'a>,
+    column: PathId,
     path: PathId,
     /// Whether rows may have several.
-    list: bool,
-}
-
-impl<'k> Walk<'k> {
-    /// `None` where there are none, or not the first of a row's terms counts.
-    fn new(source: &Source, key: &'k Key, index: usize, order: &TermOrder) -> Option<Self> {
-        let own = key.sources.get(index).and_then(Option::as_ref)?;
-        let path = own.terms.filter(|path| source.inverted.has_exact(*path))?;
-        let counts = matches!((key.mode, order.descending), (Mode::Min, false) | (Mode::Max, true));
-        let list = source.reader.is_list(own.column);
-        (counts || !list).then_some(Self { own, path, list })
-    }
-}
-
-/// Rows that were found.
-struct Found<'a> {
-    rows: &'a RoaringBitmap,
-    /// The first and the last of them.
-    span: (u32, u32),
-    order: &'a TermOrder,
-    first: RoaringBitmap,
-    /// The terms that rows were found at, with these.
-    terms: Vec<(Vec<u8>, Vec<u32>)>,
+    is_list: bool,
+    cost: u64,
+    /// Whether rows are looked for among matches that are not known.
+    seeks: bool,
+    /// Whether that may be followed by a walk with known matches: nothing else reads as few keys.
+    may_know: bool,
+    /// Whether rows without a term are to be given first.
+    lacking_first: bool,
+    /// Whether rows without a term have their turn after the last term.
+    lacking_last: bool,
+    /// Rows of the next run, at least.
+    wanted: u64,
+    /// Rows that are looked for at a time.
+    sought: u64,
     /// Terms and rows that may still be looked at.
-    steps: u64,
-    /// Whether all that can be among the first are there.
-    complete: bool,
+    steps: Option<u64>,
+    given: RoaringBitmap,
+    /// The term and the row where it goes on.
+    at: Option<(Vec<u8>, u32)>,
+    end: Option<End>,
 }
 
-impl Found<'_> {
-    /// Adds the rows of a term; breaks when there are enough, or nothing more should be tried.
-    fn add(&mut self, term: &[u8], rows: &mut dyn RowPostings) -> ControlFlow<()> {
-        if self.order.is_beyond(term) {
-            self.complete = true;
-            return ControlFlow::Break(());
+/// Why a walk has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// No term that follows competes.
+    Beyond,
+    /// There are no more terms.
+    Last,
+    /// It would cost too much.
+    GivenUp,
+}
+
+/// Rows of a run with their terms.
+#[derive(Default)]
+struct Gathered {
+    rows: RoaringBitmap,
+    /// Rows that are to be looked for among the matches.
+    sought: RoaringBitmap,
+    /// Terms with some of the rows that have them.
+    terms: Vec<(Vec<u8>, Vec<u32>)>,
+}
+
+impl<'a> Terms<'a> {
+    /// Offers the rows of a part in the order of the terms of a key; `None` where these do not tell the order, and where all
+    /// matches may as well be read.
+    pub(super) fn open(place: KeyPart<'a>, of: &KeySource) -> Result<Option<Self>> {
+        let (source, key, asked) = (place.source, place.key, place.threshold.asked());
+        let Some(path) = of.terms.filter(|path| source.inverted.has_exact(*path)) else { return Ok(None) };
+        let is_list = source.reader.is_list(of.column);
+        // Of several terms of a row the first counts.
+        let counts = matches!((key.mode, asked.descending), (Mode::Min, false) | (Mode::Max, true));
+        if !counts && is_list || asked.after.is_some() {
+            return Ok(None);
         }
+        let is_full = source.inverted.exists_count(path)? >= source.reader.rows();
+        if !is_full && key.fill != Fill::Null {
+            return Ok(None);
+        }
+        let matches = match place.matches.estimate()? {
+            Some(matches) => matches,
+            // There is nothing else that leads to the first strings.
+            None if key.kind == KeyKind::Str => place.matches.all()?.len(),
+            None => return Ok(None),
+        };
+        let wanted = if asked.grouped { ROWS_A_GROUP * asked.limit } else { asked.limit } as u64;
+        if matches <= wanted {
+            return Ok(None);
+        }
+        let expected = wanted.saturating_mul(place.part.rows.len() as u64) / matches;
+        Ok(Some(Self {
+            place,
+            column: of.column,
+            path,
+            is_list,
+            cost: LEAST_STEPS.saturating_add(expected),
+            seeks: is_full && place.matches.known().is_none() && expected <= LEAST_STEPS,
+            may_know: key.kind == KeyKind::Str || matches > whole::MAX_ROWS,
+            lacking_first: !is_full && key.nulls_first,
+            lacking_last: !is_full && !key.nulls_first,
+            wanted,
+            sought: SOUGHT_ROWS * wanted,
+            steps: None,
+            given: RoaringBitmap::new(),
+            at: None,
+            end: None,
+        }))
+    }
+
+    /// Finds the rows without a term.
+    fn lacking(&self, threshold: &Threshold) -> Result<RoaringBitmap> {
+        let mut having = self.place.source.inverted.exists_rows(self.path)?;
+        let mut lacks = |row: &u32| having.as_mut().is_none_or(|having| having.seek_row(*row) != *row);
+        let asked = threshold.asked();
+        let wanted = if asked.by_address && !asked.grouped { asked.limit } else { usize::MAX };
+        Ok(self.place.matches.all()?.iter().filter(|row| lacks(row)).take(wanted).collect())
+    }
+
+    /// Walks on until there are enough rows, and tells why it ended if it did.
+    fn walk(&mut self, threshold: &Threshold, gathered: &mut Gathered) -> Result<Option<End>> {
+        let (place, path, from) = (self.place, self.path, self.at.take());
+        let (mut end, mut failure) = (Some(End::Last), None);
+        let mut each = |term: &[u8], rows: &mut dyn RowPostings| {
+            let start = from.as_ref().filter(|(own, _)| own == term).map_or(0, |(_, row)| *row);
+            let first = address(place.part.segment, start.max(place.part.rows.start));
+            let step = match threshold.admits_term(first, term) {
+                // The rows of the term have been given, or those that compete.
+                _ if start == END => Ok(ControlFlow::Continue(())),
+                false if start > 0 => Ok(ControlFlow::Continue(())),
+                false => Ok(ControlFlow::Break(Some(End::Beyond))),
+                true if self.seeks => self.seek(term, rows, start, gathered),
+                true => self.cut(term, rows, start, threshold.asked().by_address, gathered),
+            };
+            match step {
+                Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
+                Ok(ControlFlow::Break(why)) => end = why,
+                Err(error) => failure = Some(error),
+            }
+            ControlFlow::Break(())
+        };
+        let descending = threshold.asked().descending;
+        let from = from.as_ref().map(|(term, _)| term.as_slice());
+        place.source.inverted.for_each_rows(path, from, descending, &mut each)?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        // Also where another part has told the end, rows of the terms before it have still to be looked for.
+        if end != Some(End::GivenUp) {
+            self.look_up(gathered)?;
+        }
+        Ok(end)
+    }
+
+    /// Adds the rows of a term, from one on, that are among the matches.
+    fn cut(
+        &mut self,
+        term: &[u8],
+        rows: &mut dyn RowPostings,
+        start: u32,
+        by_address: bool,
+        gathered: &mut Gathered,
+    ) -> Result<ControlFlow<Option<End>>> {
+        const GIVEN_UP: Result<ControlFlow<Option<End>>> = Ok(ControlFlow::Break(Some(End::GivenUp)));
+        let matches = self.place.matches.all()?;
+        let (Some(least), Some(greatest)) = (matches.min(), matches.max()) else {
+            return Ok(ControlFlow::Break(Some(End::Beyond)));
+        };
         // A term counts, whether or not it has rows between the first and the last that matter.
-        if self.step().is_break() {
-            return ControlFlow::Break(());
+        if !self.step() {
+            return GIVEN_UP;
         }
-        let mut own = Vec::new();
-        let mut row = rows.seek_row(self.span.0);
+        let (mut own, mut goes_on) = (Vec::new(), END);
+        let mut row = rows.seek_row(start.max(least));
         // The next of both, in turns.
-        let mut wanted = self.rows.iter();
-        let mut next = wanted.next();
-        while row <= self.span.1 && !self.complete {
-            if self.step().is_break() {
-                return ControlFlow::Break(());
+        let mut matches = matches.iter();
+        let mut next = matches.next();
+        while row <= greatest && goes_on == END {
+            if !self.step() {
+                return GIVEN_UP;
             }
             if next.is_some_and(|next| next < row) {
-                wanted.advance_to(row);
-                next = wanted.next();
+                matches.advance_to(row);
+                next = matches.next();
             }
             let Some(candidate) = next else { break };
             if candidate > row {
                 row = rows.seek_row(candidate);
                 continue;
             }
-            if self.first.insert(row) {
+            if !self.given.contains(row) && gathered.rows.insert(row) {
                 own.push(row);
-                self.complete = self.order.by_address && self.is_enough();
+                if by_address && gathered.rows.len() >= self.wanted {
+                    goes_on = row + 1;
+                }
             }
             row = rows.seek_row(row + 1);
         }
-        self.complete |= self.is_enough();
         if !own.is_empty() {
-            self.terms.push((term.to_vec(), own));
+            gathered.terms.push((term.to_vec(), own));
         }
-        if !self.complete {
-            return ControlFlow::Continue(());
+        if gathered.rows.len() < self.wanted {
+            return Ok(ControlFlow::Continue(()));
         }
-        self.order.end_at(term);
-        ControlFlow::Break(())
+        self.at = Some((term.to_vec(), goes_on));
+        Ok(ControlFlow::Break(None))
     }
 
-    /// Breaks when nothing more should be tried.
-    fn step(&mut self) -> ControlFlow<()> {
-        match self.steps.checked_sub(1) {
-            Some(left) => {
-                self.steps = left;
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(()),
+    /// Lists the rows of a term, and looks for those that are listed among the matches once there are enough.
+    fn seek(
+        &mut self,
+        term: &[u8],
+        rows: &mut dyn RowPostings,
+        start: u32,
+        gathered: &mut Gathered,
+    ) -> Result<ControlFlow<Option<End>>> {
+        let (range, mut own) = (self.place.part.rows.clone(), Vec::new());
+        let mut goes_on = self.step();
+        let mut row = rows.seek_row(start.max(range.start));
+        while row < range.end && goes_on {
+            gathered.sought.insert(row);
+            own.push(row);
+            row = rows.seek_row(row + 1);
+            goes_on = self.step();
         }
+        // Of a term whose rows are too many some may not have been listed.
+        if !goes_on {
+            return Ok(ControlFlow::Break(Some(End::GivenUp)));
+        }
+        if self.place.key.kind == KeyKind::Str {
+            gathered.terms.push((term.to_vec(), own));
+        }
+        if gathered.sought.len() < self.sought {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.look_up(gathered)?;
+        self.sought *= 2;
+        if gathered.rows.len() < self.wanted {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.at = Some((term.to_vec(), END));
+        Ok(ControlFlow::Break(None))
     }
 
-    fn is_enough(&self) -> bool {
-        self.first.len() >= self.order.limit as u64
-    }
-
-    /// Adds the rows without a term.
-    fn without(&mut self, source: &Source, path: PathId) -> Result<()> {
-        let mut having = source.inverted.exists_rows(path)?;
-        let mut lacks = |row: &u32| having.as_mut().is_none_or(|having| having.seek_row(*row) != *row);
-        let wanted = if self.order.by_address { self.order.limit } else { usize::MAX };
-        self.first.extend(self.rows.iter().filter(|row| lacks(row)).take(wanted));
-        self.complete = self.is_enough();
+    /// Looks for the rows that are listed among the matches.
+    fn look_up(&self, gathered: &mut Gathered) -> Result<()> {
+        if !gathered.sought.is_empty() {
+            let sought = std::mem::take(&mut gathered.sought);
+            gathered.rows |= self.place.matches.among(&sought)? - &self.given;
+        }
         Ok(())
     }
 
-    /// Lists the terms of the rows, which have one or none each.
-    fn values(&self) -> Option<ArrayRef> {
-        let mut values = BTreeMap::new();
-        for (term, rows) in &self.terms {
-            let term = std::str::from_utf8(term).ok()?;
-            values.extend(rows.iter().map(|row| (*row, term)));
+    /// Takes a step; not where nothing more should be tried.
+    fn step(&mut self) -> bool {
+        match self.steps.as_mut().map(|left| left.checked_sub(1).map(|less| *left = less)) {
+            Some(None) => false,
+            None | Some(Some(())) => true,
         }
-        Some(Arc::new(self.first.iter().map(|row| values.get(&row).copied()).collect::<StringViewArray>()))
+    }
+
+    /// Lists the terms of the rows, which have one or none each.
+    fn values(&self, gathered: &Gathered) -> Option<ArrayRef> {
+        if self.is_list || self.place.key.kind != KeyKind::Str {
+            return None;
+        }
+        let mut values = BTreeMap::new();
+        for (term, rows) in &gathered.terms {
+            let term = std::str::from_utf8(term).ok()?;
+            let rows = rows.iter().filter(|row| gathered.rows.contains(**row));
+            values.extend(rows.map(|row| (*row, term)));
+        }
+        let values = gathered.rows.iter().map(|row| values.get(&row).copied());
+        Some(Arc::new(values.collect::<StringViewArray>()))
+    }
+}
+
+impl Candidates for Terms<'_> {
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    fn next(&mut self, threshold: &Threshold) -> Result<Next> {
+        if std::mem::take(&mut self.lacking_first) {
+            let rows = self.lacking(threshold)?;
+            if !rows.is_empty() {
+                self.given |= &rows;
+                return Ok(Next::Run(Run::of(rows)));
+            }
+        }
+        let mut gathered = Gathered::default();
+        while gathered.rows.is_empty() {
+            match self.end {
+                None => {}
+                // With too few rows that have a term, those without one follow.
+                Some(End::Last) if self.lacking_last => return Ok(Next::GivenUp),
+                Some(End::Last | End::Beyond) => return Ok(Next::Done),
+                Some(End::GivenUp) if self.seeks && self.may_know => (self.seeks, self.steps) = (false, None),
+                Some(End::GivenUp) => return Ok(Next::GivenUp),
+            }
+            if self.steps.is_none() {
+                self.steps = Some(match self.seeks {
+                    true => LEEWAY * LEAST_STEPS,
+                    false => self.place.matches.all()?.len().max(LEAST_STEPS),
+                });
+            }
+            gathered = Gathered::default();
+            let at = self.at.clone();
+            self.end = self.walk(threshold, &mut gathered)?;
+            if self.end == Some(End::GivenUp) {
+                (self.at, gathered) = (at, Gathered::default());
+            }
+        }
+        self.wanted *= 2;
+        self.given |= &gathered.rows;
+        let values = self.values(&gathered).map(|values| (self.column, values));
+        Ok(Next::Run(Run { rows: gathered.rows, values, ..Run::default() }))
     }
 }
