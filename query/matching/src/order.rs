@@ -4,6 +4,7 @@
 //! indices that cannot be sorted so are reported as failed. Ties are broken by address, so every
 //! order is total and any search can be continued exactly.
 
+mod encoded;
 mod key;
 mod nested;
 mod render;
@@ -15,6 +16,7 @@ use millrace_dsl::json::integer;
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
 
+pub use self::encoded::{Encoder, SortColumn};
 use self::key::{distance_key, field_key, key_value};
 pub use self::render::number;
 use millrace_dsl::sort::{SortBy, SortKey};
@@ -116,24 +118,17 @@ impl Order {
 
     /// Returns the sort of the plan.
     pub fn sort_expressions(&self) -> Vec<SortExpr> {
-        let mut sorts = Vec::new();
-        for (part, descending) in &self.parts {
-            match part {
-                Part::Score => sorts.push(ident(SCORE).sort(!descending, false)),
-                Part::Doc => {
-                    sorts.push(ident(SEGMENT).sort(!descending, false));
-                    sorts.push(ident(ROW).sort(!descending, false));
-                    return sorts;
-                }
-                Part::Key(number, _) => {
-                    let key = &self.keys[*number];
-                    sorts.push(ident(&key.name).sort(!descending, key.nulls_first));
-                }
-            }
-        }
-        sorts.push(ident(SEGMENT).sort(true, false));
-        sorts.push(ident(ROW).sort(true, false));
-        sorts
+        let columns = self.columns().into_iter();
+        let sorts = columns.map(|(column, options)| {
+            let name = match column {
+                SortColumn::Key(number) => &self.keys[number].name,
+                SortColumn::Score => SCORE,
+                SortColumn::Segment => SEGMENT,
+                SortColumn::Row => ROW,
+            };
+            ident(name).sort(!options.descending, options.nulls_first)
+        });
+        sorts.collect()
     }
 
     /// Returns where the scan itself goes on, if this order is its own.

@@ -1,38 +1,32 @@
 //! Collapsing: the best hit of each value of a field, and what else is shown of the groups.
 //!
-//! Where the groups are many and no row has several values, the first rows of all matches tell the best of the
-//! groups that are shown ([`GroupBy::first_of_each`]), and they are found as those of any search. Else all matches are looked
-//! at, which come from the scan in any order: [`Groups`] keeps the best groups seen so far, as many as
+//! Matches come from the scan in any order: [`Groups`] keeps the best groups seen so far, as many as
 //! the request can show, each with its best row: what falls out cannot come back but by a better
-//! row, which then is its group's best. So the result is exact and memory is bounded by the window. The
+//! row, which then is its group's best. So the result is exact and memory is bounded by the window. Where the groups are
+//! many and no row has several values, the scan leaves out what cannot be the best row of a group that is shown. The
 //! inner hits of a group are searches of their own, over the same snapshot.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
-use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::kernels::cmp::distinct;
-use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
-use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::arrow::row::OwnedRow;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Expr;
 use futures::future::BoxFuture;
 use millrace_dsl::collapse::Collapse;
 use millrace_dsl::query::{self, BoolQuery, Query};
 use millrace_dsl::sort::Mode;
-use millrace_matching::order::{Order, number};
+use millrace_matching::order::{Encoder, Order, SortColumn, number};
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
-use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSegment, TableSnapshot};
+use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::mapping::{ColumnKind, FieldType};
 use millrace_work::Work;
-use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Value, json};
 
-use crate::fetch;
 use crate::plan::FoundRows;
 use crate::response::{Hit, HitList, InnerHitList};
 use crate::searcher::{Search, Searcher, shown, window};
@@ -40,6 +34,9 @@ use crate::searcher::{Search, Searcher, shown, window};
 /// Columns of the least and greatest value of the field; a row with several differs in them.
 const LEAST: &str = "collapse_least";
 const GREATEST: &str = "collapse_greatest";
+
+/// Most groups whose best rows are looked for among the first.
+const MOST_FIRST_GROUPS: usize = 64;
 
 /// By which field matches are grouped.
 #[derive(Clone, Debug)]
@@ -131,67 +128,21 @@ impl GroupBy {
         })
     }
 
-    /// Whether no row has several values of the field.
-    pub(crate) fn is_single(&self, snapshot: &TableSnapshot) -> bool {
-        snapshot.segments.iter().all(|segment| {
-            let source = self.sources.get(segment.index).and_then(Option::as_ref);
-            source.is_none_or(|source| !segment.reader.is_list(source.column))
-        })
+    /// Names the key that tells the group of a row, where no row has several values.
+    pub(crate) fn key(&self) -> &'static str {
+        LEAST
     }
 
-    /// Reads the groups of rows of which none has several values of the field.
-    pub async fn values(
-        &self,
-        snapshot: &TableSnapshot,
-        addresses: &[Address],
-        compute: &Compute,
-        work: &Work,
-    ) -> Result<Vec<ScalarValue>> {
-        let ([least, _], sources) = (self.keys(), self.sources.clone());
-        let read = move |segment: &TableSegment, rows: &[u32]| {
-            let mut by_row = HashMap::with_capacity(rows.len());
-            if let Some(Some(source)) = sources.get(segment.index) {
-                let mut done = Ok(());
-                segment.reader.read(
-                    &[source.column],
-                    Some(rows.iter().copied().collect()),
-                    &mut |batch| {
-                        let keys = least.compute(segment.index, batch.columns.first(), batch.rows.len());
-                        done = keys.and_then(|keys| {
-                            for (at, row) in batch.rows.iter().enumerate() {
-                                by_row.insert(*row, ScalarValue::try_from_array(&keys, at)?);
-                            }
-                            Ok(())
-                        });
-                        done.is_ok()
-                    },
-                )?;
-                done?;
-            }
-            Ok(rows.iter().map(|row| by_row.get(row).cloned().unwrap_or(ScalarValue::Null)).collect())
-        };
-        fetch::by_segment(snapshot, addresses, compute, work, read).await
-    }
-
-    /// Leaves of rows in order the first of each group, but the first `from` of these, and at most `size`.
-    pub(crate) fn first_of_each(
-        &self,
-        rows: &FoundRows,
-        groups: &[ScalarValue],
-        from: usize,
-        size: usize,
-    ) -> Result<FoundRows> {
-        let mut seen = HashSet::new();
-        let firsts = (0..groups.len()).filter(|at| seen.insert(&groups[*at])).skip(from).take(size);
-        let firsts: Vec<usize> = firsts.collect();
-        let places = UInt64Array::from_iter_values(firsts.iter().map(|at| *at as u64));
-        let keys = rows.keys.iter().map(|keys| Ok(take(keys, &places, None)?)).collect::<Result<_>>()?;
-        Ok(FoundRows {
-            keys,
-            scores: firsts.iter().map(|at| rows.scores[*at]).collect(),
-            addresses: firsts.iter().map(|at| rows.addresses[*at]).collect(),
-            groups: firsts.iter().map(|at| self.render(&groups[*at])).collect(),
-        })
+    /// Whether the best rows of the groups that a search wants are looked for among the first: not of so many groups that
+    /// looking through what is kept of them costs more, nor where rows that are never looked at might be refused or counted.
+    pub(crate) fn is_told(&self, search: &Search<'_>) -> bool {
+        let wanted = search.from.saturating_add(search.size);
+        (1..=MOST_FIRST_GROUPS).contains(&wanted)
+            && search.terminate_after == 0
+            && search.snapshot.segments.iter().all(|segment| {
+                let source = self.sources.get(segment.index).and_then(Option::as_ref);
+                source.is_none_or(|source| !segment.reader.is_list(source.column))
+            })
     }
 
     fn render(&self, value: &ScalarValue) -> Value {
@@ -223,11 +174,9 @@ struct Best {
 pub(crate) struct Groups {
     grouping: GroupBy,
     most: usize,
-    /// Names of the order's columns.
-    columns: Vec<String>,
     keys: Vec<String>,
     scored: bool,
-    converter: RowConverter,
+    encoder: Encoder,
     /// By place in the order, which no two rows share.
     best: BTreeMap<OwnedRow, Best>,
     places: HashMap<ScalarValue, OwnedRow>,
@@ -235,29 +184,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Makes an empty set for so many groups under an order.
-    pub(crate) fn new(
-        grouping: GroupBy,
-        order: &Order,
-        scored: bool,
-        most: usize,
-        schema: &datafusion::arrow::datatypes::Schema,
-    ) -> Result<Self> {
-        let mut columns = Vec::new();
-        let mut fields = Vec::new();
-        for sort in order.sort_expressions() {
-            let Expr::Column(column) = &sort.expr else { continue };
-            let field = schema.field_with_name(&column.name)?;
-            let options = SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first };
-            fields.push(SortField::new_with_options(field.data_type().clone(), options));
-            columns.push(column.name.clone());
-        }
+    pub(crate) fn new(grouping: GroupBy, order: &Order, scored: bool, most: usize) -> Result<Self> {
         Ok(Self {
             grouping,
             most,
-            columns,
             keys: order.keys.iter().map(|key| key.name.clone()).collect(),
             scored,
-            converter: RowConverter::new(fields)?,
+            encoder: order.encoder()?,
             best: BTreeMap::new(),
             places: HashMap::new(),
         })
@@ -273,14 +206,17 @@ impl Groups {
                 .column_by_name(name)
                 .ok_or_else(|| Error::Execution(format!("the plan's result lacks column [{name}]")))
         };
-        let sorted: Vec<ArrayRef> =
-            self.columns.iter().map(|name| column(name).cloned()).collect::<Result<_>>()?;
         let keys: Vec<&ArrayRef> = self.keys.iter().map(|name| column(name)).collect::<Result<_>>()?;
         let (least, greatest) = (column(LEAST)?, column(GREATEST)?);
         let segments = column(SEGMENT)?.as_primitive::<UInt32Type>();
         let numbers = column(ROW)?.as_primitive::<UInt32Type>();
         let scores = if self.scored { Some(column(SCORE)?.as_primitive::<Float32Type>()) } else { None };
-        let rows = self.converter.convert_columns(&sorted)?;
+        let rows = self.encoder.of_columns(|own| match own {
+            SortColumn::Key(number) => Ok(Arc::clone(keys[number])),
+            SortColumn::Score => column(SCORE).cloned(),
+            SortColumn::Segment => column(SEGMENT).cloned(),
+            SortColumn::Row => column(ROW).cloned(),
+        })?;
         if let Some(at) = distinct(least, greatest)?.values().set_indices().next() {
             return Err(several(numbers.value(at)));
         }

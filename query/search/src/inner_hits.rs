@@ -6,11 +6,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, UInt32Array};
-use arrow::compute::SortOptions;
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, SortField};
-use datafusion::logical_expr::Expr;
 use millrace_dsl::inner_hits::InnerHits;
 use millrace_dsl::query::{NestedQuery, Query, Role};
 use millrace_dsl::sort::SortKey;
@@ -20,11 +17,11 @@ use millrace_matching::score::collect::Address;
 use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
 use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::Source;
-use millrace_matching::table::derived::Derived;
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::node::{Node, Resolved};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
-use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
@@ -323,7 +320,7 @@ impl Plan {
         for key in &self.order.keys {
             // Elements have no metadata of their own, and are what a nested key would look for.
             let own = key.sources.get(index).and_then(Option::as_ref);
-            let own = own.filter(|own| matches!(own.derived, None | Some(Derived::Elements(_))));
+            let own = own.filter(|own| matches!(own.derived, None | Some(DerivedKey::Elements(_))));
             let wanted = || elements.iter().map(|element| element.element).collect();
             let read =
                 own.map(|own| read_rows(source.reader.as_ref(), &[own.column], wanted())).transpose()?;
@@ -331,24 +328,8 @@ impl Plan {
             let column = column.filter(|column| *column.data_type() != DataType::Null);
             keys.push(key.compute(index, column, count)?);
         }
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        let mut fields = Vec::new();
-        for sort in self.order.sort_expressions() {
-            let Expr::Column(column) = &sort.expr else { continue };
-            let values: ArrayRef = match column.name.as_str() {
-                SCORE => Arc::new(Float32Array::from_iter_values(elements.iter().map(|e| e.score))),
-                SEGMENT => Arc::new(UInt32Array::from_value(source.number, count)),
-                ROW => Arc::new(UInt32Array::from_iter_values(elements.iter().map(|e| e.element))),
-                name => match self.order.keys.iter().position(|key| key.name == name) {
-                    Some(at) => Arc::clone(&keys[at]),
-                    None => continue,
-                },
-            };
-            let options = SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first };
-            fields.push(SortField::new_with_options(values.data_type().clone(), options));
-            columns.push(values);
-        }
-        let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
+        let (rows, scores) = (elements.iter().map(|e| e.element), elements.iter().map(|e| e.score));
+        let rows = self.order.encoder()?.of_segment(source.number, rows, &keys, scores)?;
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|a, b| rows.row(*a).cmp(&rows.row(*b)));
         let mut cut = Vec::new();

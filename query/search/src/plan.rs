@@ -180,7 +180,7 @@ impl Planner {
         compute: &Compute,
     ) -> Result<FoundRows> {
         let most = shape.from.saturating_add(shape.size);
-        let mut groups = Groups::new(grouping.clone(), shape.order, shape.scores, most, &plan.schema())?;
+        let mut groups = Groups::new(grouping.clone(), shape.order, shape.scores, most)?;
         let mut batches = execute_stream(plan, self.state.task_ctx())?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;

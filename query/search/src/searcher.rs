@@ -15,6 +15,7 @@ use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::lower;
 use millrace_matching::order::{Order, Point};
 use millrace_matching::table::resolve::setting;
+use millrace_matching::table::top_k::first_of_groups;
 use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
 use millrace_storage::routing;
 use millrace_storage::segment::RowParts;
@@ -39,10 +40,6 @@ const DEFAULT_SIZE: usize = 10;
 const MAX_RESULT_WINDOW: usize = 10_000;
 /// Most slices of a scroll where the index does not say.
 const MAX_SLICES: usize = 1_024;
-/// Most groups that are looked for among the first rows.
-const MOST_FIRST_GROUPS: usize = 64;
-/// Rows that are looked at for each of them, one after the other while they are not enough.
-const FIRST_ROWS: [usize; 2] = [4, 32];
 /// Runs of rows that a slice has of a segment, and most rows of one.
 const SLICE_RUNS: u64 = 16;
 const MAX_SLICE_RUN: u32 = 512;
@@ -180,39 +177,10 @@ impl Searcher {
 
     /// Finds the rows of a search. Rows are not fetched yet.
     pub fn find<'a>(&'a self, search: Search<'a>) -> BoxFuture<'a, Result<Found>> {
-        Box::pin(async move {
-            match self.find_among_first(&search).await? {
-                Some(found) => Ok(found),
-                None => self.find_among_all(search).await,
-            }
-        })
+        Box::pin(self.find_rows(search))
     }
 
-    /// Finds the best rows of groups among the first rows; `None` where these do not tell.
-    async fn find_among_first(&self, search: &Search<'_>) -> Result<Option<Found>> {
-        let Some(grouping) = search.collapse else { return Ok(None) };
-        let wanted = search.from.saturating_add(search.size);
-        let tells = (1..=MOST_FIRST_GROUPS).contains(&wanted)
-            && search.size > 0
-            && search.terminate_after == 0
-            && search.timeout_ms.is_none()
-            && grouping.is_single(&search.snapshot);
-        for size in FIRST_ROWS.into_iter().filter(|_| tells).map(|rows| rows * wanted) {
-            let first = Search { collapse: None, from: 0, size, ..search.clone() };
-            let mut found = self.find_among_all(first).await?;
-            let addresses = &found.rows.addresses;
-            let groups = grouping.values(&search.snapshot, addresses, &self.compute, &search.work).await?;
-            let all = addresses.len() < size;
-            let rows = grouping.first_of_each(&found.rows, &groups, search.from, search.size)?;
-            if all || rows.addresses.len() == search.size {
-                found.rows = rows;
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn find_among_all(&self, search: Search<'_>) -> Result<Found> {
+    async fn find_rows(&self, search: Search<'_>) -> Result<Found> {
         let sort = implied(search.sort);
         let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)
             .map_err(|error| refused_by_all(&search.snapshot, error))?;
@@ -262,7 +230,11 @@ impl Searcher {
             grouping,
         };
         let logical = self.planner.logical(table, &shape)?;
-        let physical = self.planner.physical(&logical).await?;
+        let mut physical = self.planner.physical(&logical).await?;
+        if let Some(grouping) = grouping.filter(|grouping| grouping.is_told(&search)) {
+            let (sorts, most) = (order.sort_expressions(), search.from.saturating_add(search.size));
+            physical = first_of_groups(physical, &sorts, most, grouping.key())?;
+        }
         failures.extend(std::mem::take(&mut *handle.failures.lock()));
         if !failures.is_empty() && failures.len() >= search.snapshot.shards as usize {
             return Err(Error::SearchPhase { failures });

@@ -42,7 +42,7 @@ use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{Format, Writer};
 use super::functions::row::at_work;
-use super::late::LateColumns;
+use super::late_materialization::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
 use super::request::SqlRequest;

@@ -14,7 +14,7 @@ use datafusion::arrow::array::{
     ArrayRef, AsArray, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
     StringViewBuilder, UInt32Array, new_null_array,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Schema, SchemaRef, UInt32Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as PlanResult, Statistics};
@@ -203,6 +203,11 @@ impl SqlScanExec {
         self.shared.scored && self.shared.outputs.contains(&Output::Score)
     }
 
+    /// Whether an output is the score.
+    pub(super) fn is_score(&self, place: usize) -> bool {
+        self.shared.outputs.get(place) == Some(&Output::Score)
+    }
+
     /// Returns the column of an output; `None` of scores and addresses.
     pub(super) fn column(&self, place: usize) -> Option<&SqlColumn> {
         match self.shared.outputs.get(place)? {
@@ -333,6 +338,11 @@ pub(super) fn addresses(batch: &RecordBatch) -> Result<impl Iterator<Item = (u32
     Ok(segments.values().iter().copied().zip(rows.values().iter().copied()))
 }
 
+/// Returns the scores of the rows of a batch, if it has any.
+pub(super) fn scores_of(batch: &RecordBatch) -> Option<&Float32Array> {
+    batch.column_by_name(SCORE).and_then(|array| array.as_primitive_opt::<Float32Type>())
+}
+
 /// What a scan reads of one index.
 struct Wanted {
     /// Columns, each once.
@@ -376,12 +386,16 @@ impl Shared {
         out: Sender<PlanResult<RecordBatch>>,
     ) -> Result<()> {
         while let Some(batch) = first.next().await {
-            let mut rows: BTreeMap<u32, RoaringBitmap> = BTreeMap::new();
-            for (segment, row) in addresses(&batch?)? {
-                rows.entry(segment).or_default().insert(row);
+            let batch = batch?;
+            let scores = scores_of(&batch).map(|scores| scores.values().as_ref());
+            let mut rows: BTreeMap<u32, BTreeMap<u32, Option<f32>>> = BTreeMap::new();
+            for (at, (segment, row)) in addresses(&batch)?.enumerate() {
+                let score = scores.and_then(|scores| scores.get(at)).copied();
+                rows.entry(segment).or_default().insert(row, score);
             }
             for (segment, rows) in rows {
-                if !self.emit(&out, segment, rows, Vec::new()).await? {
+                let scores = rows.values().copied().flatten().collect();
+                if !self.emit(&out, segment, rows.into_keys().collect(), scores).await? {
                     return Ok(());
                 }
             }

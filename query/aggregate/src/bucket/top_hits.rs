@@ -9,17 +9,13 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, UInt32Array};
-use arrow::compute::SortOptions;
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, SortField};
-use datafusion::logical_expr::Expr;
 use millrace_dsl::aggs::TopHits;
 use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
-use millrace_matching::table::derived::Derived;
+use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::resolve::setting;
-use millrace_matching::table::{ROW, SCORE, SEGMENT};
 use millrace_search::response::Shown;
 use millrace_search::searcher::{implied, shown};
 use millrace_work::bytes_of;
@@ -89,7 +85,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
         let own = order.keys.iter().map(|key| {
             // Elements have no metadata of their own, and are what a nested key would look for.
             let source = key.sources.get(at).and_then(Option::as_ref).filter(|source| {
-                path.is_none() || matches!(source.derived, None | Some(Derived::Elements(_)))
+                path.is_none() || matches!(source.derived, None | Some(DerivedKey::Elements(_)))
             })?;
             Some(compiler.slot(context, at, source.column))
         });
@@ -246,23 +242,8 @@ impl Collector for TopHitsCollector {
         let scores = scores(batch)?;
         let score_of = |at: u32| scores.get(at as usize).copied().unwrap_or(0.0);
         let keys = keys(&shape, batch)?;
-        let (mut columns, mut fields): (Vec<ArrayRef>, Vec<SortField>) = (Vec::new(), Vec::new());
-        for sort in shape.order.sort_expressions() {
-            let Expr::Column(column) = &sort.expr else { continue };
-            let values: ArrayRef = match column.name.as_str() {
-                SCORE => Arc::new(Float32Array::from_iter_values((0..rows as u32).map(score_of))),
-                SEGMENT => Arc::new(UInt32Array::from_value(number, rows)),
-                ROW => Arc::new(UInt32Array::from(batch.rows.to_vec())),
-                name => match shape.order.keys.iter().position(|key| key.name == name) {
-                    Some(at) => Arc::clone(&keys[at]),
-                    None => continue,
-                },
-            };
-            let options = SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first };
-            fields.push(SortField::new_with_options(values.data_type().clone(), options));
-            columns.push(values);
-        }
-        let encoded = RowConverter::new(fields)?.convert_columns(&columns)?;
+        let (numbers, own) = (batch.rows.iter().copied(), (0..rows as u32).map(score_of));
+        let encoded = shape.order.encoder()?.of_segment(number, numbers, &keys, own)?;
         let limit = shape.from.saturating_add(shape.size);
         selection.for_each(|at, parent| {
             let score = score_of(at);

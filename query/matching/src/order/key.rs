@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::nested::nested_key;
 use crate::table::TableSnapshot;
-use crate::table::derived::Derived;
+use crate::table::derived_key::DerivedKey;
 use crate::table::distance::Distance;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
 
@@ -23,9 +23,9 @@ const METADATA: &[&str] =
 /// Makes the source of a metadata field of an index.
 fn metadata(field: &str, index: &str) -> Result<(KeyKind, KeySource)> {
     let (kind, column, derived) = match field {
-        "_id" => (KeyKind::Str, ColumnKind::Str, Derived::Id),
-        "_index" => (KeyKind::Str, ColumnKind::Str, Derived::Name(index.to_owned())),
-        "_seq_no" => (KeyKind::I64, ColumnKind::Int(64), Derived::SeqNo),
+        "_id" => (KeyKind::Str, ColumnKind::Str, DerivedKey::Id),
+        "_index" => (KeyKind::Str, ColumnKind::Str, DerivedKey::Name(index.to_owned())),
+        "_seq_no" => (KeyKind::I64, ColumnKind::Int(64), DerivedKey::SeqNo),
         _ => {
             return Err(Error::IllegalArgument(format!(
                 "Fielddata is not supported on field [{field}] of type [{field}]"
@@ -56,7 +56,7 @@ pub(super) fn field_key(
     failed: &mut Vec<(usize, Error)>,
 ) -> Result<Key> {
     let nested = sort.nested.as_ref().map(|own| nested_key(own, snapshot, now_ms, failed)).transpose()?;
-    let nested = nested.map(Derived::Elements);
+    let nested = nested.map(DerivedKey::Elements);
     let mut kind: Option<KeyKind> = None;
     let mut sources = Vec::with_capacity(snapshot.indices.len());
     let mut first = None;
@@ -150,7 +150,7 @@ pub(super) fn distance_key(
     failed: &mut Vec<(usize, Error)>,
 ) -> Result<Key> {
     let nested = sort.nested.as_ref().map(|own| nested_key(own, snapshot, now_ms, failed)).transpose()?;
-    let nested = nested.map(Derived::Elements);
+    let nested = nested.map(DerivedKey::Elements);
     let mut sources = Vec::with_capacity(snapshot.indices.len());
     for (at, index) in snapshot.indices.iter().enumerate() {
         sources.push(match distance_source(sort, &nested, &index.mapping) {
@@ -175,7 +175,7 @@ pub(super) fn distance_key(
 
 fn distance_source(
     sort: &GeoDistanceSort,
-    nested: &Option<Derived>,
+    nested: &Option<DerivedKey>,
     mapping: &Mapping,
 ) -> Result<Option<KeySource>> {
     let Some(field) = mapping.field(&sort.field) else {

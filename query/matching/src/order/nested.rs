@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 
 use crate::lower;
 use crate::table::TableSnapshot;
-use crate::table::derived::{NestedKey, NestedLevel};
+use crate::table::derived_key::{NestedKey, NestedLevel};
 use crate::table::resolve::{IndexContext, resolve};
 use crate::table::statistics::Functions;
 

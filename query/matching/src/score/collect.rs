@@ -5,6 +5,7 @@
 //! Rows come in ascending order and ties are won by the earlier row, so a score that only equals
 //! the worst one kept does not enter.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -71,6 +72,18 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// First row of a segment that is behind it, [`END`] for none: rows before are skipped unseen where the order is theirs.
+    pub(crate) fn start(&self, segment: u32) -> u32 {
+        match (self.score, self.address) {
+            (None, Some(last)) => match segment.cmp(&last.segment) {
+                Ordering::Less => END,
+                Ordering::Equal => last.row.saturating_add(1),
+                Ordering::Greater => 0,
+            },
+            _ => 0,
+        }
+    }
+
     fn passes(&self, score: f32, address: Address) -> bool {
         let behind = self.address.is_some_and(|last| address > last);
         match self.score {
@@ -95,13 +108,12 @@ pub struct Totals {
 
 impl Totals {
     /// Makes a counter that stops caring beyond `limit`; `None` does not count at all.
-    pub fn new(limit: Option<u64>) -> Self {
-        Self {
-            tracked: limit.is_some(),
-            limit: limit.unwrap_or(0),
-            matched: AtomicU64::new(0),
-            cut: AtomicBool::new(false),
-        }
+    pub const fn new(limit: Option<u64>) -> Self {
+        let (tracked, limit) = match limit {
+            Some(limit) => (true, limit),
+            None => (false, 0),
+        };
+        Self { tracked, limit, matched: AtomicU64::new(0), cut: AtomicBool::new(false) }
     }
 
     fn add(&self, rows: u64) {
@@ -181,7 +193,15 @@ pub struct Pass<'a> {
     pub stop: &'a Stop,
 }
 
+/// What counts nothing.
+static UNCOUNTED: Totals = Totals::new(None);
+
 impl<'a> Pass<'a> {
+    /// Returns the same pass, of which matches are not counted, as they have been.
+    pub(crate) fn uncounted(&self) -> Self {
+        Self { totals: &UNCOUNTED, ..self.clone() }
+    }
+
     /// Returns the number of matches where the index knows it: those of a whole segment belong to its first pass.
     fn known_count(&self) -> Result<Option<u64>> {
         let (inverted, rows, deleted) = (self.inverted, self.rows, self.deleted);
@@ -195,48 +215,62 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The best rows so far of one partition.
+/// The best rows so far.
 #[derive(Debug)]
 pub(crate) struct Top {
     limit: usize,
     by_score: bool,
     cursor: Option<Cursor>,
+    /// What scores must exceed, where they order.
+    least: f32,
     heap: BinaryHeap<Found>,
 }
 
 impl Top {
     /// Keeps `limit` rows: those of the best scores, or the first ones.
     pub(crate) fn new(limit: usize, by_score: bool, cursor: Option<Cursor>) -> Self {
-        Self { limit, by_score, cursor, heap: BinaryHeap::with_capacity(limit.min(10_000) + 1) }
+        let heap = BinaryHeap::with_capacity(limit.min(10_000) + 1);
+        Self { limit, by_score, cursor, least: f32::NEG_INFINITY, heap }
+    }
+
+    /// Keeps only rows whose scores exceed `least`, where they order.
+    pub(crate) fn above(self, least: f32) -> Self {
+        Self { least, ..self }
     }
 
     /// Whether a row at or behind the current one, of at most this score, could still enter.
     fn open_for(&self, max_score: f32) -> bool {
+        if self.by_score && max_score <= self.least {
+            return false;
+        }
         if self.heap.len() < self.limit {
             return self.limit > 0;
         }
         self.by_score && self.heap.peek().is_some_and(|worst| max_score > worst.score)
     }
 
-    /// The score that a row must exceed to enter, once there are enough rows.
-    fn threshold(&self) -> Option<f32> {
-        if !self.by_score || self.limit == 0 || self.heap.len() < self.limit {
-            return None;
+    /// The score that a row must exceed to enter.
+    fn threshold(&self) -> f32 {
+        if !self.by_score || self.limit == 0 {
+            return f32::NEG_INFINITY;
         }
-        self.heap.peek().map(|worst| worst.score)
+        let worst = self.heap.peek().filter(|_| self.heap.len() >= self.limit);
+        worst.map_or(self.least, |worst| worst.score)
     }
 
     /// Tells a scorer where it has risen: what does not exceed `threshold` is not wanted any more.
     fn raise(&self, threshold: &mut f32, scorer: &mut (dyn Scorer + '_)) {
-        if let Some(least) = self.threshold()
-            && least > *threshold
-        {
+        let least = self.threshold();
+        if least > *threshold {
             *threshold = least;
             scorer.raise_threshold(least);
         }
     }
 
     fn offer(&mut self, found: Found) {
+        if self.by_score && found.score <= self.least {
+            return;
+        }
         if let Some(cursor) = &self.cursor
             && !cursor.passes(found.score, found.address)
         {
@@ -251,22 +285,9 @@ impl Top {
         }
     }
 
-    /// First row of a segment that can enter: rows before the cursor are skipped unseen where the
-    /// order is theirs.
+    /// First row of a segment that can enter.
     fn start(&self, segment: u32) -> u32 {
-        match self.cursor {
-            Some(Cursor { score: None, address: Some(last) }) => match segment.cmp(&last.segment) {
-                Ordering::Less => END,
-                Ordering::Equal => last.row.saturating_add(1),
-                Ordering::Greater => 0,
-            },
-            _ => 0,
-        }
-    }
-
-    /// Whether no row of a segment can enter.
-    pub(crate) fn passes_over(&self, segment: u32) -> bool {
-        self.start(segment) == END || !self.open_for(f32::INFINITY)
+        self.cursor.map_or(0, |cursor| cursor.start(segment))
     }
 
     /// Returns the rows, best first.
@@ -463,63 +484,84 @@ pub fn row_set(prepared: &dyn Condition, inverted: &dyn Inverted, rows: u32) -> 
     Ok(found.finish())
 }
 
-/// The matches of a segment, for who wants those of some rows only.
-pub(crate) enum Matches<'a> {
-    /// All of them.
-    Known(RoaringBitmap),
-    /// They are looked for where they are asked for.
-    Sought(Pass<'a>),
+/// The matches of a part of a segment, for who wants those of some rows only.
+pub(crate) struct Matches<'a> {
+    pass: Pass<'a>,
+    /// All of them, once they have been found; else they are looked for where they are asked for.
+    known: OnceCell<RoaringBitmap>,
+    /// About how many there are, once they have been opened.
+    estimate: OnceCell<u64>,
 }
 
 impl<'a> Matches<'a> {
     /// Counts the matches as far as the number matters.
     pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
+        let mut known = None;
         if pass.budget.is_some() {
-            return Ok(Self::Known(collect_all(&pass, false)?.0));
-        }
-        if !pass.totals.satisfied() {
+            known = Some(collect_all(&pass, false)?.0);
+        } else if !pass.totals.satisfied() {
             match pass.known_count()? {
-                Some(known) => pass.totals.add(known),
+                Some(count) => pass.totals.add(count),
                 // All are visited, and may as well be kept.
-                None if pass.totals.counts_all() => return Ok(Self::Known(collect_all(&pass, false)?.0)),
+                None if pass.totals.counts_all() => known = Some(collect_all(&pass, false)?.0),
                 None => {
                     count_windows(&pass, pass.windows()?, &mut Few::new(0))?;
                 }
             }
         }
-        Ok(Self::Sought(pass))
+        let known = known.map_or_else(OnceCell::new, OnceCell::from);
+        Ok(Self { pass, known, estimate: OnceCell::new() })
     }
 
-    /// Returns all of them, where it is told beforehand that they are no more than so many.
-    pub(crate) fn few(&self, most: u64) -> Result<Option<RoaringBitmap>> {
-        Ok(match self {
-            Self::Known(rows) => (rows.len() <= most).then(|| rows.clone()),
-            Self::Sought(pass) if pass.prepared.by_scorer() || pass.windows()?.cost() > most => None,
-            Self::Sought(pass) => Some(collect_windows(pass)?),
-        })
+    /// Returns all of them, if they are known.
+    pub(crate) fn known(&self) -> Option<&RoaringBitmap> {
+        self.known.get()
     }
 
-    /// Estimates how many there are, where they are not known and each row can be asked for.
-    pub(crate) fn likely(&self) -> Result<Option<u64>> {
-        Ok(match self {
-            Self::Sought(pass) if !pass.prepared.by_scorer() => Some(pass.windows()?.cost()),
-            _ => None,
-        })
+    /// Finds all of them.
+    pub(crate) fn all(&self) -> Result<&RoaringBitmap> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
+        }
+        let all = collect_windows(&self.pass)?;
+        Ok(self.known.get_or_init(|| all))
+    }
+
+    /// Estimates how many there are; `None` where that is not known before they are found.
+    pub(crate) fn estimate(&self) -> Result<Option<u64>> {
+        if let Some(known) = self.known.get() {
+            return Ok(Some(known.len()));
+        }
+        if self.estimate.get().is_none() {
+            self.windows()?;
+        }
+        Ok(self.estimate.get().copied())
+    }
+
+    /// Opens them window by window, and estimates how many there are; `None` where a scorer finds them.
+    fn windows(&self) -> Result<Option<Windows<'a>>> {
+        let pass = &self.pass;
+        if pass.prepared.by_scorer() {
+            return Ok(None);
+        }
+        let windows = pass.windows()?;
+        self.estimate.get_or_init(|| {
+            let (part, all) = (pass.range.len() as u128, u128::from(pass.rows).max(1));
+            (u128::from(windows.cost()) * part / all) as u64
+        });
+        Ok(Some(windows))
     }
 
     /// Keeps the pages, which ascend, that may have one.
     pub(crate) fn pages<'p>(&self, pages: &'p [PageBounds]) -> Result<Vec<&'p PageBounds>> {
-        let pass = match self {
-            Self::Known(known) => {
-                let has = |page: &&PageBounds| known.range_cardinality(page.rows.clone()) > 0;
-                return Ok(pages.iter().filter(has).collect());
-            }
-            Self::Sought(pass) => pass,
-        };
+        if let Some(known) = self.known.get() {
+            let has = |page: &&PageBounds| known.range_cardinality(page.rows.clone()) > 0;
+            return Ok(pages.iter().filter(has).collect());
+        }
         // What a scorer finds, it is not asked for page by page.
-        let mut windows = if pass.prepared.by_scorer() { None } else { Some(pass.windows()?) };
+        let mut windows = self.windows()?;
         let mut may_have = |page: &&PageBounds| {
-            let own = overlap(&page.rows, &pass.range);
+            let own = overlap(&page.rows, &self.pass.range);
             !own.is_empty() && windows.as_mut().is_none_or(|windows| windows.next_row(own.start) < own.end)
         };
         Ok(pages.iter().filter(&mut may_have).collect())
@@ -527,10 +569,10 @@ impl<'a> Matches<'a> {
 
     /// Finds those among some rows.
     pub(crate) fn among(&self, rows: &RoaringBitmap) -> Result<RoaringBitmap> {
-        let pass = match self {
-            Self::Known(known) => return Ok(known & rows),
-            Self::Sought(pass) => pass,
-        };
+        if let Some(known) = self.known.get() {
+            return Ok(known & rows);
+        }
+        let pass = &self.pass;
         let mut set = SetBuilder::default();
         let mut windows = pass.windows()?;
         let mut at = pass.range.start;

@@ -147,6 +147,9 @@ impl SegmentReader for Fixture {
         let batch = self.batch(columns, rows);
         futures::stream::once(async move { Ok(batch) }).boxed()
     }
+    fn is_list(&self, _column: PathId) -> bool {
+        false
+    }
     fn bounds(&self, column: PathId) -> PageBounds {
         let rows = 0..SegmentReader::rows(self);
         match (column, self.numbers.iter().min(), self.numbers.iter().max()) {

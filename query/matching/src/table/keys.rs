@@ -17,7 +17,7 @@ use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::{ColumnKind, PathId};
 use millrace_work::error::Result;
 
-use super::derived::Derived;
+use super::derived_key::DerivedKey;
 use super::distance::{Distance, Points};
 
 /// The type in which a key is compared.
@@ -93,7 +93,7 @@ pub struct KeySource {
     /// Where points are measured from, where the key is a distance.
     pub distance: Option<Arc<Distance>>,
     /// What the key is made of, where not of a column of the rows.
-    pub derived: Option<Derived>,
+    pub derived: Option<DerivedKey>,
 }
 
 /// One key of a table.

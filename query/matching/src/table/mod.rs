@@ -7,7 +7,7 @@
 
 mod blend;
 pub mod carried;
-pub mod derived;
+pub mod derived_key;
 pub(crate) mod distance;
 pub mod keys;
 pub mod leaf;

@@ -1,22 +1,20 @@
 //! The leaf of every search plan: finds rows by the index predicate, where it runs.
 //!
 //! One partition is a run of consecutive rows, of several segments or a part of one. What a partition does ([`partition`]) depends on
-//! what is asked of it: nothing but a count (no columns), the best rows by score or address, the
-//! first rows by a key ([`Top`], set by the rule in [`super::top_k`]), or all rows with their keys,
-//! as a stream of batches.
+//! what is asked of it: nothing but a count (no columns), the first rows of an order ([`first`], asked for by the rule in
+//! [`super::top_k`]), or all rows with their keys, as a stream of batches.
 
 mod derived_keys;
+mod first;
 mod partition;
-mod terms;
-mod threshold;
+mod read;
 
 use std::fmt;
 use std::sync::Arc;
 
+use self::first::{By, FirstRows, KeyOrder};
 use self::partition::PartitionTask;
-use self::terms::TermOrder;
-use self::threshold::Threshold;
-use super::keys::{Key, KeyKind};
+use super::keys::Key;
 use super::node::Resolved;
 use super::parts::{Cut, Openings, Part, count_segments, share_out};
 use super::predicate::Predicate;
@@ -34,18 +32,6 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use roaring::RoaringBitmap;
 
-/// Fewer rows than all.
-#[derive(Clone, Debug)]
-enum Top {
-    /// So many of each partition: those of the greatest score, or the first.
-    Rows { limit: usize, by_score: bool },
-    /// Those that can be among the first by a key, over all partitions; unless the search goes on, those of the first terms
-    /// are.
-    Key { key: usize, threshold: Arc<Threshold>, order: Option<TermOrder> },
-    /// Those that can be among the first of each segment by a string.
-    Term { key: usize, order: TermOrder },
-}
-
 /// An output column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
@@ -60,7 +46,7 @@ enum Column {
 #[derive(Clone, Debug)]
 pub struct IndexScanExec {
     shared: Arc<Shared>,
-    top: Option<Top>,
+    first: Option<FirstRows>,
     properties: Arc<PlanProperties>,
 }
 
@@ -116,7 +102,7 @@ impl IndexScanExec {
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        Self { shared: Arc::new(shared), top: None, properties: Arc::new(properties) }
+        Self { shared: Arc::new(shared), first: None, properties: Arc::new(properties) }
     }
 
     /// Returns what is scanned.
@@ -136,7 +122,7 @@ impl IndexScanExec {
             && snapshot.listed.is_none()
             && options.terminate_after == 0
             && options.min_score.is_none()
-            && self.top.is_none();
+            && self.first.is_none();
         let rows =
             snapshot.segments.iter().map(|segment| u64::from(segment.reader.rows()) - segment.deleted.len());
         all.then(|| rows.sum())
@@ -160,61 +146,77 @@ impl IndexScanExec {
     /// Returns a scan of the same rows with a key and their addresses, without those that cannot be among the first `limit`
     /// by it, and then by address alone if `by_address`. `None` where it cannot tell which these are.
     pub fn first_by(&self, key: Key, descending: bool, limit: usize, by_address: bool) -> Option<Self> {
+        let (name, field) = (key.name.clone(), Field::new(&key.name, key.kind.data_type(), true));
+        let scan = self.of_addresses(vec![key], Column::Key(0), field);
+        let order = Leading { column: &name, descending, by_address };
+        scan.with_first(order, limit, None, false)
+    }
+
+    /// Returns a scan of the same rows with scores and addresses, without those that cannot be among the `limit` of the best
+    /// scores.
+    pub fn first_by_score(&self, limit: usize) -> Option<Self> {
+        let scan = self.of_addresses(Vec::new(), Column::Score, Field::new(SCORE, DataType::Float32, false));
+        scan.with_first(Leading { column: SCORE, descending: true, by_address: true }, limit, None, false)
+    }
+
+    /// Returns a scan of the same rows with one column and their addresses.
+    fn of_addresses(&self, keys: Vec<Key>, column: Column, field: Field) -> Self {
         let own = &self.shared;
-        let mut fields = vec![Field::new(&key.name, key.kind.data_type(), true)];
+        let mut fields = vec![field];
         fields.extend([SEGMENT, ROW].map(|name| Field::new(name, DataType::UInt32, false)));
-        let name = key.name.clone();
-        let scan = Self::of(Shared {
-            table: Arc::new(TableState { keys: vec![key], ..TableState::clone(&own.table) }),
+        Self::of(Shared {
+            table: Arc::new(TableState { keys, ..TableState::clone(&own.table) }),
             predicate: own.predicate.clone(),
             openings: Arc::clone(&own.openings),
-            columns: vec![Column::Key(0), Column::Segment, Column::Row],
+            columns: vec![column, Column::Segment, Column::Row],
             schema: Arc::new(Schema::new(fields)),
             groups: own.groups.clone(),
-        });
-        scan.with_first(&name, descending, limit, by_address, false)
+        })
     }
 
-    /// Keeps `limit` rows of each partition only: those of the best scores, or the first. `None` where
-    /// more than scores and addresses are asked for.
-    pub(crate) fn with_best(&self, limit: usize, by_score: bool) -> Option<Self> {
-        let keyless = !self.shared.columns.iter().any(|column| matches!(column, Column::Key(_)));
-        keyless.then(|| Self { top: Some(Top::Rows { limit, by_score }), ..self.clone() })
-    }
-
-    /// Leaves out rows that cannot be among the first `limit` by a key, and then by address alone if
-    /// `by_address`, of those behind the point where the search goes on if `continued`. `None` where
-    /// the scan cannot tell.
+    /// Leaves out rows that cannot be among the first `limit` of an order, or the best rows of the first `limit` groups by the
+    /// key `group`, of those behind the point where the search goes on if `continued`. `None` where the scan cannot tell.
     pub(crate) fn with_first(
         &self,
-        name: &str,
-        descending: bool,
+        order: Leading<'_>,
         limit: usize,
-        by_address: bool,
+        group: Option<&str>,
         continued: bool,
     ) -> Option<Self> {
-        let table = &self.shared.table;
-        let number = table.keys.iter().position(|key| key.name == name)?;
-        let key = &table.keys[number];
-        let order = || TermOrder { limit, descending, by_address, last: Arc::default() };
-        if key.kind == KeyKind::Str && !continued && !self.shared.columns.contains(&Column::Score) {
-            return Some(Self { top: Some(Top::Term { key: number, order: order() }), ..self.clone() });
-        }
-        let measured = key.sources.iter().flatten().any(|source| source.distance.is_some());
-        let mut sources = table.keys.iter().flat_map(|key| key.sources.iter().flatten());
-        let measured = measured || sources.any(|source| source.derived.is_some());
-        if self.shared.columns.contains(&Column::Score) || !Threshold::supports(key.kind) || measured {
-            return None;
-        }
-        let after = match (continued, &table.options.after_key) {
-            (false, None) => None,
-            (true, Some(value)) => Some(threshold::code_of_scalar(value)?),
-            _ => return None,
+        let (table, has) = (&self.shared.table, |column| self.shared.columns.contains(&column));
+        let number = |name: &str| table.keys.iter().position(|key| key.name == name);
+        let group = match group {
+            None => None,
+            Some(name) => Some(number(name)?),
         };
-        let order = after.is_none().then(order);
-        let threshold = Arc::new(Threshold::new(limit, descending, by_address, after));
-        Some(Self { top: Some(Top::Key { key: number, threshold, order }), ..self.clone() })
+        let place = match order.column {
+            SCORE if order.descending => Some(By::Score),
+            SEGMENT if !order.descending => Some(By::Address),
+            _ => None,
+        };
+        let first = match place {
+            // A search that goes on does so at a point of the scan's own.
+            Some(by) => (order.by_address && !continued).then(|| FirstRows::by_place(by, limit, group))?,
+            None if has(Column::Score) || continued != table.options.after_key.is_some() => return None,
+            None => {
+                let Leading { column, descending, by_address } = order;
+                let order = KeyOrder { descending, by_address, after: table.options.after_key.clone() };
+                FirstRows::by_key(&table.keys, number(column)?, order, limit, group)?
+            }
+        };
+        Some(Self { first: Some(first), ..self.clone() })
     }
+}
+
+/// What rows are ordered by first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leading<'a> {
+    /// The column.
+    pub column: &'a str,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+    /// Whether addresses alone decide among rows with the same.
+    pub by_address: bool,
 }
 
 impl DisplayAs for IndexScanExec {
@@ -229,17 +231,9 @@ impl DisplayAs for IndexScanExec {
         write!(f, "], segments={segments}, predicate={}", shared.predicate)?;
         let columns: Vec<&str> = shared.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, ", columns=[{}]", columns.join(", "))?;
-        match &self.top {
+        match &self.first {
             None => Ok(()),
-            Some(Top::Rows { limit, by_score }) => {
-                write!(f, ", top={limit} by {}", if *by_score { SCORE } else { ROW })
-            }
-            Some(Top::Key { key, threshold, .. }) => {
-                write!(f, ", first={} by {}", threshold.limit(), shared.table.keys[*key].name)
-            }
-            Some(Top::Term { key, order }) => {
-                write!(f, ", first={} by terms of {}", order.limit, shared.table.keys[*key].name)
-            }
+            Some(first) => first.describe(&shared.table.keys, f),
         }
     }
 }
@@ -270,7 +264,7 @@ impl ExecutionPlan for IndexScanExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let reservation = MemoryConsumer::new("IndexScanExec").register(context.memory_pool());
         let task = PartitionTask::new(Arc::clone(&self.shared), partition, reservation);
-        Ok(task.stream(self.top.clone()))
+        Ok(task.stream(self.first.clone()))
     }
 }
 

@@ -1,16 +1,15 @@
 //! The rule that lets a scan leave out rows that cannot be among the first.
 //!
-//! `SortExec` with a fetch, by score or by address, directly over a scan needs no more of each
-//! partition than the fetch: the scan then keeps a bounded heap and may end early. By a number, the
-//! scan compares what it knows of segments and pages with the rows it has met. The filter of a
-//! continued search may lie between.
+//! Above a scan, `SortExec` with a fetch needs no row that comes behind as many as it fetches: what it sorts by first tells
+//! the scan which rows compete. The filter of a continued search may lie between. Where only the best row of each group
+//! counts, no sort says so, and [`first_of_groups`] is told.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::physical_expr::LexOrdering;
+use datafusion::logical_expr::SortExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -18,8 +17,8 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-use super::scan::IndexScanExec;
-use super::{ROW, SCORE, SEGMENT};
+use super::scan::{IndexScanExec, Leading};
+use super::{ROW, SEGMENT};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -55,48 +54,47 @@ impl PhysicalOptimizerRule for TopKIntoScan {
 
 /// The input of a sort, with a scan that knows how much of it is wanted.
 fn narrowed(sort: &SortExec, limit: usize) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+    let columns = sort.expr().iter().map(|key| {
+        let column = key.expr.downcast_ref::<Column>().map(Column::name);
+        (column, key.options.descending)
+    });
+    let order = leading(columns)?;
     if let Some(scan) = sort.input().downcast_ref::<IndexScanExec>() {
-        let scan = match order(sort.expr()) {
-            Some(by_score) => scan.with_best(limit, by_score),
-            None => by_key(scan, sort.expr(), limit, false),
-        };
-        return Some(Ok(Arc::new(scan?)));
+        return Some(Ok(Arc::new(scan.with_first(order, limit, None, false)?)));
     }
     let filter = sort.input().downcast_ref::<FilterExec>()?;
-    let scan = by_key(filter.input().downcast_ref()?, sort.expr(), limit, true)?;
+    let scan = filter.input().downcast_ref::<IndexScanExec>()?.with_first(order, limit, None, true)?;
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
     Some(Arc::clone(sort.input()).replace_children(vec![Arc::new(scan)], options))
 }
 
-fn by_key(
-    scan: &IndexScanExec,
-    expressions: &LexOrdering,
+/// Lets the scans of a plan leave out rows that cannot be the best under an order of the first `limit` groups, which the
+/// key `group` tells.
+pub fn first_of_groups(
+    plan: Arc<dyn ExecutionPlan>,
+    order: &[SortExpr],
     limit: usize,
-    continued: bool,
-) -> Option<IndexScanExec> {
-    let first = expressions.first();
-    let mut rest = expressions.iter().skip(1).map(|key| {
-        let column = key.expr.downcast_ref::<Column>().map(Column::name);
-        (column, key.options.descending)
+    group: &str,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let columns = order.iter().map(|key| {
+        let column = key.expr.try_as_col().map(|column| column.name.as_str());
+        (column, !key.asc)
     });
-    let by_address = rest.next() == Some((Some(SEGMENT), false))
-        && rest.next() == Some((Some(ROW), false))
-        && rest.next().is_none();
-    let column = first.expr.downcast_ref::<Column>()?;
-    scan.with_first(column.name(), first.options.descending, limit, by_address, continued)
+    let Some(order) = leading(columns) else { return Ok(plan) };
+    plan.transform_up(|node| {
+        let scan = node.downcast_ref::<IndexScanExec>();
+        Ok(match scan.and_then(|scan| scan.with_first(order, limit, Some(group), false)) {
+            None => Transformed::no(node),
+            Some(scan) => Transformed::yes(Arc::new(scan) as Arc<dyn ExecutionPlan>),
+        })
+    })
+    .data()
 }
 
-/// Whether an order is by score (`true`) or by address alone (`false`).
-fn order(expressions: &LexOrdering) -> Option<bool> {
-    let mut keys = expressions.iter().map(|key| {
-        let column = key.expr.downcast_ref::<Column>().map(Column::name);
-        (column, key.options.descending)
-    });
-    let (by_score, first) = match keys.next()? {
-        (Some(SCORE), true) => (true, keys.next()?),
-        other => (false, other),
-    };
-    let ascending =
-        first == (Some(SEGMENT), false) && keys.next()? == (Some(ROW), false) && keys.next().is_none();
-    ascending.then_some(by_score)
+/// What an order, of which the columns are given and whether the greatest come first, begins with.
+fn leading<'a>(mut columns: impl Iterator<Item = (Option<&'a str>, bool)>) -> Option<Leading<'a>> {
+    let (Some(column), descending) = columns.next()? else { return None };
+    let mut by_address = column == SEGMENT || columns.next() == Some((Some(SEGMENT), false));
+    by_address = by_address && columns.next() == Some((Some(ROW), false)) && columns.next().is_none();
+    Some(Leading { column, descending, by_address })
 }

@@ -155,12 +155,16 @@ async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, sta
         let mut sort = vec![json!({field: {
             "order": if descending { "desc" } else { "asc" }, "missing": missing,
         }})];
-        let then = rng.random_bool(0.3);
-        if then {
-            sort.push(json!({"at": "desc"}));
+        let then = ["", "", "at", "_id"][rng.random_range(0..4)];
+        if !then.is_empty() {
+            sort.push(json!({then: "desc"}));
         }
         expected.sort_by(|a, b| {
-            let second = if then { b.at.cmp(&a.at) } else { Ordering::Equal };
+            let second = match then {
+                "at" => b.at.cmp(&a.at),
+                "_id" => b.place.to_string().cmp(&a.place.to_string()),
+                _ => Ordering::Equal,
+            };
             compared(a, b, field, descending, missing_first).then(second).then(a.place.cmp(&b.place))
         });
         let size = [1, 10, 60][rng.random_range(0..3)];
@@ -170,6 +174,24 @@ async fn check(store: &Store, rows: &BTreeMap<usize, Row>, rng: &mut StdRng, sta
         });
         let answer = store.search("many", &[], body.clone()).await.unwrap_or_else(|e| panic!("{body}: {e}"));
         let wanted: Vec<String> = expected.iter().take(size).map(|row| row.place.to_string()).collect();
+        assert_eq!(ids(&answer), wanted, "{state}: {body}");
+        if tracked == json!(true) {
+            assert_eq!(answer["hits"]["total"]["value"], count, "{state}: {body}");
+        }
+        // The best of each group, of many groups and of few.
+        let group = ["number", "code", "key"][rng.random_range(0..3)];
+        let mut groups = BTreeSet::new();
+        let best = expected.iter().filter(|row| {
+            groups.insert(match group {
+                "number" => row.number.map(|number| number.to_string()),
+                "code" => Some(row.code.to_string()),
+                _ => row.key.clone(),
+            })
+        });
+        let wanted: Vec<String> = best.take(size).map(|row| row.place.to_string()).collect();
+        let mut body = body;
+        body["collapse"] = json!({"field": group});
+        let answer = store.search("many", &[], body.clone()).await.unwrap_or_else(|e| panic!("{body}: {e}"));
         assert_eq!(ids(&answer), wanted, "{state}: {body}");
         if tracked == json!(true) {
             assert_eq!(answer["hits"]["total"]["value"], count, "{state}: {body}");

@@ -464,7 +464,8 @@ async fn the_first_rows_are_those_of_the_whole_order() {
         "SELECT x.at, x.ip FROM (SELECT at, ip, _id AS i FROM `r-2` ORDER BY at, i LIMIT 500) x ORDER BY x.at, x.i",
         "SELECT n FROM whole ORDER BY n DESC",
     ];
-    let known = known.map(|statement| (statement, "first="));
+    let by_score = "SELECT _score FROM `r-*` WHERE match(t, 'red') OR n < 5 ORDER BY _score DESC";
+    let known = known.map(|statement| (statement, "first=")).into_iter().chain([(by_score, "by _score")]);
     for (statement, sign) in
         statements.map(|statement| (statement, "LateColumnsExec")).into_iter().chain(known)
     {

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::UInt32Type;
+use datafusion::arrow::datatypes::{Int64Type, UInt32Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_expr::expressions::col;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
@@ -12,11 +12,13 @@ use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::ColumnKind;
 use millrace_work::Work;
 use millrace_work::compute::Compute;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::*;
 use crate::score::collect::Totals;
-use crate::score::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
+use crate::score::fixture::{Fixture, NUMBER, TEXT};
 use crate::score::prepare::{Source, prepare};
 use crate::score::reader::SegmentReader;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
@@ -167,27 +169,66 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     assert_eq!(prepared.row_set().unwrap().iter().collect::<Vec<_>>(), [0]);
 }
 
-#[test]
-fn a_walk_over_terms_without_wanted_rows_is_given_up() {
-    let keywords: Vec<String> = (0..6_000).map(|row| format!("{row:04}")).collect();
-    let rows: Vec<(&str, &str, i64)> = keywords.iter().map(|keyword| ("", keyword.as_str(), 0)).collect();
-    let reader = Fixture::new(&rows);
-    let source = source(reader);
-    let number = number_key();
-    let source_of = KeySource {
-        column: KEYWORD,
-        terms: Some(KEYWORD),
-        kind: ColumnKind::Str,
-        ..number.sources[0].clone().unwrap()
-    };
-    let key = Key { kind: KeyKind::Str, fill: Fill::Null, sources: vec![Some(source_of)], ..number };
-    let order = TermOrder { limit: 5, descending: false, by_address: true, last: Arc::default() };
-    let first_of = |rows: std::ops::Range<u32>| {
-        let rows: RoaringBitmap = rows.collect();
-        let first = terms::first_rows(&source, &key, 0, &order.clone(), &rows).unwrap();
-        first.map(|first| first.rows.iter().collect::<Vec<_>>())
-    };
-    // Thousands of terms come before those of the last rows.
-    assert_eq!(first_of(5_900..6_000), None);
-    assert_eq!(first_of(100..200), Some(vec![100, 101, 102, 103, 104]));
+/// Whatever the sources leave out, the first rows are those of a sort over all.
+#[tokio::test]
+async fn the_first_rows_are_those_of_a_sort() {
+    let mut rng = StdRng::seed_from_u64(23);
+    for round in 0..40 {
+        let most = rng.random_range(1..60);
+        let segments = (0..rng.random_range(1..5)).map(|_| {
+            let rows = rng.random_range(1..80);
+            let rows: Vec<_> =
+                (0..rows).map(|_| ("disk full disk", "k", rng.random_range(0..most))).collect();
+            let deleted: RoaringBitmap = (0..rows.len() as u32).filter(|_| rng.random_bool(0.1)).collect();
+            TableSegment { index: 0, shard: 0, reader: Fixture::new(&rows), deleted: Arc::new(deleted) }
+        });
+        let segments: Vec<TableSegment> = segments.collect();
+        let found = async |order: Leading<'_>, limit: usize, group: Option<&str>| {
+            let snapshot =
+                TableSnapshot { segments: segments.clone(), shards: 1, ..TableSnapshot::default() };
+            let (keys, track) = (vec![number_key()], [None, Some(5), Some(u64::MAX)][round % 3]);
+            let options = ScanOptions { track, ..ScanOptions::default() };
+            let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
+            let table = IndexTable::new(Arc::new(snapshot), keys, options, compute);
+            let resolved = vec![Some(Resolved {
+                node: Node::All(Weight::None),
+                statistics: Vec::new(),
+                expansions: Vec::new(),
+            })];
+            let projection = ["n", SEGMENT, ROW].map(|name| table.schema.index_of(name).unwrap());
+            let (state, schema) = (Arc::clone(&table.state), &table.schema);
+            let scan =
+                IndexScanExec::new(state, schema, Predicate::All, resolved, projection.to_vec(), 2).unwrap();
+            let scan = match limit {
+                0 => scan,
+                limit => scan.with_first(order, limit, group, false).unwrap(),
+            };
+            let mut rows = Vec::new();
+            for batch in run(Arc::new(scan), Arc::new(TaskContext::default())).await.unwrap() {
+                let numbers = |at: usize| batch.column(at).as_primitive::<UInt32Type>().values().to_vec();
+                let keys = batch.column(0).as_primitive::<Int64Type>().values().clone();
+                let keys = keys.iter().map(|key| if order.descending { -*key } else { *key });
+                let addresses = numbers(1).into_iter().zip(numbers(2));
+                rows.extend(keys.zip(addresses));
+            }
+            rows.sort_unstable();
+            rows
+        };
+        for descending in [false, true] {
+            let order = Leading { column: "n", descending, by_address: round % 2 == 0 };
+            let all = found(order, 0, None).await;
+            for limit in [1, 4, 30] {
+                let mut first = found(order, limit, None).await;
+                first.truncate(limit);
+                assert_eq!(first, all[..limit.min(all.len())], "round {round}");
+                let best = |mut rows: Vec<(i64, (u32, u32))>| {
+                    rows.dedup_by_key(|row| row.0);
+                    rows.truncate(limit);
+                    rows
+                };
+                let grouped = found(order, limit, Some("n")).await;
+                assert_eq!(best(grouped), best(all.clone()), "round {round}");
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Sort keys that are no columns of the rows themselves: metadata, and values of nested elements.
 //!
-//! [`Derived::values`] makes the column that a key is computed from, for a few rows of a segment. It
+//! [`DerivedKey::values`] makes the column that a key is computed from, for a few rows of a segment. It
 //! reads what it needs from the store, so it runs on a compute thread.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use crate::score::reader::SegmentReader;
 
 /// What a key is made of.
 #[derive(Clone, Debug)]
-pub enum Derived {
+pub enum DerivedKey {
     /// The document's id.
     Id,
     /// The sequence number of the operation that wrote the document.
@@ -56,7 +56,7 @@ pub struct NestedLevel {
     pub functions: Functions,
 }
 
-impl Derived {
+impl DerivedKey {
     /// Makes the column for rows of a segment, in their order; `None` where there are no values.
     pub fn values(
         &self,

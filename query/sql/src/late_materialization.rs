@@ -1,4 +1,4 @@
-//! Reads the columns of the first rows of an order when it is known which these are.
+//! Late materialization: reads the columns of the first rows of an order when it is known which these are.
 //!
 //! `ORDER BY … LIMIT` over a scan wants all columns of a few rows, and of all rows only those that it sorts by. The
 //! rule here makes the scan read these, with the addresses of rows, and puts a node above the sort that reads the
@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
-use datafusion::arrow::datatypes::Float32Type;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -28,14 +27,13 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
-use millrace_matching::table::SCORE;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::count::RowCountExec;
-use super::first::first_rows;
-use super::table::{SqlScanExec, addresses};
+use super::first_rows::first_rows;
+use super::table::{SqlScanExec, addresses, scores_of};
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
@@ -272,7 +270,7 @@ fn compact(batch: RecordBatch) -> Result<RecordBatch> {
 
 /// Takes the addresses and scores of a batch over.
 fn append(batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<()> {
-    let scores = batch.column_by_name(SCORE).and_then(|array| array.as_primitive_opt::<Float32Type>());
+    let scores = scores_of(batch);
     for (at, (segment, row)) in addresses(batch)?.enumerate() {
         rows.push(Row {
             segment,

@@ -1,7 +1,8 @@
 //! Finds the first rows of an order where the index keeps them.
 //!
-//! `ORDER BY` a column with a limit over all rows that a scan finds is what a search sorted by a field asks: pages and
-//! terms tell which rows can be among the first, and the others are not read.
+//! `ORDER BY` a column with a limit over all rows that a scan finds is what a search sorted by a field asks, and `ORDER BY
+//! _score DESC` what one without a sort does: pages, terms and bounds of scores tell which rows can be among the first, and
+//! the others are not read.
 
 use datafusion::common::stats::Precision;
 use datafusion::physical_expr::expressions::Column;
@@ -19,13 +20,14 @@ use super::types::SqlType;
 /// Makes what finds the rows of a scan that can be among the first of a sort directly above it; `None` where the index
 /// cannot tell which these are.
 pub(super) fn first_rows(scan: &SqlScanExec, sort: &SortExec) -> Option<IndexScanExec> {
+    let (leading, finder) = (sort.expr().first(), scan.finder());
+    let place = leading.expr.downcast_ref::<Column>()?.index();
     // Who finds the first by a column does not score them.
     if scan.scores() {
-        return None;
+        let by_score = scan.is_score(place) && leading.options.descending && sort.expr().len() == 1;
+        return sort.fetch().filter(|_| by_score).and_then(|limit| finder.first_by_score(limit));
     }
-    let leading = sort.expr().first();
-    let column = scan.column(leading.expr.downcast_ref::<Column>()?.index())?;
-    let finder = scan.finder();
+    let column = scan.column(place)?;
     let TableState { snapshot, options, .. } = finder.table();
     let by = SortBy::Field(FieldSort {
         field: column.name.clone(),
