@@ -6,9 +6,9 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::JoinType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use sqlparser::ast;
 use millrace_matching::table::leaf::{CombineFunction, LeafFunction};
 use millrace_matching::table::{ScanHandle, TableSnapshot};
+use sqlparser::ast;
 
 use super::{Binder, Bound, unsupported};
 use crate::column::SqlColumn;

@@ -1,8 +1,8 @@
 //! Functions that the inverted index answers: `match` and its like. Their arguments become a clause of the
 //! query language.
 
-use sqlparser::ast::{self, BinaryOperator};
 use serde_json::{Map, Value, json};
+use sqlparser::ast::{self, BinaryOperator};
 
 use super::call::{arguments, called};
 use super::{Binder, Bound, Scope, unsupported};
