@@ -5,9 +5,9 @@
 //! names of their fields, aggregates have the names that the statement gives them, as OpenSearch's first engine
 //! has it. A statement that is more than that is refused.
 
-use sqlparser::ast;
 use millrace_matching::table::TableSnapshot;
 use serde_json::{Map, Value, json};
+use sqlparser::ast;
 
 use super::bind::Planned;
 use super::error::{Result, SqlError};
