@@ -26,7 +26,7 @@ pub(super) struct Answer {
     /// Where the number of matching rows comes from.
     pub(super) total: Total,
     /// Rows that are skipped, and most that are answered.
-    pub(super) window: (usize, Option<usize>),
+    pub(super) cut: (usize, Option<usize>),
     /// Whether it may be paged: lists of metadata are short.
     pub(super) pages: bool,
     /// Whether rows come as they are read, not after all have been.
@@ -43,9 +43,9 @@ impl Answer {
     /// Makes the answer of a query whose plan was started.
     pub(super) fn of_query(prepared: Prepared, rows: Rows) -> Self {
         let Prepared { planned, snapshots, work, stop, .. } = prepared;
-        let (total, window, streams) = (planned.total, planned.window, planned.streams);
+        let (total, cut, streams) = (planned.total, planned.cut, planned.streams);
         let columns = planned.columns.into();
-        Self { columns, rows, total, window, pages: true, streams, snapshots, work, stop }
+        Self { columns, rows, total, cut, pages: true, streams, snapshots, work, stop }
     }
 
     /// Makes the answer of a statement that is no query.
@@ -54,7 +54,7 @@ impl Answer {
             columns: columns.into(),
             rows,
             total: Total::Answered,
-            window: (0, None),
+            cut: (0, None),
             pages: false,
             streams: false,
             snapshots: Vec::new(),

@@ -30,7 +30,7 @@ pub struct Page {
 impl Runner {
     /// Writes an answer, or its first `most` rows; 0 are all.
     pub(super) async fn first_page(&self, answer: Answer, format: PageFormat, most: usize) -> Result<Page> {
-        let Answer { columns, mut rows, total, window, pages, streams, snapshots, work, stop } = answer;
+        let Answer { columns, mut rows, total, cut, pages, streams, snapshots, work, stop } = answer;
         let mut writer = Writer::new(format, Arc::clone(&columns), &work);
         let (mut size, mut more, mut pinned) = (0, false, Vec::new());
         if most == 0 || !pages {
@@ -56,13 +56,13 @@ impl Runner {
                 rows = rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?;
             }
         }
-        let (skip, limit) = window;
-        let cut = more || skip > 0 || limit.is_some_and(|limit| size >= limit);
+        let (skip, limit) = cut;
+        let is_cut = more || skip > 0 || limit.is_some_and(|limit| size >= limit);
         let total = match &total {
             Total::Counted(counter) => counter.load(Ordering::Relaxed),
-            Total::Scan(count) if cut => self.count(count, &work).await?,
-            Total::Met(handle) => handle.totals.read().0,
-            Total::Scan(_) | Total::Answered => size as u64,
+            Total::ByPlan(count) if is_cut => self.count(count, &work).await?,
+            Total::ByScan(handle) => handle.totals.read().0,
+            Total::ByPlan(_) | Total::Answered => size as u64,
         };
         let indices = snapshots.iter().flat_map(|snapshot| &snapshot.indices);
         let indices = indices.map(|index| Arc::clone(&index.meta)).collect();

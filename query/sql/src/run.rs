@@ -45,7 +45,7 @@ use super::metadata;
 use super::native::{self, NativeSearch};
 use super::page::Page;
 use super::request::SqlRequest;
-use super::rows::{Rows, Window};
+use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
 pub use super::threads::Items;
@@ -229,7 +229,7 @@ impl Runner {
         };
         let schema = listing.batch.schema();
         let batches = RecordBatchStreamAdapter::new(schema, stream::iter([Ok(listing.batch)]));
-        let rows = Rows::new(Box::pin(batches), Window::ALL, self.state.runtime_env(), &self.threads);
+        let rows = Rows::new(Box::pin(batches), Cut::ALL, self.state.runtime_env(), &self.threads);
         Ok(Answer::of_listing(listing.columns, rows, &asked.work))
     }
 
@@ -257,7 +257,7 @@ impl Runner {
         let physical =
             self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
         let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let (from, size) = planned.window;
+        let (from, size) = planned.cut;
         Ok(json!({
             "from": from,
             "size": size,
@@ -328,13 +328,13 @@ impl Runner {
         let physical = self.physical(&planned.plan, &prepared.work).await?;
         failed(&prepared.handles)?;
         let batches = execute_stream(physical, self.state.task_ctx())?;
-        let window = match (planned.uncut, planned.window) {
-            (false, _) => Window::ALL,
+        let cut = match (planned.uncut, planned.cut) {
+            (false, _) => Cut::ALL,
             (true, (skip, rows)) => {
-                Window { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: counted == Counted::All }
+                Cut { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: counted == Counted::All }
             }
         };
-        Ok(Rows::new(batches, window, self.state.runtime_env(), &self.threads))
+        Ok(Rows::new(batches, cut, self.state.runtime_env(), &self.threads))
     }
 
     async fn physical(&self, plan: &LogicalPlan, work: &Work) -> Result<Arc<dyn ExecutionPlan>> {

@@ -8,7 +8,7 @@ use datafusion::logical_expr::utils::find_window_exprs;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
 
 use super::Bound;
-use super::grouping::{Bits, aggregate, grouped_expr, rewritten};
+use super::grouping::{AddressBits, aggregate, grouped_expr, rewritten};
 use super::output::{Item, OutColumn};
 use crate::count::RowCount;
 use crate::error::{Result, SqlError};
@@ -25,7 +25,7 @@ pub(super) struct Grouping {
     pub(super) groups: Vec<Bound>,
     pub(super) aggregates: Vec<Expr>,
     pub(super) having: Option<Expr>,
-    pub(super) bits: Bits,
+    pub(super) bits: AddressBits,
 }
 
 /// Refers to an output column.

@@ -119,21 +119,21 @@ fn any_of_literals(value: &Bound, parts: &[Bound], scope: &Scope) -> Option<Boun
         });
     }
     let null = |part: &Bound| part.literal == Some(Literal::Null);
-    let mut met = Vec::with_capacity(parts.len());
+    let mut comparisons = Vec::with_capacity(parts.len());
     for part in parts.iter().filter(|part| !null(part)) {
-        met.push(operand::met(value, Operator::Eq, part, scope)?);
+        comparisons.push(operand::compared(value, Operator::Eq, part, scope)?);
     }
     // What cannot be equal is no part of the list.
-    met.retain(|met| met.operator == Operator::Eq);
+    comparisons.retain(|comparison| comparison.operator == Operator::Eq);
     let nulls = parts.iter().any(null);
-    let literals: Vec<Literal> = met.iter().map(|met| met.literal.clone()).collect();
+    let literals: Vec<Literal> = comparisons.iter().map(|comparison| comparison.literal.clone()).collect();
     let pushed = comparable(value, scope).filter(|_| !nulls).and_then(|own| own.any_of(&literals));
-    let mut any: Vec<Expr> = Vec::with_capacity(met.len());
-    for met in met {
-        if met.is_signed_zero() {
-            any.extend(met.value.arithmetic_negate().ok().map(|zero| Expr::Literal(zero, None)));
+    let mut any: Vec<Expr> = Vec::with_capacity(comparisons.len());
+    for comparison in comparisons {
+        if comparison.is_signed_zero() {
+            any.extend(comparison.value.arithmetic_negate().ok().map(|zero| Expr::Literal(zero, None)));
         }
-        any.push(met.expr());
+        any.push(comparison.expr());
     }
     if nulls {
         any.push(Expr::Literal(ScalarValue::try_from(&value.ty.arrow()).ok()?, None));
@@ -165,11 +165,11 @@ pub(super) fn compare(left: &Bound, operator: Operator, right: &Bound, scope: &S
     if let Some(right) = operand::normalized(left, right, scope) {
         return compare(left, operator, &right, scope);
     }
-    if operator == Operator::NotEq && operand::met(left, Operator::Eq, right, scope).is_some() {
+    if operator == Operator::NotEq && operand::compared(left, Operator::Eq, right, scope).is_some() {
         return compare(left, Operator::Eq, right, scope).map(negation);
     }
-    if let Some(met) = operand::met(left, operator, right, scope) {
-        return meeting(left, &met, scope);
+    if let Some(comparison) = operand::compared(left, operator, right, scope) {
+        return with_literal(left, &comparison, scope);
     }
     if left.list || right.list {
         return any_compared(left, operator, right, ty, scope);
@@ -188,11 +188,12 @@ pub(super) fn compare(left: &Bound, operator: Operator, right: &Bound, scope: &S
 }
 
 /// Binds the comparison of a number with a literal of its type.
-fn meeting(own: &Bound, met: &operand::Met, scope: &Scope) -> Result<Bound> {
-    let pushed = comparable(own, scope).and_then(|own| own.compared(met.operator, &met.literal));
+fn with_literal(own: &Bound, comparison: &operand::LiteralComparison, scope: &Scope) -> Result<Bound> {
+    let pushed =
+        comparable(own, scope).and_then(|own| own.compared(comparison.operator, &comparison.literal));
     let expr = match own.list {
-        true => values::any(own, met.operator, met.expr(), own.ty)?,
-        false => operation(own.expr.clone(), met.operator, met.expr()),
+        true => values::any(own, comparison.operator, comparison.expr(), own.ty)?,
+        false => operation(own.expr.clone(), comparison.operator, comparison.expr()),
     };
     Ok(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
 }

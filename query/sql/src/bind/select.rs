@@ -17,7 +17,7 @@ use sqlparser::ast;
 use super::building::{Building, Grouping};
 use super::condition::boolean;
 use super::from::{Scanned, holds_clause};
-use super::grouping::Bits;
+use super::grouping::AddressBits;
 use super::output::{Item, OutColumn};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::error::{Result, SqlError};
@@ -33,9 +33,9 @@ pub(crate) enum Total {
     /// They are counted as they pass.
     Counted(Arc<AtomicU64>),
     /// A plan without columns counts them, where the answer was cut.
-    Scan(Box<LogicalPlan>),
-    /// The scan has met them all once there is an answer.
-    Met(Arc<ScanHandle>),
+    ByPlan(Box<LogicalPlan>),
+    /// The scan has counted them once there is an answer.
+    ByScan(Arc<ScanHandle>),
 }
 
 /// A bound query.
@@ -48,8 +48,8 @@ pub(crate) struct Planned {
     /// Where the number of matching rows comes from.
     pub total: Total,
     /// Rows that are skipped, and most that are answered.
-    pub window: (usize, Option<usize>),
-    /// Whether the plan leaves the window to who runs it, who counts all rows.
+    pub cut: (usize, Option<usize>),
+    /// Whether the plan leaves the cut to who runs it, who counts all rows.
     pub uncut: bool,
     /// Whether a condition is left to the plan, which the index cannot answer.
     pub residual: bool,
@@ -66,7 +66,7 @@ impl Binder<'_> {
         depth: usize,
     ) -> Result<Planned> {
         let select = select_of(query, depth)?;
-        let (skip, limit) = self.window_of(query.limit_clause.as_ref())?;
+        let (skip, limit) = self.cut_of(query.limit_clause.as_ref())?;
         let limit = limit.or(default_limit);
         let mut on = Vec::new();
         let mut scope = Scope {
@@ -95,7 +95,7 @@ impl Binder<'_> {
         }
         let aggregates = find_aggregate_exprs(exprs);
         let aggregated = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
-        let bits = Bits::of(&mut scope.sources, &groups, &aggregates);
+        let bits = AddressBits::of(&mut scope.sources, &groups, &aggregates);
         let Scanned { plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
         let mut building = Building { plan, items, sorts };
         if aggregated {
@@ -115,8 +115,8 @@ impl Binder<'_> {
         let scanned = count.filter(|_| !aggregated && !distinct && !residual);
         let streams = scanned.is_some() && !sorted && !windowed;
         let total = match scanned {
-            Some(count) if sorted => Total::Met(count.met),
-            Some(count) => Total::Scan(Box::new(count.plan)),
+            Some(count) if sorted => Total::ByScan(count.by_scan),
+            Some(count) => Total::ByPlan(Box::new(count.plan)),
             None if depth > 0 => Total::Answered,
             None => {
                 let (counted, counter) = building.counted();
@@ -126,9 +126,9 @@ impl Binder<'_> {
         };
         // What ends early counts only what it has read.
         let uncut = !sorted && matches!(total, Total::Counted(_));
-        let cut = if uncut { (0, None) } else { (skip, limit) };
-        let (plan, columns) = building.finish(sorted, cut, distinct)?;
-        Ok(Planned { plan, columns, total, window: (skip, limit), uncut, residual, streams })
+        let planned_cut = if uncut { (0, None) } else { (skip, limit) };
+        let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
+        Ok(Planned { plan, columns, total, cut: (skip, limit), uncut, residual, streams })
     }
 
     /// Binds the conditions of joins.
@@ -149,7 +149,7 @@ impl Binder<'_> {
     }
 
     /// Binds LIMIT and OFFSET.
-    fn window_of(&self, clause: Option<&ast::LimitClause>) -> Result<(usize, Option<usize>)> {
+    fn cut_of(&self, clause: Option<&ast::LimitClause>) -> Result<(usize, Option<usize>)> {
         let whole = |expr: &ast::Expr| {
             let number = match expr {
                 ast::Expr::Value(value) => {
