@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
 use millrace_storage::{Principal, Priority};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::Error;
 use crate::http::render::Style;
-use crate::http::{Params, Request, Response, Room, content, json, path};
+use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
 use crate::pipelines::Management;
 use crate::server::HttpConfig;
 use crate::{Api, routes};
@@ -76,7 +75,7 @@ impl Service {
 
     /// Answers one request. Writes run to their end even where this future is dropped; everything else
     /// ends with it.
-    pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<Full<Bytes>>
+    pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<AnswerBody>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -84,7 +83,7 @@ impl Service {
         let (parts, body) = request.into_parts();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
-            return style.render(probed);
+            return style.render(probed, self.api.engine.compute());
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
         let response =
@@ -93,14 +92,14 @@ impl Service {
     }
 
     /// Renders an answer, a large one on a compute thread.
-    async fn render(&self, style: Style, response: Response) -> http::Response<Full<Bytes>> {
+    async fn render(&self, style: Style, response: Response) -> http::Response<AnswerBody> {
+        let compute = self.api.engine.compute();
         if !style.works_on(&response.body) {
-            return style.render(response);
+            return style.render(response, compute);
         }
-        let plain = style.clone();
-        let rendered =
-            self.api.engine.compute().run(Priority::Foreground, move || Ok(style.render(response)));
-        rendered.await.unwrap_or_else(|error| plain.render(Error::from(error).into_response()))
+        let (plain, threads) = (style.clone(), compute.clone());
+        let rendered = compute.run(Priority::Foreground, move || Ok(style.render(response, &threads)));
+        rendered.await.unwrap_or_else(|error| plain.render(Error::from(error).into_response(), compute))
     }
 
     async fn answer<B>(
@@ -160,9 +159,9 @@ impl Service {
 }
 
 impl millrace_listen::Service for Service {
-    type Body = Full<Bytes>;
+    type Body = AnswerBody;
 
-    async fn call(&self, request: http::Request<Incoming>) -> http::Response<Full<Bytes>> {
+    async fn call(&self, request: http::Request<Incoming>) -> http::Response<AnswerBody> {
         Self::call(self, request).await
     }
 }

@@ -33,7 +33,7 @@ pub use admin::{anonymous_bytes, memory_limit};
 pub use auth::{Authenticator, SecretStore};
 pub use dispatch::Service;
 pub use error::Error;
-pub use http::{Body, Params, Request, Response};
+pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
 pub use root::Identity;
 pub use server::{HttpConfig, Server, ServerConfig, StartError};
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Body, Request, Response, Room, json, offload};
+use crate::http::{Body, Parts, Request, Response, Room, json, offload};
 
 /// The endpoints of the query service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +138,9 @@ pub(crate) fn response(outcome: Outcome) -> Response {
     match outcome.body {
         OutcomeBody::Json(body) => Response::json(outcome.status, body),
         OutcomeBody::Raw(body) => Response::raw_json(outcome.status, body),
+        OutcomeBody::TextParts(parts) => {
+            Response { status: outcome.status, body: Body::Parts(Parts::new(parts)), headers: Vec::new() }
+        }
         OutcomeBody::Text(bytes) => Response {
             status: outcome.status,
             body: Body::Bytes { content_type: "text/plain; charset=UTF-8", bytes },

@@ -210,8 +210,17 @@ impl Server {
         if let Some((user, password)) = &self.credentials {
             request = request.basic_auth(user, Some(password));
         }
-        let response = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
+        let mut response = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
         let status = response.status();
+        if status.is_success() && matches!(format, SqlFormat::Csv | SqlFormat::Raw) {
+            // It may be of any length, of which a reader that has gone away wants no more.
+            while let Some(part) = response.chunk().await.context("the answer broke off")? {
+                if std::io::stdout().write_all(&part).is_err() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         let text = response.text().await.context("cannot read the answer")?;
         let elapsed = started.elapsed();
         if !status.is_success() {
@@ -230,9 +239,7 @@ impl Server {
                     say(format_args!("({size}{of} {rows}, {:.1} ms)", elapsed.as_secs_f64() * 1e3));
                 }
             }
-            SqlFormat::Jdbc | SqlFormat::Csv | SqlFormat::Raw => {
-                say(format_args!("{}", text.trim_end_matches('\n')))
-            }
+            SqlFormat::Jdbc | SqlFormat::Csv | SqlFormat::Raw => say(format_args!("{text}")),
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ pub(crate) mod filter_path;
 pub(crate) mod json;
 mod offload;
 mod params;
+mod parts;
 pub(crate) mod path;
 pub(crate) mod render;
 mod room;
@@ -25,6 +26,7 @@ use filter_path::FilterPath;
 pub(crate) use offload::{LARGE, offload};
 pub use params::Params;
 pub(crate) use params::nearest;
+pub use parts::{AnswerBody, Parts};
 pub(crate) use room::Room;
 
 use crate::error::Error;
@@ -108,6 +110,8 @@ pub enum Body {
     },
     /// Plain text, sent as it is.
     Text(String),
+    /// Plain text, sent part by part as it comes.
+    Parts(Parts),
     /// Nothing.
     Empty,
 }

@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::Full;
+use millrace_storage::Compute;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
@@ -19,10 +20,19 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use crate::error::Error;
 use crate::http::content::{self, Format, MediaType};
 use crate::http::filter_path::FilterPath;
-use crate::http::{Body, LARGE, Params, Response};
+use crate::http::{AnswerBody, Body, LARGE, Params, Parts, Response};
 
 /// Answers below this many bytes are not compressed.
 const GZIP_FROM: usize = 1024;
+
+/// How much is compressed.
+pub(super) const GZIP_LEVEL: Compression = Compression::new(3);
+
+/// The content of an answer before it is compressed.
+enum Content {
+    Whole(Bytes),
+    Parts(Parts),
+}
 
 /// How one request wants its answer.
 #[derive(Clone, Debug)]
@@ -90,7 +100,7 @@ impl Style {
             Body::RawJson(bytes) => bytes.len() > LARGE && (compresses || !self.is_plain()),
             Body::Bytes { bytes, .. } => bytes.len() > LARGE && compresses,
             Body::Text(text) => text.len() > LARGE && compresses,
-            Body::Empty => false,
+            Body::Parts(_) | Body::Empty => false,
         }
     }
 
@@ -103,51 +113,69 @@ impl Style {
             && self.media.format != Format::Yaml
     }
 
-    /// Renders an answer.
-    pub(crate) fn render(&self, response: Response) -> http::Response<Full<Bytes>> {
-        let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let (content_type, mut bytes) = self.body(response.body, response.status);
-        let mut out = http::Response::new(Full::default());
-        *out.status_mut() = status;
-        let headers = out.headers_mut();
-        headers
-            .insert(HeaderName::from_static("x-elastic-product"), HeaderValue::from_static("Elasticsearch"));
+    /// Renders an answer; what is sent part by part is compressed on the threads of `compute`.
+    pub(crate) fn render(&self, response: Response, compute: &Compute) -> http::Response<AnswerBody> {
+        let Response { status, body, headers } = response;
+        let (content_type, content) = self.content(body, status);
+        let mut out = http::Response::new(AnswerBody::Left(Full::default()));
+        *out.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let head = out.headers_mut();
+        head.insert(HeaderName::from_static("x-elastic-product"), HeaderValue::from_static("Elasticsearch"));
         if let Some(id) = &self.opaque_id {
-            headers.insert(HeaderName::from_static("x-opaque-id"), id.clone());
+            head.insert(HeaderName::from_static("x-opaque-id"), id.clone());
         }
         if let Some(content_type) = content_type {
-            headers.insert(CONTENT_TYPE, content_type);
+            head.insert(CONTENT_TYPE, content_type);
         }
-        for (name, value) in response.headers {
+        for (name, value) in headers {
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-                headers.append(name, value);
+                head.append(name, value);
             }
         }
-        if self.gzip && !self.head && bytes.len() > GZIP_FROM {
-            if let Ok(compressed) = gzip(&bytes) {
-                bytes = compressed;
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-            headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        }
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        let body = self.encoded(content, head, compute);
         if !self.head {
-            *out.body_mut() = Full::new(bytes);
+            *out.body_mut() = body;
         }
         out
     }
 
-    fn body(&self, body: Body, status: u16) -> (Option<HeaderValue>, Bytes) {
+    /// Compresses the content of an answer where that is asked for and worth it, and says so in its head.
+    fn encoded(&self, content: Content, head: &mut HeaderMap, compute: &Compute) -> AnswerBody {
+        let compresses = self.gzip && !self.head;
+        match content {
+            Content::Whole(mut bytes) => {
+                if compresses && bytes.len() > GZIP_FROM {
+                    if let Ok(compressed) = gzip(&bytes) {
+                        bytes = compressed;
+                        head.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                    }
+                    head.insert(VARY, HeaderValue::from_static("accept-encoding"));
+                }
+                head.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                AnswerBody::Left(Full::new(bytes))
+            }
+            Content::Parts(parts) if compresses => {
+                head.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                head.insert(VARY, HeaderValue::from_static("accept-encoding"));
+                parts.compressed(compute.clone()).into_body()
+            }
+            Content::Parts(parts) => parts.into_body(),
+        }
+    }
+
+    /// Puts a body into the form that was asked for.
+    fn content(&self, body: Body, status: u16) -> (Option<HeaderValue>, Content) {
+        const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
         let media = || HeaderValue::try_from(self.media.content_type()).ok();
-        match body {
+        let (content_type, bytes) = match body {
             Body::Json(value) => (media(), self.write(value, status)),
             Body::RawJson(bytes) => (media(), self.rewrite(bytes, status)),
             Body::Bytes { content_type, bytes } => (Some(HeaderValue::from_static(content_type)), bytes),
-            Body::Text(text) => {
-                (Some(HeaderValue::from_static("text/plain; charset=UTF-8")), Bytes::from(text))
-            }
+            Body::Text(text) => (Some(PLAIN), Bytes::from(text)),
+            Body::Parts(parts) => return (Some(PLAIN), Content::Parts(parts)),
             Body::Empty => (None, Bytes::new()),
-        }
+        };
+        (content_type, Content::Whole(bytes))
     }
 
     fn write(&self, mut value: Value, status: u16) -> Bytes {
@@ -225,7 +253,7 @@ fn is_large(value: &Value) -> bool {
 }
 
 fn gzip(bytes: &[u8]) -> io::Result<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::new(3));
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), GZIP_LEVEL);
     encoder.write_all(bytes)?;
     encoder.finish().map(Bytes::from)
 }
@@ -340,8 +368,12 @@ mod tests {
         style
     }
 
+    fn compute() -> Compute {
+        Compute::start(1).unwrap()
+    }
+
     async fn text(style: &Style, body: Body) -> String {
-        let body = style.render(Response { status: 200, body, headers: Vec::new() }).into_body();
+        let body = style.render(Response { status: 200, body, headers: Vec::new() }, &compute()).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -371,15 +403,15 @@ mod tests {
         headers.insert("accept-encoding", "gzip".parse().unwrap());
         headers.insert("x-opaque-id", "me".parse().unwrap());
         let body = Body::Text("x".repeat(5000));
-        let response =
-            Style::from_headers(&headers, false).render(Response { status: 200, body, headers: vec![] });
+        let response = Style::from_headers(&headers, false)
+            .render(Response { status: 200, body, headers: vec![] }, &compute());
         assert_eq!(response.headers()["content-encoding"], "gzip");
         assert_eq!(response.headers()["x-opaque-id"], "me");
         assert_eq!(response.headers()["x-elastic-product"], "Elasticsearch");
         assert!(response.into_body().collect().await.unwrap().to_bytes().len() < 200);
         let body = Body::Text("x".repeat(5000));
-        let response =
-            Style::from_headers(&headers, true).render(Response { status: 200, body, headers: vec![] });
+        let response = Style::from_headers(&headers, true)
+            .render(Response { status: 200, body, headers: vec![] }, &compute());
         assert_eq!(response.headers()["content-length"], "5000");
         assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
     }

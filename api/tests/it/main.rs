@@ -11,5 +11,6 @@ mod fuzzing;
 mod protocol;
 mod searches;
 mod server;
+mod sql_lines;
 mod support;
 mod writes;

@@ -29,13 +29,13 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
 }
 
-struct Running {
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
-async fn start(node: &Node, tls: Option<TlsFiles>) -> Running {
+pub(crate) async fn start(node: &Node, tls: Option<TlsFiles>) -> Running {
     let server = bind(node, LOOPBACK, tls).await.unwrap();
     let address = server.local_addr()[0];
     let (stop, stopped) = oneshot::channel::<()>();

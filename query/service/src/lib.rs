@@ -14,5 +14,5 @@ mod request;
 mod service;
 mod skip;
 
-pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService};
+pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_work::error::Error;

@@ -15,6 +15,7 @@ mod sql;
 mod validate;
 
 pub use self::multi_search::MAX_SEARCHES;
+pub use self::sql::TextParts;
 
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ const CURSOR_SHARE: u64 = 8;
 const SPILL_DIR: &str = "spill";
 
 /// The body of an answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum OutcomeBody {
     /// A JSON value.
     Json(Value),
@@ -87,10 +88,12 @@ pub enum OutcomeBody {
     Raw(Bytes),
     /// Plain text.
     Text(Bytes),
+    /// Plain text, part by part.
+    TextParts(TextParts),
 }
 
 /// An answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// HTTP status.
     pub status: u16,

@@ -77,7 +77,7 @@ impl SqlColumn {
     }
 
     /// Returns a column of the bits of its addresses; `None` where it holds something else, or several in a row.
-    pub(crate) fn bits(&self) -> Option<Self> {
+    pub(crate) fn address_bits(&self) -> Option<Self> {
         let addresses = |source: &ColumnSource| match source {
             ColumnSource::Missing => true,
             ColumnSource::Column { ty, .. } => *ty == SqlType::Ip,

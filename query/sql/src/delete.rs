@@ -15,7 +15,7 @@ use sqlparser::ast;
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
-use super::run::{Asked, Bounds, Page, Runner, list};
+use super::run::{Asked, Bounds, Counted, Runner};
 use super::statement::Names;
 use super::types::SqlType;
 
@@ -25,15 +25,15 @@ pub(super) const DELETED_AT_A_TIME: usize = 1_000;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runner {
-    /// Deletes what a query finds and answers how much that was.
-    pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Page> {
+    /// Deletes what a query finds and lists how much that was.
+    pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Listing> {
         if !bounds.deletes {
             return Err(SqlError::Disabled(
                 "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
             ));
         }
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
-        let (mut rows, _) = self.rows(&prepared).await?;
+        let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
@@ -52,7 +52,9 @@ impl Runner {
                 deleted += gone(outcomes)?;
             }
             if !more {
-                return list(count_of(deleted)?, bounds.format, &asked.work);
+                // What was deleted is yet to be answered.
+                prepared.stop.disarm();
+                return count_of(deleted);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Errors of statements, with the names and texts that OpenSearch's SQL gives them.
 
+use std::fmt;
+
 use millrace_work::error::Error;
 use serde_json::{Value, json};
 
@@ -28,6 +30,24 @@ pub enum SqlError {
     /// What it reads failed.
     Query(Error),
 }
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(details)
+            | Self::Semantic(details)
+            | Self::Evaluation(details)
+            | Self::Unsupported(details)
+            | Self::Disabled(details)
+            | Self::Request(details)
+            | Self::Cursor(details)
+            | Self::TooLarge(details) => f.write_str(details),
+            Self::Query(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SqlError {}
 
 impl From<Error> for SqlError {
     fn from(error: Error) -> Self {

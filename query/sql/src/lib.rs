@@ -2,9 +2,11 @@
 //!
 //! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
 //! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
-//! the columns that are left, DataFusion aggregates and sorts, and [`format`] writes the answer, a page at a time ([`rows`], [`cursor`]). [`run`] is
-//! handed requests by the service and works on them on [`threads`] of their own.
+//! the columns that are left, and DataFusion aggregates and sorts. An [`answer`] is columns and a stream of batches ([`rows`]), which [`format`] writes: in one
+//! piece or a page at a time ([`page`], [`cursor`]), or part by part as they come. [`run`] is handed requests by the service and works on them on
+//! [`threads`] of their own.
 
+mod answer;
 mod bind;
 mod column;
 mod count;
@@ -18,6 +20,7 @@ mod functions;
 mod late_materialization;
 mod metadata;
 pub mod native;
+pub mod page;
 mod push;
 pub mod request;
 mod rows;

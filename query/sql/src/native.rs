@@ -50,7 +50,7 @@ pub(super) fn search(
         return refuse("HAVING");
     }
     let translator = Translator { select, names, snapshot, qualifiers: qualifiers(select, index) };
-    let (from, limit) = planned.window;
+    let (from, limit) = planned.cut;
     let mut body = Map::new();
     if let Some(condition) = pushed.first() {
         body.insert("query".into(), condition.clone());

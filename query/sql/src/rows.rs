@@ -25,7 +25,7 @@ use super::threads::{Owned, StatementThreads};
 
 /// What is cut out of the rows of a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct Cut {
     /// Rows that are left out first.
     pub skip: usize,
     /// Rows that are taken then.
@@ -34,7 +34,7 @@ pub struct Window {
     pub to_the_end: bool,
 }
 
-impl Window {
+impl Cut {
     /// Takes every row.
     pub(crate) const ALL: Self = Self { skip: 0, rows: usize::MAX, to_the_end: false };
 }
@@ -42,7 +42,7 @@ impl Window {
 /// The rows of a running statement.
 pub struct Rows {
     batches: Owned<Fuse<SendableRecordBatchStream>>,
-    window: Window,
+    cut: Cut,
     /// Rows that were taken and belong to no page yet.
     held: VecDeque<RecordBatch>,
     held_rows: usize,
@@ -53,7 +53,7 @@ pub struct Rows {
 
 impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").field("window", &self.window).field("held_rows", &self.held_rows).finish()
+        f.debug_struct("Rows").field("cut", &self.cut).field("held_rows", &self.held_rows).finish()
     }
 }
 
@@ -61,24 +61,24 @@ impl Rows {
     /// Takes over the rows of a plan; what is held of them is memory of `env`.
     pub fn new(
         batches: SendableRecordBatchStream,
-        window: Window,
+        cut: Cut,
         env: &RuntimeEnv,
         threads: &StatementThreads,
     ) -> Self {
         let reservation = MemoryConsumer::new("rows of a statement").register(&env.memory_pool);
         let batches = threads.owned(batches.fuse());
-        Self { batches, window, held: VecDeque::new(), held_rows: 0, page: 0, reservation }
+        Self { batches, cut, held: VecDeque::new(), held_rows: 0, page: 0, reservation }
     }
 
     /// Takes the next rows; they may be many.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let window = &mut self.window;
-        while window.rows > 0 || window.to_the_end {
+        let cut = &mut self.cut;
+        while cut.rows > 0 || cut.to_the_end {
             let Some(batch) = self.batches.next().await.transpose()? else { break };
-            let skipped = window.skip.min(batch.num_rows());
-            window.skip -= skipped;
-            let taken = (batch.num_rows() - skipped).min(window.rows);
-            window.rows -= taken;
+            let skipped = cut.skip.min(batch.num_rows());
+            cut.skip -= skipped;
+            let taken = (batch.num_rows() - skipped).min(cut.rows);
+            cut.rows -= taken;
             if taken > 0 {
                 return Ok(Some(batch.slice(skipped, taken)));
             }
@@ -152,6 +152,6 @@ impl Rows {
             Some(stored) => spill.read_spill_as_stream(stored, None)?,
             None => Box::pin(EmptyRecordBatchStream::new(schema)),
         };
-        Ok(Self::new(batches, Window::ALL, env, self.batches.threads()))
+        Ok(Self::new(batches, Cut::ALL, env, self.batches.threads()))
     }
 }

@@ -1,12 +1,10 @@
-//! Runs statements: parse, pin, bind, plan, execute, write.
+//! Runs statements: parse, pin, bind, plan, execute.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
@@ -18,10 +16,11 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
-use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
 use millrace_dsl::params::Scope;
 use millrace_matching::pinned::Pins;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
@@ -33,23 +32,24 @@ use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
 use serde_json::{Value, json};
 use sqlparser::ast;
-use tokio::sync::Mutex;
 
-use super::bind::{Binder, OutColumn, Planned, Total, tables};
+use super::answer::Answer;
+use super::bind::{Binder, Planned, tables};
 use super::count::StatementPlanner;
-use super::cursor::{Cursor, Progress, Token};
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
-use super::format::{Format, Writer};
+use super::format::{LineFormat, PageFormat};
 use super::functions::row::at_work;
 use super::late_materialization::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
+use super::page::Page;
 use super::request::SqlRequest;
-use super::rows::{Rows, Window};
+use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
-use super::threads::StatementThreads;
+pub use super::threads::Items;
+use super::threads::{Item, StatementThreads};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
@@ -57,12 +57,12 @@ const CLUSTER: &str = "millrace";
 /// Runs statements within the memory of queries.
 #[derive(Clone, Debug)]
 pub struct Runner {
-    state: Arc<SessionState>,
+    pub(super) state: Arc<SessionState>,
     compute: Compute,
-    threads: StatementThreads,
-    pins: Pins,
+    pub(super) threads: StatementThreads,
+    pub(super) pins: Pins,
     /// Bytes that the rows behind one cursor may have on disk.
-    cursor_bytes: u64,
+    pub(super) cursor_bytes: u64,
 }
 
 /// A statement as it is asked.
@@ -79,41 +79,35 @@ pub(super) struct Asked {
 
 /// A statement with what it reads, ready to run.
 pub(super) struct Prepared {
-    planned: Planned,
+    pub(super) planned: Planned,
     handles: Vec<Arc<ScanHandle>>,
     /// Stops the scans when nobody waits any more.
-    stop: StopOnDrop,
-    work: Work,
+    pub(super) stop: StopOnDrop,
+    pub(super) work: Work,
     pushed: Vec<Value>,
-    snapshots: Vec<Arc<TableSnapshot>>,
+    pub(super) snapshots: Vec<Arc<TableSnapshot>>,
+}
+
+/// Which rows of a statement are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// All that match.
+    All,
+    /// Those that are answered.
+    Answered,
 }
 
 /// How a statement is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The format.
-    pub format: Format,
     /// When the request came.
     pub now_ms: i64,
     /// Rows that are answered where the statement does not say; all where absent.
     pub rows: Option<usize>,
-    /// Rows of a page; 0 is one page with all.
-    pub page: usize,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
     /// Whether documents may be deleted.
     pub deletes: bool,
-}
-
-/// An answer, but for its end.
-#[derive(Debug)]
-pub struct Page {
-    /// What is written.
-    pub writer: Writer,
-    /// Rows that match.
-    pub total: u64,
-    /// What is left for later pages.
-    pub left: Option<Cursor>,
 }
 
 impl Runner {
@@ -153,17 +147,51 @@ impl Runner {
         Ok(Self { state: Arc::new(state), compute, threads, pins, cursor_bytes })
     }
 
-    /// Answers a statement: the first page, and what is left where there are more.
-    pub fn answer<'a>(
+    /// Answers a statement in one piece, or with the first page and what is left where that has fewer rows. 0 `rows` are all.
+    pub fn page<'a>(
         &'a self,
         engine: &'a Arc<Engine>,
         principal: &'a Principal,
         request: SqlRequest,
         bounds: Bounds,
+        format: PageFormat,
+        rows: usize,
     ) -> BoxFuture<'a, Result<Page>> {
         let timeout_ms = bounds.timeout_ms;
-        let part = move |runner: Self, asked| async move { runner.first_page(asked, bounds).await };
+        let part = move |runner: Self, asked| async move {
+            let answer = runner.open(&asked, bounds, Counted::All).await?;
+            runner.first_page(answer, format, rows).await
+        };
         Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
+    }
+
+    /// Answers a statement with lines of text, part by part: returns the first part, and what brings the others where there are
+    /// any. They are written as they are read, and hold the memory of a few parts.
+    pub fn lines<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        principal: &'a Principal,
+        request: SqlRequest,
+        bounds: Bounds,
+        format: LineFormat,
+    ) -> BoxFuture<'a, Result<(Bytes, Option<Items<Bytes>>)>> {
+        Box::pin(async move {
+            let asked = self.asked(engine, principal, request, bounds.now_ms);
+            let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
+            let mut parts = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
+                runner.open(&asked, bounds, Counted::Answered).await?.write(format, parts).await
+            })?;
+            Ok(match parts.next().await? {
+                Item::Given(first) => (first, Some(parts)),
+                Item::Last(text) => (text, None),
+            })
+        })
+    }
+
+    /// Makes a statement of a request.
+    fn asked(&self, engine: &Arc<Engine>, principal: &Principal, request: SqlRequest, now_ms: i64) -> Asked {
+        let work = Work::new(&self.state.runtime_env().memory_pool);
+        Asked { engine: Arc::clone(engine), principal: principal.clone(), request, now_ms, work }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long.
@@ -180,71 +208,29 @@ impl Runner {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let work = Work::new(&self.state.runtime_env().memory_pool);
-        let stop = Arc::clone(work.stop());
-        let (engine, principal) = (Arc::clone(engine), principal.clone());
-        let part = part(self.clone(), Asked { engine, principal, request, now_ms, work });
-        self.threads.run(Some(&stop), timeout_ms, part).await
+        let asked = self.asked(engine, principal, request, now_ms);
+        let stop = Arc::clone(asked.work.stop());
+        self.threads.run(Some(&stop), timeout_ms, part(self.clone(), asked)).await
     }
 
-    async fn first_page(self, asked: Asked, bounds: Bounds) -> Result<Page> {
-        let format = bounds.format;
-        let (query, names) = match statement::parse(&asked.request.query)? {
-            Statement::Query(query, names) => (query, names),
-            Statement::Delete(query) => return self.delete(&asked, &query, bounds).await,
-            Statement::ShowTables(pattern) => {
-                return list(metadata::tables(&asked.engine, CLUSTER, &pattern)?, format, &asked.work);
+    /// Parses a statement and starts to run it.
+    async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
+        let listing = match statement::parse(&asked.request.query)? {
+            Statement::Query(query, names) => {
+                let prepared = self.prepare(asked, &query, &names, bounds.rows).await?;
+                let rows = self.rows(&prepared, counted).await?;
+                return Ok(Answer::of_query(prepared, rows));
             }
+            Statement::Delete(query) => self.delete(asked, &query, bounds).await?,
+            Statement::ShowTables(pattern) => metadata::tables(&asked.engine, CLUSTER, &pattern)?,
             Statement::DescribeTables(pattern, of) => {
-                let listing = metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?;
-                return list(listing, format, &asked.work);
+                metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?
             }
         };
-        let prepared = self.prepare(&asked, &query, &names, bounds.rows).await?;
-        self.execute(prepared, format, bounds.page).await
-    }
-
-    /// Reads the next page of a cursor, and whether there are more behind it.
-    pub fn next_page<'a>(
-        &'a self,
-        cursor: Arc<Cursor>,
-        token: Token,
-        timeout_ms: Option<u64>,
-    ) -> BoxFuture<'a, Result<(Bytes, bool)>> {
-        Box::pin(async move {
-            // Who gives up on a page may ask for it again: the statement goes on.
-            let work = Work::new(&self.state.runtime_env().memory_pool);
-            self.threads.run(None, timeout_ms, Self::page_of(cursor, token, work)).await
-        })
-    }
-
-    async fn page_of(cursor: Arc<Cursor>, token: Token, work: Work) -> Result<(Bytes, bool)> {
-        let mut progress = cursor.progress.lock().await;
-        let Progress { rows, page, last } = &mut *progress;
-        if token.page == *page
-            && let Some(last) = last
-        {
-            return Ok((last.clone(), true));
-        }
-        if token.page != *page + 1 {
-            return Err(SqlError::Cursor(format!(
-                "the cursor is at page [{}], its page [{}] is gone",
-                *page + 1,
-                token.page
-            )));
-        }
-        let (batches, more) = rows.page(cursor.size).await?;
-        let mut writer = Writer::later(Arc::clone(&cursor.columns), &work);
-        for batch in &batches {
-            writer.rows(batch)?;
-        }
-        let following = more.then(|| Token::text(&token.id, token.page + 1));
-        let text = writer.finish(0, following.as_deref())?;
-        drop(batches);
-        rows.let_go()?;
-        *page = token.page;
-        *last = Some(text.clone());
-        Ok((text, more))
+        let schema = listing.batch.schema();
+        let batches = RecordBatchStreamAdapter::new(schema, stream::iter([Ok(listing.batch)]));
+        let rows = Rows::new(Box::pin(batches), Cut::ALL, self.state.runtime_env(), &self.threads);
+        Ok(Answer::of_listing(listing.columns, rows, &asked.work))
     }
 
     /// Explains a statement.
@@ -271,7 +257,7 @@ impl Runner {
         let physical =
             self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
         let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let (from, size) = planned.window;
+        let (from, size) = planned.cut;
         Ok(json!({
             "from": from,
             "size": size,
@@ -336,64 +322,19 @@ impl Runner {
         Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
     }
 
-    /// Runs a plan and writes the answer, or its first `page` rows.
-    async fn execute(&self, prepared: Prepared, format: Format, page: usize) -> Result<Page> {
-        let (mut rows, planned) = self.rows(&prepared).await?;
-        let columns: Arc<[OutColumn]> = planned.columns.clone().into();
-        let mut writer = Writer::new(format, Arc::clone(&columns), &prepared.work);
-        let (mut size, mut more, mut pinned) = (0, false, Vec::new());
-        if page == 0 {
-            while let Some(batch) = rows.next().await? {
-                size += batch.num_rows();
-                writer.rows(&batch)?;
-            }
-        } else {
-            let (batches, behind) = rows.page(page).await?;
-            size = batches.iter().map(RecordBatch::num_rows).sum();
-            more = behind;
-            for batch in &batches {
-                writer.rows(batch)?;
-            }
-            drop(batches);
-            rows.let_go()?;
-            if more && planned.streams {
-                pinned =
-                    prepared.snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
-            }
-            // What cannot be read when it is asked for, or may not be kept in memory until then, waits on disk.
-            if more && (!planned.streams || pinned.len() < prepared.snapshots.len()) {
-                pinned.clear();
-                rows = rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?;
-            }
-        }
-        let (skip, limit) = planned.window;
-        let cut = more || skip > 0 || limit.is_some_and(|limit| size >= limit);
-        let total = match &planned.total {
-            Total::Counted(counter) => counter.load(Ordering::Relaxed),
-            Total::Scan(count) if cut => self.count(count, &prepared.work).await?,
-            Total::Met(handle) => handle.totals.read().0,
-            Total::Scan(_) | Total::Answered => size as u64,
-        };
-        let Prepared { stop, snapshots, .. } = prepared;
-        let indices = snapshots.iter().flat_map(|snapshot| &snapshot.indices);
-        let indices = indices.map(|index| Arc::clone(&index.meta)).collect();
-        let progress = Mutex::new(Progress { rows, page: 1, last: None });
-        let left =
-            more.then_some(Cursor { columns, size: page, indices, progress, _pinned: pinned, _stop: stop });
-        Ok(Page { writer, total, left })
-    }
-
     /// Starts a plan.
-    pub(super) async fn rows<'p>(&self, prepared: &'p Prepared) -> Result<(Rows, &'p Planned)> {
+    pub(super) async fn rows(&self, prepared: &Prepared, counted: Counted) -> Result<Rows> {
         let planned = &prepared.planned;
         let physical = self.physical(&planned.plan, &prepared.work).await?;
         failed(&prepared.handles)?;
         let batches = execute_stream(physical, self.state.task_ctx())?;
-        let window = match (planned.uncut, planned.window) {
-            (false, _) => Window::ALL,
-            (true, (skip, rows)) => Window { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: true },
+        let cut = match (planned.uncut, planned.cut) {
+            (false, _) => Cut::ALL,
+            (true, (skip, rows)) => {
+                Cut { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: counted == Counted::All }
+            }
         };
-        Ok((Rows::new(batches, window, self.state.runtime_env(), &self.threads), planned))
+        Ok(Rows::new(batches, cut, self.state.runtime_env(), &self.threads))
     }
 
     async fn physical(&self, plan: &LogicalPlan, work: &Work) -> Result<Arc<dyn ExecutionPlan>> {
@@ -402,7 +343,7 @@ impl Runner {
     }
 
     /// Counts the rows of a plan without columns.
-    async fn count(&self, plan: &LogicalPlan, work: &Work) -> Result<u64> {
+    pub(super) async fn count(&self, plan: &LogicalPlan, work: &Work) -> Result<u64> {
         let physical = self.physical(plan, work).await?;
         let mut batches = execute_stream(physical, self.state.task_ctx())?;
         let mut rows = 0;
@@ -424,11 +365,4 @@ fn failed(handles: &[Arc<ScanHandle>]) -> Result<()> {
     let failures: Vec<_> =
         handles.iter().flat_map(|handle| std::mem::take(&mut *handle.failures.lock())).collect();
     if failures.is_empty() { Ok(()) } else { Err(Error::SearchPhase { failures }.into()) }
-}
-
-/// Writes a list of metadata.
-pub(super) fn list(listing: metadata::Listing, format: Format, work: &Work) -> Result<Page> {
-    let mut writer = Writer::new(format, listing.columns.into(), work);
-    writer.rows(&listing.batch)?;
-    Ok(Page { writer, total: listing.batch.num_rows() as u64, left: None })
 }

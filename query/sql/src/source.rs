@@ -82,8 +82,8 @@ impl IndexSource {
     }
 
     /// Finds the column of the bits of a column of addresses; `None` where there can be none.
-    fn bits(&mut self, path: &str) -> Option<&SqlColumn> {
-        let bits = self.columns.get(*self.known.get(path)?)?.bits()?;
+    fn address_bits(&mut self, path: &str) -> Option<&SqlColumn> {
+        let bits = self.columns.get(*self.known.get(path)?)?.address_bits()?;
         let at = match self.known.get(&bits.name) {
             Some(at) => *at,
             None if self.columns.len() < MAX_COLUMNS => {
@@ -153,12 +153,12 @@ impl Source {
 }
 
 /// Finds what the rows of a column of addresses are told apart by in less time: the column of their bits.
-pub(crate) fn bits(sources: &mut [Source], expr: &Expr) -> Option<Expr> {
+pub(crate) fn address_bits(sources: &mut [Source], expr: &Expr) -> Option<Expr> {
     let Expr::Column(column) = expr else { return None };
     let qualifier = column.relation.as_ref()?.table();
     let source = sources.iter_mut().find(|source| source.qualifier == qualifier)?;
     let SourceKind::Index(index) = &mut source.kind else { return None };
-    let bits = index.bits(&column.name)?;
+    let bits = index.address_bits(&column.name)?;
     Some(Expr::Column(Column::new(Some(qualifier), &bits.name)))
 }
 

@@ -6,7 +6,10 @@
 //! so the stacks are deep; a statement's trees never leave these threads ([`StatementThreads::owned`]).
 //!
 //! A join that finds nothing hands its thread's place to another, so that what waits behind it gets a turn; each statement may
-//! come to hold a thread so. Statements at work are bounded by permits, and so are those that wait for one: beyond, they are refused.
+//! come to hold a thread so. Statements at work are bounded by permits, and so are those that wait for one and those whose answers
+//! are on their way ([`items`]): beyond, they are refused.
+
+mod items;
 
 use std::fmt;
 use std::future::Future;
@@ -17,9 +20,12 @@ use std::time::Duration;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+pub use self::items::Items;
+pub(crate) use self::items::{Item, ItemSink};
 use super::error::Result;
 
 /// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
@@ -31,6 +37,8 @@ const AT_WORK_A_THREAD: usize = 2;
 const LEAST_AT_WORK: usize = 4;
 /// Statements that may wait for each at work.
 const WAITING_FOR_EACH: usize = 32;
+/// Answers that may be on their way, item by item, for each statement at work.
+const SENDING_FOR_EACH: usize = 32;
 
 /// The threads; clones share them. They end with the last clone.
 #[derive(Clone)]
@@ -44,6 +52,8 @@ struct Shared {
     at_work: Arc<Semaphore>,
     /// One for each that may be at work or wait.
     places: Arc<Semaphore>,
+    /// One for each whose answer may be on its way.
+    sending: Arc<Semaphore>,
 }
 
 impl Drop for Shared {
@@ -82,22 +92,8 @@ impl StatementThreads {
             runtime: Some(runtime),
             at_work: Arc::new(Semaphore::new(at_work)),
             places: Arc::new(Semaphore::new(at_work * (1 + WAITING_FOR_EACH))),
+            sending: Arc::new(Semaphore::new(at_work * SENDING_FOR_EACH)),
         })))
-    }
-
-    /// Takes a place among the statements that are at work or wait to be.
-    fn place(&self) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.places).try_acquire_owned().map_err(|error| {
-            match error {
-                TryAcquireError::NoPermits => Error::Rejected(
-                    "too many statements of SQL wait for others to end; try again later".to_owned(),
-                ),
-                TryAcquireError::Closed => {
-                    Error::Execution("the threads of statements have ended".to_owned())
-                }
-            }
-            .into()
-        })
     }
 
     /// Runs a part of a statement on the threads and waits for it, for so long; while too many others are at work, it waits for them
@@ -114,7 +110,7 @@ impl StatementThreads {
         timeout_ms: Option<u64>,
         part: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let place = self.place()?;
+        let place = place(&self.0.places, "too many statements of SQL wait for others to end")?;
         let at_work = Arc::clone(&self.0.at_work);
         let part = async move {
             // Both go with the part, also where nobody waits for it any more.
@@ -122,32 +118,35 @@ impl StatementThreads {
             let _at_work = at_work.acquire_owned().await;
             part.await
         };
-        let mut task =
-            Running { task: self.0.handle.spawn(part), stop: stop.map(|stop| StopOnDrop(Arc::clone(stop))) };
-        let limit = async {
-            match timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX) {
-                Some(timeout_ms) => tokio::time::sleep(Duration::from_millis(timeout_ms)).await,
-                None => std::future::pending().await,
-            }
+        Running::new(self.0.handle.spawn(part), stop, timeout_ms).ended().await
+    }
+
+    /// Starts a statement that hands items on while it runs, as they are taken, and returns the last one. It counts as at work
+    /// while it makes an item only, so one whose items nobody takes keeps no other from work. Its time is that for which items
+    /// are waited for.
+    ///
+    /// Dropping the items ends it, as dropping the future of [`StatementThreads::run`] does.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] where too many answers are on their way; [`Items::next`] has those of the statement.
+    pub(crate) fn stream<T, F>(
+        &self,
+        stop: &Arc<Stop>,
+        timeout_ms: Option<u64>,
+        statement: impl FnOnce(ItemSink<T>) -> F + Send + 'static,
+    ) -> Result<Items<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let place = place(&self.0.sending, "too many answers of SQL are on their way")?;
+        let (sender, given) = mpsc::channel(1);
+        let at_work = Arc::clone(&self.0.at_work);
+        let statement = async move {
+            let _place = place;
+            statement(ItemSink::at_work(sender, at_work).await).await
         };
-        tokio::select! {
-            biased;
-            done = &mut task.task => {
-                if let Some(stop) = task.stop.take() {
-                    stop.disarm();
-                }
-                done.unwrap_or_else(|error| {
-                    tracing::error!(%error, "a statement failed");
-                    Err(Error::Execution("the statement failed, see the log of the server".to_owned()).into())
-                })
-            }
-            () = limit => {
-                if let Some(stop) = stop {
-                    stop.time_out();
-                }
-                Err(Error::TimedOut.into())
-            }
-        }
+        Ok(Items::new(given, Running::new(self.0.handle.spawn(statement), Some(stop), timeout_ms)))
     }
 
     /// Makes a value that is dropped on the threads, wherever its owner is.
@@ -156,10 +155,76 @@ impl StatementThreads {
     }
 }
 
+/// Takes one of so many places.
+fn place(places: &Arc<Semaphore>, full: &str) -> Result<OwnedSemaphorePermit> {
+    Arc::clone(places).try_acquire_owned().map_err(|error| {
+        match error {
+            TryAcquireError::NoPermits => Error::Rejected(format!("{full}; try again later")),
+            TryAcquireError::Closed => Error::Execution("the threads of statements have ended".to_owned()),
+        }
+        .into()
+    })
+}
+
 /// A part of a statement that ends when nobody waits for it any more.
-struct Running<T> {
+pub(crate) struct Running<T> {
     task: JoinHandle<Result<T>>,
     stop: Option<StopOnDrop>,
+    limit: Limit,
+}
+
+/// How long may be waited for a part of a statement.
+struct Limit {
+    /// What is left of it; `None` for as long as it takes.
+    left: Option<Duration>,
+    stop: Option<Arc<Stop>>,
+}
+
+impl Limit {
+    /// Waits while there is time, and tells the part when that is over.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    async fn within<T>(&mut self, awaited: impl Future<Output = T>) -> Result<T> {
+        let Some(left) = &mut self.left else { return Ok(awaited.await) };
+        let since = Instant::now();
+        let done = tokio::time::timeout(*left, awaited).await;
+        *left = left.saturating_sub(since.elapsed());
+        done.map_err(|_| {
+            if let Some(stop) = &self.stop {
+                stop.time_out();
+            }
+            Error::TimedOut.into()
+        })
+    }
+}
+
+impl<T> Running<T> {
+    fn new(task: JoinHandle<Result<T>>, stop: Option<&Arc<Stop>>, timeout_ms: Option<u64>) -> Self {
+        let left = timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX).map(Duration::from_millis);
+        let limit = Limit { left, stop: stop.cloned() };
+        Self { task, stop: stop.map(|stop| StopOnDrop(Arc::clone(stop))), limit }
+    }
+
+    /// Waits for something that it does.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    async fn within<O>(&mut self, awaited: impl Future<Output = O>) -> Result<O> {
+        self.limit.within(awaited).await
+    }
+
+    /// Waits for its end, once.
+    async fn ended(&mut self) -> Result<T> {
+        let done = self.limit.within(&mut self.task).await?;
+        if let Some(stop) = self.stop.take() {
+            stop.disarm();
+        }
+        done.unwrap_or_else(|error| {
+            tracing::error!(%error, "a statement failed");
+            Err(Error::Execution("the statement failed, see the log of the server".to_owned()).into())
+        })
+    }
 }
 
 impl<T> Drop for Running<T> {

@@ -1,16 +1,23 @@
 //! `_plugins/_sql`: statements, the pages of their answers, and what they are planned to.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
 use millrace_sql::cursor::Token;
 use millrace_sql::error::SqlError;
-use millrace_sql::format::Format;
+use millrace_sql::format::{Format, PageFormat};
 use millrace_sql::native::NativeSearch;
+use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
-use millrace_sql::run::{Bounds, Page, Runner};
+use millrace_sql::run::{Bounds, Items, Runner};
 use millrace_storage::Principal;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Error;
@@ -76,28 +83,34 @@ impl SearchService {
         if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
             return self.native(principal, request).await;
         }
-        let format = Format::of(format.as_deref().unwrap_or_default(), sanitize)?;
-        if let Some(token) = &request.cursor {
-            return match format {
-                Format::Jdbc => self.next_page(principal, token).await,
-                _ => Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned())),
-            };
+        let format = match Format::of(format.as_deref().unwrap_or_default(), sanitize)? {
+            Format::Jdbc => return self.paged(principal, request).await,
+            Format::Lines(format) => format,
+        };
+        if request.cursor.is_some() {
+            return Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned()));
         }
-        let page = match (format, request.fetch_size) {
-            (Format::Jdbc, Some(size)) => size,
-            (Format::Jdbc, None) => self.number("plugins.sql.cursor.fetch_size").unwrap_or(0),
-            _ => 0,
+        let bounds = self.bounds(&request, false);
+        let (first, rest) = self.runner()?.lines(&self.engine, principal, request, bounds, format).await?;
+        let body = match rest {
+            None => OutcomeBody::Text(first),
+            Some(rest) => OutcomeBody::TextParts(TextParts::new(first, rest)),
         };
-        let bounds = Bounds {
-            format,
-            now_ms: self.now_ms(),
-            rows: self.default_rows(&request, format),
-            page,
-            timeout_ms: self.default_timeout(),
-            deletes: self.flag("plugins.sql.delete.enabled"),
+        Ok(Outcome { status: 200, body })
+    }
+
+    /// Answers a statement, or the first page of its answer, or the page of a cursor.
+    async fn paged(&self, principal: &Principal, request: SqlRequest) -> Result<Outcome, SqlError> {
+        if let Some(token) = &request.cursor {
+            return self.next_page(principal, token).await;
+        }
+        let rows = match request.fetch_size {
+            Some(size) => size,
+            None => self.number("plugins.sql.cursor.fetch_size").unwrap_or(0),
         };
-        let Page { writer, total, left } =
-            self.runner()?.answer(&self.engine, principal, request, bounds).await?;
+        let bounds = self.bounds(&request, true);
+        let page = self.runner()?.page(&self.engine, principal, request, bounds, PageFormat::Jdbc, rows);
+        let Page { writer, total, left } = page.await?;
         let cursor = match left {
             None => None,
             Some(cursor) => {
@@ -118,11 +131,17 @@ impl SearchService {
                 self.cursors.close(&token.id, principal);
             }
         })?;
-        let body = match format {
-            Format::Jdbc | Format::Hits => OutcomeBody::Raw(text),
-            Format::Csv { .. } | Format::Raw { .. } => OutcomeBody::Text(text),
-        };
-        Ok(Outcome { status: 200, body })
+        Ok(Outcome::raw(text))
+    }
+
+    /// Returns how a statement is answered, in pages or not.
+    fn bounds(&self, request: &SqlRequest, pages: bool) -> Bounds {
+        Bounds {
+            now_ms: self.now_ms(),
+            rows: self.default_rows(request, pages),
+            timeout_ms: self.default_timeout(),
+            deletes: self.flag("plugins.sql.delete.enabled"),
+        }
     }
 
     /// Answers a statement as the search that it is.
@@ -136,19 +155,13 @@ impl SearchService {
             _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
         };
         let runner = self.runner()?;
-        let bounds = Bounds {
-            format: Format::Hits,
-            now_ms: self.now_ms(),
-            rows,
-            page: 0,
-            timeout_ms: self.default_timeout(),
-            deletes: false,
-        };
+        let bounds = Bounds { rows, ..self.bounds(&request, false) };
         let found = runner.native(&self.engine, principal, request.clone(), bounds).await?;
         if let Some(NativeSearch { index, body }) = found {
             return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
         }
-        let Page { writer, total, .. } = runner.answer(&self.engine, principal, request, bounds).await?;
+        let page = runner.page(&self.engine, principal, request, bounds, PageFormat::Hits, 0);
+        let Page { writer, total, .. } = page.await?;
         Ok(Outcome::raw(writer.finish(total, None)?))
     }
 
@@ -211,24 +224,17 @@ impl SearchService {
         if request.cursor.is_some() {
             return Err(SqlError::Request("Invalid request. Cannot explain cursor".to_owned()));
         }
-        let bounds = Bounds {
-            format: Format::Jdbc,
-            now_ms: self.now_ms(),
-            rows: self.default_rows(&request, Format::Jdbc),
-            page: 0,
-            timeout_ms: self.default_timeout(),
-            deletes: false,
-        };
+        let bounds = self.bounds(&request, true);
         let explained = self.runner()?.explain(&self.engine, principal, request, bounds).await?;
         Ok(Outcome::json(200, explained))
     }
 
     /// Returns how many rows a statement without LIMIT answers: with pages it is read to its end, and who asks
     /// for no pages wants all.
-    fn default_rows(&self, request: &SqlRequest, format: Format) -> Option<usize> {
+    fn default_rows(&self, request: &SqlRequest, pages: bool) -> Option<usize> {
         match request.fetch_size {
             Some(0) => None,
-            Some(_) if format == Format::Jdbc => None,
+            Some(_) if pages => None,
             _ => Some(self.number("plugins.query.size_limit").unwrap_or(DEFAULT_ROWS)),
         }
     }
@@ -265,6 +271,29 @@ impl SearchService {
 
     fn runner(&self) -> Result<&Runner, Error> {
         self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
+    }
+}
+
+/// A text that is written while it is taken. Dropping it ends the statement; an error ends it early.
+pub struct TextParts(BoxStream<'static, Result<Bytes, SqlError>>);
+
+impl TextParts {
+    fn new(first: Bytes, rest: Items<Bytes>) -> Self {
+        Self(stream::once(async { Ok(first) }).chain(rest.into_stream()).boxed())
+    }
+}
+
+impl fmt::Debug for TextParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextParts").finish_non_exhaustive()
+    }
+}
+
+impl Stream for TextParts {
+    type Item = Result<Bytes, SqlError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(context)
     }
 }
 

@@ -26,5 +26,6 @@ mod sort;
 mod sql;
 mod sql_bounds;
 mod sql_conditions;
+mod sql_lines;
 mod suggest;
 mod terms_and_phrases;

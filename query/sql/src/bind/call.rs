@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use sqlparser::ast;
 
-use super::expr::boolean;
+use super::condition::{boolean, null_test};
 use super::{Binder, Bound, Place, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -159,23 +159,24 @@ impl Binder<'_> {
             }
         }
         match (name.as_str(), args.as_slice()) {
-            ("isnull", [value]) => Ok(super::expr::null_test(value, scope, true)),
+            ("isnull", [value]) => Ok(null_test(value, scope, true)),
             ("if", [condition, one, other]) => {
                 let condition = boolean(condition.clone())?;
                 conditional(vec![(condition, one.clone())], Some(other.clone()))
             }
             ("ifnull", [one, other]) => {
-                let missing = super::expr::null_test(one, scope, true);
+                let missing = null_test(one, scope, true);
                 conditional(vec![(missing, other.clone())], Some(one.clone()))
             }
             ("nullif", [one, other]) => {
-                let same = super::expr::compare(one, datafusion::logical_expr::Operator::Eq, other, scope)?;
+                let same =
+                    super::comparison::compare(one, datafusion::logical_expr::Operator::Eq, other, scope)?;
                 conditional(vec![(same, literal::bound(Literal::Null))], Some(one.clone()))
             }
             ("coalesce", [_, ..]) => {
                 let mut branches = Vec::new();
                 for value in &args {
-                    branches.push((super::expr::null_test(value, scope, false), value.clone()));
+                    branches.push((null_test(value, scope, false), value.clone()));
                 }
                 conditional(branches, None)
             }

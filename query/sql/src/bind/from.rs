@@ -30,8 +30,8 @@ pub(super) struct Scanned {
 pub(super) struct Count {
     /// A plan that does without reading columns.
     pub(super) plan: LogicalPlan,
-    /// What the scan itself tells once it has met them all.
-    pub(super) met: Arc<ScanHandle>,
+    /// What the scan itself tells once it has found them all.
+    pub(super) by_scan: Arc<ScanHandle>,
 }
 
 /// The index expression that a table's name is.
@@ -206,8 +206,8 @@ impl Binder<'_> {
             let scan = LogicalPlanBuilder::scan_with_filters(qualifier, source, projection, filters)?;
             Ok::<_, SqlError>((scan.build()?, handle))
         };
-        let (plan, met) = make(columns, None, filters.clone())?;
+        let (plan, by_scan) = make(columns, None, filters.clone())?;
         let (counting, _) = make(Vec::new(), Some(Vec::new()), filters)?;
-        Ok((plan, Count { plan: counting, met }))
+        Ok((plan, Count { plan: counting, by_scan }))
     }
 }

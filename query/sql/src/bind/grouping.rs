@@ -11,9 +11,9 @@ use crate::functions::{address, values};
 use crate::source::{self, Source};
 
 /// Columns of addresses that rows are told apart by, and the columns of their bits.
-pub(super) struct Bits(Vec<(Expr, Expr)>);
+pub(super) struct AddressBits(Vec<(Expr, Expr)>);
 
-impl Bits {
+impl AddressBits {
     /// Finds the columns that are grouped by, or of which distinct values are counted.
     pub(super) fn of(sources: &mut [Source], groups: &[Bound], aggregates: &[Expr]) -> Self {
         let groups = groups.iter().map(|group| &group.expr);
@@ -21,7 +21,7 @@ impl Bits {
         Self(
             groups
                 .chain(counted)
-                .filter_map(|expr| Some((expr.clone(), source::bits(sources, expr)?)))
+                .filter_map(|expr| Some((expr.clone(), source::address_bits(sources, expr)?)))
                 .collect(),
         )
     }
@@ -36,7 +36,7 @@ pub(super) fn aggregate(
     plan: LogicalPlan,
     groups: &[Bound],
     aggregates: Vec<Expr>,
-    bits: &Bits,
+    bits: &AddressBits,
 ) -> Result<(LogicalPlan, Vec<(Expr, Expr)>)> {
     let mut plan = plan;
     let mut replaced = Vec::new();

@@ -1,16 +1,23 @@
 //! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
 //! means by them.
 //!
-//! [`select`] binds a SELECT and builds its plan, [`from`] its sources and conditions, [`grouping`] its groups;
-//! [`expr`] binds expressions, [`call`] calls of functions, [`relevance`] the functions that the inverted index
-//! answers. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
+//! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`building`] makes the plan above them, with
+//! [`grouping`] its groups;
+//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`relevance`] the
+//! functions that the inverted index answers. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
 
+mod arithmetic;
+mod building;
 mod call;
+mod case;
+mod comparison;
+mod condition;
 mod expr;
 mod from;
 mod grouping;
 mod literal;
 mod operand;
+mod output;
 mod relevance;
 mod select;
 
@@ -23,7 +30,8 @@ use datafusion::scalar::ScalarValue;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
-pub(crate) use self::select::{OutColumn, Planned, Total};
+pub(crate) use self::output::OutColumn;
+pub(crate) use self::select::{Planned, Total};
 use millrace_work::Work;
 use millrace_work::compute::Compute;
 

@@ -17,7 +17,7 @@ use crate::types::SqlType;
 
 /// A comparison with a literal, in the type of the other side.
 #[derive(Clone, Debug)]
-pub(super) struct Met {
+pub(super) struct LiteralComparison {
     /// How it is compared: never by `<>`.
     pub operator: Operator,
     /// The literal.
@@ -26,7 +26,7 @@ pub(super) struct Met {
     pub value: ScalarValue,
 }
 
-impl Met {
+impl LiteralComparison {
     /// Returns the literal as an expression.
     pub(super) fn expr(&self) -> Expr {
         Expr::Literal(self.value.clone(), None)
@@ -76,7 +76,12 @@ impl Written {
 }
 
 /// Meets a number that is no literal with one; `None` where one of them is no such.
-pub(super) fn met(own: &Bound, operator: Operator, literal: &Bound, scope: &Scope) -> Option<Met> {
+pub(super) fn compared(
+    own: &Bound,
+    operator: Operator,
+    literal: &Bound,
+    scope: &Scope,
+) -> Option<LiteralComparison> {
     if own.literal.is_some() || !own.ty.is_number() || operator == Operator::NotEq {
         return None;
     }
@@ -92,14 +97,14 @@ pub(super) fn met(own: &Bound, operator: Operator, literal: &Bound, scope: &Scop
             SqlType::UnsignedLong => ScalarValue::UInt64(u64::try_from(number).ok()),
             _ => ScalarValue::Int64(i64::try_from(number).ok()),
         };
-        return Some(Met { operator, literal, value });
+        return Some(LiteralComparison { operator, literal, value });
     }
     let number = rounded(own, written.float(), scope);
     let value = match own.ty {
         SqlType::Float => ScalarValue::Float32(Some(number as f32)),
         _ => ScalarValue::Float64(Some(number)),
     };
-    Some(Met { operator, literal: Literal::Float(number), value })
+    Some(LiteralComparison { operator, literal: Literal::Float(number), value })
 }
 
 /// The least and the greatest of a type of integers.

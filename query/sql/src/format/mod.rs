@@ -1,10 +1,9 @@
-//! Writers of answers, one a format. Each takes batches as they come, and holds the memory of what it has written until that
-//! is sent.
+//! Writers of answers. [`Writer`] makes one that is sent in one piece, [`Lines`] one that is sent part by part; each takes batches as
+//! they come, and holds the memory of what it has written until that is sent.
 
-mod csv;
 mod hits;
 mod jdbc;
-mod raw;
+mod lines;
 mod value;
 
 use std::sync::Arc;
@@ -14,33 +13,23 @@ use datafusion::arrow::array::RecordBatch;
 use millrace_work::Work;
 use millrace_work::error::Error;
 
-use self::csv::Csv;
 use self::hits::Hits;
 use self::jdbc::Jdbc;
-use self::raw::Raw;
+pub use self::lines::LineFormat;
+pub(crate) use self::lines::Lines;
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 
-/// Most bytes of an answer.
+/// Most bytes of an answer in one piece.
 const MAX_BYTES: usize = 256 << 20;
 
-/// A format of answers.
+/// A format of answers that users name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A schema and rows, as JSON.
     Jdbc,
-    /// Comma-separated values; cells are sanitised if asked.
-    Csv {
-        /// Whether cells that a spreadsheet would take for formulas are made harmless.
-        sanitize: bool,
-    },
-    /// Hits of a search.
-    Hits,
-    /// Values separated by `|`; cells are quoted if asked.
-    Raw {
-        /// Whether cells with a separator are quoted.
-        sanitize: bool,
-    },
+    /// Lines of text.
+    Lines(LineFormat),
 }
 
 impl Format {
@@ -48,80 +37,116 @@ impl Format {
     pub fn of(name: &str, sanitize: bool) -> Result<Self> {
         match name.to_ascii_lowercase().as_str() {
             "jdbc" | "" => Ok(Self::Jdbc),
-            "csv" => Ok(Self::Csv { sanitize }),
-            "raw" => Ok(Self::Raw { sanitize }),
+            "csv" => Ok(Self::Lines(LineFormat::Csv { sanitize })),
+            "raw" => Ok(Self::Lines(LineFormat::Raw { sanitize })),
             other => Err(SqlError::Request(format!("response in {other} format is not supported."))),
         }
     }
 }
 
+/// A format of answers in one piece: what comes behind the rows says how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFormat {
+    /// A schema and rows, as JSON.
+    Jdbc,
+    /// Hits of a search.
+    Hits,
+}
+
 /// Rows that are written between two looks at the stop and at the memory.
 const ROWS_AT_A_TIME: usize = 256;
+
+/// The memory of a text that grows.
+#[derive(Debug)]
+struct Held {
+    work: Work,
+    bytes: usize,
+}
+
+impl Held {
+    /// Holds nothing yet, of a part of the work's memory.
+    fn of(work: &Work) -> Self {
+        Self { work: work.part(), bytes: 0 }
+    }
+
+    /// Holds nothing yet, of another part of the same work.
+    fn again(&self) -> Self {
+        Self::of(&self.work)
+    }
+
+    /// Refuses to go on once the work should end.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    fn check(&self) -> Result<()> {
+        Ok(self.work.check()?)
+    }
+
+    /// Accounts for a text of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where queries may not hold so much.
+    fn grow_to(&mut self, bytes: usize) -> Result<()> {
+        self.work.hold(bytes.saturating_sub(self.bytes))?;
+        self.bytes = self.bytes.max(bytes);
+        Ok(())
+    }
+
+    /// Makes the text hold its memory.
+    fn until_dropped(self, text: String) -> Bytes {
+        self.work.held_by(text)
+    }
+}
 
 /// Writes one answer.
 #[derive(Debug)]
 pub struct Writer {
     form: Form,
-    /// What is done for the answer; it holds what is written.
-    work: Work,
-    /// Bytes that are held.
-    held: usize,
+    held: Held,
 }
 
 #[derive(Debug)]
 enum Form {
     Jdbc(Jdbc),
-    Csv(Csv),
     Hits(Hits),
-    Raw(Raw),
 }
 
 impl Writer {
     /// Starts an answer, whose memory is a part of the work's.
-    pub fn new(format: Format, columns: Arc<[OutColumn]>, work: &Work) -> Self {
+    pub(crate) fn new(format: PageFormat, columns: Arc<[OutColumn]>, work: &Work) -> Self {
         let form = match format {
-            Format::Jdbc => Form::Jdbc(Jdbc::new(columns)),
-            Format::Csv { sanitize } => Form::Csv(Csv::new(&columns, sanitize)),
-            Format::Hits => Form::Hits(Hits::new(columns)),
-            Format::Raw { sanitize } => Form::Raw(Raw::new(&columns, sanitize)),
+            PageFormat::Jdbc => Form::Jdbc(Jdbc::new(columns)),
+            PageFormat::Hits => Form::Hits(Hits::new(columns)),
         };
-        Self { form, work: work.part(), held: 0 }
+        Self { form, held: Held::of(work) }
     }
 
-    /// Starts a page behind the first, which only [`Format::Jdbc`] has.
+    /// Starts a page behind the first, which only [`PageFormat::Jdbc`] has.
     pub(crate) fn later(columns: Arc<[OutColumn]>, work: &Work) -> Self {
-        Self { form: Form::Jdbc(Jdbc::later(columns)), work: work.part(), held: 0 }
+        Self { form: Form::Jdbc(Jdbc::later(columns)), held: Held::of(work) }
     }
 
     /// Writes rows.
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where queries may not hold so much; [`Error::TimedOut`].
-    pub fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub(crate) fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut from = 0;
         while from < batch.num_rows() {
-            self.work.check()?;
+            self.held.check()?;
             let rows = batch.slice(from, ROWS_AT_A_TIME.min(batch.num_rows() - from));
             from += rows.num_rows();
             let bytes = match &mut self.form {
                 Form::Jdbc(writer) => writer.rows(&rows)?,
-                Form::Csv(writer) => writer.rows(&rows)?,
                 Form::Hits(writer) => writer.rows(&rows)?,
-                Form::Raw(writer) => writer.rows(&rows)?,
             };
-            self.hold(bytes)?;
+            self.held.grow_to(bytes)?;
             if bytes > MAX_BYTES {
                 return Err(
                     Error::CircuitBreaking(format!("the answer has more than [{MAX_BYTES}] bytes")).into()
                 );
             }
         }
-        Ok(())
-    }
-
-    fn hold(&mut self, bytes: usize) -> Result<()> {
-        self.work.hold(bytes.saturating_sub(self.held))?;
-        self.held = self.held.max(bytes);
         Ok(())
     }
 
@@ -133,15 +158,13 @@ impl Writer {
         if let Form::Hits(writer) = &self.form {
             // The text is made of another.
             let bytes = 2 * writer.bytes();
-            self.hold(bytes)?;
+            self.held.grow_to(bytes)?;
         }
         let text = match self.form {
             Form::Jdbc(writer) => writer.finish(total, cursor),
-            Form::Csv(writer) => writer.finish(),
             Form::Hits(writer) => writer.finish(total),
-            Form::Raw(writer) => writer.finish(),
         };
-        self.work.hold(text.len().saturating_sub(self.held))?;
-        Ok(self.work.held_by(text))
+        self.held.grow_to(text.len())?;
+        Ok(self.held.until_dropped(text))
     }
 }

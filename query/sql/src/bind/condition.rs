@@ -1,0 +1,117 @@
+//! Conditions: what is true or not, joined, negated, and tests that are neither comparisons nor relevance.
+
+use datafusion::logical_expr::{Expr, Operator, lit, not};
+use datafusion::scalar::ScalarValue;
+
+use super::arithmetic::operation;
+use super::comparison::comparable;
+use super::{Bound, Literal, Scope, unsupported};
+use crate::error::{Result, SqlError};
+use crate::functions::{self, values};
+use crate::push::{Pushed, has_exists, is_null};
+use crate::source::SourceKind;
+use crate::types::SqlType;
+
+/// Takes an expression as a condition.
+pub(super) fn boolean(bound: Bound) -> Result<Bound> {
+    match bound.ty {
+        SqlType::Boolean => Ok(if bound.list { bound.single() } else { bound }),
+        SqlType::Undefined => Ok(Bound::new(bound.to(SqlType::Boolean)?, SqlType::Boolean)),
+        SqlType::Integer | SqlType::Long => {
+            let zero = Expr::Literal(ScalarValue::try_from(&bound.ty.arrow())?, None);
+            let zero = match bound.ty {
+                SqlType::Integer => lit(0i32),
+                SqlType::Long => lit(0i64),
+                _ => zero,
+            };
+            Ok(Bound::new(operation(bound.expr, Operator::NotEq, zero), SqlType::Boolean))
+        }
+        other => {
+            Err(SqlError::Semantic(format!("a condition has to be BOOLEAN, but is {}", other.general_name())))
+        }
+    }
+}
+
+/// Joins conditions.
+pub(super) fn and_or(parts: &[Bound], and: bool) -> Bound {
+    let pushed: Option<Vec<Pushed>> = parts.iter().map(|part| part.pushed.clone()).collect();
+    let mut level: Vec<Expr> = parts.iter().map(|part| part.expr.clone()).collect();
+    while level.len() > 1 {
+        let mut next = Vec::with_capacity(level.len().div_ceil(2));
+        let mut pairs = level.into_iter();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) if and => left.and(right),
+                Some(right) => left.or(right),
+                None => left,
+            });
+        }
+        level = next;
+    }
+    let expr = level.pop().unwrap_or_else(|| lit(and));
+    Bound {
+        pushed: pushed.and_then(|pushed| Pushed::all(&pushed, and)),
+        ..Bound::new(expr, SqlType::Boolean)
+    }
+}
+
+/// Negates a condition.
+pub(super) fn negation(bound: Bound) -> Bound {
+    let pushed = bound.pushed.map(Pushed::not);
+    Bound { pushed, ..Bound::new(not(bound.expr), SqlType::Boolean) }
+}
+
+/// Negates a condition behind NOT.
+pub(super) fn negated_where(negated: bool, bound: Bound) -> Bound {
+    if negated { negation(bound) } else { bound }
+}
+
+/// Binds IS NULL and IS NOT NULL.
+pub(super) fn null_test(value: &Bound, scope: &Scope, null: bool) -> Bound {
+    let pushed = value.field.as_ref().and_then(|(source, path)| match &scope.sources.get(*source)?.kind {
+        SourceKind::Index(index) if has_exists(&index.snapshot, path) => Some(is_null(*source, path)),
+        _ => None,
+    });
+    let test = match null {
+        true => Bound { pushed, ..Bound::new(value.expr.clone().is_null(), SqlType::Boolean) },
+        false => Bound {
+            pushed: pushed.map(Pushed::not),
+            ..Bound::new(value.expr.clone().is_not_null(), SqlType::Boolean)
+        },
+    };
+    match value.literal {
+        Some(Literal::Null) => Bound::new(lit(null), SqlType::Boolean),
+        Some(_) => Bound::new(lit(!null), SqlType::Boolean),
+        None => test,
+    }
+}
+
+/// Binds LIKE, which does not tell upper from lower case of ASCII letters.
+pub(super) fn like(value: &Bound, pattern: &Bound, scope: &Scope) -> Result<Bound> {
+    let comparable = comparable(value, scope);
+    if let Some(text) = comparable.as_ref().filter(|own| own.is_of_terms()) {
+        let Some(Literal::Str(pattern)) = &pattern.literal else {
+            return unsupported(
+                "LIKE on a text field without a keyword field, but for a pattern that is spelt out",
+            );
+        };
+        let pushed = text.like(pattern);
+        let pushed = pushed.ok_or_else(|| SqlError::Semantic("LIKE needs a pattern".to_owned()))?;
+        // A filter that is left with this is refused: only the index knows the terms.
+        return Ok(Bound {
+            expr: pushed.truth.expr(false)?,
+            pushed: Some(pushed),
+            ..Bound::new(lit(true), SqlType::Boolean)
+        });
+    }
+    let pushed = match &pattern.literal {
+        Some(Literal::Str(pattern)) => comparable.and_then(|own| own.like(pattern)),
+        _ => None,
+    };
+    let shown = pattern.to(SqlType::Keyword)?;
+    let expr = match value.list {
+        true if value.ty.is_string() => values::any_like(value, shown)?,
+        _ => functions::like(value.single().to(SqlType::Keyword)?, shown),
+    };
+    Ok(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
+}

@@ -1,0 +1,150 @@
+//! The output columns of a SELECT: what its items are bound to, and the names that users see.
+
+use sqlparser::ast;
+
+use super::from::table_name;
+use super::{Binder, Bound, Place, Scope, unsupported};
+use crate::error::{Result, SqlError};
+use crate::source::{self, SourceKind};
+use crate::types::SqlType;
+
+/// Most output columns.
+const MAX_OUTPUTS: usize = 4_096;
+
+/// An output column.
+#[derive(Clone, Debug)]
+pub struct OutColumn {
+    /// What the user wrote.
+    pub name: String,
+    /// The alias that was given.
+    pub alias: Option<String>,
+    /// Type of its values.
+    pub ty: SqlType,
+    /// Whether it holds several values.
+    pub list: bool,
+    /// Type as the schema shows it.
+    pub shown: &'static str,
+}
+
+/// An output column with what it is bound to.
+pub(super) struct Item {
+    pub(super) column: OutColumn,
+    pub(super) bound: Bound,
+}
+
+impl Binder<'_> {
+    /// Binds the items of SELECT.
+    pub(super) fn items(&mut self, select: &ast::Select, scope: &mut Scope) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        let place = select.select_token.0.span.start;
+        let names = self.names;
+        let written = names.items(place);
+        for (at, item) in select.projection.iter().enumerate() {
+            let written = written.get(at).copied().unwrap_or_default();
+            match item {
+                ast::SelectItem::UnnamedExpr(expr) => {
+                    let name = shown_name(expr, written, scope);
+                    items.push(self.item(expr, name, None, scope)?);
+                }
+                ast::SelectItem::ExprWithAlias { expr, alias } => {
+                    let name = shown_name(expr, without_alias(written, alias), scope);
+                    items.push(self.item(expr, name, Some(alias.value.clone()), scope)?);
+                }
+                ast::SelectItem::Wildcard(_) => {
+                    for source in 0..scope.sources.len() {
+                        self.all_of(source, scope, &mut items)?;
+                    }
+                }
+                ast::SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let name = table_name(name);
+                    let source = scope.sources.iter().position(|source| source.names.contains(&name));
+                    let source = source.ok_or_else(|| SqlError::unknown_field(&format!("{name}.*")))?;
+                    self.all_of(source, scope, &mut items)?;
+                }
+                other => return unsupported(format!("[{other}]")),
+            }
+            if items.len() > MAX_OUTPUTS {
+                return Err(SqlError::TooLarge(format!(
+                    "the statement answers more than {MAX_OUTPUTS} columns"
+                )));
+            }
+        }
+        Ok(items)
+    }
+
+    fn item(
+        &mut self,
+        expr: &ast::Expr,
+        name: String,
+        alias: Option<String>,
+        scope: &mut Scope,
+    ) -> Result<Item> {
+        let bound = self.expr(expr, scope, Place::Output)?;
+        let column = OutColumn { name, alias, ty: bound.ty, list: bound.list, shown: bound.shown_type() };
+        Ok(Item { column, bound })
+    }
+
+    fn all_of(&mut self, source: usize, scope: &mut Scope, items: &mut Vec<Item>) -> Result<()> {
+        let Some(of) = scope.sources.get(source) else { return Ok(()) };
+        let names: Vec<String> = match &of.kind {
+            SourceKind::Index(index) => index.top_level(),
+            SourceKind::Derived(_, columns) => columns.iter().map(|column| column.name.clone()).collect(),
+            SourceKind::Nothing => return Err(SqlError::Semantic("[*] needs a FROM".to_owned())),
+        };
+        let Some(sources) = scope.sources.get_mut(source..=source) else { return Ok(()) };
+        for name in names {
+            let Some(mut bound) = source::resolve(sources, &name)? else { continue };
+            if let Some((place, _)) = &mut bound.field {
+                *place = source;
+            }
+            let column =
+                OutColumn { name, alias: None, ty: bound.ty, list: bound.list, shown: bound.shown_type() };
+            items.push(Item { column, bound });
+        }
+        Ok(())
+    }
+}
+
+/// The name of an output column: a field's own, with its source in a join, or what the user wrote.
+fn shown_name(expr: &ast::Expr, written: &str, scope: &Scope) -> String {
+    match expr {
+        ast::Expr::Identifier(ident) => ident.value.clone(),
+        ast::Expr::CompoundIdentifier(parts) => {
+            let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+            // Of several sources the name tells which.
+            match scope.sources.len() {
+                1 => source::unqualified(&scope.sources, &path).to_owned(),
+                _ => path,
+            }
+        }
+        _ => written.to_owned(),
+    }
+}
+
+/// What the user wrote before an alias.
+fn without_alias<'t>(written: &'t str, alias: &ast::Ident) -> &'t str {
+    let quoted = alias.quote_style.map(|quote| format!("{quote}{}{quote}", alias.value));
+    let before = quoted
+        .as_deref()
+        .and_then(|quoted| written.strip_suffix(quoted))
+        .or_else(|| written.strip_suffix(alias.value.as_str()));
+    let before = before.unwrap_or(written).trim_end();
+    let word = before.len().checked_sub(3).and_then(|at| before.get(at..));
+    match word {
+        Some(word)
+            if word.trim_start().eq_ignore_ascii_case("as") && word.starts_with(char::is_whitespace) =>
+        {
+            before.get(..before.len() - 3).unwrap_or(before).trim_end()
+        }
+        Some(word)
+            if word.get(1..).is_some_and(|word| word.eq_ignore_ascii_case("as"))
+                && word.starts_with([')', '`', '\'', '"']) =>
+        {
+            before.get(..before.len() - 2).unwrap_or(before).trim_end()
+        }
+        _ => before,
+    }
+}

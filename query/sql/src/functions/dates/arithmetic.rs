@@ -1,0 +1,136 @@
+//! Arithmetic of moments: what is added to them, and what lies between two.
+
+use chrono::{Datelike, NaiveDateTime};
+
+use super::super::Definition;
+use super::super::row::{Context, Val};
+use super::super::time::{self, DAY, SECOND, Span};
+use super::{Answer, Types, at, at_or_today, at_time, date_of, moment, taken, timestamp_or_null};
+use crate::types::SqlType::{self, Date, Interval, Long, Time, Undefined};
+use crate::types::TIMESTAMP;
+
+/// Finds a function.
+pub(super) fn find(name: &str) -> Option<Definition> {
+    Some(match name {
+        "date_add" => Definition::new(shift_types, |args, context| shift(args, context, 1)),
+        "date_sub" => Definition::new(shift_types, |args, context| shift(args, context, -1)),
+        "adddate" => Definition::new(days_types, |args, context| shift(args, context, 1)),
+        "subdate" => Definition::new(days_types, |args, context| shift(args, context, -1)),
+        "addtime" => Definition::new(addtime_types, |args, context| addtime(args, context, 1)),
+        "subtime" => Definition::new(addtime_types, |args, context| addtime(args, context, -1)),
+        "datediff" => Definition::new(|types| taken(types, 2, 2..=2, Long), datediff),
+        "timediff" => Definition::new(|types| taken(types, 2, 2..=2, Time), timediff),
+        "timestampadd" => Definition::new(timestampadd_types, timestampadd),
+        "timestampdiff" => Definition::new(|types| taken(types, 3, 3..=3, Long), timestampdiff),
+        _ => return None,
+    })
+}
+
+fn shift_types(types: &[SqlType]) -> Types {
+    match types {
+        [value, Interval] if moment(*value) => Some((types.to_vec(), TIMESTAMP)),
+        _ => None,
+    }
+}
+
+/// ADDDATE takes days too; a date stays one then.
+fn days_types(types: &[SqlType]) -> Types {
+    shift_types(types).or(match types {
+        [value, days] if moment(*value) && (days.is_integer() || *days == Undefined) => {
+            let ty = if *value == Date { Date } else { TIMESTAMP };
+            Some((types.to_vec(), ty))
+        }
+        _ => None,
+    })
+}
+
+fn shift<'a>(args: &[Val<'a>], context: Context, times: i32) -> Answer<'a> {
+    let [value, by] = args else { return Ok(Val::Null) };
+    let span = match by {
+        Val::Interval(span) => *span,
+        days => match i32::try_from(days.int()) {
+            Ok(days) => Span { months: 0, days, nanos: 0 },
+            Err(_) => return Ok(Val::Null),
+        },
+    };
+    let moved = time::shifted(at(value, context)?, span, times);
+    Ok(match (context.ty, moved) {
+        (_, None) => Val::Null,
+        (Date, Some(at)) => date_of(at),
+        (_, Some(at)) => Val::Timestamp(at),
+    })
+}
+
+fn addtime_types(types: &[SqlType]) -> Types {
+    match types {
+        [one, other] if moment(*one) && moment(*other) => {
+            Some((types.to_vec(), if *one == Time { Time } else { TIMESTAMP }))
+        }
+        _ => None,
+    }
+}
+
+fn addtime<'a>(args: &[Val<'a>], context: Context, sign: i64) -> Answer<'a> {
+    let [one, other] = args else { return Ok(Val::Null) };
+    let by = at_time(other, context)?.rem_euclid(DAY) * sign;
+    Ok(match context.ty {
+        Time => Val::Time((at_time(one, context)? + by).rem_euclid(DAY)),
+        _ => timestamp_or_null(at(one, context)?.checked_add(by)),
+    })
+}
+
+fn datediff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
+    let [one, other] = args else { return Ok(Val::Null) };
+    Ok(Val::Int(at(one, context)?.div_euclid(DAY) - at(other, context)?.div_euclid(DAY)))
+}
+
+fn timediff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
+    let [one, other] = args else { return Ok(Val::Null) };
+    let difference = at_time(one, context)? - at_time(other, context)?;
+    Ok(Val::Time(difference.rem_euclid(DAY)))
+}
+
+fn timestampadd_types(types: &[SqlType]) -> Types {
+    match types {
+        [_, count, value] if (count.is_number() || *count == Undefined) && moment(*value) => {
+            Some((types.to_vec(), TIMESTAMP))
+        }
+        _ => None,
+    }
+}
+
+fn timestampadd<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
+    let [unit, count, value] = args else { return Ok(Val::Null) };
+    let span = time::interval(count.int(), unit.text())
+        .ok_or_else(|| format!("[{}] is no unit of an interval", unit.text()))?;
+    Ok(timestamp_or_null(time::shifted(at(value, context)?, span, 1)))
+}
+
+fn timestampdiff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
+    let [unit, from, to] = args else { return Ok(Val::Null) };
+    let (from, to) = (at_or_today(from, context)?, at_or_today(to, context)?);
+    let months = || {
+        let (one, other) = (time::civil(from), time::civil(to));
+        let whole =
+            i64::from(other.year() - one.year()) * 12 + i64::from(other.month()) - i64::from(one.month());
+        let rest = |at: NaiveDateTime| (at.day(), at.time());
+        match whole {
+            more if more > 0 && rest(other) < rest(one) => more - 1,
+            less if less < 0 && rest(other) > rest(one) => less + 1,
+            same => same,
+        }
+    };
+    let micros = to - from;
+    Ok(Val::Int(match unit.text().to_ascii_uppercase().as_str() {
+        "MICROSECOND" => micros,
+        "SECOND" => micros / SECOND,
+        "MINUTE" => micros / (60 * SECOND),
+        "HOUR" => micros / (3_600 * SECOND),
+        "DAY" => micros / DAY,
+        "WEEK" => micros / (7 * DAY),
+        "MONTH" => months(),
+        "QUARTER" => months() / 3,
+        "YEAR" => months() / 12,
+        other => return Err(format!("[{other}] is no unit of an interval")),
+    }))
+}

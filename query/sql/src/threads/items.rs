@@ -1,0 +1,164 @@
+//! What a statement hands on while it runs: batches of rows, or the parts of a text.
+//!
+//! The statement makes an item, gives it to its [`ItemSink`], and goes on once there is room: one item waits, so that the next one
+//! is made while it is sent. Who reads the [`Items`] sets the pace that way, down to the scans. While an item waits, others have
+//! the statement's turn at work; what the statement has open, its snapshot and its memory, is let go of with [`PATIENCE`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use millrace_work::error::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::Running;
+use crate::error::Result;
+
+/// Longest time for which an item waits to be taken. A slow line is not cut off: a socket with a buffer of megabytes takes nothing
+/// for minutes, and then several items.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Where a statement gives its items to.
+pub(crate) struct ItemSink<T> {
+    sender: mpsc::Sender<T>,
+    at_work: Arc<Semaphore>,
+    /// There while the statement is at work.
+    turn: Option<OwnedSemaphorePermit>,
+    /// [`PATIENCE`], but for tests.
+    patience: Duration,
+}
+
+impl<T> ItemSink<T> {
+    /// Waits until the statement may be at work.
+    pub(super) async fn at_work(sender: mpsc::Sender<T>, at_work: Arc<Semaphore>) -> Self {
+        let turn = Arc::clone(&at_work).acquire_owned().await.ok();
+        Self { sender, at_work, turn, patience: PATIENCE }
+    }
+
+    /// Gives an item and waits for the next turn.
+    ///
+    /// # Errors
+    /// [`Error::Execution`] where it was not taken in time, or nobody is there to take it.
+    pub(crate) async fn give(&mut self, item: T) -> Result<()> {
+        self.turn = None;
+        let given = tokio::time::timeout(self.patience, self.sender.send(item)).await;
+        if !matches!(given, Ok(Ok(()))) {
+            let reason = format!("the answer was not read for [{}] seconds", self.patience.as_secs());
+            return Err(Error::Execution(reason).into());
+        }
+        self.turn = Arc::clone(&self.at_work).acquire_owned().await.ok();
+        Ok(())
+    }
+}
+
+/// An item of a statement.
+#[derive(Debug)]
+pub(crate) enum Item<T> {
+    /// Others follow.
+    Given(T),
+    /// The last one.
+    Last(T),
+}
+
+/// The items of a running statement, which ends with them.
+pub struct Items<T> {
+    given: mpsc::Receiver<T>,
+    running: Running<T>,
+}
+
+impl<T> fmt::Debug for Items<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items").finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> Items<T> {
+    pub(super) fn new(given: mpsc::Receiver<T>, running: Running<T>) -> Self {
+        Self { given, running }
+    }
+
+    /// Waits for the next item. Behind the last one and behind an error there is none.
+    ///
+    /// # Errors
+    /// As [`StatementThreads::run`](super::StatementThreads::run).
+    pub(crate) async fn next(&mut self) -> Result<Item<T>> {
+        match self.running.within(self.given.recv()).await? {
+            Some(item) => Ok(Item::Given(item)),
+            None => self.running.ended().await.map(Item::Last),
+        }
+    }
+
+    /// Makes a stream of them, which ends with the last one or with an error.
+    pub fn into_stream(self) -> impl Stream<Item = Result<T>> + Send {
+        stream::unfold(Some(self), |items| async {
+            let mut items = items?;
+            Some(match items.next().await {
+                Ok(Item::Given(item)) => (Ok(item), Some(items)),
+                Ok(Item::Last(item)) => (Ok(item), None),
+                Err(error) => (Err(error), None),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::{LEAST_AT_WORK, StatementThreads};
+
+    #[tokio::test]
+    async fn items_come_in_order_as_they_are_taken() {
+        let threads = StatementThreads::start(1).unwrap();
+        let statement = |mut sink: ItemSink<u32>| async move {
+            for number in 0..100 {
+                sink.give(number).await?;
+            }
+            Ok(100)
+        };
+        // More than may be at work; those whose items are not taken wait.
+        let start = |_| threads.stream(&Arc::default(), None, statement).unwrap();
+        let started: Vec<_> = (0..2 * LEAST_AT_WORK).map(start).collect();
+        for mut items in started {
+            for number in 0..100 {
+                assert!(matches!(items.next().await, Ok(Item::Given(given)) if given == number));
+            }
+            assert!(matches!(items.next().await, Ok(Item::Last(100))));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_takes_is_let_go_of() {
+        let threads = StatementThreads::start(1).unwrap();
+        let statement = |mut sink: ItemSink<u32>| async move {
+            sink.patience = Duration::from_millis(10);
+            for number in 0..100 {
+                sink.give(number).await?;
+            }
+            Ok(100)
+        };
+        let mut items = threads.stream(&Arc::default(), None, statement).unwrap();
+        items.running.ended().await.unwrap_err();
+        assert!(matches!(items.given.recv().await, Some(0)));
+        assert!(items.given.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn answers_on_their_way_are_bounded() {
+        let threads = StatementThreads::start(1).unwrap();
+        let start = || threads.stream(&Arc::default(), None, |_: ItemSink<u32>| std::future::pending());
+        let mut started = Vec::new();
+        let refused = loop {
+            match start() {
+                Ok(items) => started.push(items),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(
+            (refused.status(), started.len()),
+            (429, LEAST_AT_WORK * crate::threads::SENDING_FOR_EACH)
+        );
+        drop(started);
+        threads.run(None, None, async { Ok(()) }).await.unwrap();
+    }
+}
