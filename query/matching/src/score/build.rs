@@ -21,6 +21,7 @@ use super::prepare::{LeafScore, Prepared};
 use super::ranges::RangeScorer;
 use super::ranked::Ranked;
 use super::reader::{Inverted, TextReader};
+use super::spans;
 use super::windows::Windows;
 use super::{BoxScorer, END};
 
@@ -65,6 +66,7 @@ pub fn scorer<'a>(prepared: &'a Prepared, inverted: &'a dyn Inverted, rows: u32)
             None => Box::new(Nothing),
         },
         Prepared::Intervals(prepared) => Box::new(intervals::scorer(prepared, inverted, rows)?),
+        Prepared::Spans(prepared) => Box::new(spans::scorer(prepared, inverted, rows)?),
         Prepared::Rows(found, score) => Box::new(RowSet::new(found.as_ref().clone(), *score)),
         Prepared::Range { rows: range, score, failure } => {
             Box::new(RangeScorer::new(Arc::clone(range), rows, *score, failure.clone()))
@@ -235,6 +237,7 @@ pub fn known_count(
         | Prepared::Phrase { .. }
         | Prepared::Range { .. }
         | Prepared::Scaled { .. }
+        | Prepared::Spans(_)
         | Prepared::Synonyms { .. } => None,
     })
 }

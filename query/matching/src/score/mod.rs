@@ -33,6 +33,7 @@ mod ranges;
 mod ranked;
 pub mod reader;
 mod sloppy;
+pub mod spans;
 pub mod steps;
 mod term_windows;
 pub(crate) mod union;

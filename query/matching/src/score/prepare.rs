@@ -16,7 +16,7 @@ use roaring::RoaringBitmap;
 use super::bm25::Bm25;
 use super::build;
 use super::function_score::{Failure, Place, RowFunction};
-use super::functions::ShardFunctions;
+use super::functions::{ExpandedTerm, ShardFunctions};
 use super::geo;
 use super::intervals::{self, PreparedIntervals};
 use super::metadata;
@@ -24,6 +24,7 @@ use super::nested::{PreparedNested, prepare_nested};
 use super::phrase::{Phrase, PlaceTerms};
 use super::phrase_values;
 use super::reader::{Inverted, SegmentReader};
+use super::spans::{self, PreparedSpans};
 use crate::table::keys::for_each_number;
 use crate::table::node::{ExactValue, Node, Weight};
 
@@ -101,6 +102,8 @@ pub enum Prepared {
     },
     /// Terms at certain places relative to each other.
     Intervals(Box<PreparedIntervals>),
+    /// Stretches of positions.
+    Spans(Box<PreparedSpans>),
     /// A row set.
     Rows(Arc<RoaringBitmap>, f32),
     /// A range over the pages of a column.
@@ -269,7 +272,14 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             };
             found(source, rows, flat(*weight))?
         }
-        Node::Expanded(slot) => expanded(source, *slot),
+        Node::Expanded(slot) => any_of(expanded(source, *slot)),
+        Node::ManyExpanded { slots, minimum } => {
+            let parts: Vec<Prepared> = slots.iter().flat_map(|slot| expanded(source, *slot)).collect();
+            match minimum.required(parts.len()).max(1) {
+                1 => any_of(parts),
+                required => Prepared::AtLeast(required, parts),
+            }
+        }
         Node::Synonyms { path, terms, weight } => {
             Prepared::Synonyms { path: *path, terms: Arc::clone(terms), score: leaf_score(source, *weight) }
         }
@@ -306,6 +316,9 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             found(source, rows, flat(*weight))?
         }
         Node::Intervals { intervals, weight, .. } => intervals::prepare(intervals, flat(*weight), source)?,
+        Node::Spans { path, spans, weight } => {
+            Prepared::Spans(Box::new(spans::prepare(spans, *path, leaf_score(source, *weight), source)?))
+        }
         Node::Metadata { metadata, weight } => {
             let rows = metadata::rows(source, metadata, among)?;
             found(source, rows, flat(*weight))?
@@ -380,25 +393,25 @@ fn leaf_score(source: &Source, weight: Weight) -> LeafScore {
     }
 }
 
-/// Prepares the terms that an expansion found: any of them.
-fn expanded(source: &Source, slot: usize) -> Prepared {
-    let Some(found) = source.functions.expansion(slot) else { return Prepared::None };
+/// Prepares the terms that an expansion found.
+fn expanded(source: &Source, slot: usize) -> Vec<Prepared> {
+    let Some(found) = source.functions.expansion(slot) else { return Vec::new() };
     let path = found.path;
-    let mut parts: Vec<Prepared> = found
-        .terms
-        .iter()
-        .map(|found_term| match found.text {
-            true => Prepared::Text { path, term: found_term.term.clone(), score: found_term.score.clone() },
-            false => Prepared::Exact {
-                path,
-                value: Scalar::Str(found_term.term.clone()),
-                score: match &found_term.score {
-                    LeafScore::Flat(score) => *score,
-                    LeafScore::Bm25(function) => function.exact_score(),
-                },
+    let part = |found_term: &ExpandedTerm| match found.text {
+        true => Prepared::Text { path, term: found_term.term.clone(), score: found_term.score.clone() },
+        false => Prepared::Exact {
+            path,
+            value: Scalar::Str(found_term.term.clone()),
+            score: match &found_term.score {
+                LeafScore::Flat(score) => *score,
+                LeafScore::Bm25(function) => function.exact_score(),
             },
-        })
-        .collect();
+        },
+    };
+    found.terms.iter().map(part).collect()
+}
+
+fn any_of(mut parts: Vec<Prepared>) -> Prepared {
     match parts.len() {
         0 => Prepared::None,
         1 => parts.remove(0),

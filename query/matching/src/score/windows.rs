@@ -92,7 +92,7 @@ impl<'a> Windows<'a> {
 /// Whether the rows of a predicate are found by its scorer, one by one.
 pub(crate) fn by_scorer(prepared: &Prepared) -> bool {
     match prepared {
-        Prepared::Intervals(_) | Prepared::Nested(_) | Prepared::Phrase { .. } => true,
+        Prepared::Intervals(_) | Prepared::Nested(_) | Prepared::Phrase { .. } | Prepared::Spans(_) => true,
         Prepared::Scaled { least, .. } => least.is_some(),
         Prepared::FunctionScore { combination, .. } => combination.min_score.is_some(),
         _ => false,
@@ -149,7 +149,8 @@ fn filter<'a>(prepared: &'a Prepared, inverted: &'a dyn Inverted, rows: u32) -> 
         | Prepared::Intervals(_)
         | Prepared::Nested(_)
         | Prepared::Phrase { .. }
-        | Prepared::Scaled { .. } => Box::new(Driven(scorer(prepared, inverted, rows)?)),
+        | Prepared::Scaled { .. }
+        | Prepared::Spans(_) => Box::new(Driven(scorer(prepared, inverted, rows)?)),
     })
 }
 
