@@ -17,6 +17,11 @@ enum Rule {
 }
 
 impl MinimumShouldMatch {
+    /// Makes the specification of a share.
+    pub(crate) fn percent(percent: i64) -> Self {
+        Self { steps: vec![(None, Rule::Percent(percent))] }
+    }
+
     /// Parses a specification.
     pub fn parse(text: &str) -> Result<Self> {
         let spec = text.trim();

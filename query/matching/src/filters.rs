@@ -19,6 +19,7 @@ use crate::score::not::Not;
 use crate::score::prepare::{Source, prepare};
 use crate::score::reader::SegmentReader;
 use crate::score::row_set::RowSet;
+use crate::table::TableSegment;
 use crate::table::node::Resolved;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
@@ -177,8 +178,9 @@ impl Asked<'_> {
         let Some(clause) = self.clauses.get(number) else { return Ok(Arc::new(Nothing)) };
         let mut source = self.source.clone();
         if !clause.expansions.is_empty() {
-            source.functions =
-                expanded(&clause.expansions, std::slice::from_ref(&source.reader), &source.work)?;
+            let (reader, deleted) = (Arc::clone(&source.reader), Arc::default());
+            let segment = TableSegment { index: 0, shard: 0, reader, deleted };
+            source.functions = expanded(&clause.expansions, &[segment], &source.work)?;
         }
         let prepared = prepare(&clause.node, &source, None)?;
         let rows = match prepared.row_set() {

@@ -114,6 +114,14 @@ fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &Work) -> Result
     Ok(values)
 }
 
+/// Gives `found` the scalars that a document has at a dotted path.
+pub(crate) fn each_value_at(source: &Value, path: &str, found: &mut dyn FnMut(&Value)) {
+    collect(source, path, MAX_DEPTH, &mut |value| {
+        found(value);
+        true
+    });
+}
+
 /// Whether a document has a scalar at a dotted path.
 pub(crate) fn has_value_at(source: &Value, path: &str) -> bool {
     let mut found = false;

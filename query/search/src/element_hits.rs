@@ -72,7 +72,7 @@ impl Showing<'_> {
             rows.push((element.element, stored));
         }
         let mut extras = match phases.reads_source() {
-            true => phases.sources(table, self.query, &rows, self.now_ms, self.work)?,
+            true => phases.sources(table, &[], self.query, &rows, self.now_ms, self.work)?,
             false => vec![Default::default(); rows.len()],
         };
         if phases.reads_columns() {

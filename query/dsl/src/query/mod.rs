@@ -27,6 +27,7 @@ mod match_;
 mod match_all;
 mod match_bool_prefix;
 mod match_phrase;
+mod more_like_this;
 mod multi_match;
 mod nested;
 mod prefix;
@@ -39,6 +40,15 @@ mod rewrite;
 mod simple_query_string;
 mod single;
 mod size;
+mod span;
+mod span_containing;
+mod span_field_masking;
+mod span_first;
+mod span_multi;
+mod span_near;
+mod span_not;
+mod span_or;
+mod span_term;
 mod term;
 mod terms;
 mod wildcard;
@@ -60,6 +70,7 @@ pub use self::fuzziness::{Fuzziness, FuzzyOptions};
 pub use self::intervals::{IntervalFilter, IntervalMode, IntervalRule, Relation, TermSource};
 pub use self::lookup::Lookup;
 pub use self::match_::{Operator, ZeroTerms};
+pub use self::more_like_this::{Example, Examples, Sources, TermSelection};
 pub use self::multi_match::MatchType;
 pub use self::nested::NestedScore;
 pub use self::query_string::from_uri;
@@ -86,20 +97,11 @@ const UNSUPPORTED: &[&str] = &[
     "has_parent",
     "hybrid",
     "knn",
-    "more_like_this",
     "neural",
     "parent_id",
     "percolate",
     "script",
     "script_score",
-    "span_containing",
-    "span_first",
-    "span_multi",
-    "span_near",
-    "span_not",
-    "span_or",
-    "span_term",
-    "span_within",
     "terms_set",
     "xy_shape",
 ];

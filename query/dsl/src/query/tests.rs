@@ -14,8 +14,8 @@ fn unknown_queries_are_refused_with_a_suggestion() {
         @"parsing_exception: unknown query [matcc] did you mean [match]?"
     );
     insta::assert_snapshot!(
-        refused(json!({"more_like_this": {}})),
-        @"parsing_exception: [more_like_this] query is not supported by this server"
+        refused(json!({"has_child": {}})),
+        @"parsing_exception: [has_child] query is not supported by this server"
     );
 }
 

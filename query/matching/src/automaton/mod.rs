@@ -9,6 +9,9 @@
 
 mod near;
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use millrace_dsl::json;
 use millrace_dsl::query::RegexpFlags;
 use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
@@ -17,6 +20,7 @@ use millrace_work::error::{Error, Result};
 use tantivy_fst::Automaton;
 
 use self::near::{Near, Row};
+use crate::table::node::TextBound;
 
 pub(crate) use millrace_storage::automaton::{Piece, pieces};
 
@@ -39,6 +43,10 @@ enum Rest {
     Near(Near),
     /// Anything behind what is near.
     NearStart(Near),
+    /// These terms, ascending.
+    OneOf(Arc<[String]>),
+    /// What is between two terms, by bytes; each with whether it is included.
+    Between(TextBound, TextBound),
 }
 
 impl Pattern {
@@ -125,6 +133,18 @@ impl Pattern {
         Self { start: near.start().to_owned(), rest: Rest::Near(near) }
     }
 
+    /// Makes the pattern of some terms.
+    pub(crate) fn one_of(mut terms: Vec<String>) -> Self {
+        terms.sort_unstable();
+        terms.dedup();
+        Self { start: String::new(), rest: Rest::OneOf(terms.into()) }
+    }
+
+    /// Makes the pattern of the terms between two.
+    pub(crate) fn between(from: TextBound, to: TextBound) -> Self {
+        Self { start: String::new(), rest: Rest::Between(from, to) }
+    }
+
     /// Lets anything follow where terms near another are looked for.
     pub fn starting(self) -> Self {
         let rest = match self.rest {
@@ -199,7 +219,60 @@ enum Place {
     State(u32),
     /// Kept apart: what reads terms of other patterns is small.
     Row(Box<Row>),
+    /// So many bytes were read, which are those of the lower bound, and of the upper one.
+    Between {
+        read: u32,
+        lower: bool,
+        upper: bool,
+    },
+    /// So many bytes were read, with which the terms at these places start.
+    Among {
+        read: u32,
+        from: u32,
+        to: u32,
+    },
     Nowhere,
+}
+
+/// Reads a byte of a term of a list, behind so many others with which the terms at some places start.
+fn among(terms: &[String], read: u32, (from, to): (u32, u32), byte: u8) -> Place {
+    // What is as long as what was read comes before what goes on.
+    let next = |term: &String| term.as_bytes().get(read as usize).copied();
+    let own = &terms[from as usize..to as usize];
+    let place = |at: usize| from + at as u32;
+    let to = place(own.partition_point(|term| next(term) <= Some(byte)));
+    let from = place(own.partition_point(|term| next(term) < Some(byte)));
+    match from < to {
+        true => Place::Among { read: read + 1, from, to },
+        false => Place::Nowhere,
+    }
+}
+
+/// Reads a byte of a term between two, behind so many others that are those of the bounds.
+fn between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (bool, bool), byte: u8) -> Place {
+    let compared = |bound: &TextBound| {
+        let (bound, _) = bound.as_ref()?;
+        // What is longer than a bound is greater.
+        Some(bound.as_bytes().get(read as usize).map_or(Ordering::Greater, |own| byte.cmp(own)))
+    };
+    let (below, above) = (compared(from).filter(|_| lower), compared(to).filter(|_| upper));
+    match (below, above) {
+        (Some(Ordering::Less), _) | (_, Some(Ordering::Greater)) => Place::Nowhere,
+        (below, above) if below != Some(Ordering::Equal) && above != Some(Ordering::Equal) => Place::Anywhere,
+        (below, above) => Place::Between {
+            read: read + 1,
+            lower: below == Some(Ordering::Equal),
+            upper: above == Some(Ordering::Equal),
+        },
+    }
+}
+
+/// Whether a term that ends behind so many bytes is between two.
+fn ends_between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (bool, bool)) -> bool {
+    let of =
+        |bound: &TextBound| bound.as_ref().map(|(bound, included)| (read as usize == bound.len(), *included));
+    of(from).is_none_or(|(whole, included)| !lower || whole && included)
+        && of(to).is_none_or(|(whole, included)| !upper || !whole || included)
 }
 
 /// A pattern whose walk over terms can be told to end: then nothing matches any more.
@@ -247,6 +320,8 @@ impl Automaton for &Pattern {
             Rest::Automaton { first, .. } => first.map_or(Place::Nowhere, Place::State),
             Rest::Near(near) => Place::Row(Box::new(near.first())),
             Rest::NearStart(near) => near_start(near, near.first()),
+            Rest::OneOf(terms) => Place::Among { read: 0, from: 0, to: terms.len() as u32 },
+            Rest::Between(from, to) => Place::Between { read: 0, lower: from.is_some(), upper: to.is_some() },
         };
         Reading { place, character: 0, missing: 0 }
     }
@@ -257,6 +332,12 @@ impl Automaton for &Pattern {
                 (Place::Anywhere, _) => true,
                 (Place::State(state), Rest::Automaton { dfa, .. }) => dfa.accepts(*state),
                 (Place::Row(row), Rest::Near(near)) => near.accepts(row),
+                (Place::Among { read, from, to }, Rest::OneOf(terms)) => {
+                    from < to && terms[*from as usize].len() == *read as usize
+                }
+                (Place::Between { read, lower, upper }, Rest::Between(from, to)) => {
+                    ends_between((from, to), *read, (*lower, *upper))
+                }
                 _ => false,
             }
     }
@@ -268,6 +349,17 @@ impl Automaton for &Pattern {
     fn accept(&self, reading: &Reading, byte: u8) -> Reading {
         let place = match &reading.place {
             Place::Anywhere | Place::Nowhere => return reading.clone(),
+            // Lists and bounds are compared byte by byte.
+            Place::Among { read, from, to } => {
+                let Rest::OneOf(terms) = &self.rest else { return reading.clone() };
+                let place = among(terms, *read, (*from, *to), byte);
+                return Reading { place, character: 0, missing: 0 };
+            }
+            Place::Between { read, lower, upper } => {
+                let Rest::Between(from, to) = &self.rest else { return reading.clone() };
+                let place = between((from, to), *read, (*lower, *upper), byte);
+                return Reading { place, character: 0, missing: 0 };
+            }
             place => place,
         };
         let (character, missing) = match (reading.missing, byte) {

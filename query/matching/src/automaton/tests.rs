@@ -153,3 +153,25 @@ fn dictionaries_are_walked() {
         }
     }
 }
+
+#[test]
+fn lists_and_bounds_are_compared_by_bytes() {
+    let mut rng = StdRng::seed_from_u64(7);
+    for _ in 0..300 {
+        let list: Vec<String> = (0..rng.random_range(0..6)).map(|_| word(&mut rng, 3)).collect();
+        let bound = |rng: &mut StdRng| rng.random_bool(0.8).then(|| (word(rng, 3), rng.random_bool(0.5)));
+        let (from, to) = (bound(&mut rng), bound(&mut rng));
+        let (listed, between) = (Pattern::one_of(list.clone()), Pattern::between(from.clone(), to.clone()));
+        for _ in 0..40 {
+            let term = word(&mut rng, 3);
+            assert_eq!(listed.matches(&term), list.contains(&term), "{term:?} in {list:?}");
+            let above = from.as_ref().is_none_or(|(bound, included)| {
+                term.as_bytes() > bound.as_bytes() || *included && term == *bound
+            });
+            let below = to.as_ref().is_none_or(|(bound, included)| {
+                term.as_bytes() < bound.as_bytes() || *included && term == *bound
+            });
+            assert_eq!(between.matches(&term), above && below, "{term:?} from {from:?} to {to:?}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
@@ -9,6 +10,7 @@ use roaring::RoaringBitmap;
 use super::any::AtLeast;
 use super::condition::Prepared;
 use super::everything::Nothing;
+use super::functions::ExpandedTerm;
 use super::prepare::{LeafScore, Source};
 use super::row_set::RowSet;
 use super::term::{Exact, Text};
@@ -60,22 +62,39 @@ pub(super) fn prepare_pattern(
 
 /// Prepares the terms that an expansion found in the shard: any of them.
 pub(super) fn prepare_expanded(source: &Source, slot: usize) -> Prepared {
-    let Some(found) = source.functions.expansion(slot) else { return Arc::new(Nothing) };
+    any_of(expanded(source, slot))
+}
+
+/// Prepares the terms that expansions found in the shard: as many of all of them as are asked for.
+pub(super) fn prepare_many_expanded(
+    source: &Source,
+    slots: &[usize],
+    minimum: &MinimumShouldMatch,
+) -> Prepared {
+    let parts: Vec<Prepared> = slots.iter().flat_map(|slot| expanded(source, *slot)).collect();
+    match minimum.required(parts.len()).max(1) {
+        1 => any_of(parts),
+        required => AtLeast::of(required, parts),
+    }
+}
+
+fn expanded(source: &Source, slot: usize) -> Vec<Prepared> {
+    let Some(found) = source.functions.expansion(slot) else { return Vec::new() };
     let path = found.path;
-    let mut parts: Vec<Prepared> = found
-        .terms
-        .iter()
-        .map(|own| -> Prepared {
-            let (term, score) = (own.term.clone(), own.score.clone());
-            match (found.text, score) {
-                (true, score) => Arc::new(Text { path, term, score }),
-                (false, LeafScore::Flat(score)) => Arc::new(Exact { path, value: Scalar::Str(term), score }),
-                (false, LeafScore::Bm25(function)) => {
-                    Arc::new(Exact { path, value: Scalar::Str(term), score: function.exact_score() })
-                }
+    let part = |own: &ExpandedTerm| -> Prepared {
+        let (term, score) = (own.term.clone(), own.score.clone());
+        match (found.text, score) {
+            (true, score) => Arc::new(Text { path, term, score }),
+            (false, LeafScore::Flat(score)) => Arc::new(Exact { path, value: Scalar::Str(term), score }),
+            (false, LeafScore::Bm25(function)) => {
+                Arc::new(Exact { path, value: Scalar::Str(term), score: function.exact_score() })
             }
-        })
-        .collect();
+        }
+    };
+    found.terms.iter().map(part).collect()
+}
+
+fn any_of(mut parts: Vec<Prepared>) -> Prepared {
     match parts.len() {
         0 => Arc::new(Nothing),
         1 => parts.remove(0),

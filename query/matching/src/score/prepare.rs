@@ -26,7 +26,7 @@ use super::reader::{Inverted, SegmentReader};
 use super::row_set::RowSet;
 use super::synonyms::Synonyms;
 use super::term::Text;
-use super::{all, dictionary, exact, geo, intervals, metadata, phrase, ranges};
+use super::{all, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
 use crate::table::node::{Node, Weight};
 
 /// Ids that are looked up between two looks at the stop.
@@ -118,6 +118,7 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             dictionary::prepare_pattern(source, *path, *text, pattern, weight.flat())?
         }
         Node::Expanded(slot) => dictionary::prepare_expanded(source, *slot),
+        Node::ManyExpanded { slots, minimum } => dictionary::prepare_many_expanded(source, slots, minimum),
         Node::Synonyms { path, terms, weight } => {
             let score = LeafScore::of(source, *weight);
             Arc::new(Synonyms { path: *path, terms: Arc::clone(terms), score })
@@ -136,6 +137,9 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
         }
         Node::Intervals { intervals, weight, .. } => {
             Arc::new(intervals::prepare(intervals, *weight, source)?)
+        }
+        Node::Spans { path, spans, weight } => {
+            Arc::new(spans::prepare(spans, *path, LeafScore::of(source, *weight), source)?)
         }
         Node::Metadata { metadata, weight } => {
             RowSet::found(source, metadata::rows(source, metadata, among)?, weight.flat())?

@@ -8,8 +8,10 @@ use millrace_work::error::{Error, Result};
 use super::node::{Node, Weight};
 use super::predicate::Predicate;
 use super::resolve::Resolver;
+use super::resolve::spans::{self, FieldSpans, SpanBuilder};
 
-/// The meaning of a kind of clause. One that is made of others lowers itself, any other resolves itself.
+/// The meaning of a kind of clause. One that is made of others lowers itself, one that finds spans makes these, any
+/// other resolves itself.
 pub(crate) trait Meaning: Clause {
     /// Lowers a clause that is made of others; `None` for any other. `boost` is the product of the boosts down to
     /// this clause.
@@ -21,8 +23,19 @@ pub(crate) trait Meaning: Clause {
     ///
     /// # Errors
     /// What the index cannot be asked: an error of its shards.
-    fn resolve(&self, _resolver: &mut Resolver<'_>, _weight: Weight) -> Result<Node> {
-        Err(Error::Execution("a compound clause came as a leaf".to_owned()))
+    fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+        match self.is_span() {
+            true => spans::resolved(self, resolver, weight),
+            false => Err(Error::Execution("a compound clause came as a leaf".to_owned())),
+        }
+    }
+
+    /// Makes the spans that the clause finds.
+    ///
+    /// # Errors
+    /// What the index cannot be asked.
+    fn spans(&self, _builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
+        Err(Error::Execution("a clause without spans came as one of spans".to_owned()))
     }
 }
 
@@ -39,6 +52,13 @@ macro_rules! dispatched {
         pub(super) fn resolve(query: &Query, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
             match query {
                 $(Query::$variant(clause) => clause.resolve(resolver, weight),)*
+            }
+        }
+
+        /// Makes the spans of a clause that finds some.
+        pub(super) fn spans(query: &Query, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
+            match query {
+                $(Query::$variant(clause) => clause.spans(builder),)*
             }
         }
     };

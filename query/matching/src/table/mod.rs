@@ -18,6 +18,7 @@ pub mod predicate;
 pub mod resolve;
 pub mod scan;
 pub mod statistics;
+pub(crate) mod telling;
 pub mod top_k;
 pub(crate) mod values;
 

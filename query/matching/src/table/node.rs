@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{Combination, FeatureFunction};
 use millrace_storage::analysis::Analyzers;
 use millrace_storage::mapping::{PathId, Scalar};
@@ -16,6 +17,8 @@ use crate::score::metadata::Metadata;
 use crate::score::nested::NestedNode;
 use crate::score::phrase::Phrase;
 use crate::score::row_function::RowFunction;
+use crate::score::spans::expression::Spans;
+use crate::table::telling::Telling;
 
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,6 +154,13 @@ pub enum Node {
     },
     /// Rows with any of the terms that an expansion finds, each with its score.
     Expanded(usize),
+    /// Rows with as many of the terms that expansions find as are asked for, of those that there are.
+    ManyExpanded {
+        /// The expansions.
+        slots: Vec<usize>,
+        /// How many.
+        minimum: MinimumShouldMatch,
+    },
     /// Rows with any of several terms of a text field, scored as if they were one.
     Synonyms {
         /// Field.
@@ -191,6 +201,15 @@ pub enum Node {
         path: PathId,
         /// What is looked for.
         intervals: Arc<Intervals>,
+        /// Score.
+        weight: Weight,
+    },
+    /// Rows with stretches of positions.
+    Spans {
+        /// Field whose lengths count.
+        path: PathId,
+        /// What is looked for.
+        spans: Arc<Spans>,
         /// Score.
         weight: Weight,
     },
@@ -307,6 +326,8 @@ pub enum Join {
     Synonyms,
     /// A phrase: each adds to the weight.
     Phrase,
+    /// Spans: each adds to the weight once, among the documents of the field that scores.
+    Spans,
 }
 
 /// Terms whose statistics a score needs.
@@ -328,17 +349,23 @@ pub struct TermStatistics {
     pub blend: Option<usize>,
 }
 
-/// A term of a text index, an exact value, or the terms that an expansion finds.
+/// A term of a text index, an exact value, the terms that an expansion finds, or a term of another field.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum StatisticsTerm {
     Text(String),
     Exact(Scalar),
     Expanded(usize),
+    /// A term of a field that need not be the one that scores.
+    In {
+        path: PathId,
+        field: Arc<str>,
+        term: String,
+    },
 }
 
 /// Which of the terms that a pattern finds in a shard are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Keep {
     /// So many of the greatest boosts, and among equals the least.
     Best(usize),
@@ -346,6 +373,8 @@ pub enum Keep {
     AtMost(usize),
     /// The first, segment by segment, until there are so many.
     First(usize),
+    /// The most telling of those that examples have.
+    Telling(Arc<Telling>),
 }
 
 /// How the terms of an expansion score.

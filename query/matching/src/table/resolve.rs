@@ -16,6 +16,7 @@ mod geo;
 mod graph;
 mod intervals;
 mod match_all;
+mod more_like_this;
 mod multi_match;
 mod nested;
 mod pattern;
@@ -24,6 +25,7 @@ mod query_string;
 mod range;
 mod rank_feature;
 mod simple_query_string;
+pub(super) mod spans;
 mod term;
 mod tokens;
 

@@ -2,7 +2,7 @@
 //! Looked up once a shard, shared by the partitions of a scan.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
@@ -12,9 +12,10 @@ use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result, ShardFailure};
 
-use super::TableSnapshot;
 use super::blend::blend;
 use super::node::{ExpandedScore, Expansion, Join, Keep, Resolved, StatisticsTerm, TermStatistics};
+use super::telling::Chosen;
+use super::{TableSegment, TableSnapshot};
 use crate::score::bm25::{Bm25, Statistics, idf};
 use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
 use crate::score::prepare::LeafScore;
@@ -82,13 +83,14 @@ fn refused(error: Error, snapshot: &TableSnapshot, index: usize) -> Error {
 /// matched one by one. Blocks.
 pub fn expanded(
     expansions: &[Expansion],
-    segments: &[Arc<dyn SegmentReader>],
+    segments: &[TableSegment],
     work: &Work,
 ) -> Result<Arc<ShardFunctions>> {
-    let mut found = Vec::with_capacity(expansions.len());
+    let (mut found, mut chosen) = (Vec::with_capacity(expansions.len()), Chosen::default());
     for expansion in expansions {
         let unscored = |(term, _)| ExpandedTerm { term, score: LeafScore::Flat(0.0) };
-        let terms = expand(expansion, segments.iter(), work)?.into_iter().map(unscored).collect();
+        let terms =
+            expand(expansion, segments.iter(), &mut chosen, work)?.into_iter().map(unscored).collect();
         found.push(ExpandedTerms { path: expansion.path, text: expansion.text, terms });
     }
     Ok(Arc::new(ShardFunctions { functions: Vec::new(), expansions: found }))
@@ -97,12 +99,18 @@ pub fn expanded(
 /// Finds the terms of an expansion with their boosts, ascending.
 fn expand<'a>(
     expansion: &Expansion,
-    segments: impl Iterator<Item = &'a Arc<dyn SegmentReader>>,
+    segments: impl Iterator<Item = &'a TableSegment> + Clone,
+    chosen: &mut Chosen,
     work: &Work,
 ) -> Result<Vec<(String, f32)>> {
-    let mut kept = Kept::new(expansion.keep);
+    let mut kept = match &expansion.keep {
+        Keep::Telling(telling) => return chosen.terms(telling, expansion, segments, work),
+        Keep::Best(most) => Kept::best(*most),
+        Keep::AtMost(most) => Kept::all(*most, true),
+        Keep::First(most) => Kept::all((*most).min(MAX_KEPT), false),
+    };
     for segment in segments {
-        let Some(inverted) = searched(segment, expansion.nested)? else { continue };
+        let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
         let pattern = expansion.pattern.until(work.stop());
         let mut each =
             |term: &str, _: u32| kept.offer(term, || expansion.pattern.boost(&expansion.lead, term));
@@ -126,7 +134,10 @@ fn expand<'a>(
 }
 
 /// Returns the inverted index of documents, or of the elements of a nested path where there are any.
-fn searched(segment: &Arc<dyn SegmentReader>, nested: Option<PathId>) -> Result<Option<Arc<dyn Inverted>>> {
+pub(super) fn searched(
+    segment: &Arc<dyn SegmentReader>,
+    nested: Option<PathId>,
+) -> Result<Option<Arc<dyn Inverted>>> {
     let Some(path) = nested else { return Ok(Some(segment.inverted()?)) };
     let elements = segment.nested(path)?;
     Ok(elements.map(|elements| Arc::clone(elements.bundle()) as Arc<dyn Inverted>))
@@ -171,10 +182,10 @@ enum Counted<'a> {
 
 impl Lookup<'_> {
     fn functions(&self, own: &Resolved, scored: bool) -> Result<ShardFunctions> {
-        let mut found = Vec::with_capacity(own.expansions.len());
+        let (mut found, mut chosen) = (Vec::with_capacity(own.expansions.len()), Chosen::default());
         for expansion in &own.expansions {
             let shard = self.snapshot.segments.iter().filter(|segment| segment.shard == self.shard);
-            found.push(expand(expansion, shard.map(|segment| &segment.reader), self.work)?);
+            found.push(expand(expansion, shard, &mut chosen, self.work)?);
         }
         let mut functions = Vec::new();
         if scored {
@@ -211,7 +222,9 @@ impl Lookup<'_> {
                     Some(StatisticsTerm::Exact(value)) => {
                         self.count(wanted.into(), &Counted::Exact(value))?
                     }
-                    Some(StatisticsTerm::Expanded(_)) | None => Statistics::default(),
+                    Some(StatisticsTerm::Expanded(_) | StatisticsTerm::In { .. }) | None => {
+                        Statistics::default()
+                    }
                 });
             }
             let own_segments = self.snapshot.segments.iter().filter(|segment| segment.shard == self.shard);
@@ -296,9 +309,16 @@ impl Lookup<'_> {
         own: &Resolved,
         found: &[Vec<(String, f32)>],
     ) -> Result<Bm25> {
+        if wanted.join == Join::Spans {
+            return self.spans(wanted, own, found);
+        }
         let mut all = Vec::new();
         for term in &wanted.terms {
             match term {
+                StatisticsTerm::In { path, field, term } => {
+                    let field = CountedField { path: *path, nested: wanted.nested, name: field };
+                    all.push(self.count(field, &Counted::Text(term))?);
+                }
                 StatisticsTerm::Text(term) => all.push(self.count(wanted.into(), &Counted::Text(term))?),
                 StatisticsTerm::Exact(value) => {
                     all.push(self.count(wanted.into(), &Counted::Exact(value))?);
@@ -319,7 +339,7 @@ impl Lookup<'_> {
                 let doc_freq = all.iter().map(|statistics| statistics.doc_freq).max().unwrap_or(0);
                 Bm25::new(wanted.boost, Statistics { doc_freq, ..field })
             }
-            Join::Phrase => {
+            Join::Phrase | Join::Spans => {
                 // Terms that do not occur do not count.
                 let idfs = all.iter().filter(|statistics| statistics.doc_freq > 0).map(|statistics| {
                     f64::from(idf(statistics.docs.max(statistics.doc_freq), statistics.doc_freq))
@@ -327,6 +347,38 @@ impl Lookup<'_> {
                 Bm25::with_idf(wanted.boost, idfs.sum::<f64>() as f32, field)
             }
         })
+    }
+
+    /// Makes the function of spans, whose terms count once each. Documents are those of the field that scores, of
+    /// whichever field a term is.
+    fn spans(&self, wanted: &TermStatistics, own: &Resolved, found: &[Vec<(String, f32)>]) -> Result<Bm25> {
+        let mut terms = BTreeSet::new();
+        for term in &wanted.terms {
+            match term {
+                StatisticsTerm::In { path, field, term } => {
+                    terms.insert((field.as_ref(), term.as_str(), *path));
+                }
+                StatisticsTerm::Expanded(slot) => {
+                    let Some(expansion) = own.expansions.get(*slot) else { continue };
+                    let all = found.get(*slot).into_iter().flatten();
+                    terms.extend(
+                        all.map(|(term, _)| (expansion.field.as_ref(), term.as_str(), expansion.path)),
+                    );
+                }
+                StatisticsTerm::Text(_) | StatisticsTerm::Exact(_) => {}
+            }
+        }
+        let field = Statistics { doc_freq: 0, ..self.count(wanted.into(), &Counted::Text(""))? };
+        let mut sum = 0.0;
+        for (name, term, path) in terms {
+            let counted = CountedField { path, nested: wanted.nested, name };
+            let doc_freq = self.count(counted, &Counted::Text(term))?.doc_freq;
+            // Terms that do not occur do not count.
+            if doc_freq > 0 {
+                sum += f64::from(idf(field.docs.max(doc_freq), doc_freq));
+            }
+        }
+        Ok(Bm25::with_idf(wanted.boost, sum as f32, field))
     }
 
     /// Counts a term over the segments whose statistics are joined.
@@ -422,15 +474,12 @@ impl PartialOrd for Ranked {
 }
 
 impl Kept {
-    fn new(keep: Keep) -> Self {
-        let all = |most, refuse| Self::All { most, refuse, terms: BTreeMap::new(), over: false };
-        match keep {
-            Keep::Best(most) => {
-                Self::Best { most: most.min(MAX_KEPT), heap: BinaryHeap::new(), seen: HashSet::new() }
-            }
-            Keep::AtMost(most) => all(most, true),
-            Keep::First(most) => all(most.min(MAX_KEPT), false),
-        }
+    fn best(most: usize) -> Self {
+        Self::Best { most: most.min(MAX_KEPT), heap: BinaryHeap::new(), seen: HashSet::new() }
+    }
+
+    fn all(most: usize, refuse: bool) -> Self {
+        Self::All { most, refuse, terms: BTreeMap::new(), over: false }
     }
 
     fn offer(&mut self, term: &str, boost: impl FnOnce() -> f32) -> ControlFlow<()> {

@@ -1,18 +1,23 @@
 //! Nodes that are made of others, or of more than one term, explained by their parts.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
+use millrace_matching::score::bm25::Bm25;
 use millrace_matching::score::failure::Failure;
 use millrace_matching::score::function_score::{Applied, FunctionScore};
 use millrace_matching::score::intervals::{self, Intervals, IntervalsScorer};
 use millrace_matching::score::nested::{Elements, NestedNode, matching_elements};
 use millrace_matching::score::phrase::{Phrase, PhraseScore, PhraseScorer, PlaceTerms};
 use millrace_matching::score::prepare::{LeafScore, prepare};
+use millrace_matching::score::reader::TextReader;
 use millrace_matching::score::row_function::{Place, RowFunction, value_at};
+use millrace_matching::score::spans::expression::{SpanTerms, Spans};
+use millrace_matching::score::spans::{self, SpansScorer};
 use millrace_matching::score::{Scorer, bm25};
 use millrace_matching::table::node::{Node, NodeFunction, Weight};
-use millrace_storage::mapping::PathId;
+use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 
 use super::describe::described;
@@ -21,6 +26,15 @@ use super::{Explanation, few};
 
 fn number(value: f32, text: impl Into<String>) -> Explanation {
     Explanation::found(value, text, Vec::new())
+}
+
+/// Adds up the parts of a match where there are several; `None` where there are none.
+fn one_or_sum(mut details: Vec<Explanation>) -> Option<Explanation> {
+    match details.len() {
+        0 => None,
+        1 => details.pop(),
+        _ => Some(Explanation::sum(details)),
+    }
 }
 
 impl Explained<'_> {
@@ -47,9 +61,22 @@ impl Explained<'_> {
             Node::Nested(nested) => self.nested(node, nested)?,
             Node::Intervals { intervals, weight, .. } => self.intervals(node, intervals, *weight)?,
             Node::Expanded(slot) => match self.expanded(*slot)? {
-                Some(explained) => explained,
+                Some(details) => one_or_sum(details).unwrap_or_else(no_term),
                 None => return Ok(None),
             },
+            Node::ManyExpanded { slots, minimum } => {
+                let (mut details, mut known) = (Vec::new(), 0);
+                for slot in slots {
+                    let Some(own) = self.expanded(*slot)? else { return Ok(None) };
+                    details.extend(own);
+                    known += self.source.functions.expansion(*slot).map_or(0, |found| found.terms.len());
+                }
+                let required = minimum.required(known).max(1);
+                match details.len() < required {
+                    true => few(details.len(), required, details),
+                    false => one_or_sum(details).unwrap_or_else(no_term),
+                }
+            }
             _ => return Ok(None),
         }))
     }
@@ -136,30 +163,33 @@ impl Explained<'_> {
     }
 
     /// The terms of an expansion that the row has; `None` where they have no scores of their own.
-    fn expanded(&self, slot: usize) -> Result<Option<Explanation>> {
-        let Some(found) = self.source.functions.expansion(slot).filter(|found| found.text) else {
-            return Ok(None);
-        };
-        let Some(text) = self.source.inverted.text(found.path) else { return Ok(Some(no_term())) };
+    fn expanded(&self, slot: usize) -> Result<Option<Vec<Explanation>>> {
+        let Some(found) = self.source.functions.expansion(slot) else { return Ok(None) };
+        let inverted = &self.source.inverted;
+        let text = inverted.text(found.path).filter(|_| found.text);
         let name = self.mapping.field_by_id(found.path).map_or("", |field| field.path.as_ref());
         let mut details = Vec::new();
         for term in &found.terms {
             let LeafScore::Bm25(function) = &term.score else { return Ok(None) };
-            let Some(mut postings) = text.postings(&term.term)? else { continue };
+            let postings = match (found.text, text) {
+                (true, Some(text)) => text.postings(&term.term)?,
+                (true, None) => None,
+                (false, _) => inverted.exact(found.path, &Scalar::Str(term.term.clone()))?,
+            };
+            let Some(mut postings) = postings else { continue };
             if postings.doc() < self.row {
                 postings.seek(self.row);
             }
             if postings.doc() == self.row {
-                let length = text.has_norms().then(|| text.norm(self.row));
+                let (freq, length) = match text {
+                    Some(text) => (postings.term_freq(), text.has_norms().then(|| text.norm(self.row))),
+                    None => (1, Some(1)),
+                };
                 let named = format!("{name}:{}", term.term);
-                details.push(self.weighed(&named, function, postings.term_freq(), length));
+                details.push(self.weighed(&named, function, freq, length));
             }
         }
-        Ok(Some(match details.len() {
-            0 => no_term(),
-            1 => details.remove(0),
-            _ => Explanation::sum(details),
-        }))
+        Ok(Some(details))
     }
 
     /// A phrase that scores by BM25.
@@ -180,35 +210,91 @@ impl Explained<'_> {
         if scorer.seek(self.row) != self.row {
             return Ok(Some(no_term()));
         }
-        let (score, freq) = (scorer.score(), scorer.frequency());
-        let statistics = function.statistics();
         let mut terms = Vec::new();
         for place in phrase.places() {
             let PlaceTerms::Fixed(own) = &place.terms else { continue };
-            for term in own {
-                let count = self.doc_freq(*path, term)?.min(statistics.docs);
-                terms.push(Explanation::found(
-                    bm25::idf(statistics.docs, count),
-                    "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
-                    vec![
-                        Explanation::count(count, "n, number of documents containing term"),
-                        Explanation::count(statistics.docs, "N, total number of documents with field"),
-                    ],
-                ));
-            }
+            terms.extend(own.iter().map(|term| (*path, term.clone())));
         }
-        let shown = Node::Phrase { path: *path, phrase: Arc::new(phrase), values: None, weight: *weight };
+        let shown =
+            Node::Phrase { path: *path, phrase: Arc::new(phrase.clone()), values: None, weight: *weight };
+        let counted = (scorer.score(), scorer.frequency());
+        self.summed(&self.named(&shown), (function, text), counted, terms).map(Some)
+    }
+
+    /// Spans that score by BM25.
+    pub(super) fn spans(
+        &self,
+        (path, own): (PathId, &Arc<Spans>),
+        slot: usize,
+    ) -> Result<Option<Explanation>> {
+        let (Some(function), Some(text)) = (self.source.functions.get(slot), self.source.inverted.text(path))
+        else {
+            return Ok(None);
+        };
+        let prepared = spans::prepare(own, path, LeafScore::Bm25(Arc::clone(function)), self.source)?;
+        let rows = self.source.reader.rows();
+        let mut scorer = SpansScorer::open(&prepared, self.source.inverted.as_ref(), rows)?;
+        if scorer.seek(self.row) != self.row {
+            return Ok(Some(no_term()));
+        }
+        let expanded = |slot: usize| {
+            let found = self.source.functions.expansion(slot)?;
+            Some(found.terms.iter().map(|found| found.term.clone()).collect::<Vec<_>>())
+        };
+        // Each term counts once, in their order.
+        let mut terms = BTreeSet::new();
+        own.root.for_each_leaf(&mut |leaf| {
+            let Some(leaf) = own.leaves.get(leaf) else { return };
+            let own = match &leaf.terms {
+                SpanTerms::One(term) => vec![term.clone()],
+                SpanTerms::Expanded(slot, _) => expanded(*slot).unwrap_or_default(),
+            };
+            terms.extend(own.into_iter().map(|term| (Arc::clone(&leaf.field), term, leaf.path)));
+        });
+        let terms = terms.into_iter().map(|(_, term, path)| (path, term)).collect();
+        let shown = own.root.text(&own.leaves, &expanded);
+        let counted = (scorer.score(), scorer.frequency());
+        self.summed(&shown, (function, text), counted, terms).map(Some)
+    }
+
+    /// Explains a score of several terms together: the sum of what each weighs.
+    fn summed(
+        &self,
+        name: &str,
+        (function, text): (&Bm25, &dyn TextReader),
+        (score, freq): (f32, f32),
+        terms: Vec<(PathId, String)>,
+    ) -> Result<Explanation> {
+        let statistics = function.statistics();
+        let mut idfs = Vec::new();
+        for (path, term) in terms {
+            let count = self.doc_freq(path, &term)?.min(statistics.docs);
+            // Terms that do not occur do not count.
+            if count == 0 {
+                continue;
+            }
+            idfs.push(Explanation::found(
+                bm25::idf(statistics.docs, count),
+                "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
+                vec![
+                    Explanation::count(count, "n, number of documents containing term"),
+                    Explanation::count(statistics.docs, "N, total number of documents with field"),
+                ],
+            ));
+        }
         let length = text.has_norms().then(|| text.norm(self.row));
-        let idf = function.max_score() / function.boost();
+        let idf = match idfs.len() {
+            1 => idfs.remove(0),
+            _ => Explanation::found(function.max_score() / function.boost(), "idf, sum of:", idfs),
+        };
         let tf = self.frequency_part(score / function.max_score(), freq, length, function, true);
-        let parts =
-            vec![number(function.boost(), "boost"), Explanation::found(idf, "idf, sum of:", terms), tf];
+        let parts = vec![number(function.boost(), "boost"), idf, tf];
         let inner = format!("score(freq={freq:?}), computed as boost * idf * tf from:");
-        Ok(Some(Explanation::found(
+        Ok(Explanation::found(
             score,
-            format!("weight({} in {}) [PerFieldSimilarity], result of:", self.named(&shown), self.row),
+            format!("weight({name} in {}) [PerFieldSimilarity], result of:", self.row),
             vec![Explanation::found(score, inner, parts)],
-        )))
+        ))
     }
 
     /// Counts the documents of the shard that have a term.

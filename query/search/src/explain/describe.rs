@@ -81,6 +81,7 @@ impl Describer<'_> {
             Node::Intervals { path, intervals, .. } => {
                 format!("{}:{}", self.name(*path)?, self.intervals(&intervals.source, intervals)?)
             }
+            Node::Spans { spans, .. } => spans.root.text(&spans.leaves, &|_| None),
             _ => return None,
         })
     }

@@ -80,6 +80,12 @@ impl Explained<'_> {
                     None => self.scored(node),
                 }
             }
+            Node::Spans { path, spans, weight: Weight::Bm25(slot) } => {
+                match self.spans((*path, spans), *slot)? {
+                    Some(explained) => Ok(explained),
+                    None => self.scored(node),
+                }
+            }
             other => match self.compound(other)? {
                 Some(explained) => Ok(explained),
                 None => self.scored(other),

@@ -191,12 +191,8 @@ pub(crate) async fn matched_queries(
         let scored =
             nodes.iter().any(|own| with_scores || own.node.scores_decide()).then(|| snapshot.clone());
         let (of_index, of_shard) = (segment.index, segment.shard);
-        let shard: Vec<_> = snapshot
-            .segments
-            .iter()
-            .filter(|other| other.shard == segment.shard)
-            .map(|other| Arc::clone(&other.reader))
-            .collect();
+        let shard: Vec<_> =
+            snapshot.segments.iter().filter(|other| other.shard == segment.shard).cloned().collect();
         let work = work.part();
         let hits = compute
             .run(move || {

@@ -12,7 +12,7 @@ use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::resolve::{IndexContext, setting};
-use millrace_matching::table::{TableIndex, TableSnapshot};
+use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_storage::mapping::{Mapping, PathId};
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::column_values::ColumnField;
 use super::source_values::SourceField;
 use super::{grouped, segment};
-use crate::highlight::Marker;
+use crate::highlight::{Marker, Shard};
 
 /// Most `docvalue_fields` where the index does not say.
 const MAX_DOCVALUE_FIELDS: usize = 100;
@@ -130,16 +130,23 @@ impl Phases {
             self.columns(snapshot, addresses, rows, compute, &mut extras, work).await?;
         }
         if self.reads_source() {
-            let mut by_index: HashMap<usize, Vec<usize>> = HashMap::new();
+            // Shards of an index differ in what is marked only.
+            let marked = self.highlight.is_some();
+            let mut by_index: HashMap<(usize, Option<u32>), Vec<usize>> = HashMap::new();
             for (place, address) in addresses.iter().enumerate() {
-                by_index.entry(segment(snapshot, address.segment)?.index).or_default().push(place);
+                let segment = segment(snapshot, address.segment)?;
+                by_index.entry((segment.index, marked.then_some(segment.shard))).or_default().push(place);
             }
-            for (index, places) in by_index {
+            for ((index, shard), places) in by_index {
                 let Some(index) = snapshot.indices.get(index).cloned() else { continue };
+                let segments = snapshot.segments.iter().filter(|segment| Some(segment.shard) == shard);
+                let segments: Vec<TableSegment> = segments.cloned().collect();
                 let (phases, query, work) = (self.clone(), query.clone(), work.clone());
                 let own: Vec<(u32, StoredRow)> =
                     places.iter().map(|place| (addresses[*place].row, rows[*place].clone())).collect();
-                let made = compute.run(move || phases.sources(&index, &query, &own, now_ms, &work)).await?;
+                let made = compute
+                    .run(move || phases.sources(&index, &segments, &query, &own, now_ms, &work))
+                    .await?;
                 for (place, made) in places.into_iter().zip(made) {
                     extras[place].fields.extend(made.fields);
                     extras[place].highlight = made.highlight;
@@ -149,10 +156,12 @@ impl Phases {
         Ok(extras)
     }
 
-    /// Makes what sources say of some rows of an index, which is held by the work. Blocks; runs on a compute thread.
+    /// Makes what sources say of some rows of an index, which is held by the work. `shard` has the segments of the one that
+    /// has the rows, where something is to be marked. Blocks; runs on a compute thread.
     pub fn sources(
         &self,
         index: &TableIndex,
+        shard: &[TableSegment],
         query: &Query,
         rows: &[(u32, StoredRow)],
         now_ms: i64,
@@ -170,7 +179,7 @@ impl Phases {
         let stored = self.stored_fields(&index.mapping).map_err(of_index)?;
         let highlight = self.highlight.as_ref();
         let marker = highlight
-            .map(|highlight| Marker::new(highlight, query, context))
+            .map(|highlight| Marker::new(highlight, query, context, Shard { segments: shard, work }))
             .transpose()
             .map_err(of_index)?;
         let allowed = SourceFilter::of_mapping(&index.mapping);

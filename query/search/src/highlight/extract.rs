@@ -10,27 +10,40 @@ use millrace_dsl::query::{Query, Role};
 use millrace_matching::automaton;
 use millrace_matching::score::intervals::LeafTerms;
 use millrace_matching::score::phrase as score;
+use millrace_matching::score::spans::expression::{Span, SpanLeaf, SpanTerms};
 use millrace_matching::table::leaf::Leaf;
 use millrace_matching::table::node::{Node, Resolved, TextBound, Weight};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
+use millrace_matching::table::{TableSegment, statistics};
 use millrace_storage::mapping::{FieldType, PathId, Scalar};
+use millrace_work::Work;
 use millrace_work::error::Result;
 
-use super::terms::{Pattern, Phrase, Place, Wanted, What};
+use super::terms::{Pattern, Place, Spans, Wanted, What};
 
 /// Lists what a query would have marked in an index.
 ///
 /// # Errors
 /// A clause that the index refuses.
-pub(crate) fn wanted(query: &Query, index: IndexContext<'_>) -> Result<Vec<Wanted>> {
-    let mut extractor = Extractor { index, wanted: Vec::new() };
+pub(crate) fn wanted(query: &Query, index: IndexContext<'_>, shard: Shard<'_>) -> Result<Vec<Wanted>> {
+    let mut extractor = Extractor { index, shard, wanted: Vec::new() };
     extractor.query(query, 1.0, false)?;
     Ok(extractor.wanted)
 }
 
+/// The shard whose hits are marked, for terms that each shard chooses by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shard<'a> {
+    /// Its segments; none where elements are marked, for which any shard's choice is taken.
+    pub segments: &'a [TableSegment],
+    /// The work that asks.
+    pub work: &'a Work,
+}
+
 struct Extractor<'a> {
     index: IndexContext<'a>,
+    shard: Shard<'a>,
     wanted: Vec<Wanted>,
 }
 
@@ -39,9 +52,9 @@ impl Extractor<'_> {
         let boost = boost * query.common().boost;
         if query.is_compound() {
             return query.parts().into_iter().try_for_each(|(role, part)| match role {
-                Role::Matching | Role::Inner => self.query(part, boost, hidden),
+                Role::Matching => self.query(part, boost, hidden),
                 Role::Enclosed => self.query(part, boost, true),
-                Role::Lowering | Role::Apart => Ok(()),
+                Role::Lowering | Role::Apart | Role::Inner => Ok(()),
             });
         }
         self.leaf(query, boost, hidden)
@@ -51,7 +64,7 @@ impl Extractor<'_> {
         let leaf = Predicate::Leaf(Arc::new(Leaf::new(leaf.clone(), boost, true)));
         let resolved = resolve(&leaf, self.index)?;
         let before = self.wanted.len();
-        self.node(&resolved.node, &resolved, boost, hidden);
+        self.node(&resolved.node, &resolved, boost, hidden)?;
         // Terms of one leaf that share a score were given as a set.
         if let Node::Constant(..) = &resolved.node {
             self.join(before);
@@ -74,7 +87,7 @@ impl Extractor<'_> {
         }
     }
 
-    fn node(&mut self, node: &Node, resolved: &Resolved, boost: f32, hidden: bool) {
+    fn node(&mut self, node: &Node, resolved: &Resolved, boost: f32, hidden: bool) -> Result<()> {
         let of = |weight: &Weight| match weight {
             Weight::None => boost,
             Weight::Constant(own) => *own,
@@ -93,7 +106,7 @@ impl Extractor<'_> {
                 let terms: Vec<String> =
                     values.iter().filter_map(|value| self.string(*path, &value.value)).collect();
                 let what = match terms.as_slice() {
-                    [] => return,
+                    [] => return Ok(()),
                     [one] => What::Term(one.clone()),
                     _ => What::Pattern(Pattern::OneOf(terms.into_iter().collect())),
                 };
@@ -102,9 +115,18 @@ impl Extractor<'_> {
             Node::Matching { path, pattern, weight, .. } => {
                 self.automaton(*path, pattern, of(weight), hidden);
             }
-            Node::Expanded(at) => {
-                if let Some(expansion) = resolved.expansions.get(*at) {
-                    self.automaton(expansion.path, &expansion.pattern, expansion.boost, hidden);
+            Node::Expanded(at) => self.expanded(*at, resolved, hidden),
+            Node::ManyExpanded { slots, .. } if self.shard.segments.is_empty() => {
+                slots.iter().for_each(|at| self.expanded(*at, resolved, hidden));
+            }
+            Node::ManyExpanded { slots, .. } => {
+                let found = statistics::expanded(&resolved.expansions, self.shard.segments, self.shard.work)?;
+                for slot in slots {
+                    let Some(found) = found.expansion(*slot) else { continue };
+                    let boost = resolved.expansions.get(*slot).map_or(boost, |expansion| expansion.boost);
+                    for term in &found.terms {
+                        self.add(found.path, boost, hidden, What::Term(term.term.clone()));
+                    }
                 }
             }
             Node::Synonyms { path, terms, weight } => {
@@ -116,8 +138,8 @@ impl Extractor<'_> {
                 for places in rows(phrase) {
                     let places = places.into_iter().map(|place| (place.offset, place_of(&place, resolved)));
                     let slop = if let score::Phrase::Places(_, slop) = phrase.as_ref() { *slop } else { 0 };
-                    let phrase = Phrase::new(places.collect(), slop);
-                    self.add(*path, of(weight), hidden, What::Phrase(phrase));
+                    let phrase = Spans::phrase(places.collect(), slop);
+                    self.add(*path, of(weight), hidden, What::Spans(phrase));
                 }
             }
             Node::Intervals { intervals, weight, .. } => {
@@ -132,6 +154,22 @@ impl Extractor<'_> {
                     }
                 }
             }
+            Node::Spans { path, spans, weight } => match (&spans.root, spans.leaves.as_slice()) {
+                (Span::Leaf(_), [SpanLeaf { terms: SpanTerms::One(term), .. }]) => {
+                    self.add(*path, of(weight), hidden, What::Term(term.clone()));
+                }
+                (root, leaves) => {
+                    let places = leaves.iter().map(|leaf| {
+                        let place = match &leaf.terms {
+                            SpanTerms::One(term) => fixed_place(vec![term.clone()]),
+                            SpanTerms::Expanded(at, _) => expanded_place(*at, resolved),
+                        };
+                        Place { marked: leaf.path == *path, ..place }
+                    });
+                    let spans = Spans { root: root.clone(), places: places.collect() };
+                    self.add(*path, of(weight), hidden, What::Spans(spans));
+                }
+            },
             Node::TextRange { path, from, to, weight } => {
                 let bytes = |bound: &TextBound| {
                     bound.as_ref().map(|(text, included)| (text.as_bytes().to_vec(), *included))
@@ -149,13 +187,20 @@ impl Extractor<'_> {
                 }
             }
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
-                parts.iter().for_each(|part| self.node(part, resolved, boost, hidden));
+                parts.iter().try_for_each(|part| self.node(part, resolved, boost, hidden))?;
             }
-            Node::Constant(score, part) => self.node(part, resolved, *score, hidden),
-            Node::Boosting { positive, .. } => self.node(positive, resolved, boost, hidden),
-            Node::FunctionScore { base, .. } => self.node(base, resolved, boost, true),
-            Node::Nested(nested) => self.node(&nested.inner, resolved, boost, true),
+            Node::Constant(score, part) => self.node(part, resolved, *score, hidden)?,
+            Node::Boosting { positive, .. } => self.node(positive, resolved, boost, hidden)?,
+            Node::FunctionScore { base, .. } => self.node(base, resolved, boost, true)?,
+            Node::Nested(nested) => self.node(&nested.inner, resolved, boost, true)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn expanded(&mut self, at: usize, resolved: &Resolved, hidden: bool) {
+        if let Some(expansion) = resolved.expansions.get(at) {
+            self.automaton(expansion.path, &expansion.pattern, expansion.boost, hidden);
         }
     }
 
@@ -211,10 +256,16 @@ fn rows(phrase: &score::Phrase) -> Vec<Vec<score::Place>> {
 
 fn place_of(place: &score::Place, resolved: &Resolved) -> Place {
     match &place.terms {
-        score::PlaceTerms::Fixed(terms) => Place { terms: terms.clone(), pattern: None },
-        score::PlaceTerms::Expanded(at) => {
-            let pattern = resolved.expansions.get(*at).map(|expansion| Arc::clone(&expansion.pattern));
-            Place { terms: Vec::new(), pattern }
-        }
+        score::PlaceTerms::Fixed(terms) => fixed_place(terms.clone()),
+        score::PlaceTerms::Expanded(at) => expanded_place(*at, resolved),
     }
+}
+
+fn fixed_place(terms: Vec<String>) -> Place {
+    Place { terms, pattern: None, marked: true }
+}
+
+fn expanded_place(at: usize, resolved: &Resolved) -> Place {
+    let pattern = resolved.expansions.get(at).map(|expansion| Arc::clone(&expansion.pattern));
+    Place { terms: Vec::new(), pattern, marked: true }
 }

@@ -1,6 +1,6 @@
 //! Highlighting: the parts of field values that a query asked for, marked up.
 //!
-//! A [`Marker`] holds what is wanted of one index's hits: the fields of the request with their options,
+//! A [`Marker`] holds what is wanted of one shard's hits: the fields of the request with their options,
 //! and for each what [`extract`] found in the query. It is handed the source of a hit at a time by
 //! [`crate::fetch`]. [`unified`] and [`plain`] follow the highlighters of those names, in OpenSearch's
 //! forms of them; values are measured in UTF-16 code units as there.
@@ -8,8 +8,8 @@
 mod boundary;
 mod extract;
 mod markup;
-mod phrase;
 mod plain;
+mod spans;
 mod terms;
 mod tokens;
 mod unified;
@@ -21,6 +21,7 @@ use millrace_storage::mapping::Field;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
+pub(crate) use self::extract::Shard;
 use self::plain::Fragmenter;
 use self::terms::Wanted;
 use self::tokens::{SEPARATOR, Tokenizer};
@@ -48,7 +49,7 @@ struct MarkedField<'a> {
     wanted: Vec<Wanted>,
 }
 
-/// Marks up the hits of one index.
+/// Marks up the hits of one shard.
 #[derive(Debug)]
 pub(crate) struct Marker<'a> {
     index: IndexContext<'a>,
@@ -56,13 +57,18 @@ pub(crate) struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    /// Prepares what a request wants of an index.
+    /// Prepares what a request wants of an index, one of whose shards has the hits.
     ///
     /// # Errors
     /// An option that a field or the index does not allow.
-    pub(crate) fn new(highlight: &'a Highlight, query: &Query, index: IndexContext<'a>) -> Result<Self> {
+    pub(crate) fn new(
+        highlight: &'a Highlight,
+        query: &Query,
+        index: IndexContext<'a>,
+        shard: Shard<'_>,
+    ) -> Result<Self> {
         let mapping = index.mapping;
-        let searched = extract::wanted(query, index)?;
+        let searched = extract::wanted(query, index, shard)?;
         let mut fields: Vec<MarkedField<'a>> = Vec::new();
         for (pattern, options) in &highlight.fields {
             let kind = kind(pattern, options)?;
@@ -71,7 +77,7 @@ impl<'a> Marker<'a> {
                     "source is forced for fields [{pattern}] but _source is disabled"
                 )));
             }
-            let own = options.query.as_ref().map(|query| extract::wanted(query, index)).transpose()?;
+            let own = options.query.as_ref().map(|query| extract::wanted(query, index, shard)).transpose()?;
             for name in matching(mapping, pattern) {
                 let Some(source) = SourceField::find(mapping, &name, None)? else { continue };
                 let field = source.field();

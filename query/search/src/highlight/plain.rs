@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use millrace_dsl::highlight::Options;
 
 use super::markup::Markup;
-use super::phrase;
+use super::spans;
 use super::terms::{Wanted, What};
 use super::tokens::{Token, Tokenizer};
 
@@ -102,16 +102,17 @@ fn weigh(wanted: &[&Wanted], tokens: &[Token]) -> HashMap<String, Weighted> {
                     terms.insert(token.term.clone(), anywhere.clone());
                 }
             }
-            What::Phrase(phrase) => {
-                let found = phrase::matches(phrase, tokens);
+            What::Spans(wanted_spans) => {
+                let found = spans::matches(wanted_spans, tokens);
                 if found.is_empty() {
                     continue;
                 }
+                let places = wanted_spans.marked();
                 let spans: Vec<(u32, u32)> = found.iter().map(|found| (found.first, found.last)).collect();
                 let fitting: HashSet<&str> = tokens
                     .iter()
                     .map(|token| token.term.as_str())
-                    .filter(|term| phrase.places.iter().any(|place| place.fits(term)))
+                    .filter(|term| places.iter().any(|place| place.fits(term)))
                     .collect();
                 for term in fitting {
                     match terms.get_mut(term) {

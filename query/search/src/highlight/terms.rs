@@ -1,4 +1,4 @@
-//! What a query would have marked: terms, patterns of terms, phrases.
+//! What a query would have marked: terms, patterns of terms, phrases and spans.
 //!
 //! [`super::extract`] finds it in a query; the highlighters match it against the tokens of a field.
 
@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_matching::automaton;
+use millrace_matching::score::spans::expression::Span;
 use millrace_storage::mapping::PathId;
 
 /// Something to be marked in a field.
@@ -28,8 +29,8 @@ pub(crate) enum What {
     Term(String),
     /// Any term that fits.
     Pattern(Pattern),
-    /// Terms where they stand together.
-    Phrase(Phrase),
+    /// Terms where they stand in certain places.
+    Spans(Spans),
 }
 
 /// A set of terms.
@@ -66,37 +67,49 @@ impl Pattern {
     }
 }
 
-/// Terms that must stand together.
+/// Terms that must stand in certain places: phrases and spans.
 #[derive(Clone, Debug)]
-pub(crate) struct Phrase {
-    /// The places, in order.
+pub(crate) struct Spans {
+    /// How the places, which are its leaves, must stand.
+    pub root: Span,
+    /// The places.
     pub places: Vec<Place>,
-    /// How far from their places terms may stand, gaps between the places included.
-    pub slop: u32,
-    /// Whether terms must stand in this order.
-    pub ordered: bool,
 }
 
-/// The terms that may stand at one place of a phrase.
+/// The terms that may stand at one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Any of these.
     pub terms: Vec<String>,
     /// Any of the terms that this accepts.
     pub pattern: Option<Arc<automaton::Pattern>>,
+    /// Whether what stands here is marked; terms of another field that pass for this one's are not.
+    pub marked: bool,
 }
 
-impl Phrase {
-    /// Makes the phrase of places at positions. Without slop the order counts.
-    pub(crate) fn new(places: Vec<(u32, Place)>, slop: u32) -> Self {
+impl Spans {
+    /// Makes a phrase of places at positions. Without slop the order counts; gaps between the places are part of it.
+    pub(crate) fn phrase(places: Vec<(u32, Place)>, slop: u32) -> Self {
         let first = places.first().map_or(0, |(position, _)| *position);
         let last = places.last().map_or(0, |(position, _)| *position);
         let gaps = (last.saturating_sub(first) + 1).saturating_sub(places.len() as u32);
-        Self {
-            places: places.into_iter().map(|(_, place)| place).collect(),
-            slop: slop.saturating_add(gaps),
-            ordered: slop == 0,
-        }
+        let root = match places.len() {
+            1 => Span::Leaf(0),
+            count => Span::Near {
+                parts: (0..count).map(Span::Leaf).collect(),
+                slop: slop.saturating_add(gaps).into(),
+                in_order: slop == 0,
+            },
+        };
+        Self { root, places: places.into_iter().map(|(_, place)| place).collect() }
+    }
+
+    /// Lists the places of which matches are made, and which are marked then.
+    pub(crate) fn marked(&self) -> Vec<&Place> {
+        let mut marked = Vec::new();
+        self.root
+            .for_each_leaf(&mut |leaf| marked.extend(self.places.get(leaf).filter(|place| place.marked)));
+        marked
     }
 }
 

@@ -11,8 +11,8 @@ use millrace_dsl::highlight::{Options, Scanner};
 
 use super::boundary::{Boundaries, Unit};
 use super::markup::Markup;
-use super::phrase;
-use super::terms::{Pattern, Phrase, Wanted, What};
+use super::spans;
+use super::terms::{Pattern, Spans, Wanted, What};
 use super::tokens::{SEPARATOR, Token, Tokenizer};
 
 /// The character that separates paragraphs.
@@ -21,12 +21,12 @@ const PARAGRAPH: char = '\u{2029}';
 /// What one field is searched for.
 #[derive(Debug, Default)]
 pub(super) struct Query<'a> {
-    /// Every term, those of phrases included, in order.
+    /// Every term, those of spans included, in order.
     terms: BTreeSet<&'a str>,
     /// Those that are marked wherever they stand.
     anywhere: BTreeSet<&'a str>,
     patterns: Vec<&'a Pattern>,
-    phrases: Vec<&'a Phrase>,
+    spans: Vec<&'a Spans>,
 }
 
 impl<'a> Query<'a> {
@@ -42,12 +42,12 @@ impl<'a> Query<'a> {
                     }
                 }
                 What::Pattern(pattern) => query.patterns.push(pattern),
-                What::Phrase(phrase) => {
-                    for place in &phrase.places {
+                What::Spans(spans) => {
+                    for place in spans.marked() {
                         query.terms.extend(place.terms.iter().map(String::as_str));
                     }
                     if !wanted.hidden {
-                        query.phrases.push(phrase);
+                        query.spans.push(spans);
                     }
                 }
             }
@@ -58,17 +58,17 @@ impl<'a> Query<'a> {
     /// Whether terms must be compared with patterns.
     pub(super) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
-            || self.phrases.iter().any(|phrase| phrase.places.iter().any(|place| place.pattern.is_some()))
+            || self.spans.iter().any(|spans| spans.places.iter().any(|place| place.pattern.is_some()))
     }
 
     /// Whether nothing can be marked.
     pub(super) fn is_empty(&self) -> bool {
-        self.terms.is_empty() && self.patterns.is_empty() && self.phrases.is_empty()
+        self.terms.is_empty() && self.patterns.is_empty() && self.spans.is_empty()
     }
 
     /// Lists the occurrences in a text, in order.
     fn occurrences(&self, tokens: &[Token]) -> Vec<Occurrence> {
-        let anywhere = if self.phrases.is_empty() { &self.terms } else { &self.anywhere };
+        let anywhere = if self.spans.is_empty() { &self.terms } else { &self.anywhere };
         let mut frequencies: HashMap<&str, u32> = HashMap::new();
         for token in tokens {
             *frequencies.entry(&token.term).or_default() += 1;
@@ -85,15 +85,15 @@ impl<'a> Query<'a> {
                 add(token, number, frequencies[token.term.as_str()]);
             }
         }
-        let mut in_phrases: BTreeSet<usize> = BTreeSet::new();
-        for phrase in &self.phrases {
-            for found in phrase::matches(phrase, tokens) {
-                in_phrases.extend(found.tokens);
+        let mut in_spans: BTreeSet<usize> = BTreeSet::new();
+        for wanted in &self.spans {
+            for found in spans::matches(wanted, tokens) {
+                in_spans.extend(found.tokens);
             }
         }
-        let in_phrases =
-            in_phrases.into_iter().map(|at| &tokens[at]).filter(|t| !anywhere.contains(t.term.as_str()));
-        for token in in_phrases {
+        let in_spans =
+            in_spans.into_iter().map(|at| &tokens[at]).filter(|t| !anywhere.contains(t.term.as_str()));
+        for token in in_spans {
             let next = numbers.len();
             let number = *numbers.entry(&token.term).or_insert(next);
             add(token, number, frequencies[token.term.as_str()]);

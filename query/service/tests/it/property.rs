@@ -127,7 +127,7 @@ fn bits(text: &str) -> u128 {
 
 /// One random clause and what it means.
 fn leaf(rng: &mut StdRng) -> (Value, Check) {
-    match rng.random_range(0..24) {
+    match rng.random_range(0..26) {
         0 => (json!({"match_all": {}}), Box::new(|_, _| true)),
         1 => {
             let (a, b) = (pick(rng, WORDS), pick(rng, WORDS));
@@ -263,6 +263,30 @@ fn leaf(rng: &mut StdRng) -> (Value, Check) {
             (
                 json!({"term": {"flat.a.b": tag}}),
                 Box::new(move |_, d| strings(d, "flat.a.b", 99).iter().any(|t| t == tag)),
+            )
+        }
+        23 => {
+            let (a, b, slop) = (pick(rng, WORDS), pick(rng, WORDS), rng.random_range(0..3));
+            let terms = [json!({"span_term": {"msg": a}}), json!({"span_term": {"msg": b}})];
+            let near = move |text: &String| {
+                let words: Vec<&str> = text.split(' ').collect();
+                (0..words.len())
+                    .filter(|at| words[*at] == a)
+                    .any(|at| words[at + 1..].iter().take(slop + 1).any(|word| *word == b))
+            };
+            (
+                json!({"span_near": {"clauses": terms, "slop": slop}}),
+                Box::new(move |_, d| strings(d, "msg", usize::MAX).iter().any(near)),
+            )
+        }
+        24 => {
+            let (a, b) = (pick(rng, WORDS), pick(rng, WORDS));
+            (
+                json!({"more_like_this": {
+                    "like": format!("{a} {b}"), "fields": ["msg"], "min_term_freq": 1, "min_doc_freq": 1,
+                    "minimum_should_match": 1
+                }}),
+                Box::new(move |_, d| words(d).iter().any(|w| w == a || w == b)),
             )
         }
         _ => {

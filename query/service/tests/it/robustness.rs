@@ -111,7 +111,7 @@ fn value(rng: &mut StdRng, depth: usize) -> Value {
 fn query(rng: &mut StdRng, depth: usize) -> Value {
     let field = ["n", "msg", "ip", "at", "tag", "ok", "geo", "flat.a", "flat", "_id", "none"]
         [rng.random_range(0..11)];
-    match rng.random_range(0..9) {
+    match rng.random_range(0..11) {
         0 => json!({"term": {field: value(rng, 2)}}),
         1 => json!({"terms": {field: value(rng, 2)}}),
         2 => json!({"match": {field: value(rng, 2)}}),
@@ -122,6 +122,14 @@ fn query(rng: &mut StdRng, depth: usize) -> Value {
         7 if depth > 0 => json!({"bool": {
             "must": query(rng, depth - 1), "should": [query(rng, depth - 1), value(rng, 1)],
             "minimum_should_match": value(rng, 0)
+        }}),
+        8 => json!({"span_near": {
+            "clauses": [{"span_term": {field: value(rng, 0)}}, {"span_multi": {"match": query(rng, 0)}}, value(rng, 2)],
+            "slop": value(rng, 0)
+        }}),
+        9 => json!({"more_like_this": {
+            "fields": [field], "like": [value(rng, 2), "a b"], "unlike": value(rng, 2), "min_doc_freq": value(rng, 0),
+            "fail_on_unsupported_field": false, "min_term_freq": 0
         }}),
         _ => value(rng, 3),
     }

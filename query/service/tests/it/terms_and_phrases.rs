@@ -1,5 +1,5 @@
-//! Clauses about terms, patterns and phrases, with the hits, scores and refusals that OpenSearch
-//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`.
+//! Clauses about terms, patterns, phrases, spans and likeness, with the hits, scores and refusals that OpenSearch
+//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`, `spans.json`, `more_like_this.json`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,21 @@ fn difference(case: &Value, answer: Result<Value, millrace_query::Error>) -> Opt
 
 #[tokio::test]
 async fn terms_and_phrases_are_found_and_scored_as_in_opensearch() {
-    let cases: Value = serde_json::from_str(include_str!("../cases/terms_and_phrases.json")).unwrap();
+    check(include_str!("../cases/terms_and_phrases.json")).await;
+}
+
+#[tokio::test]
+async fn spans_are_found_and_scored_as_in_opensearch() {
+    check(include_str!("../cases/spans.json")).await;
+}
+
+#[tokio::test]
+async fn documents_like_others_are_found_and_scored_as_in_opensearch() {
+    check(include_str!("../cases/more_like_this.json")).await;
+}
+
+async fn check(cases: &str) {
+    let cases: Value = serde_json::from_str(cases).unwrap();
     let store = Store::open().await;
     store.create("cases", &cases["index"]).await;
     let documents = cases["documents"].as_array().unwrap();
@@ -55,4 +69,118 @@ async fn terms_and_phrases_are_found_and_scored_as_in_opensearch() {
         }
     }
     assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn documents_are_compared_with_stored_and_given_ones() {
+    let store = Store::open().await;
+    let body = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
+    for index in ["one", "two"] {
+        store.create(index, &body).await;
+    }
+    store.index("one", &["bar", "baz", "foo"].map(|text| json!({"foo": text}))).await;
+    store.index("two", &["bar baz selected", "bar", "bar baz"].map(|text| json!({"foo": text}))).await;
+    let found = async |expression: &str, own: Value| {
+        let mut clause = json!({"include": true, "min_doc_freq": 0, "min_term_freq": 0});
+        clause.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        let body = json!({"query": {"more_like_this": clause}, "sort": [{"_index": "asc"}, {"_id": "asc"}]});
+        let answer = store.search(expression, &[], body).await.unwrap();
+        let hits = answer["hits"]["hits"].as_array().unwrap().clone();
+        hits.iter()
+            .map(|hit| format!("{}/{}", hit["_index"].as_str().unwrap(), hit["_id"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let like = json!([{"_index": "one", "_type": "_doc", "doc": {"foo": "bar"}}, {"_index": "one", "_id": "2"}, {"_id": "3"}]);
+    assert_eq!(found("one", json!({"like": like})).await, ["one/1", "one/2", "one/3"]);
+    let (like, unlike) = (json!({"_index": "two", "_id": "1"}), json!({"_index": "two", "_id": "3"}));
+    assert_eq!(found("two", json!({"like": like, "unlike": unlike})).await, ["two/1"]);
+    // Without an index, each index compares with its own document.
+    assert_eq!(found("one,two", json!({"like": {"_id": "2"}})).await, ["one/2", "two/1", "two/2", "two/3"]);
+    assert_eq!(found("two", json!({"like": {"_index": "gone", "_id": "2"}})).await, [""; 0]);
+    // What each shard has chosen is marked; clauses that are named, filters and counts find the same.
+    let clause = json!({"more_like_this": {"fields": ["foo"], "like": "bar selected", "min_term_freq": 1, "min_doc_freq": 2, "_name": "like"}});
+    let query = json!({"bool": {"filter": [clause]}});
+    for kind in ["unified", "plain"] {
+        let body = json!({"query": query, "highlight": {"type": kind, "fields": {"foo": {}}}});
+        let answer = store.search("two", &[], body).await.unwrap();
+        let hits = answer["hits"]["hits"].as_array().unwrap();
+        assert_eq!(hits.len(), 3);
+        assert_eq!(hits[0]["highlight"]["foo"], json!(["<em>bar</em> baz selected"]), "{kind}");
+        assert_eq!(hits[0]["matched_queries"], json!(["like"]));
+    }
+    let counted = json!({"size": 0, "aggs": {"like": {"filter": query}}});
+    let answer = store.search("two", &[], counted).await.unwrap();
+    assert_eq!(answer["aggregations"]["like"]["doc_count"], 3);
+}
+
+/// Lists the lines of an explanation: depth, value, description.
+fn lines(explanation: &Value, depth: u64, into: &mut Vec<(u64, f64, String)>) {
+    let description = explanation["description"].as_str().unwrap().to_owned();
+    into.push((depth, explanation["value"].as_f64().unwrap(), description));
+    for detail in explanation["details"].as_array().unwrap() {
+        lines(detail, depth + 1, into);
+    }
+}
+
+/// Says where an explanation differs from lines.
+fn explained_otherwise(explanation: &Value, expected: &Value) -> Option<String> {
+    let mut found = Vec::new();
+    lines(explanation, 0, &mut found);
+    let expected: Vec<(u64, f64, String)> = serde_json::from_value(expected.clone()).unwrap();
+    let same = found.len() == expected.len()
+        && found.iter().zip(&expected).all(|(own, other)| {
+            own.0 == other.0 && own.2 == other.2 && (own.1 - other.1).abs() <= 1e-5 * other.1.abs()
+        });
+    (!same).then(|| format!("explained by {found:#?} instead of {expected:#?}"))
+}
+
+#[tokio::test]
+async fn spans_and_likeness_are_shown_as_in_opensearch() {
+    let cases: Value = serde_json::from_str(include_str!("../cases/spans.json")).unwrap();
+    let store = Store::open().await;
+    store.create("cases", &cases["index"]).await;
+    let documents = cases["documents"].as_array().unwrap();
+    let numbered = |(number, document): (usize, &Value)| (number.to_string(), Some(document.clone()));
+    let writes: Vec<_> = documents.iter().enumerate().map(numbered).collect();
+    store.write("cases", writes[..4].to_vec()).await;
+    store.write("cases", writes[4..].to_vec()).await;
+    let shown: Value = serde_json::from_str(include_str!("../cases/spans_shown.json")).unwrap();
+    let mut wrong = Vec::new();
+    for case in shown.as_array().unwrap() {
+        let marked = async |kind: &str| {
+            let highlight = json!({"fields": {"t": {"type": kind, "number_of_fragments": 0}}});
+            let body = json!({"query": case["query"], "size": 50, "explain": true, "highlight": highlight});
+            store.search("cases", &[], body).await.unwrap()
+        };
+        let (unified, plain) = (marked("unified").await, marked("plain").await);
+        for (at, expected) in case["hits"].as_array().unwrap().iter().enumerate() {
+            let (hit, other) = (&unified["hits"]["hits"][at], &plain["hits"]["hits"][at]);
+            let mut differ = |what: &str, found: &Value, expected: &Value| {
+                if found != expected {
+                    wrong.push(format!("{}: {what} {found} instead of {expected}", case["query"]));
+                }
+            };
+            differ("hit", &hit["_id"], &expected["id"]);
+            differ("names", &hit["matched_queries"], &expected["names"]);
+            if let Some(validated) = case["validate"].as_str() {
+                differ("unified", &hit["highlight"]["t"], &expected["unified"]);
+                differ("plain", &other["highlight"]["t"], &expected["plain"]);
+                let body = Some(json!({"query": case["query"]}));
+                let params = crate::fixture::owned(&[("explain", "true")]);
+                let answer =
+                    store.service.validate_query(&store.principal, "cases", params, body).await.unwrap();
+                let answer = crate::fixture::value(answer);
+                differ("validated", &answer["explanations"][0]["explanation"], &json!(validated));
+            }
+            if expected["explanation"].is_array() {
+                let differs = explained_otherwise(&hit["_explanation"], &expected["explanation"]);
+                wrong.extend(differs.map(|differs| format!("{}: {differs}", case["query"])));
+            }
+        }
+        let profiled = json!({"query": case["query"], "profile": true});
+        let profiled = store.search("cases", &[], profiled).await.unwrap();
+        let described = &profiled["profile"]["shards"][0]["searches"][0]["query"][0]["description"];
+        assert!(described.as_str().is_some_and(|text| !text.is_empty()), "{described}");
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -27,8 +27,13 @@ struct Taken {
 impl Resolver<'_> {
     /// Returns the fields of queries that name none.
     pub(super) fn default_fields(&self, clause: &str) -> Result<FieldBoosts> {
+        FieldBoosts::of(clause, &self.default_field_names())
+    }
+
+    /// Lists the fields of queries that name none, as the index has them.
+    pub(super) fn default_field_names(&self) -> Vec<String> {
         let listed = self.index.meta.settings.get(DEFAULT_FIELD).and_then(json::strings);
-        FieldBoosts::of(clause, &listed.unwrap_or_else(|| vec!["*".to_owned()]))
+        listed.unwrap_or_else(|| vec!["*".to_owned()])
     }
 
     /// Resolves names and patterns; `suffix` is put behind a name where a field of that name exists.

@@ -9,8 +9,8 @@ use super::terms::Terms;
 use super::*;
 use crate::score::collect::{Pass, Totals};
 use crate::score::fixture::{Fixture, KEYWORD};
-use crate::score::prepare::Prepared;
 use crate::score::reader::SegmentReader;
+use crate::score::row_set::RowSet;
 use crate::table::keys::{Fill, Rescale};
 
 fn keyword_key() -> Key {
@@ -45,7 +45,7 @@ fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked
         functions: Arc::default(),
         work: Work::default(),
     };
-    let prepared = Prepared::Rows(Arc::new(matches.collect()), 0.0);
+    let prepared = RowSet { rows: matches.collect(), score: 0.0 };
     // All are found where all are counted.
     let totals = Totals::new((!sought).then_some(u64::MAX));
     let (stop, deleted) = (Stop::default(), RoaringBitmap::new());
