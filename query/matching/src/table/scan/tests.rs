@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Int64Type, UInt32Type};
+use datafusion::arrow::datatypes::{Float32Type, Int64Type, UInt32Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_expr::expressions::col;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
@@ -76,16 +76,8 @@ fn number_key() -> Key {
     }
 }
 
-/// A scan for `disk`, of the named columns.
-fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
-    let options = ScanOptions { track: Some(track), ..ScanOptions::default() };
-    let table = IndexTable::new(
-        Arc::new(snapshot()),
-        vec![number_key()],
-        options,
-        Compute::new(millrace_storage::Compute::start(1).unwrap()),
-    );
-    let handle = Arc::clone(table.handle());
+/// What matches `disk`, by score.
+fn disk() -> Resolved {
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
         nested: None,
@@ -96,7 +88,20 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
         join: Join::Synonyms,
         boost: 1.0,
     }];
-    let resolved = vec![Some(Resolved { node, statistics, expansions: Vec::new() })];
+    Resolved { node, statistics, expansions: Vec::new() }
+}
+
+/// A scan for `disk`, of the named columns.
+fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
+    let options = ScanOptions { track: Some(track), ..ScanOptions::default() };
+    let table = IndexTable::new(
+        Arc::new(snapshot()),
+        vec![number_key()],
+        options,
+        Compute::new(millrace_storage::Compute::start(1).unwrap()),
+    );
+    let handle = Arc::clone(table.handle());
+    let resolved = vec![Some(disk())];
     let projection = columns.iter().map(|name| table.schema.index_of(name).unwrap()).collect();
     let scan =
         IndexScanExec::new(Arc::clone(&table.state), &table.schema, Predicate::All, resolved, projection, 2)
@@ -229,6 +234,71 @@ async fn the_first_rows_are_those_of_a_sort() {
                 let grouped = found(order, limit, Some("n")).await;
                 assert_eq!(best(grouped), best(all.clone()), "round {round}");
             }
+        }
+    }
+}
+
+/// Partitions that run side by side share what they have found, and ties are still won by the first address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_best_of_several_partitions_are_those_of_all() {
+    let mut rng = StdRng::seed_from_u64(29);
+    let texts = ["disk", "disk full", "disk disk full", "node", "disk full disk disk node"];
+    let segments = [11_000, 9_000, 300].map(|rows| {
+        let rows: Vec<_> = (0..rows)
+            .map(|_| (texts[rng.random_range(0..texts.len())], "k", rng.random_range(0..9)))
+            .collect();
+        let reader = Fixture::new(&rows);
+        TableSegment { index: 0, shard: 0, reader, deleted: Arc::new([3, 4].into_iter().collect()) }
+    });
+    let snapshot = TableSnapshot { segments: segments.into(), shards: 1, ..TableSnapshot::default() };
+    let snapshot = Arc::new(snapshot);
+    let found = async |limit: usize, group: Option<&str>, track: Option<u64>| {
+        let options = ScanOptions { track, ..ScanOptions::default() };
+        let compute = Compute::new(millrace_storage::Compute::start(2).unwrap());
+        let table = IndexTable::new(Arc::clone(&snapshot), vec![number_key()], options, compute);
+        let projection = ["n", SCORE, SEGMENT, ROW].map(|name| table.schema.index_of(name).unwrap());
+        let (state, resolved) = (Arc::clone(&table.state), vec![Some(disk())]);
+        let scan = IndexScanExec::new(state, &table.schema, Predicate::All, resolved, projection.into(), 2);
+        let mut scan = scan.unwrap();
+        assert_eq!(scan.partitions().len(), 2);
+        if limit > 0 {
+            let order = Leading { column: SCORE, descending: true, by_address: true };
+            scan = scan.with_first(order, limit, group, false).unwrap();
+        }
+        let mut rows = Vec::new();
+        for batch in run(Arc::new(scan), Arc::new(TaskContext::default())).await.unwrap() {
+            let numbers = |at: usize| batch.column(at).as_primitive::<UInt32Type>().values().to_vec();
+            let keys = batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+            let scores = batch.column(1).as_primitive::<Float32Type>().values().to_vec();
+            let scores = scores.into_iter().map(|score| !score.to_bits());
+            rows.extend(scores.zip(numbers(2)).zip(numbers(3)).zip(keys));
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        (rows, table.handle().totals.read().0)
+    };
+    let (all, total) = found(0, None, Some(u64::MAX)).await;
+    for limit in [1, 10, 2_000] {
+        for track in [None, Some(100), Some(u64::MAX)] {
+            let (mut best, counted) = found(limit, None, track).await;
+            best.truncate(limit);
+            assert!(best == all[..limit], "{limit} {track:?}");
+            assert_eq!(counted, track.map_or(0, |track| total.min(track)));
+            let of_groups = |rows: &[(((u32, u32), u32), i64)]| {
+                let mut groups = Vec::new();
+                let mut rows: Vec<_> = rows.to_vec();
+                rows.retain(|(_, group)| {
+                    !groups.contains(group) && {
+                        groups.push(*group);
+                        true
+                    }
+                });
+                rows.truncate(limit);
+                rows
+            };
+            let (best, counted) = found(limit.min(8), Some("n"), track).await;
+            assert!(of_groups(&best)[..limit.min(8)] == of_groups(&all)[..limit.min(8)], "{limit} {track:?}");
+            assert_eq!(counted, track.map_or(0, |track| total.min(track)));
         }
     }
 }

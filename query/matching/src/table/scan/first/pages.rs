@@ -1,8 +1,8 @@
 //! Rows in the order of a column's pages by their bounds.
 //!
-//! The pages that may have the best keys come first, and those that cannot meet the threshold are never read. They are
-//! read one, two, four at a time: when the bounds tell them apart, the first few have the rows, and when they do not, few
-//! steps read all.
+//! The pages that may have the best keys come first, and those that cannot meet the threshold are never read. As many as
+//! should have enough rows are read at first, then twice as many at a time: when the bounds tell pages apart, the first few
+//! have the rows, and when they do not, few steps read all.
 
 use std::ops::Range;
 
@@ -41,16 +41,21 @@ impl<'a> Pages<'a> {
             .collect();
         pages.sort_by_key(|(bounds, rows)| (bounds.0, rows.start));
         let matches = place.matches.estimate()?.unwrap_or(place.part.rows.len() as u64);
-        let cost = cost(&pages, all, matches, place.threshold.asked().limit as u64);
-        Ok(Self { place, pages, at: 0, step: 1, cost })
+        let enough = enough(place.threshold.asked().limit as u64, all, matches);
+        let cost = cost(&pages, all, matches, enough);
+        Ok(Self { place, pages, at: 0, step: enough.min(MAX_PAGES), cost })
     }
 }
 
-/// Estimates how many rows are read where `matches` lie evenly in `all` pages, and the best of these are the `pages`: those of
-/// the first that have enough rows, and of the others that may have better ones.
-fn cost(pages: &[((u64, u64), Range<u32>)], all: u64, matches: u64, limit: u64) -> u64 {
+/// Estimates how many pages have so many rows, where `matches` lie evenly in `all` pages.
+fn enough(limit: u64, all: u64, matches: u64) -> usize {
     let enough = limit.saturating_mul(all).div_ceil(matches.max(1)).max(1);
-    let enough = usize::try_from(enough).unwrap_or(usize::MAX);
+    usize::try_from(enough).unwrap_or(usize::MAX)
+}
+
+/// Estimates how many rows are read where `matches` lie evenly in `all` pages, and those that compete are the `pages`: the rows of
+/// the first pages, which are `enough`, and of the others that may have better ones.
+fn cost(pages: &[((u64, u64), Range<u32>)], all: u64, matches: u64, enough: usize) -> u64 {
     let Some(reach) = pages.iter().take(enough).map(|(bounds, _)| bounds.1).max() else { return 0 };
     let read = pages.partition_point(|(bounds, _)| bounds.0 <= reach) as u64;
     matches.saturating_mul(read) / all.max(1)
@@ -65,9 +70,12 @@ impl Candidates for Pages<'_> {
         while self.at < self.pages.len() {
             let mut rows = RoaringBitmap::new();
             for (bounds, page) in self.pages.iter().skip(self.at).take(self.step) {
-                if threshold.admits_run(address(self.place.part.segment, page.start), *bounds) {
-                    rows.insert_range(page.clone());
+                if !threshold.admits_run(address(self.place.part.segment, page.start), *bounds) {
+                    // None behind it is better.
+                    self.pages.truncate(self.at);
+                    break;
                 }
+                rows.insert_range(page.clone());
             }
             self.at += self.step;
             self.step = (self.step * 2).min(MAX_PAGES);
@@ -92,11 +100,12 @@ mod tests {
             (0..100).map(|page| ((page * 10, page * 10 + overlap), 0..4_096)).collect()
         };
         // Ten rows of a tenth of all: one page, and with wider bounds those that may have better rows.
-        assert_eq!(cost(&pages(9), 100, 40_960, 10), 409);
-        assert_eq!(cost(&pages(29), 100, 40_960, 10), 1_228);
+        let cost = |pages: &[_], matches, limit| cost(pages, 100, matches, enough(limit, 100, matches));
+        assert_eq!(cost(&pages(9), 40_960, 10), 409);
+        assert_eq!(cost(&pages(29), 40_960, 10), 1_228);
         // One row in ten pages.
-        assert_eq!(cost(&pages(9), 100, 10, 1), 1);
-        assert_eq!(cost(&pages(10_000), 100, 40_960, 10), 40_960);
-        assert_eq!(cost(&[], 100, 40_960, 10), 0);
+        assert_eq!(cost(&pages(9), 10, 1), 1);
+        assert_eq!(cost(&pages(10_000), 40_960, 10), 40_960);
+        assert_eq!(cost(&[], 40_960, 10), 0);
     }
 }
