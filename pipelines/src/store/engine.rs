@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::{Event, dead_letter};
 use millrace_storage::wal::PositionDelta;
@@ -69,7 +68,7 @@ impl Store for OfEngine {
     ) -> Result<Durable> {
         let appended =
             self.engine.append_from_source(&self.principal, ops, moves, replace, timeout, ready).await?;
-        Ok(appended.durable().boxed())
+        Ok(appended.durable())
     }
 
     async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -56,6 +57,9 @@ pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
 use crate::wal::{FrameNumber, ReplayProgress, Wal};
 use crate::{Config, Error, Principal, Priority, Result, SharedClock};
+
+/// Decides on a change of the metadata.
+type Decide<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a>;
 
 /// Shards that a request refreshes or flushes at a time.
 const SIDE_BY_SIDE: usize = 128;
@@ -128,14 +132,15 @@ impl Inner {
     }
 }
 
+/// Entry points return boxed futures, so that what they run is compiled in this crate alone.
 impl Engine {
     /// Opens the data directory, recovers, and starts background work.
     ///
     /// # Errors
     /// The directory is locked or cannot be written, the log or the catalog is corrupt, the object
     /// store cannot be reached.
-    pub async fn open(config: Config, clock: SharedClock) -> Result<Arc<Self>> {
-        Self::open_watched(config, clock, Arc::default()).await
+    pub fn open(config: Config, clock: SharedClock) -> BoxFuture<'static, Result<Arc<Self>>> {
+        Box::pin(async move { Self::open_watched(config, clock, Arc::default()).await })
     }
 
     /// Opens the data directory as [`Engine::open`] does; `progress` tells others meanwhile how far the replay of the
@@ -143,12 +148,14 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub async fn open_watched(
+    pub fn open_watched(
         config: Config,
         clock: SharedClock,
         progress: Arc<ReplayProgress>,
-    ) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None, None, progress).await?)
+    ) -> BoxFuture<'static, Result<Arc<Self>>> {
+        Box::pin(async move {
+            Self::start(recovery::open(config, clock, Arc::new(SystemDisk), None, None, progress).await?)
+        })
     }
 
     /// Opens the store on a given disk and catalog; simulated ones make power loss a test. Files
@@ -157,13 +164,15 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub async fn open_with(
+    pub fn open_with(
         config: Config,
         clock: SharedClock,
         disk: Arc<dyn Disk>,
         catalog: Arc<dyn Catalog>,
-    ) -> Result<Arc<Self>> {
-        Self::start(recovery::open(config, clock, disk, Some(catalog), None, Arc::default()).await?)
+    ) -> BoxFuture<'static, Result<Arc<Self>>> {
+        Box::pin(async move {
+            Self::start(recovery::open(config, clock, disk, Some(catalog), None, Arc::default()).await?)
+        })
     }
 
     fn start(inner: Arc<Inner>) -> Result<Arc<Self>> {
@@ -184,20 +193,22 @@ impl Engine {
     ///
     /// # Errors
     /// A flush fails; what it would have written is still in the log.
-    pub async fn shutdown(&self) -> Result<()> {
-        self.inner.stopping.store(true, Ordering::Relaxed);
-        let upkeep = self.upkeep.lock().take();
-        if let Some(upkeep) = upkeep {
-            upkeep.abort();
-            let _ = upkeep.await;
-        }
-        let flushed = self.flush(&self.inner.all_indices()).await;
-        // An object store that does not answer is no reason to wait: the next start notes it.
-        let _ = tokio::time::timeout(NOTE_TIME, self.inner.note_generation()).await;
-        let wal = Arc::clone(self.inner.wal()?);
-        let closed = sync::blocking(move || wal.close()).await;
-        self.inner.services.catalog.close().await;
-        flushed.and(closed)
+    pub fn shutdown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.inner.stopping.store(true, Ordering::Relaxed);
+            let upkeep = self.upkeep.lock().take();
+            if let Some(upkeep) = upkeep {
+                upkeep.abort();
+                let _ = upkeep.await;
+            }
+            let flushed = self.flush(&self.inner.all_indices()).await;
+            // An object store that does not answer is no reason to wait: the next start notes it.
+            let _ = tokio::time::timeout(NOTE_TIME, self.inner.note_generation()).await;
+            let wal = Arc::clone(self.inner.wal()?);
+            let closed = sync::blocking(move || wal.close()).await;
+            self.inner.services.catalog.close().await;
+            flushed.and(closed)
+        })
     }
 
     /// Returns the injected clock.
@@ -225,19 +236,26 @@ impl Engine {
     ///
     /// # Errors
     /// The decision's own, an invalid mapping, or a failing catalog; then nothing has changed.
-    pub async fn change<F>(&self, principal: &Principal, decide: F) -> Result<()>
+    pub fn change<'a, F>(&'a self, principal: &'a Principal, decide: F) -> BoxFuture<'a, Result<()>>
     where
-        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
+        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a,
     {
-        let closed = sync::scope(self.decide_change(principal, decide)).await?;
-        self.flush(&closed).await
+        self.change_as_decided(principal, Box::new(decide))
+    }
+
+    fn change_as_decided<'a>(
+        &'a self,
+        principal: &'a Principal,
+        decide: Decide<'a>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let closed = sync::scope(self.decide_change(principal, decide)).await?;
+            self.flush(&closed).await
+        })
     }
 
     /// Decides a change and makes it durable and true; returns the indices that were closed by it.
-    async fn decide_change<F>(&self, principal: &Principal, decide: F) -> Result<Vec<Arc<Index>>>
-    where
-        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send,
-    {
+    async fn decide_change(&self, principal: &Principal, decide: Decide<'_>) -> Result<Vec<Arc<Index>>> {
         let inner = &self.inner;
         inner.check_accepting()?;
         let one = inner.metadata_change.lock_owned().await;
@@ -294,12 +312,19 @@ impl Engine {
     ///
     /// # Errors
     /// A conflict with the current mapping, which then stays as it is.
-    pub async fn put_mapping(&self, _principal: &Principal, index: &str, body: &Value) -> Result<()> {
-        self.inner.check_accepting()?;
-        let index = self.index(index)?;
-        let frame = sync::scope(self.inner.merge_mapping(&index, body)).await?;
-        // The catalog learns of it before the log is cut.
-        self.inner.wal()?.synced(frame).await
+    pub fn put_mapping<'a>(
+        &'a self,
+        _principal: &'a Principal,
+        index: &'a str,
+        body: &'a Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.inner.check_accepting()?;
+            let index = self.index(index)?;
+            let frame = sync::scope(self.inner.merge_mapping(&index, body)).await?;
+            // The catalog learns of it before the log is cut.
+            self.inner.wal()?.synced(frame).await
+        })
     }
 
     /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
@@ -351,17 +376,19 @@ impl Engine {
     ///
     /// # Errors
     /// An in-memory segment cannot be built.
-    pub async fn refresh(&self, indices: &[Arc<Index>]) -> Result<()> {
-        self.each_shard(indices, Inner::refresh_one).await
+    pub fn refresh<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.each_shard(indices, Inner::refresh_one).await })
     }
 
     /// Writes memtables out as segments and commits them.
     ///
     /// # Errors
     /// The object store or the catalog fails; what was not flushed stays in memory and log.
-    pub async fn flush(&self, indices: &[Arc<Index>]) -> Result<()> {
-        self.each_shard(indices, Inner::flush_one).await?;
-        self.inner.cut_log().await
+    pub fn flush<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.each_shard(indices, Inner::flush_one).await?;
+            self.inner.cut_log().await
+        })
     }
 
     /// Does work on every shard, some at a time; all of it, whatever fails.
@@ -391,18 +418,24 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::flush`].
-    pub async fn force_merge(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
-        // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
-        let last_key = crate::shard::next_key();
-        self.flush(indices).await?;
-        for index in indices {
-            for shard in index.shards() {
-                let merge = shard.force_merge(max_segments, last_key);
-                while self.inner.compact_shard(shard, Some(merge)).await? {}
-                self.inner.agenda.report(index, shard);
+    pub fn force_merge<'a>(
+        &'a self,
+        indices: &'a [Arc<Index>],
+        max_segments: usize,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
+            let last_key = crate::shard::next_key();
+            self.flush(indices).await?;
+            for index in indices {
+                for shard in index.shards() {
+                    let merge = shard.force_merge(max_segments, last_key);
+                    while self.inner.compact_shard(shard, Some(merge)).await? {}
+                    self.inner.agenda.report(index, shard);
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Reads a small secret of the node, such as a password's hash.

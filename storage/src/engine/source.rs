@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::Either;
+use futures::future::{BoxFuture, Either};
 use uuid::Uuid;
 
 use super::round::{Outcome, Parsed, Terms};
@@ -51,11 +51,13 @@ impl Appended {
     ///
     /// # Errors
     /// [`Error::Stopped`]: the log came to its end before.
-    pub async fn durable(self) -> Result<Vec<Result<WriteOutcome>>> {
-        if let Some(frame) = self.frame {
-            self.inner.wal()?.synced(frame).await?;
-        }
-        Ok(self.results)
+    pub fn durable(self) -> BoxFuture<'static, Result<Vec<Result<WriteOutcome>>>> {
+        Box::pin(async move {
+            if let Some(frame) = self.frame {
+                self.inner.wal()?.synced(frame).await?;
+            }
+            Ok(self.results)
+        })
     }
 }
 
@@ -95,16 +97,18 @@ impl Engine {
     /// [`Error::PositionMoved`] where a position is not what its move comes from; [`Error::DeadLetterRefused`]
     /// where what stands for a refused operation is refused as well; what passes by itself: overload, a full
     /// disk, a block, shutdown. Then nothing was written.
-    pub async fn write_from_source(
-        &self,
-        principal: &Principal,
+    pub fn write_from_source<'a>(
+        &'a self,
+        principal: &'a Principal,
         ops: Vec<WriteOp>,
         moves: Vec<PositionDelta>,
         dead_letter: DeadLetter,
         timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>> {
-        let ready = ready(());
-        self.append_from_source(principal, ops, moves, dead_letter, timeout, ready).await?.durable().await
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        Box::pin(async move {
+            let ready = Box::pin(ready(()));
+            self.append_from_source(principal, ops, moves, dead_letter, timeout, ready).await?.durable().await
+        })
     }
 
     /// Executes operations as [`Engine::write_from_source`] does, after `ready` has ended; documents are parsed before, so
@@ -113,54 +117,58 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::write_from_source`].
-    pub async fn append_from_source(
-        &self,
-        principal: &Principal,
+    pub fn append_from_source<'a>(
+        &'a self,
+        principal: &'a Principal,
         ops: Vec<WriteOp>,
         moves: Vec<PositionDelta>,
         dead_letter: DeadLetter,
         timeout: Duration,
-        ready: impl Future<Output = ()> + Send,
-    ) -> Result<Appended> {
-        let inner = &self.inner;
-        inner.check_accepting()?;
-        let mut load = Load {
-            refused: ops.iter().map(|_| None).collect(),
-            ops: ops.into_iter().map(Some).collect(),
-            moves,
-        };
-        let survey = Survey::of(load.ops.iter().flatten());
-        let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
-        inner.wal()?.admit(bytes)?;
-        // Updates read what the writes before have left.
-        let (mut parsed, mut known) = (None, None);
-        if !survey.has_updates {
-            let targets = self.targets(principal, survey.names).await;
-            known = Some(self.metadata());
-            parsed = Some(self.parse(&mut load, targets).await?);
-        }
-        ready.await;
-        if known.is_some_and(|known| !Arc::ptr_eq(&known, &self.metadata())) {
-            // An index may have been blocked or closed meanwhile, an alias may mean another one.
-            parsed = None;
-        }
-        inner.positions.check(&load.moves)?;
-        // Not before: who waits until it may write must not hold what those before need.
-        let reserved = inner.budget.reserve(bytes, timeout).await?;
-        let mut races = 0;
-        let (frame, outcomes) = loop {
-            let tried = match parsed.take() {
-                Some(parsed) => self.commit(&mut load, parsed).await?,
-                None => self.attempt(principal, &mut load, races > 0).await?,
+        ready: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<Appended>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.check_accepting()?;
+            let mut load = Load {
+                refused: ops.iter().map(|_| None).collect(),
+                ops: ops.into_iter().map(Some).collect(),
+                moves,
             };
-            match tried {
-                Tried::Done(frame, outcomes) => break (frame, outcomes),
-                Tried::Refused(refusals) if refusals.iter().all(|r| r.race) && races < RACES => races += 1,
-                Tried::Refused(refusals) => load.replace(refusals, races < RACES, &dead_letter)?,
+            let survey = Survey::of(load.ops.iter().flatten());
+            let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
+            inner.wal()?.admit(bytes)?;
+            // Updates read what the writes before have left.
+            let (mut parsed, mut known) = (None, None);
+            if !survey.has_updates {
+                let targets = self.targets(principal, survey.names).await;
+                known = Some(self.metadata());
+                parsed = Some(self.parse(&mut load, targets).await?);
             }
-        };
-        drop(reserved);
-        Ok(Appended { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
+            ready.await;
+            if known.is_some_and(|known| !Arc::ptr_eq(&known, &self.metadata())) {
+                // An index may have been blocked or closed meanwhile, an alias may mean another one.
+                parsed = None;
+            }
+            inner.positions.check(&load.moves)?;
+            // Not before: who waits until it may write must not hold what those before need.
+            let reserved = inner.budget.reserve(bytes, timeout).await?;
+            let mut races = 0;
+            let (frame, outcomes) = loop {
+                let tried = match parsed.take() {
+                    Some(parsed) => self.commit(&mut load, parsed).await?,
+                    None => self.attempt(principal, &mut load, races > 0).await?,
+                };
+                match tried {
+                    Tried::Done(frame, outcomes) => break (frame, outcomes),
+                    Tried::Refused(refusals) if refusals.iter().all(|r| r.race) && races < RACES => {
+                        races += 1
+                    }
+                    Tried::Refused(refusals) => load.replace(refusals, races < RACES, &dead_letter)?,
+                }
+            };
+            drop(reserved);
+            Ok(Appended { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
+        })
     }
 
     /// Tries the operations as they are now: dead letters among them have an index of their own.

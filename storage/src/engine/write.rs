@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use super::Engine;
 use super::agenda::Item;
 use super::index::{Index, durable_acknowledgement};
@@ -29,37 +31,39 @@ impl Engine {
     ///
     /// # Errors
     /// The outer error is for the request as a whole: overload, a full disk, shutdown.
-    pub async fn write(
-        &self,
-        principal: &Principal,
+    pub fn write<'a>(
+        &'a self,
+        principal: &'a Principal,
         ops: Vec<WriteOp>,
         refresh: RefreshPolicy,
         timeout: Duration,
-    ) -> Result<Vec<Result<WriteOutcome>>> {
-        let inner = &self.inner;
-        inner.check_accepting()?;
-        let (ops, survey) = if ops.len() > MANY_OPS {
-            let look = move || {
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.check_accepting()?;
+            let (ops, survey) = if ops.len() > MANY_OPS {
+                let look = move || {
+                    let survey = Survey::of(&ops);
+                    Ok((ops, survey))
+                };
+                inner.env().compute.run(Priority::Ingest, look).await?
+            } else {
                 let survey = Survey::of(&ops);
-                Ok((ops, survey))
+                (ops, survey)
             };
-            inner.env().compute.run(Priority::Ingest, look).await?
-        } else {
-            let survey = Survey::of(&ops);
-            (ops, survey)
-        };
-        inner.wal()?.admit(survey.bytes)?;
-        let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
-        let targets = self.targets(principal, survey.names).await;
-        let (results, written) = if survey.has_updates {
-            let (results, written) = self.write_rounds(ops, &targets).await?;
-            (answered(results), written)
-        } else {
-            self.write_at_once(ops, targets).await?
-        };
-        drop(reserved);
-        self.after_write(&written, refresh).await?;
-        Ok(results)
+            inner.wal()?.admit(survey.bytes)?;
+            let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
+            let targets = self.targets(principal, survey.names).await;
+            let (results, written) = if survey.has_updates {
+                let (results, written) = self.write_rounds(ops, &targets).await?;
+                (answered(results), written)
+            } else {
+                self.write_at_once(ops, targets).await?
+            };
+            drop(reserved);
+            self.after_write(&written, refresh).await?;
+            Ok(results)
+        })
     }
 
     /// Executes operations without partial updates: one round, all of it on a compute thread.

@@ -71,11 +71,12 @@ async fn writes_wait_for_their_turn_and_for_nothing_else() {
     let (go, ready) = tokio::sync::oneshot::channel::<()>();
     let ready = async { ready.await.unwrap_or_default() };
     let moved = vec![delta("0", Some("1"), "2", 1)];
-    let second = engine.append_from_source(&system, two(), moved, letters(), wait, ready);
+    let second = engine.append_from_source(&system, two(), moved, letters(), wait, Box::pin(ready));
     let first = async {
         let moved = vec![delta("0", None, "1", 1)];
         let ready = std::future::ready(());
-        let first = engine.append_from_source(&system, one(), moved, letters(), wait, ready).await.unwrap();
+        let first =
+            engine.append_from_source(&system, one(), moved, letters(), wait, Box::pin(ready)).await.unwrap();
         go.send(()).unwrap();
         first
     };
@@ -199,8 +200,10 @@ async fn a_block_that_comes_before_the_turn_holds() {
         change.await.unwrap();
     };
     let ops = vec![index_op("logs", None, r#"{"n":2}"#)];
-    let refused =
-        engine.append_from_source(&system, ops, Vec::new(), letters(), wait, ready).await.unwrap_err();
+    let refused = engine
+        .append_from_source(&system, ops, Vec::new(), letters(), wait, Box::pin(ready))
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Blocked { .. }), "{refused}");
     assert_eq!(docs(&engine, "logs").await, 1);
 }
