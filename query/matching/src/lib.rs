@@ -7,6 +7,7 @@
 pub mod address;
 pub mod automaton;
 pub mod filters;
+mod heap;
 pub mod lookup;
 pub mod lower;
 pub mod order;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::lower::lower_filter;
 use crate::score::reader::Inverted;
+use crate::table::TableSegment;
 
 /// A batch of documents, as an index has it in memory before it is flushed.
 async fn batch(directory: &std::path::Path) -> Snapshot {
@@ -159,12 +160,14 @@ async fn filters_of_a_batch_find_what_each_finds_alone() {
     assert_eq!(found.len(), filters.len());
     for (filter, found) in filters.iter().zip(found) {
         let resolved = resolve(&predicate(filter), context).unwrap();
+        let (reader, deleted) = (Arc::clone(&segment), Arc::default());
+        let whole = TableSegment { index: 0, shard: 0, reader, deleted };
         let source = Source {
             number: 0,
             shard: 0,
             reader: Arc::clone(&segment),
             inverted: segment.inverted().unwrap(),
-            functions: expanded(&resolved.expansions, std::slice::from_ref(&segment), &work).unwrap(),
+            functions: expanded(&resolved.expansions, &[whole], &work).unwrap(),
             work: work.part(),
         };
         let alone = prepare(&resolved.node, &source, None).unwrap();

@@ -15,6 +15,7 @@ use millrace_work::error::Result;
 use super::TableSegment;
 use super::node::Expansion;
 use super::statistics::searched;
+use crate::heap;
 
 /// Which of the terms of examples are taken.
 #[derive(Clone, Debug)]
@@ -41,46 +42,6 @@ struct Taken<'a> {
     /// Place of its field among all.
     field: usize,
     score: f32,
-}
-
-/// Keeps the best of some terms as Lucene's queue does: of equals it is the queue's shape that decides.
-struct Queue<'a> {
-    most: usize,
-    /// A heap, the least first.
-    heap: Vec<Taken<'a>>,
-}
-
-impl<'a> Queue<'a> {
-    fn offer(&mut self, taken: Taken<'a>) {
-        if self.heap.len() < self.most {
-            self.heap.push(taken);
-            let mut at = self.heap.len() - 1;
-            while at > 0 {
-                let parent = (at - 1) / 2;
-                if self.heap[at].score >= self.heap[parent].score {
-                    break;
-                }
-                self.heap.swap(at, parent);
-                at = parent;
-            }
-        } else if self.heap.first().is_some_and(|least| least.score < taken.score) {
-            self.heap[0] = taken;
-            let mut at = 0;
-            loop {
-                let (left, right) = (2 * at + 1, 2 * at + 2);
-                let less = |a: usize, b: usize| match (self.heap.get(a), self.heap.get(b)) {
-                    (Some(a), Some(b)) => a.score < b.score,
-                    _ => false,
-                };
-                let child = if less(right, left) { right } else { left };
-                if !less(child, at) {
-                    break;
-                }
-                self.heap.swap(at, child);
-                at = child;
-            }
-        }
-    }
 }
 
 /// The place of a term in a Java map of so many: its bucket.
@@ -180,9 +141,19 @@ impl Telling {
             offered.push(((bucket(term, self.words), *place), taken));
         }
         offered.sort_by_key(|(order, _)| *order);
-        let mut queue = Queue { most: self.most.min(self.words), heap: Vec::new() };
-        offered.into_iter().for_each(|(_, taken)| queue.offer(taken));
-        queue.heap
+        let most = self.most.min(self.words);
+        let less = |a: &Taken<'_>, b: &Taken<'_>| a.score < b.score;
+        // Of equals the one stays that the queue's shape lets stay, as in Lucene.
+        let mut queue: Vec<Taken<'a>> = Vec::new();
+        for (_, taken) in offered {
+            if queue.len() < most {
+                heap::push(&mut queue, taken, less);
+            } else if queue.first().is_some_and(|least| less(least, &taken)) {
+                queue[0] = taken;
+                heap::settle(&mut queue, less);
+            }
+        }
+        queue
     }
 }
 

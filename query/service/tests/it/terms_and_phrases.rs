@@ -1,5 +1,5 @@
 //! Clauses about terms, patterns, phrases, spans and likeness, with the hits, scores and refusals that OpenSearch
-//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`, `spans.json`, `more_like_this.json`.
+//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`, `spans.json`, `spans_nested.json`, `more_like_this.json`.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +43,11 @@ async fn terms_and_phrases_are_found_and_scored_as_in_opensearch() {
 #[tokio::test]
 async fn spans_are_found_and_scored_as_in_opensearch() {
     check(include_str!("../cases/spans.json")).await;
+}
+
+#[tokio::test]
+async fn spans_within_each_other_and_many_examples_score_as_in_opensearch() {
+    check(include_str!("../cases/spans_nested.json")).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! spans, of which overlapping ones may be left out, and hold no more than where they stand.
 
 use super::expression::Span;
+use crate::heap;
 
 /// Where a walk stands behind its last span.
 pub const END: i64 = i64::MAX;
@@ -51,7 +52,7 @@ pub fn over(span: &Span) -> Box<dyn Walk> {
         Span::Near { parts, slop, in_order: false } => Box::new(Unordered {
             parts: all(parts),
             slop: *slop,
-            at: None,
+            order: Vec::new(),
             ended: false,
             covered: 0,
             end: BEFORE,
@@ -213,8 +214,8 @@ fn foremost(parts: &[Box<dyn Walk>]) -> Option<usize> {
 struct Unordered {
     parts: Vec<Box<dyn Walk>>,
     slop: i64,
-    /// The foremost part, once there is a window.
-    at: Option<usize>,
+    /// The parts, the foremost first, once there is a window.
+    order: Vec<usize>,
     ended: bool,
     /// Positions that the spans cover, each by itself.
     covered: i64,
@@ -225,30 +226,32 @@ struct Unordered {
 impl Unordered {
     /// Puts all parts on their first spans, or moves the foremost on; tells whether there is a window.
     fn step(&mut self, positions: &[Vec<u32>]) -> bool {
-        let from = match self.at {
-            None => 0..self.parts.len(),
-            Some(at) => {
-                self.covered -= self.parts[at].end() - self.parts[at].start();
-                at..at + 1
-            }
-        };
-        for part in &mut self.parts[from] {
-            if part.next(positions) == END {
+        let foremost = self.order.first().copied();
+        if let Some(at) = foremost {
+            self.covered -= self.parts[at].end() - self.parts[at].start();
+        }
+        for at in foremost.map_or(0..self.parts.len(), |at| at..at + 1) {
+            if self.parts[at].next(positions) == END {
                 self.ended = true;
                 return false;
             }
-            self.covered += part.end() - part.start();
-            self.end = self.end.max(part.end());
+            self.covered += self.parts[at].end() - self.parts[at].start();
+            self.end = self.end.max(self.parts[at].end());
+            let place = |at: &usize| (self.parts[*at].start(), self.parts[*at].end());
+            match foremost {
+                None => heap::push(&mut self.order, at, |a, b| place(a) < place(b)),
+                Some(_) => heap::settle(&mut self.order, |a, b| place(a) < place(b)),
+            }
         }
-        self.at = foremost(&self.parts);
-        self.at.is_some()
+        !self.order.is_empty()
     }
 }
 
 impl Walk for Unordered {
     fn reset(&mut self) {
         self.parts.iter_mut().for_each(|part| part.reset());
-        (self.at, self.ended, self.covered, self.end) = (None, false, 0, BEFORE);
+        self.order.clear();
+        (self.ended, self.covered, self.end) = (false, 0, BEFORE);
     }
     fn next(&mut self, positions: &[Vec<u32>]) -> i64 {
         while !self.ended && self.step(positions) {
@@ -259,21 +262,21 @@ impl Walk for Unordered {
         self.start()
     }
     fn start(&self) -> i64 {
-        match self.at {
+        match self.order.first() {
             _ if self.ended => END,
             None => BEFORE,
-            Some(at) => self.parts[at].start(),
+            Some(at) => self.parts[*at].start(),
         }
     }
     fn end(&self) -> i64 {
-        match self.at {
+        match self.order.first() {
             _ if self.ended => END,
             None => BEFORE,
             Some(_) => self.end,
         }
     }
     fn width(&self) -> i64 {
-        self.end - self.at.map_or(self.end, |at| self.parts[at].start())
+        self.end - self.order.first().map_or(self.end, |at| self.parts[*at].start())
     }
     fn collect(&self, found: &mut dyn FnMut(usize, i64)) {
         self.parts.iter().for_each(|part| part.collect(found));

@@ -238,6 +238,9 @@ async fn the_first_rows_are_those_of_a_sort() {
     }
 }
 
+/// A row's inverted score, segment, number and key.
+type Scored = (((u32, u32), u32), i64);
+
 /// Partitions that run side by side share what they have found, and ties are still won by the first address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_best_of_several_partitions_are_those_of_all() {
@@ -284,7 +287,7 @@ async fn the_best_of_several_partitions_are_those_of_all() {
             best.truncate(limit);
             assert!(best == all[..limit], "{limit} {track:?}");
             assert_eq!(counted, track.map_or(0, |track| total.min(track)));
-            let of_groups = |rows: &[(((u32, u32), u32), i64)]| {
+            let of_groups = |rows: &[Scored]| {
                 let mut groups = Vec::new();
                 let mut rows: Vec<_> = rows.to_vec();
                 rows.retain(|(_, group)| {
