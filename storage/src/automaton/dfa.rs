@@ -208,6 +208,7 @@ impl Dfa {
     }
 
     /// Goes on from a state by a character.
+    #[inline]
     pub fn step(&self, state: u32, character: u32) -> Option<u32> {
         let moves = &self.states.get(state as usize)?.moves;
         let at = moves.partition_point(|(_, last, _)| *last < character);
@@ -215,6 +216,7 @@ impl Dfa {
     }
 
     /// Whether what led to a state matches.
+    #[inline]
     pub fn accepts(&self, state: u32) -> bool {
         self.states.get(state as usize).is_some_and(|state| state.accepts)
     }

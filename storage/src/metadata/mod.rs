@@ -78,7 +78,7 @@ pub struct Metadata {
     /// Counts the times that changes were applied.
     pub version: u64,
     /// Indices of each alias, in order, derived from `indices` by `apply`.
-    by_alias: RedBlackTreeMapSync<Arc<str>, Vec<Arc<str>>>,
+    by_alias: RedBlackTreeMapSync<Arc<str>, Arc<Vec<Arc<str>>>>,
     /// Shards of open indices, derived as well.
     open_shards: u64,
 }
@@ -297,25 +297,30 @@ impl Metadata {
         self.open_shards = self.open_shards + shards(meta) - shards(before.as_ref());
         let had = before.iter().flat_map(|meta| meta.aliases.keys());
         for alias in had.filter(|alias| meta.is_none_or(|meta| !meta.aliases.contains_key(*alias))) {
-            let mut names = self.alias_indices(alias).unwrap_or_default().to_vec();
-            names.retain(|own| own != name);
-            match names.is_empty() {
-                true => drop(self.by_alias.remove_mut(alias.as_str())),
-                false => self.by_alias.insert_mut(alias.as_str().into(), names),
+            let Some(names) = self.by_alias.get_mut(alias.as_str()) else { continue };
+            if let Ok(place) = names.binary_search(name) {
+                Arc::make_mut(names).remove(place);
+            }
+            if names.is_empty() {
+                self.by_alias.remove_mut(alias.as_str());
             }
         }
         for alias in meta.iter().flat_map(|meta| meta.aliases.keys()) {
-            let mut names = self.alias_indices(alias).unwrap_or_default().to_vec();
-            if let Err(place) = names.binary_search(name) {
-                names.insert(place, Arc::clone(name));
-                self.by_alias.insert_mut(alias.as_str().into(), names);
+            match self.by_alias.get_mut(alias.as_str()) {
+                // Copied where a former state shares them, and only then.
+                Some(names) => {
+                    if let Err(place) = names.binary_search(name) {
+                        Arc::make_mut(names).insert(place, Arc::clone(name));
+                    }
+                }
+                None => self.by_alias.insert_mut(alias.as_str().into(), Arc::new(vec![Arc::clone(name)])),
             }
         }
     }
 
     /// Returns the names of the indices that carry an alias, in order.
     pub fn alias_indices(&self, alias: &str) -> Option<&[Arc<str>]> {
-        self.by_alias.get(alias).map(Vec::as_slice)
+        self.by_alias.get(alias).map(|names| names.as_slice())
     }
 
     /// Lists all alias names in order.

@@ -298,14 +298,17 @@ impl Automaton for Until<'_> {
         Automaton::start(&self.pattern)
     }
 
+    #[inline]
     fn is_match(&self, reading: &Reading) -> bool {
         self.pattern.is_match(reading)
     }
 
+    #[inline]
     fn can_match(&self, reading: &Reading) -> bool {
         self.pattern.can_match(reading) && self.goes_on()
     }
 
+    #[inline]
     fn accept(&self, reading: &Reading, byte: u8) -> Reading {
         self.pattern.accept(reading, byte)
     }
@@ -326,6 +329,7 @@ impl Automaton for &Pattern {
         Reading { place, character: 0, missing: 0 }
     }
 
+    #[inline]
     fn is_match(&self, reading: &Reading) -> bool {
         reading.missing == 0
             && match (&reading.place, &self.rest) {
@@ -342,10 +346,12 @@ impl Automaton for &Pattern {
             }
     }
 
+    #[inline]
     fn can_match(&self, reading: &Reading) -> bool {
         !matches!(reading.place, Place::Nowhere)
     }
 
+    #[inline]
     fn accept(&self, reading: &Reading, byte: u8) -> Reading {
         let place = match &reading.place {
             Place::Anywhere | Place::Nowhere => return reading.clone(),

@@ -27,7 +27,7 @@ use crate::table::keys::{Fill, KeyKind, KeySource};
 pub(super) const LEAST_STEPS: u64 = 4_096;
 /// Terms and rows that are looked at while matches are not known, for each that is expected.
 const LEEWAY: u64 = 4;
-/// Rows of terms that are looked for at first, for each row that is wanted.
+/// Most rows of terms that are looked for at first, for each row that is wanted.
 const SOUGHT_ROWS: u64 = 8;
 /// Rows that are given at first for each group that is wanted.
 const ROWS_A_GROUP: usize = 4;
@@ -119,7 +119,7 @@ impl<'a> Terms<'a> {
             lacking_first: !is_full && key.nulls_first,
             lacking_last: !is_full && !key.nulls_first,
             wanted,
-            sought: SOUGHT_ROWS * wanted,
+            sought: expected.clamp(wanted, SOUGHT_ROWS * wanted),
             steps: None,
             given: RoaringBitmap::new(),
             at: None,
