@@ -24,8 +24,8 @@ use crate::sync;
 use crate::wal::Wal;
 use crate::{Error, Priority, Result};
 
-/// zstd level of freshly flushed rows, most of which are compacted before long.
-const FLUSH_ZSTD: i32 = 1;
+/// zstd level of freshly flushed rows.
+const FLUSH_ZSTD: i32 = 3;
 /// zstd level of compacted rows.
 const COMPACT_ZSTD: i32 = 3;
 
