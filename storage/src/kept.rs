@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::Result;
 
@@ -58,14 +58,31 @@ impl<K: Hash + Eq + Clone, V: Keep> KeptCache<K, V> {
     /// Returns a value; whoever comes first makes it, the others wait.
     pub(crate) fn of(&self, key: K, make: impl FnOnce() -> Result<V>) -> Result<V> {
         let slot = self.slot(&key);
-        let mut known = slot.lock();
+        let known = slot.lock();
+        self.filled(&key, &slot, known, make)
+    }
+
+    /// Returns a value as [`KeptCache::of`] does; nothing while another makes it.
+    pub(crate) fn try_of(&self, key: K, make: impl FnOnce() -> Result<V>) -> Result<Option<V>> {
+        let slot = self.slot(&key);
+        let Some(known) = slot.try_lock() else { return Ok(None) };
+        self.filled(&key, &slot, known, make).map(Some)
+    }
+
+    fn filled(
+        &self,
+        key: &K,
+        slot: &Slot<V>,
+        mut known: MutexGuard<'_, Option<V>>,
+        make: impl FnOnce() -> Result<V>,
+    ) -> Result<V> {
         if let Some(known) = &*known {
             return Ok(known.clone());
         }
         let made = make()?;
         *known = Some(made.clone());
         drop(known);
-        self.grow(&key, &slot, ENTRY_BYTES + made.heap_bytes());
+        self.grow(key, slot, ENTRY_BYTES + made.heap_bytes());
         Ok(made)
     }
 

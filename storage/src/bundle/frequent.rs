@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::row_list::RowList;
-use crate::kept::{Keep, KeptCache};
+use crate::kept::{Keep, KeptCache, MAX_BYTES};
 
 /// Rows of a segment from which on those of its terms are kept, and one row in so many that a term must have.
 const LEAST_ROWS: u32 = 1 << 16;
@@ -122,9 +122,9 @@ impl FrequentTerms {
         Self { cache: Arc::clone(cache), segment }
     }
 
-    /// Whether the rows of a term are worth it.
+    /// Whether the rows of a term are worth it, and leave room for those of others.
     pub(super) fn are_worth_it(count: u32, rows: u32) -> bool {
-        rows >= LEAST_ROWS && count >= rows / SHARE
+        rows >= LEAST_ROWS && count >= rows / SHARE && rows as usize / 4 <= MAX_BYTES / 8
     }
 
     /// Returns the rows of a term by its key, if they are kept.
@@ -132,17 +132,18 @@ impl FrequentTerms {
         self.cache.get(&(self.segment, key.into())).flatten()
     }
 
-    /// Returns the rows of a term by its key, in a segment of so many; whoever comes first opens and reads them.
+    /// Returns the rows of a term by its key, in a segment of so many; whoever comes first opens and reads them, and nobody
+    /// waits for that: nothing is returned meanwhile.
     pub(super) fn of(
         &self,
         key: &[u8],
         rows: u32,
         open: impl FnOnce() -> crate::Result<RowList>,
-    ) -> crate::Result<Option<Arc<FrequentRows>>> {
+    ) -> crate::Result<Option<Option<Arc<FrequentRows>>>> {
         let read = || {
             let mut list = open()?;
             Ok(FrequentRows::read(&mut list, rows).map(Arc::new))
         };
-        self.cache.of((self.segment, key.into()), read)
+        self.cache.try_of((self.segment, key.into()), read)
     }
 }

@@ -105,9 +105,13 @@ impl TermRows {
                     RowList::open(&source.reader, &source.info, source.record)
                         .map_err(|error| unreadable(&source.name, &error))
                 };
-                // What cannot be read is found where the postings are.
-                let read = source.terms.of(&source.key, source.rows, open).ok().flatten();
-                self.form = read.map_or(Form::List, |rows| Form::Bits(rows, 0));
+                match source.terms.of(&source.key, source.rows, open) {
+                    // Another reads them, and may be done when next so many runs were filled.
+                    Ok(None) => *runs = 0,
+                    Ok(Some(Some(rows))) => self.form = Form::Bits(rows, 0),
+                    // What cannot be read is found where the postings are.
+                    Ok(Some(None)) | Err(_) => self.form = Form::List,
+                }
             }
         }
     }
