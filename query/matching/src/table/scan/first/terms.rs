@@ -148,7 +148,7 @@ impl<'a> Terms<'a> {
                 _ if start == END => Ok(ControlFlow::Continue(())),
                 false if start > 0 => Ok(ControlFlow::Continue(())),
                 false => Ok(ControlFlow::Break(Some(End::Beyond))),
-                true if self.seeks => self.seek(term, rows, start, gathered),
+                true if self.seeks => self.seek(term, rows, start, threshold.asked().by_address, gathered),
                 true => self.cut(term, rows, start, threshold.asked().by_address, gathered),
             };
             match step {
@@ -231,16 +231,22 @@ impl<'a> Terms<'a> {
         term: &[u8],
         rows: &mut dyn RowPostings,
         start: u32,
+        by_address: bool,
         gathered: &mut Gathered,
     ) -> Result<ControlFlow<Option<End>>> {
         let (range, mut own) = (self.place.part.rows.clone(), Vec::new());
         let mut goes_on = self.step();
         let mut row = rows.seek_row(start.max(range.start));
-        while row < range.end && goes_on {
+        let mut enough = false;
+        while row < range.end && goes_on && !enough {
             gathered.sought.insert(row);
             own.push(row);
             row = rows.seek_row(row + 1);
             goes_on = self.step();
+            // Of rows that tie the first are wanted.
+            if by_address && gathered.sought.len() >= self.sought {
+                enough = self.look_up_enough(gathered)?;
+            }
         }
         // Of a term whose rows are too many some may not have been listed.
         if !goes_on {
@@ -249,16 +255,19 @@ impl<'a> Terms<'a> {
         if self.place.key.kind == KeyKind::Str {
             gathered.terms.push((term.to_vec(), own));
         }
-        if gathered.sought.len() < self.sought {
+        let next = if enough { row } else { END };
+        if !enough && (gathered.sought.len() < self.sought || !self.look_up_enough(gathered)?) {
             return Ok(ControlFlow::Continue(()));
         }
+        self.at = Some((term.to_vec(), next));
+        Ok(ControlFlow::Break(None))
+    }
+
+    /// Looks for the rows that are listed, more of them the next time; whether there are enough now.
+    fn look_up_enough(&mut self, gathered: &mut Gathered) -> Result<bool> {
         self.look_up(gathered)?;
         self.sought *= 2;
-        if gathered.rows.len() < self.wanted {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.at = Some((term.to_vec(), END));
-        Ok(ControlFlow::Break(None))
+        Ok(gathered.rows.len() >= self.wanted)
     }
 
     /// Looks for the rows that are listed among the matches.

@@ -107,9 +107,13 @@ fn rows_of_first_terms_are_looked_for_among_matches() {
     // Fifty rows a term, of which the first are behind the others.
     let segment = segment(|row| (5_999 - row) / 50);
     let first = vec![5_950, 5_951, 5_952, 5_953, 5_954];
-    assert!(given(&segment, 0..6_000, false, ASKED) == (vec![first], false));
+    for sought in [false, true] {
+        assert!(given(&segment, 0..6_000, sought, ASKED) == (vec![first.clone()], false));
+    }
+    // Where other keys decide between rows that tie, all of a term are.
     let first: Vec<u32> = (5_950..6_000).collect();
-    assert!(given(&segment, 0..6_000, true, ASKED) == (vec![first], false));
+    let tied = Asked { by_address: false, ..ASKED };
+    assert!(given(&segment, 0..6_000, true, tied) == (vec![first], false));
     let last = Asked { descending: true, ..ASKED };
     assert!(given(&segment, 0..6_000, false, last) == (vec![vec![0, 1, 2, 3, 4]], false));
 }
