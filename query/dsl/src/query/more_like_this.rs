@@ -94,7 +94,7 @@ pub struct TermSelection {
     pub max_word_length: i32,
     /// Terms that are not taken.
     pub stop_words: BTreeSet<String>,
-    /// Factor of boosts by how telling terms are; without boosts where 0.
+    /// Factor of boosts by how telling terms are; without boosts where not above 0.
     pub boost_terms: f32,
 }
 
