@@ -3,6 +3,8 @@
 //! A parsed query names the documents ([`Query::lookups`]); [`read`] gives it their values. A document that does not
 //! exist, or lacks the path, has none. No more values are kept than tell that there are more than any index allows.
 
+use std::collections::{HashMap, HashSet};
+
 use millrace_dsl::query::{Lookup, Query};
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Engine, Kind, Principal};
@@ -33,9 +35,13 @@ pub async fn read(
 ) -> Result<()> {
     let searched: Vec<&str> = snapshot.indices.iter().map(|index| index.meta.name.as_ref()).collect();
     let mut lookups: Vec<Lookup> = Vec::new();
+    let mut known: HashSet<Lookup> = HashSet::new();
     query.walk(&mut |clause| {
+        if lookups.len() > MAX_LOOKUPS {
+            return;
+        }
         for lookup in clause.lookups(&searched) {
-            if !lookups.contains(&lookup) && lookups.len() <= MAX_LOOKUPS {
+            if lookups.len() <= MAX_LOOKUPS && known.insert(lookup.clone()) {
                 lookups.push(lookup);
             }
         }
@@ -45,7 +51,8 @@ pub async fn read(
             "a query takes values from more than [{MAX_LOOKUPS}] documents"
         )));
     }
-    let mut found: Vec<(Lookup, Vec<Value>)> = Vec::with_capacity(lookups.len());
+    drop(known);
+    let mut found: HashMap<Lookup, Vec<Value>> = HashMap::with_capacity(lookups.len());
     for lookup in lookups {
         work.check()?;
         if lookup.id.is_empty() {
@@ -57,7 +64,7 @@ pub async fn read(
             document => document?,
         };
         let Some(document) = document else {
-            found.push((lookup, Vec::new()));
+            found.insert(lookup, Vec::new());
             continue;
         };
         let (metadata, work) = (engine.metadata(), work.clone());
@@ -66,7 +73,8 @@ pub async fn read(
             let values = values_of(&document.source, &lookup, most, &work)?;
             Ok((lookup, values))
         };
-        found.push(compute.run(collected).await?);
+        let (lookup, values) = compute.run(collected).await?;
+        found.insert(lookup, values);
     }
     if found.is_empty() {
         return Ok(());
@@ -78,8 +86,10 @@ pub async fn read(
         let searched: Vec<&str> = searched.iter().map(String::as_str).collect();
         let mut filled = Ok(());
         let mut values = |lookup: &Lookup| {
-            let known = found.iter().find(|(known, _)| known == lookup).filter(|_| filled.is_ok());
-            let Some((_, values)) = known else { return Vec::new() };
+            if filled.is_err() {
+                return Vec::new();
+            }
+            let Some(values) = found.get(lookup) else { return Vec::new() };
             filled = work.hold(values.iter().map(bytes_of).sum());
             if filled.is_ok() { values.clone() } else { Vec::new() }
         };

@@ -1,7 +1,7 @@
 //! Documents that clauses take values from, before a search is planned.
 
 /// A document, and which of its values are taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lookup {
     /// Index of the document.
     pub index: String,

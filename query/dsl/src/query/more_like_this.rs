@@ -1,19 +1,23 @@
 //! `more_like_this`: documents that have the most telling terms of texts and of other documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::size::written;
+use super::size::{STRING_BYTES, written};
 use super::{Clause, Common, Lookup, Parser, span};
 use crate::json::{self, text, token};
 use crate::minimum_should_match::MinimumShouldMatch;
 
 /// How errors name the clause.
 const CLAUSE: &str = "mlt";
+/// Most texts and documents of one clause; more are refused.
+const MAX_EXAMPLES: usize = 4_096;
+/// Most documents that one clause names to be read: one more than a query may read, so that more are noticed.
+const MAX_LOOKUPS: usize = 4_097;
 
 /// A `more_like_this` clause.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +98,7 @@ pub struct TermSelection {
     pub max_word_length: i32,
     /// Terms that are not taken.
     pub stop_words: BTreeSet<String>,
-    /// Factor of boosts by how telling terms are; without boosts where 0.
+    /// Factor of boosts by how telling terms are; without boosts where not above 0.
     pub boost_terms: f32,
 }
 
@@ -134,12 +138,12 @@ impl Default for MoreLikeThisQuery {
 }
 
 impl Clause for MoreLikeThisQuery {
-    fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let mut query = Self::default();
         for (key, value) in fields {
             match (key.as_str(), value) {
-                ("like", value) => query.like.take(value)?,
-                ("unlike", value) => query.unlike.take(value)?,
+                ("like", value) => query.like.take(parser, value)?,
+                ("unlike", value) => query.unlike.take(parser, value)?,
                 ("fields", Value::Array(items)) => query.fields = Some(texts(items)?),
                 ("stop_words", Value::Array(items)) => {
                     query.selection.stop_words = texts(items)?.into_iter().collect()
@@ -169,7 +173,9 @@ impl Clause for MoreLikeThisQuery {
 
     fn lookups(&self, searched: &[&str]) -> Vec<Lookup> {
         let documents = self.like.documents.iter().chain(&self.unlike.documents);
-        documents.flat_map(|document| document.lookups(searched)).collect()
+        let mut known = HashSet::new();
+        let named = documents.flat_map(|document| document.lookups(searched));
+        named.filter(|lookup| known.insert(lookup.clone())).take(MAX_LOOKUPS).collect()
     }
 
     fn fill(&mut self, searched: &[&str], values: &mut dyn FnMut(&Lookup) -> Vec<Value>) {
@@ -182,10 +188,18 @@ impl Clause for MoreLikeThisQuery {
 
     fn bytes(&self) -> usize {
         let documents = self.like.documents.iter().chain(&self.unlike.documents);
-        let sources = documents.flat_map(|document| {
-            document.source.iter().chain(document.read.0.iter().map(|(_, source)| source))
-        });
-        written(&self.like.texts) + written(&self.unlike.texts) + sources.map(bytes_of).sum::<usize>()
+        let document = |document: &Example| {
+            let sources = document.source.iter().chain(document.read.0.iter().map(|(_, source)| source));
+            let names = (&document.index, &document.id, &document.fields, &document.routing);
+            size_of::<Example>()
+                + written(&(names, &document.analyzers, &document.read))
+                + sources.map(bytes_of).sum::<usize>()
+        };
+        let words = &self.selection.stop_words;
+        let strings = words.len() + self.fields.as_ref().map_or(0, Vec::len);
+        written(&(&self.like.texts, &self.unlike.texts, &self.fields, words))
+            + strings * STRING_BYTES
+            + documents.map(document).sum::<usize>()
     }
 }
 
@@ -220,15 +234,21 @@ impl MoreLikeThisQuery {
 
 impl Examples {
     /// Takes texts and documents, one or a list.
-    fn take(&mut self, value: &Value) -> Result<()> {
+    fn take(&mut self, parser: &mut Parser, value: &Value) -> Result<()> {
         match value {
-            Value::Array(items) => items.iter().try_for_each(|item| self.take_one(item)),
+            Value::Array(items) => items.iter().try_for_each(|item| self.take_one(parser, item)),
             Value::Null => Ok(()),
-            other => self.take_one(other),
+            other => self.take_one(parser, other),
         }
     }
 
-    fn take_one(&mut self, value: &Value) -> Result<()> {
+    fn take_one(&mut self, parser: &mut Parser, value: &Value) -> Result<()> {
+        if self.texts.len() + self.documents.len() >= MAX_EXAMPLES {
+            return Err(Error::IllegalArgument(format!(
+                "[more_like_this] has more than [{MAX_EXAMPLES}] texts and documents, give fewer"
+            )));
+        }
+        parser.count()?;
         match (value, text(value)) {
             (Value::Object(members), _) => self.documents.push(Example::parse(members)?),
             (_, Some(text)) => self.texts.push(text),
@@ -311,4 +331,30 @@ fn texts(items: &[Value]) -> Result<Vec<String>> {
 
 fn unsupported(key: &str) -> Error {
     Error::Parsing(format!("[{CLAUSE}] query does not support [{key}]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::query::parse;
+
+    fn like(ids: usize) -> Value {
+        let documents: Vec<Value> = (0..ids).map(|id| json!({"_id": id.to_string()})).collect();
+        json!({"more_like_this": {"fields": ["t"], "like": documents}})
+    }
+
+    #[test]
+    fn too_many_examples_are_refused() {
+        assert!(parse(&like(100)).is_ok());
+        assert!(parse(&like(4_097)).is_err());
+    }
+
+    #[test]
+    fn documents_and_stop_words_take_memory() {
+        assert!(parse(&like(1_000)).unwrap().bytes() > 100_000);
+        let words: Vec<String> = (0..1_000).map(|word| word.to_string()).collect();
+        let query = json!({"more_like_this": {"fields": words, "like": "a", "stop_words": words}});
+        assert!(parse(&query).unwrap().bytes() > 48_000);
+    }
 }

@@ -74,7 +74,13 @@ pub struct SpanGapQuery {
 impl Clause for SpanGapQuery {
     fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
         let (field, value) = single_field("span_gap", fields)?;
-        Ok(Self { field: field.to_owned(), width: span::int(value)?, common: Common::default() })
+        let width = span::int(value)?;
+        if width < 0 {
+            return Err(Error::IllegalArgument(format!(
+                "[span_gap] width must be 0 or greater but was [{width}]"
+            )));
+        }
+        Ok(Self { field: field.to_owned(), width, common: Common::default() })
     }
 
     fn common(&self) -> &Common {

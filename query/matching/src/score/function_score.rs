@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, ScoreMode};
+use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::condition::{Condition, Counted, Prepared};
-use super::failure::Failure;
+use super::failure::{Failure, Watch};
 use super::prepare::{Source, prepare};
 use super::reader::Inverted;
 use super::row_function::{Evaluator, Place, RowFunction};
@@ -27,6 +28,7 @@ struct Combined {
     functions: Vec<FilteredFunction>,
     combination: Combination,
     place: Place,
+    work: Work,
     failure: Failure,
 }
 
@@ -57,6 +59,7 @@ pub(super) fn prepare_combined(
         functions: prepared,
         combination: *combination,
         place: Place::of(source),
+        work: source.work.clone(),
         failure: Failure::default(),
     }))
 }
@@ -69,7 +72,7 @@ impl Condition for Combined {
             let filter = filter.as_ref().map(|filter| filter.scorer(inverted, rows)).transpose()?;
             applied.push(Applied::new(function, filter, *weight, &self.place));
         }
-        Ok(Box::new(FunctionScore::new(base, applied, self.combination, &self.failure)))
+        Ok(Box::new(FunctionScore::new(base, applied, self.combination, (&self.work, &self.failure))))
     }
     fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
         match self.combination.min_score {
@@ -143,6 +146,7 @@ pub struct FunctionScore<'a> {
     combination: Combination,
     failure: &'a Failure,
     failed: bool,
+    watch: Watch<'a>,
     /// Score of the current row, once `min_score` has asked for it.
     known: Option<f32>,
 }
@@ -154,14 +158,16 @@ impl fmt::Debug for FunctionScore<'_> {
 }
 
 impl<'a> FunctionScore<'a> {
-    /// Starts at the first row of `base`, or the first with the least score asked for.
+    /// Starts at the first row of `base`, or the first with the least score asked for. The error that ends the pass, as
+    /// that of a work that should end, goes to the failure.
     pub fn new(
         base: BoxScorer<'a>,
         functions: Vec<Applied<'a>>,
         combination: Combination,
-        failure: &'a Failure,
+        (work, failure): (&'a Work, &'a Failure),
     ) -> Self {
-        let mut scorer = Self { base, functions, combination, failure, failed: false, known: None };
+        let watch = Watch::new(work, failure);
+        let mut scorer = Self { base, functions, combination, failure, failed: false, watch, known: None };
         scorer.seek_match();
         scorer
     }
@@ -174,6 +180,9 @@ impl<'a> FunctionScore<'a> {
             let score = self.combined();
             if score >= least {
                 self.known = Some(score);
+                break;
+            }
+            if !self.watch.goes_on() {
                 break;
             }
             self.base.advance();
@@ -258,7 +267,7 @@ fn combine(combination: &Combination, score: f32, factor: f64, row: u32) -> Resu
 
 impl Scorer for FunctionScore<'_> {
     fn doc(&self) -> u32 {
-        if self.failed { END } else { self.base.doc() }
+        if self.failed || self.watch.ended() { END } else { self.base.doc() }
     }
     fn advance(&mut self) -> u32 {
         if self.doc() != END {

@@ -1,8 +1,10 @@
 //! A condition whose scores are multiplied, and of which low scores are left out.
 
+use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 
 use super::condition::{Condition, Counted, Prepared};
+use super::failure::{Failure, Watch};
 use super::reader::Inverted;
 use super::windows::{BoxFilter, Driven};
 use super::{BoxScorer, END, Scorer};
@@ -10,17 +12,27 @@ use super::{BoxScorer, END, Scorer};
 /// A condition with scores times a factor; rows of less than a least score are left out.
 #[derive(Debug)]
 pub(crate) struct Scaled {
-    /// Factor.
-    pub factor: f32,
+    factor: f32,
     /// Least score.
-    pub least: Option<f32>,
+    least: Option<f32>,
     /// What is scaled.
-    pub part: Prepared,
+    part: Prepared,
+    work: Work,
+    /// The error that ended a pass over its rows.
+    failure: Failure,
+}
+
+impl Scaled {
+    /// Scales a part for some work.
+    pub(crate) fn new(part: Prepared, factor: f32, least: Option<f32>, work: &Work) -> Self {
+        Self { factor, least, part, work: work.clone(), failure: Failure::default() }
+    }
 }
 
 impl Condition for Scaled {
     fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
-        Ok(Box::new(ScaledScorer::new(self.part.scorer(inverted, rows)?, self.factor, self.least)))
+        let watch = Watch::new(&self.work, &self.failure);
+        Ok(Box::new(ScaledScorer::new(self.part.scorer(inverted, rows)?, self.factor, self.least, watch)))
     }
     fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
         match self.least {
@@ -35,7 +47,7 @@ impl Condition for Scaled {
         if self.least.is_some() { Ok(None) } else { self.part.known_count(of) }
     }
     fn failure(&self) -> Option<Error> {
-        self.part.failure()
+        self.failure.take().or_else(|| self.part.failure())
     }
 }
 
@@ -44,20 +56,24 @@ struct ScaledScorer<'a> {
     base: BoxScorer<'a>,
     factor: f32,
     least: Option<f32>,
+    watch: Watch<'a>,
 }
 
 impl<'a> ScaledScorer<'a> {
     /// Starts at the first row of `base` that reaches `least`.
-    fn new(base: BoxScorer<'a>, factor: f32, least: Option<f32>) -> Self {
-        let mut scaled = Self { base, factor, least };
+    fn new(base: BoxScorer<'a>, factor: f32, least: Option<f32>, watch: Watch<'a>) -> Self {
+        let mut scaled = Self { base, factor, least, watch };
         scaled.seek_match();
         scaled
     }
 
     fn seek_match(&mut self) -> u32 {
-        let mut doc = self.base.doc();
+        let mut doc = self.doc();
         if let Some(least) = self.least {
             while doc != END && self.base.score() * self.factor < least {
+                if !self.watch.goes_on() {
+                    return END;
+                }
                 doc = self.base.advance();
             }
         }
@@ -67,13 +83,19 @@ impl<'a> ScaledScorer<'a> {
 
 impl Scorer for ScaledScorer<'_> {
     fn doc(&self) -> u32 {
-        self.base.doc()
+        if self.watch.ended() { END } else { self.base.doc() }
     }
     fn advance(&mut self) -> u32 {
+        if self.watch.ended() {
+            return END;
+        }
         self.base.advance();
         self.seek_match()
     }
     fn seek(&mut self, target: u32) -> u32 {
+        if self.watch.ended() {
+            return END;
+        }
         self.base.seek(target);
         self.seek_match()
     }

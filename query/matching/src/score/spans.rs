@@ -10,6 +10,7 @@ pub mod walk;
 use std::sync::Arc;
 
 use millrace_storage::mapping::{PathId, Scalar};
+use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 
 use self::expression::{Span, SpanTerms, Spans};
@@ -18,6 +19,7 @@ use super::all::All;
 use super::any::AtLeast;
 use super::condition::{Condition, Prepared};
 use super::everything::Nothing;
+use super::failure::{Failure, Watch};
 use super::phrase::PhraseScore;
 use super::prepare::{LeafScore, Source};
 use super::reader::{Inverted, TextReader};
@@ -37,6 +39,9 @@ pub struct PreparedSpans {
     /// Rows that may have a span.
     candidates: Prepared,
     score: LeafScore,
+    work: Work,
+    /// The error that ended a pass over its rows.
+    failure: Failure,
 }
 
 /// Looks up the terms of a segment.
@@ -70,7 +75,15 @@ pub fn prepare(
         terms.push(own);
     }
     let candidates = candidates(&spans.root, spans, &terms);
-    Ok(PreparedSpans { spans: Arc::clone(spans), path, terms, candidates, score })
+    Ok(PreparedSpans {
+        spans: Arc::clone(spans),
+        path,
+        terms,
+        candidates,
+        score,
+        work: segment.work.clone(),
+        failure: Failure::default(),
+    })
 }
 
 fn without_positions(field: &str, term: &str) -> Error {
@@ -122,6 +135,7 @@ pub struct SpansScorer<'a> {
     norms: Option<&'a dyn TextReader>,
     score: PhraseScore<'a>,
     frequency: f32,
+    watch: Watch<'a>,
 }
 
 impl std::fmt::Debug for SpansScorer<'_> {
@@ -136,6 +150,9 @@ impl Condition for PreparedSpans {
     }
     fn by_scorer(&self) -> bool {
         true
+    }
+    fn failure(&self) -> Option<Error> {
+        self.failure.take().or_else(|| self.candidates.failure())
     }
 }
 
@@ -166,6 +183,7 @@ impl<'a> SpansScorer<'a> {
                 LeafScore::Bm25(function) => PhraseScore::Bm25(function),
             },
             frequency: 0.0,
+            watch: Watch::new(&prepared.work, &prepared.failure),
         };
         let first = scorer.candidates.doc();
         scorer.seek_match(first);
@@ -183,6 +201,9 @@ impl SpansScorer<'_> {
     fn seek_match(&mut self, mut doc: u32) -> u32 {
         let first_only = matches!(self.score, PhraseScore::Flat(_));
         while doc != END {
+            if !self.watch.goes_on() {
+                return END;
+            }
             for (leaf, positions) in self.leaves.iter_mut().zip(&mut self.positions) {
                 match leaf.seek(doc) == doc {
                     true => leaf.positions(positions),
@@ -192,6 +213,9 @@ impl SpansScorer<'_> {
             self.walk.reset();
             self.frequency = 0.0;
             while self.walk.next(&self.positions) != NO_MORE {
+                if !self.watch.goes_on() {
+                    return END;
+                }
                 // In the arithmetic of Lucene: a double is added to a float.
                 let share = 1.0 / (1.0 + self.walk.width() as f64);
                 self.frequency = (f64::from(self.frequency) + share) as f32;
@@ -210,15 +234,18 @@ impl SpansScorer<'_> {
 
 impl Scorer for SpansScorer<'_> {
     fn doc(&self) -> u32 {
-        self.candidates.doc()
+        if self.watch.ended() { END } else { self.candidates.doc() }
     }
     fn advance(&mut self) -> u32 {
+        if self.watch.ended() {
+            return END;
+        }
         let next = self.candidates.advance();
         self.seek_match(next)
     }
     fn seek(&mut self, target: u32) -> u32 {
-        if self.candidates.doc() >= target {
-            return self.candidates.doc();
+        if self.doc() >= target {
+            return self.doc();
         }
         let next = self.candidates.seek(target);
         self.seek_match(next)

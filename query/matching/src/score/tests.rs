@@ -4,6 +4,7 @@ use millrace_storage::mapping::Scalar;
 use millrace_storage::segment::ValueRange;
 use millrace_work::Work;
 use millrace_work::compute::Stop;
+use millrace_work::error::Error;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
@@ -18,6 +19,7 @@ use super::functions::ShardFunctions;
 use super::phrase::{Phrase, Place, PlaceTerms};
 use super::prepare::{Source, prepare};
 use super::reader::{SegmentReader, TextReader};
+use super::scaled::Scaled;
 use crate::table::node::{ExactValue, Node, Weight};
 
 fn fixture() -> Arc<Fixture> {
@@ -258,4 +260,15 @@ fn the_best_are_found_without_visiting_all() {
             }
         }
     }
+}
+
+#[test]
+fn a_least_score_that_no_row_reaches_ends_with_its_work() {
+    let work = Work::default();
+    drop(work.until_dropped());
+    let scaled = Scaled::new(Arc::new(Everything(1.0)), 1.0, Some(2.0), &work);
+    let fixture = fixture();
+    let mut scorer = scaled.scorer(fixture.as_ref(), 1 << 20).unwrap();
+    assert_eq!((scorer.doc(), scorer.advance(), scorer.seek(1 << 19)), (END, END, END));
+    assert!(matches!(scaled.failure(), Some(Error::TimedOut)));
 }

@@ -210,7 +210,7 @@ impl Openings {
         let boost = snapshot.indices.get(segment.index).map_or(1.0, |index| index.boost);
         let prepared = match (boost, self.min_score) {
             (1.0, None) => prepared,
-            (factor, least) => Arc::new(Scaled { factor, least, part: prepared }),
+            (factor, least) => Arc::new(Scaled::new(prepared, factor, least, &self.work)),
         };
         Ok(Some(Arc::new(Opened { source, prepared })))
     }

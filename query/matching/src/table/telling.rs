@@ -31,7 +31,7 @@ pub struct Telling {
     pub most: usize,
     /// Fewest and most documents that may have a term.
     pub doc_freqs: (u64, u64),
-    /// Factor of boosts by how telling terms are; none where 0.
+    /// Factor of boosts by how telling terms are; none where not above 0.
     pub boost_terms: f32,
 }
 
@@ -120,7 +120,7 @@ impl Telling {
         let taken = self.taken(&most, docs);
         // As Lucene has it: boosts are relative to the least telling of the terms.
         let least = taken.first().map_or(1.0, |taken| taken.score);
-        let boost = |score: f32| if self.boost_terms == 0.0 { 1.0 } else { self.boost_terms * score / least };
+        let boost = |score: f32| if self.boost_terms <= 0.0 { 1.0 } else { self.boost_terms * score / least };
         let found = |taken: Taken<'_>| {
             let (path, _) = self.fields.get(taken.field)?;
             Some((*path, taken.term.to_owned(), boost(taken.score)))

@@ -268,17 +268,19 @@ impl Explained<'_> {
         let statistics = function.statistics();
         let mut idfs = Vec::new();
         for (path, term) in terms {
-            let count = self.doc_freq(path, &term)?.min(statistics.docs);
+            let count = self.doc_freq(path, &term)?;
             // Terms that do not occur do not count.
             if count == 0 {
                 continue;
             }
+            // As the score has it: of another field, which spans may pass for, more documents may have the term.
+            let docs = statistics.docs.max(count);
             idfs.push(Explanation::found(
-                bm25::idf(statistics.docs, count),
+                bm25::idf(docs, count),
                 "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:",
                 vec![
                     Explanation::count(count, "n, number of documents containing term"),
-                    Explanation::count(statistics.docs, "N, total number of documents with field"),
+                    Explanation::count(docs, "N, total number of documents with field"),
                 ],
             ));
         }
@@ -434,7 +436,8 @@ impl Explained<'_> {
         let base = base.scorer(inverted, rows)?;
         let failure = Failure::default();
         let combination = Combination { min_score: None, ..*combination };
-        Ok(FunctionScore::new(base, applied, combination, &failure).factor(self.row)? as f32)
+        Ok(FunctionScore::new(base, applied, combination, (&self.source.work, &failure)).factor(self.row)?
+            as f32)
     }
 
     /// Explains a function; `None` where it does not apply to the row.

@@ -19,7 +19,7 @@ pub trait Walk: Send {
     fn next(&mut self, positions: &[Vec<u32>]) -> i64;
     /// Goes to the first span from here on that starts at or behind a position.
     fn skip_to(&mut self, position: i64, positions: &[Vec<u32>]) -> i64 {
-        while self.start() < position {
+        while self.start() == BEFORE || self.start() < position {
             self.next(positions);
         }
         self.start()
@@ -36,18 +36,24 @@ pub trait Walk: Send {
     fn collect(&self, found: &mut dyn FnMut(usize, i64));
 }
 
-/// Makes the walk over an expression.
+/// Makes the walk over an expression. A gap that is no part of spans in their order is nothing: it would not end.
 pub fn over(span: &Span) -> Box<dyn Walk> {
     let all = |parts: &[Span]| -> Vec<Box<dyn Walk>> { parts.iter().map(over).collect() };
     match span {
-        Span::Nothing(_) => Box::new(AnyOf { parts: Vec::new(), at: None }),
+        Span::Nothing(_) | Span::Gap(_) => Box::new(AnyOf { parts: Vec::new(), at: None }),
         Span::Leaf(leaf) => Box::new(Occurrences { leaf: *leaf, taken: 0, start: BEFORE }),
-        Span::Gap(width) => Box::new(Gap { start: BEFORE, width: *width }),
         Span::Near { parts, .. } if parts.iter().all(|part| matches!(part, Span::Gap(_))) => {
             Box::new(AnyOf { parts: Vec::new(), at: None })
         }
         Span::Near { parts, slop, in_order: true } => {
-            Box::new(Ordered { parts: all(parts), slop: *slop, start: BEFORE, end: BEFORE, width: 0 })
+            let part = |part: &Span| -> Box<dyn Walk> {
+                match part {
+                    Span::Gap(width) => Box::new(Gap { start: BEFORE, width: *width }),
+                    other => over(other),
+                }
+            };
+            let parts = parts.iter().map(part).collect();
+            Box::new(Ordered { parts, slop: *slop, start: BEFORE, end: BEFORE, width: 0 })
         }
         Span::Near { parts, slop, in_order: false } => Box::new(Unordered {
             parts: all(parts),

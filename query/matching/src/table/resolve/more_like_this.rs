@@ -19,8 +19,13 @@ use crate::table::values;
 
 /// Most tokens of a text that are looked at, as Lucene has it.
 const MAX_TOKENS: usize = 5_000;
+/// Most bytes of a text that are cut into tokens: the tokens that are looked at are among them.
+const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Most terms of the examples of a field, and of one document, that are counted; those that come first.
 const MAX_TERMS: usize = 1 << 16;
+
+/// Most fields that are asked; more are refused.
+const MAX_FIELDS: usize = 1_024;
 
 /// How often terms are in examples, and the place of each by its first occurrence.
 type Frequencies = BTreeMap<String, (u32, u32)>;
@@ -111,7 +116,12 @@ fn names(query: &MoreLikeThisQuery, resolver: &Resolver<'_>) -> Result<Vec<Strin
         }
         return Ok(names);
     };
-    let mut names = Vec::with_capacity(given.len());
+    if given.len() > MAX_FIELDS {
+        return Err(Error::IllegalArgument(format!(
+            "[more_like_this] names more than [{MAX_FIELDS}] fields, give fewer"
+        )));
+    }
+    let (mut names, mut known) = (Vec::with_capacity(given.len()), HashSet::new());
     for name in given {
         match resolver.index.mapping.field(name) {
             Some(field) if !matches!(field.field_type, FieldType::Text | FieldType::Keyword) => {
@@ -121,8 +131,10 @@ fn names(query: &MoreLikeThisQuery, resolver: &Resolver<'_>) -> Result<Vec<Strin
                     )));
                 }
             }
-            Some(field) => names.push(field.path.to_string()),
-            None => names.push(name.clone()),
+            // A field that is named twice would score twice.
+            Some(field) if known.insert(field.path.as_ref()) => names.push(field.path.to_string()),
+            None if known.insert(name.as_str()) => names.push(name.clone()),
+            _ => {}
         }
     }
     Ok(names)
@@ -149,6 +161,7 @@ fn texts_terms(
     given: &str,
     each: &mut dyn FnMut(&str),
 ) -> Result<()> {
+    let given = &given[..given.floor_char_boundary(MAX_TEXT_BYTES)];
     let mapping = resolver.index.mapping;
     let (analyzers, field) = (mapping.analyzers(), mapping.field(name));
     let named = query.analyzer.as_deref().and_then(|name| analyzers.get(name));

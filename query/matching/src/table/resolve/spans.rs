@@ -226,9 +226,15 @@ impl Meaning for SpanNearQuery {
             }
             parts.push(own.span);
         }
+        let gaps_alone = parts.iter().all(|part| matches!(part, Span::Gap(_)));
         let span = match parts.len() {
             1 => parts.remove(0),
             _ => Span::Near { parts, slop: self.slop.into(), in_order: self.in_order },
+        };
+        // Gaps lie between spans: by themselves they would have no end.
+        let span = match gaps_alone {
+            true => Span::Nothing(span.text(&builder.leaves, &|_| None)),
+            false => span,
         };
         Ok(FieldSpans { field: field.unwrap_or_default(), span })
     }
