@@ -337,7 +337,7 @@ pub(crate) struct SqlArgs {
     /// Accept any certificate of --url
     #[arg(long)]
     pub(crate) insecure_tls: bool,
-    /// Seconds to wait for an answer
+    /// Seconds to wait for an answer, and for each further part of a long one
     #[arg(long, default_value_t = 600)]
     pub(crate) timeout: u64,
     /// Do not show how many rows there were and how long it took

@@ -6,7 +6,7 @@
 mod input;
 mod table;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -169,7 +169,8 @@ impl Server {
     fn new(args: &SqlArgs) -> Result<Self> {
         let client = Client::builder()
             .danger_accept_invalid_certs(args.insecure_tls)
-            .timeout(Duration::from_secs(args.timeout))
+            .connect_timeout(Duration::from_secs(args.timeout))
+            .read_timeout(Duration::from_secs(args.timeout))
             .build()
             .context("cannot set up the HTTP client")?;
         let url = args.url.trim_end_matches('/').to_owned();
@@ -214,12 +215,17 @@ impl Server {
         let status = response.status();
         if status.is_success() && matches!(format, SqlFormat::Csv | SqlFormat::Raw) {
             // It may be of any length, of which a reader that has gone away wants no more.
+            let mut out = std::io::stdout();
             while let Some(part) = response.chunk().await.context("the answer broke off")? {
-                if std::io::stdout().write_all(&part).is_err() {
-                    break;
+                match out.write_all(&part) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                    written => written.context("cannot write the answer")?,
                 }
             }
-            return Ok(());
+            return match out.flush() {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                flushed => flushed.context("cannot write the answer"),
+            };
         }
         let text = response.text().await.context("cannot read the answer")?;
         let elapsed = started.elapsed();

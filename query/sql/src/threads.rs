@@ -38,7 +38,7 @@ const LEAST_AT_WORK: usize = 4;
 /// Statements that may wait for each at work.
 const WAITING_FOR_EACH: usize = 32;
 /// Answers that may be on their way, item by item, for each statement at work.
-const SENDING_FOR_EACH: usize = 32;
+const SENDING_FOR_EACH: usize = 4;
 
 /// The threads; clones share them. They end with the last clone.
 #[derive(Clone)]
