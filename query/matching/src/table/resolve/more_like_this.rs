@@ -123,14 +123,17 @@ fn names(query: &MoreLikeThisQuery, resolver: &Resolver<'_>) -> Result<Vec<Strin
     }
     let (mut names, mut known) = (Vec::with_capacity(given.len()), HashSet::new());
     for name in given {
-        match resolver.index.mapping.field(name) {
-            Some(field) if !matches!(field.field_type, FieldType::Text | FieldType::Keyword) => {
-                if query.fail_on_unsupported_field {
-                    return Err(Error::IllegalArgument(format!(
-                        "more_like_this only supports text/keyword fields: [{name}]"
-                    )));
-                }
+        let field = resolver.index.mapping.field(name);
+        let supported = |field: &Field| matches!(field.field_type, FieldType::Text | FieldType::Keyword);
+        if !field.is_none_or(supported) {
+            if query.fail_on_unsupported_field {
+                return Err(Error::IllegalArgument(format!(
+                    "more_like_this only supports text/keyword fields: [{name}]"
+                )));
             }
+            continue;
+        }
+        match field {
             // A field that is named twice would score twice.
             Some(field) if known.insert(field.path.as_ref()) => names.push(field.path.to_string()),
             None if known.insert(name.as_str()) => names.push(name.clone()),
