@@ -41,7 +41,7 @@ mod simple_query_string;
 mod single;
 mod size;
 mod span;
-mod span_containing;
+mod span_enclosure;
 mod span_field_masking;
 mod span_first;
 mod span_multi;
@@ -80,6 +80,7 @@ pub use self::regexp::{RegexpFlags, flags as regexp_flags};
 pub use self::registry::*;
 pub use self::rewrite::Rewrite;
 pub use self::single::Normalize;
+pub use self::span_enclosure::SpanEnclosureQuery;
 
 /// Most clauses of one `bool`, and about as many leaves of one query, as `indices.query.bool.max_clause_count` has it by default.
 pub const MAX_CLAUSES: usize = 1_024;

@@ -2,10 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use millrace_dsl::query;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, StoredRow, ValueRange};
 use millrace_storage::{
     Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, Snapshot, WriteOp,
 };
@@ -13,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::lower::lower_filter;
-use crate::score::reader::Inverted;
+use crate::score::fixture::{Access, Observed};
 use crate::table::TableSegment;
 
 /// A batch of documents, as an index has it in memory before it is flushed.
@@ -54,61 +51,6 @@ async fn batch(directory: &std::path::Path) -> Snapshot {
     engine.index("t").unwrap().snapshot().await.unwrap()
 }
 
-/// A segment that counts how often a column is read.
-#[derive(Debug)]
-struct Watched {
-    segment: Arc<dyn SegmentReader>,
-    reads: AtomicUsize,
-}
-
-impl SegmentReader for Watched {
-    fn rows(&self) -> u32 {
-        self.segment.rows()
-    }
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn Inverted>> {
-        self.segment.inverted()
-    }
-    fn range_rows(
-        &self,
-        column: PathId,
-        range: &ValueRange,
-        among: Option<&RoaringBitmap>,
-    ) -> millrace_storage::Result<RoaringBitmap> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.segment.range_rows(column, range, among)
-    }
-    fn id_rows(&self, ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
-        self.segment.id_rows(ids)
-    }
-    fn read(
-        &self,
-        columns: &[PathId],
-        rows: Option<RoaringBitmap>,
-        sink: &mut dyn FnMut(ColumnBatch) -> bool,
-    ) -> millrace_storage::Result<()> {
-        self.segment.read(columns, rows, sink)
-    }
-    fn scan(
-        &self,
-        columns: &[PathId],
-        rows: Option<RoaringBitmap>,
-    ) -> BoxStream<'static, millrace_storage::Result<ColumnBatch>> {
-        self.segment.scan(columns, rows)
-    }
-    fn bounds(&self, column: PathId) -> PageBounds {
-        self.segment.bounds(column)
-    }
-    fn pages(&self, column: PathId) -> millrace_storage::Result<Vec<PageBounds>> {
-        self.segment.pages(column)
-    }
-    fn fetch(&self, rows: &[u32], wanted: RowParts) -> millrace_storage::Result<Vec<StoredRow>> {
-        self.segment.fetch(rows, wanted)
-    }
-    fn nested(&self, path: PathId) -> millrace_storage::Result<Option<Arc<Nested>>> {
-        self.segment.nested(path)
-    }
-}
-
 fn predicate(value: &Value) -> Predicate {
     lower_filter(&query::parse(value).unwrap())
 }
@@ -118,9 +60,13 @@ async fn filters_of_a_batch_find_what_each_finds_alone() {
     let directory = tempfile::tempdir().unwrap();
     let snapshot = batch(directory.path()).await;
     let context = IndexContext { meta: &snapshot.meta, mapping: &snapshot.mapping, now_ms: 0 };
-    let segment: Arc<dyn SegmentReader> = Arc::clone(&snapshot.shards[0].segments[0].segment) as Arc<_>;
-    let watched = Arc::new(Watched { segment, reads: AtomicUsize::new(0) });
-    let segment: Arc<dyn SegmentReader> = Arc::clone(&watched) as Arc<_>;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let segment =
+        Observed::new(Arc::clone(&snapshot.shards[0].segments[0].segment) as Arc<_>, move |access| {
+            counted.fetch_add(usize::from(access == Access::Range), Ordering::Relaxed);
+        });
+    let segment: Arc<dyn SegmentReader> = segment;
 
     let (disk, error) = (json!({"match": {"message": "disk"}}), json!({"term": {"level": "error"}}));
     let small = json!({"range": {"size": {"lt": 20}}});
@@ -155,7 +101,7 @@ async fn filters_of_a_batch_find_what_each_finds_alone() {
     let found = all.rows(&segment, &work).unwrap();
     // Once for the small ones, and not at all for the large ones: there is nothing that they could be left of.
     let of_query_string = 1;
-    assert_eq!(watched.reads.load(Ordering::Relaxed), 1 + of_query_string);
+    assert_eq!(reads.load(Ordering::Relaxed), 1 + of_query_string);
 
     assert_eq!(found.len(), filters.len());
     for (filter, found) in filters.iter().zip(found) {

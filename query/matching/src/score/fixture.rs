@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "for tests")]
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use futures::stream::BoxStream;
 use millrace_storage::Result;
 use millrace_storage::bundle::{Impact, ValueWalker, Walk};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
+use millrace_storage::segment::{
+    ColumnBatch, Nested, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange,
+};
 use millrace_work::compute::Stop;
 use roaring::RoaringBitmap;
 use tantivy::fieldnorm::FieldNormReader;
@@ -345,5 +348,85 @@ impl TextReader for Fixture {
     }
     fn norm_id(&self, row: u32) -> u8 {
         FieldNormReader::fieldnorm_to_id(self.texts[row as usize].len() as u32)
+    }
+}
+
+/// What is told of an [`Observed`] segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its inverted index is opened.
+    Open,
+    /// A column is read for a range.
+    Range,
+}
+
+/// A segment that tells when it is about to be accessed.
+pub struct Observed {
+    segment: Arc<dyn SegmentReader>,
+    accessed: Box<dyn Fn(Access) + Send + Sync>,
+}
+
+impl Observed {
+    /// Tells `accessed` of a segment, which may block.
+    pub fn new(
+        segment: Arc<dyn SegmentReader>,
+        accessed: impl Fn(Access) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { segment, accessed: Box::new(accessed) })
+    }
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").field("segment", &self.segment).finish_non_exhaustive()
+    }
+}
+
+impl SegmentReader for Observed {
+    fn rows(&self) -> u32 {
+        self.segment.rows()
+    }
+    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+        (self.accessed)(Access::Open);
+        self.segment.inverted()
+    }
+    fn range_rows(
+        &self,
+        column: PathId,
+        range: &ValueRange,
+        among: Option<&RoaringBitmap>,
+    ) -> Result<RoaringBitmap> {
+        (self.accessed)(Access::Range);
+        self.segment.range_rows(column, range, among)
+    }
+    fn id_rows(&self, ids: &[String]) -> Result<RoaringBitmap> {
+        self.segment.id_rows(ids)
+    }
+    fn read(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+        sink: &mut dyn FnMut(ColumnBatch) -> bool,
+    ) -> Result<()> {
+        self.segment.read(columns, rows, sink)
+    }
+    fn scan(
+        &self,
+        columns: &[PathId],
+        rows: Option<RoaringBitmap>,
+    ) -> BoxStream<'static, Result<ColumnBatch>> {
+        self.segment.scan(columns, rows)
+    }
+    fn bounds(&self, column: PathId) -> PageBounds {
+        self.segment.bounds(column)
+    }
+    fn pages(&self, column: PathId) -> Result<Vec<PageBounds>> {
+        self.segment.pages(column)
+    }
+    fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
+        self.segment.fetch(rows, wanted)
+    }
+    fn nested(&self, path: PathId) -> Result<Option<Arc<Nested>>> {
+        self.segment.nested(path)
     }
 }

@@ -2,72 +2,30 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use futures::stream::BoxStream;
-use millrace_matching::score::fixture::Fixture;
-use millrace_matching::score::reader::{Inverted, SegmentReader};
+use millrace_matching::score::fixture::{Access, Fixture, Observed};
+use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::{TableIndex, TableSegment};
-use millrace_storage::mapping::{Mapping, PathId};
+use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::segment::{ColumnBatch, PageBounds, StoredRow, ValueRange};
 use parking_lot::Mutex;
 use serde_json::Map;
 
 use super::*;
 
-/// A segment that says when it is opened and then waits to be let through.
-#[derive(Debug)]
-struct Gate {
-    segment: Arc<Fixture>,
-    opened: Arc<AtomicUsize>,
+/// Makes a segment that says when it is opened and then waits to be let through.
+fn gated(
+    opened: &Arc<AtomicUsize>,
     entered: Sender<()>,
-    release: Arc<Mutex<Receiver<()>>>,
-}
-
-impl SegmentReader for Gate {
-    fn rows(&self) -> u32 {
-        self.segment.rows()
-    }
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn Inverted>> {
-        self.opened.fetch_add(1, Ordering::SeqCst);
-        self.entered.send(()).unwrap();
-        self.release.lock().recv().unwrap();
-        self.segment.inverted()
-    }
-    fn range_rows(
-        &self,
-        column: PathId,
-        range: &ValueRange,
-        among: Option<&RoaringBitmap>,
-    ) -> millrace_storage::Result<RoaringBitmap> {
-        SegmentReader::range_rows(self.segment.as_ref(), column, range, among)
-    }
-    fn id_rows(&self, ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
-        self.segment.id_rows(ids)
-    }
-    fn read(
-        &self,
-        columns: &[PathId],
-        rows: Option<RoaringBitmap>,
-        sink: &mut dyn FnMut(ColumnBatch) -> bool,
-    ) -> millrace_storage::Result<()> {
-        self.segment.read(columns, rows, sink)
-    }
-    fn scan(
-        &self,
-        columns: &[PathId],
-        rows: Option<RoaringBitmap>,
-    ) -> BoxStream<'static, millrace_storage::Result<ColumnBatch>> {
-        self.segment.scan(columns, rows)
-    }
-    fn bounds(&self, column: PathId) -> PageBounds {
-        self.segment.bounds(column)
-    }
-    fn pages(&self, column: PathId) -> millrace_storage::Result<Vec<PageBounds>> {
-        self.segment.pages(column)
-    }
-    fn fetch(&self, rows: &[u32], wanted: RowParts) -> millrace_storage::Result<Vec<StoredRow>> {
-        self.segment.fetch(rows, wanted)
-    }
+    release: &Arc<Mutex<Receiver<()>>>,
+) -> Arc<dyn SegmentReader> {
+    let (opened, release) = (Arc::clone(opened), Arc::clone(release));
+    Observed::new(Fixture::new(&[("disk full", "a", 1)]), move |access| {
+        if access == Access::Open {
+            opened.fetch_add(1, Ordering::SeqCst);
+            entered.send(()).unwrap();
+            release.lock().recv().unwrap();
+        }
+    })
 }
 
 fn index() -> TableIndex {
@@ -100,12 +58,7 @@ async fn a_search_that_nobody_waits_for_stops() {
     let segments = (0..3).map(|_| TableSegment {
         index: 0,
         shard: 0,
-        reader: Arc::new(Gate {
-            segment: Fixture::new(&[("disk full", "a", 1)]),
-            opened: Arc::clone(&opened),
-            entered: entered.clone(),
-            release: Arc::clone(&release),
-        }),
+        reader: gated(&opened, entered.clone(), &release),
         deleted: Arc::default(),
     });
     let snapshot = Arc::new(TableSnapshot {

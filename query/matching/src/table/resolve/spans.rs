@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{
-    Bound, MAX_CLAUSES, Query, SpanContainingQuery, SpanFieldMaskingQuery, SpanFirstQuery, SpanGapQuery,
-    SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery, SpanWithinQuery,
+    Bound, MAX_CLAUSES, Query, SpanEnclosureQuery, SpanFieldMaskingQuery, SpanFirstQuery, SpanGapQuery,
+    SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery,
 };
 use millrace_storage::mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};
@@ -278,21 +278,13 @@ impl Meaning for SpanFirstQuery {
     }
 }
 
-impl Meaning for SpanContainingQuery {
+impl<const WITHIN: bool> Meaning for SpanEnclosureQuery<WITHIN> {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
-        let (big, little) = (builder.of(&self.0.big)?, builder.of(&self.0.little)?);
+        let (big, little) = (builder.of(&self.big)?, builder.of(&self.little)?);
         same_field(&big.field, &little.field, "big and little not same field")?;
-        let span = Span::Containing { big: Box::new(big.span), little: Box::new(little.span) };
-        Ok(FieldSpans { field: big.field, span })
-    }
-}
-
-impl Meaning for SpanWithinQuery {
-    fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
-        let (big, little) = (builder.of(&self.0.big)?, builder.of(&self.0.little)?);
-        same_field(&big.field, &little.field, "big and little not same field")?;
-        let span = Span::Within { big: Box::new(big.span), little: Box::new(little.span) };
-        Ok(FieldSpans { field: big.field, span })
+        let (field, big, little) = (big.field, Box::new(big.span), Box::new(little.span));
+        let span = if WITHIN { Span::Within { big, little } } else { Span::Containing { big, little } };
+        Ok(FieldSpans { field, span })
     }
 }
 

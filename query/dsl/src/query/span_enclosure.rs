@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::{Clause, Common, Parser, Query, Role, span};
 
-/// Spans and what is looked for inside of them.
+/// Spans and others inside of them; `WITHIN` says that the inner ones are found, else the outer ones are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Enclosure {
+pub struct SpanEnclosureQuery<const WITHIN: bool> {
     /// The outer.
     pub big: Query,
     /// The inner.
@@ -16,16 +16,15 @@ pub struct Enclosure {
     pub common: Common,
 }
 
-/// A `span_containing` clause: the outer spans are found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SpanContainingQuery(pub Enclosure);
+/// A `span_containing` clause.
+pub type SpanContainingQuery = SpanEnclosureQuery<false>;
 
-/// A `span_within` clause: the inner spans are found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SpanWithinQuery(pub Enclosure);
+/// A `span_within` clause.
+pub type SpanWithinQuery = SpanEnclosureQuery<true>;
 
-impl Enclosure {
-    fn parse(clause: &str, parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+impl<const WITHIN: bool> Clause for SpanEnclosureQuery<WITHIN> {
+    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
+        let clause = if WITHIN { "span_within" } else { "span_containing" };
         let mut common = Common::default();
         let (mut big, mut little) = (None, None);
         for (key, value) in fields {
@@ -46,55 +45,19 @@ impl Enclosure {
         Ok(Self { big, little, common })
     }
 
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn is_span(&self) -> bool {
+        true
+    }
+
     fn parts(&self) -> Vec<(Role, &Query)> {
         vec![(Role::Inner, &self.big), (Role::Inner, &self.little)]
     }
 
     fn parts_mut(&mut self) -> Vec<&mut Query> {
         vec![&mut self.big, &mut self.little]
-    }
-}
-
-impl Clause for SpanContainingQuery {
-    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
-        Enclosure::parse("span_containing", parser, fields).map(Self)
-    }
-
-    fn common(&self) -> &Common {
-        &self.0.common
-    }
-
-    fn is_span(&self) -> bool {
-        true
-    }
-
-    fn parts(&self) -> Vec<(Role, &Query)> {
-        self.0.parts()
-    }
-
-    fn parts_mut(&mut self) -> Vec<&mut Query> {
-        self.0.parts_mut()
-    }
-}
-
-impl Clause for SpanWithinQuery {
-    fn parse(parser: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
-        Enclosure::parse("span_within", parser, fields).map(Self)
-    }
-
-    fn common(&self) -> &Common {
-        &self.0.common
-    }
-
-    fn is_span(&self) -> bool {
-        true
-    }
-
-    fn parts(&self) -> Vec<(Role, &Query)> {
-        self.0.parts()
-    }
-
-    fn parts_mut(&mut self) -> Vec<&mut Query> {
-        self.0.parts_mut()
     }
 }
