@@ -32,7 +32,7 @@ pub struct HttpConfig {
 
 /// Bytes of bodies where nothing is said: no more than a quarter of the memory that there is.
 fn in_flight_within(memory: u64) -> u64 {
-    const USUAL: u64 = 256 << 20;
+    const USUAL: u64 = 192 << 20;
     if memory == 0 { USUAL } else { USUAL.min(memory / 4) }
 }
 
