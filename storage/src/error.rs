@@ -24,6 +24,8 @@ pub enum Kind {
     Overloaded,
     /// The request is well formed but forbidden by a block or a setting.
     Forbidden,
+    /// Whoever asks may not do that: ask whoever gives roles.
+    Unauthorized,
     /// Stored bytes are not what was written: restore them; never retried.
     Corrupt,
     /// A dependency (disk, object store, catalog) failed: retry once it is back.
@@ -56,6 +58,16 @@ pub enum Error {
         index: String,
         /// Its uuid.
         uuid: String,
+    },
+    /// The caller's roles do not allow it.
+    #[error("action [{action}] is unauthorized for {caller}{}", on(.index))]
+    Unauthorized {
+        /// Name of the action.
+        action: &'static str,
+        /// Who asks, as `user [ann]`.
+        caller: String,
+        /// Index or expression as the caller gave it; `None` where it is not allowed on any.
+        index: Option<String>,
     },
     /// The index is closed.
     #[error("closed")]
@@ -228,6 +240,11 @@ pub enum Error {
     Internal(String),
 }
 
+/// Names the index of a refusal.
+fn on(index: &Option<String>) -> String {
+    index.as_ref().map_or_else(String::new, |index| format!(" on indices [{index}]"))
+}
+
 impl Error {
     /// Says what the caller can do about it.
     pub fn kind(&self) -> Kind {
@@ -249,6 +266,7 @@ impl Error {
             | Self::StrictDynamicMapping { .. } => Kind::InvalidInput,
             Self::VersionConflict { .. } | Self::PositionMoved { .. } => Kind::Conflict,
             Self::Blocked { .. } => Kind::Forbidden,
+            Self::Unauthorized { .. } => Kind::Unauthorized,
             Self::TooLarge(_) => Kind::TooLarge,
             Self::Rejected(_) => Kind::Overloaded,
             Self::Corrupt { .. } | Self::Mismatch { .. } => Kind::Corrupt,

@@ -6,6 +6,7 @@
 //! index, coerce by [`mapping`], check versions under the shard's lock, append one frame to the
 //! [`wal`], apply to the memtable, wait for the group's fsync, acknowledge.
 
+pub mod access;
 pub mod analysis;
 pub mod automaton;
 pub mod bundle;
@@ -25,7 +26,6 @@ pub mod mapping;
 pub mod metadata;
 pub mod murmur;
 pub mod objects;
-mod principal;
 pub mod repair;
 pub mod routing;
 pub mod segment;
@@ -33,10 +33,10 @@ mod shard;
 mod sync;
 pub mod wal;
 
+pub use access::{Principal, Session};
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
 pub use compute::{Compute, Priority, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
-pub use principal::Principal;
 pub use wal::ReplayProgress;

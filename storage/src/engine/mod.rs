@@ -268,7 +268,7 @@ impl Engine {
         let mut mappings = Vec::new();
         for change in &changes {
             if let MetadataChange::PutIndex { meta, mapping } = change
-                && current.indices.get(&meta.name).is_none_or(|old| old.uuid != meta.uuid)
+                && current.index(&meta.name).is_none_or(|old| old.uuid != meta.uuid)
             {
                 let mapping = match mapping {
                     Some(body) => Mapping::parse(body, &meta.settings)?,
@@ -339,9 +339,20 @@ impl Engine {
         routing: Option<&str>,
         realtime: bool,
     ) -> Result<Option<StoredDoc>> {
-        let options = IndicesOptions::open_only();
-        let found = self.resolve(index, &options)?;
-        let [index] = found.as_slice() else {
+        let found = self.resolve(index, &IndicesOptions::open_only())?;
+        self.get_of(&found, index, id, routing, realtime).await
+    }
+
+    /// Reads a document by id of what a name stands for, which has to be one index.
+    pub(crate) async fn get_of(
+        &self,
+        found: &[Arc<Index>],
+        index: &str,
+        id: &str,
+        routing: Option<&str>,
+        realtime: bool,
+    ) -> Result<Option<StoredDoc>> {
+        let [index] = found else {
             let mut names: Vec<String> = found.iter().map(|i| i.meta().name.to_string()).collect();
             names.sort();
             return Err(Error::IllegalArgument(format!(

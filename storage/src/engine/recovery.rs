@@ -224,7 +224,7 @@ async fn load_indices(
         tombstones.entry(chunk.index).or_default().push(chunk);
     }
     let mut indices = HashMap::new();
-    for meta in metadata.indices.values() {
+    for meta in metadata.indices() {
         let mapping = match mappings.get(&meta.uuid) {
             Some(bytes) => Mapping::decode(bytes, &meta.settings)?,
             None => Mapping::empty(&meta.settings),

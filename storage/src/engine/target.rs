@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::Engine;
 use super::index::Index;
 use super::types::{Action, WriteOp};
-use crate::metadata::BlockLevel;
-use crate::{Error, Principal, Result};
+use crate::access::{self, Guard, IndexAccess, Principal, refusal};
+use crate::metadata::{self, BlockLevel};
+use crate::{Error, Result};
 
 /// What must be known of a request's operations before they are executed.
 pub(super) struct Survey {
@@ -70,14 +71,24 @@ pub(super) struct Target {
     index: Arc<Index>,
     /// The alias and the routing that it gives to every write.
     routing: Option<(Arc<str>, String)>,
+    /// What the writer may do with the index.
+    access: Arc<IndexAccess>,
+    writer: Principal,
 }
 
 impl Target {
-    fn new(index: Arc<Index>, name: &Arc<str>) -> Self {
+    fn new(index: Arc<Index>, name: &Arc<str>, principal: &Principal) -> Self {
         let meta = index.meta();
         let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
         let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
-        Self { index, routing }
+        let access = principal.privileges().on(&meta.name);
+        Self { index, routing, access, writer: principal.clone() }
+    }
+
+    /// Checks that the writer may do this.
+    fn check(&self, op: &WriteOp) -> Result<()> {
+        let action = op.needs();
+        if self.access.allows(action) { Ok(()) } else { Err(refusal(&self.writer, action, &op.index)) }
     }
 
     /// Gives an operation the routing of the alias.
@@ -131,9 +142,10 @@ impl Engine {
         create: bool,
     ) -> Result<Target> {
         let now_ms = self.inner.clock.now_ms();
-        let metadata = self.metadata();
+        let guard = Guard::of_writes(principal);
+        let metadata = self.metadata().guarded(guard);
         metadata.check_flood(name, now_ms)?;
-        if require_alias && metadata.indices.contains_key(name) {
+        if require_alias && metadata.index(name).is_some() {
             return Err(Error::IndexNotFound {
                 index: format!(
                     "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
@@ -141,7 +153,7 @@ impl Engine {
             });
         }
         if let Some(meta) = metadata.write_index(name, now_ms)? {
-            return Ok(Target::new(self.index(&meta.name)?, name));
+            return Ok(Target::new(self.index(&meta.name)?, name, principal));
         }
         if require_alias {
             return Err(Error::IndexNotFound {
@@ -154,6 +166,10 @@ impl Engine {
             return Err(Error::IndexNotFound { index: name.to_string() });
         }
         metadata.auto_create_allowed(name)?;
+        let access = principal.privileges().on(&metadata::resolve_date_math(name, now_ms)?);
+        if !access.allows(access::Action::AutoCreate) {
+            return Err(refusal(principal, access::Action::AutoCreate, name));
+        }
         let created = self
             .change(principal, |metadata| {
                 // Another request may have been first.
@@ -165,7 +181,7 @@ impl Engine {
             .await;
         created?;
         match self.metadata().write_index(name, now_ms)? {
-            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name)),
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name, principal)),
             None => Err(Error::IndexNotFound { index: name.to_string() }),
         }
     }
@@ -178,6 +194,7 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Arc<Index>> {
         Some(Err(error)) => return Err(again(error)),
         None => return Err(Error::Internal(format!("no target for [{}]", op.index))),
     };
+    target.check(op)?;
     target.route(op)?;
     check_op(&target.index, op)?;
     Ok(Arc::clone(&target.index))
@@ -211,6 +228,9 @@ fn again(error: &Error) -> Error {
         }
         Error::InvalidAliasName { alias, reason } => {
             Error::InvalidAliasName { alias: alias.clone(), reason: reason.clone() }
+        }
+        Error::Unauthorized { action, caller, index } => {
+            Error::Unauthorized { action, caller: caller.clone(), index: index.clone() }
         }
         Error::Blocked { index, reason } => Error::Blocked { index: index.clone(), reason: reason.clone() },
         Error::MapperParsing { reason, caused_by } => {

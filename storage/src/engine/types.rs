@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::access;
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
 use crate::segment::SegmentView;
@@ -31,6 +32,18 @@ pub struct WriteOp {
     pub require_alias: bool,
     /// Type segment that the request named, for messages; `_doc` otherwise.
     pub doc_type: Arc<str>,
+}
+
+impl WriteOp {
+    /// Says what its writer must be allowed to do. A document whose id is generated replaces none.
+    pub fn needs(&self) -> access::Action {
+        match self.action {
+            Action::Index(_) if self.id.is_some() => access::Action::IndexDocument,
+            Action::Index(_) | Action::Create(_) => access::Action::CreateDocument,
+            Action::Delete => access::Action::DeleteDocument,
+            Action::Update(_) => access::Action::UpdateDocument,
+        }
+    }
 }
 
 /// Kinds of document operations.

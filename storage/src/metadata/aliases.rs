@@ -274,6 +274,7 @@ impl Metadata {
                         effective = true;
                         for name in aliases {
                             check_alias_name(name)?;
+                            self.check_name(name)?;
                             if self.indices.contains_key(name.as_str())
                                 && !removed.contains_key(name.as_str())
                             {

@@ -115,10 +115,10 @@ impl Metadata {
         let persistent = updated("persistent", &self.persistent, &update.persistent)?;
         check_keep_alive(&persistent, &transient)?;
         let mut changes = Vec::new();
-        if persistent != self.persistent {
+        if persistent != *self.persistent {
             changes.push(MetadataChange::PutPersistent(persistent));
         }
-        if transient != self.transient {
+        if transient != *self.transient {
             changes.push(MetadataChange::PutTransient(transient));
         }
         Ok(changes)

@@ -99,10 +99,11 @@ impl Metadata {
     ) -> Result<(IndexMeta, Option<Value>)> {
         let name = request.name.as_str();
         check_index_name(name)?;
+        self.check_name(name)?;
         if let Some(existing) = self.indices.get(name) {
             return Err(Error::IndexAlreadyExists { index: name.to_owned(), uuid: existing.uuid_text() });
         }
-        if self.alias_indices(name).is_some() {
+        if self.by_alias.contains_key(name) {
             return Err(Error::InvalidIndexName {
                 index: name.to_owned(),
                 reason: "already exists as alias".into(),
@@ -166,13 +167,15 @@ impl Metadata {
         };
         for alias in meta.aliases.keys() {
             check_alias_name(alias)?;
+            self.check_name(alias)?;
             if alias == name || self.indices.contains_key(alias.as_str()) {
                 return Err(Error::InvalidAliasName {
                     alias: alias.clone(),
                     reason: "an index exists with the same name as the alias".into(),
                 });
             }
-            let carriers = self.alias_indices(alias).unwrap_or_default();
+            let carriers =
+                self.by_alias.get(alias.as_str()).map(|names| names.as_slice()).unwrap_or_default();
             let carriers = carriers.iter().filter_map(|name| self.indices.get(name)).map(AsRef::as_ref);
             check_alias_consistent(alias, carriers.chain([&meta]))?;
         }

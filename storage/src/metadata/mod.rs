@@ -29,6 +29,7 @@ mod resolve;
 mod settings;
 mod templates;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,7 @@ use serde_json::{Map, Value};
 pub use uuid::Uuid;
 
 use crate::Result;
+use crate::access::Guard;
 
 pub use aliases::{AliasAction, AliasListing, IndexAliases, parse_alias, parse_alias_actions};
 pub use blocks::{Block, BlockLevel, check_block};
@@ -62,17 +64,17 @@ pub use templates::{
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// Indices by name. States share what a change leaves alone, so that a change costs the same whatever their number.
-    pub indices: RedBlackTreeMapSync<Arc<str>, Arc<IndexMeta>>,
+    indices: RedBlackTreeMapSync<Arc<str>, Arc<IndexMeta>>,
     /// Legacy templates by name.
-    pub legacy_templates: BTreeMap<String, Value>,
+    pub legacy_templates: Arc<BTreeMap<String, Value>>,
     /// Composable index templates by name.
-    pub index_templates: BTreeMap<String, Value>,
+    pub index_templates: Arc<BTreeMap<String, Value>>,
     /// Component templates by name.
-    pub component_templates: BTreeMap<String, Value>,
+    pub component_templates: Arc<BTreeMap<String, Value>>,
     /// Persistent cluster settings, flattened.
-    pub persistent: Map<String, Value>,
+    pub persistent: Arc<Map<String, Value>>,
     /// Transient cluster settings, flattened; not stored.
-    pub transient: Map<String, Value>,
+    pub transient: Arc<Map<String, Value>>,
     /// Whether the disk is at the flood stage: indices can be read and deleted only. Not stored.
     pub flood_stage: bool,
     /// Counts the times that changes were applied.
@@ -81,6 +83,8 @@ pub struct Metadata {
     by_alias: RedBlackTreeMapSync<Arc<str>, Arc<Vec<Arc<str>>>>,
     /// Shards of open indices, derived as well.
     open_shards: u64,
+    /// Who looks: indices on which its action is not allowed are not shown.
+    guard: Option<Guard>,
 }
 
 /// An index apart from its mapping and data.
@@ -148,6 +152,11 @@ impl IndexMeta {
     pub fn mapping_type(&self) -> &str {
         self.doc_type.as_deref().unwrap_or("_doc")
     }
+}
+
+/// Gives the name that date math in a name stands for.
+pub(crate) fn resolve_date_math(name: &str, now_ms: i64) -> Result<Cow<'_, str>> {
+    date_math::resolve(name, now_ms)
 }
 
 /// Renders a uuid as 22 characters of URL-safe base64 without padding.
@@ -270,8 +279,8 @@ impl Metadata {
                         templates.remove(name);
                     }
                 }
-                MetadataChange::PutPersistent(settings) => next.persistent = settings.clone(),
-                MetadataChange::PutTransient(settings) => next.transient = settings.clone(),
+                MetadataChange::PutPersistent(settings) => next.persistent = Arc::new(settings.clone()),
+                MetadataChange::PutTransient(settings) => next.transient = Arc::new(settings.clone()),
             }
         }
         next.version += 1;
@@ -280,9 +289,9 @@ impl Metadata {
 
     fn templates_mut(&mut self, kind: &str) -> Option<&mut BTreeMap<String, Value>> {
         match TemplateKind::from_name(kind)? {
-            TemplateKind::Legacy => Some(&mut self.legacy_templates),
-            TemplateKind::Index => Some(&mut self.index_templates),
-            TemplateKind::Component => Some(&mut self.component_templates),
+            TemplateKind::Legacy => Some(Arc::make_mut(&mut self.legacy_templates)),
+            TemplateKind::Index => Some(Arc::make_mut(&mut self.index_templates)),
+            TemplateKind::Component => Some(Arc::make_mut(&mut self.component_templates)),
         }
     }
 
@@ -318,14 +327,51 @@ impl Metadata {
         }
     }
 
-    /// Returns the names of the indices that carry an alias, in order.
-    pub fn alias_indices(&self, alias: &str) -> Option<&[Arc<str>]> {
-        self.by_alias.get(alias).map(|names| names.as_slice())
+    /// Returns this state as it shows itself to whom a guard stands for.
+    pub(crate) fn guarded(&self, guard: Option<Guard>) -> Self {
+        Self { guard, ..self.clone() }
     }
 
-    /// Lists all alias names in order.
+    /// Whether an index of this name would be shown.
+    fn sees(&self, index: &str) -> bool {
+        self.guard.as_ref().is_none_or(|guard| guard.sees(index))
+    }
+
+    /// Checks that a name may be given to an index or an alias.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub(crate) fn check_name(&self, name: &str) -> Result<()> {
+        match &self.guard {
+            Some(guard) if !guard.sees(name) => Err(guard.refusal(name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an index by its name.
+    pub fn index(&self, name: &str) -> Option<&Arc<IndexMeta>> {
+        self.indices.get(name).filter(|meta| self.sees(&meta.name))
+    }
+
+    /// Lists the indices by name.
+    pub fn indices(&self) -> impl Iterator<Item = &Arc<IndexMeta>> {
+        self.indices.values().filter(|meta| self.sees(&meta.name))
+    }
+
+    /// Returns the names of the indices that carry an alias, in order; `None` where none is shown.
+    pub fn alias_indices(&self, alias: &str) -> Option<Cow<'_, [Arc<str>]>> {
+        let names = self.by_alias.get(alias)?.as_slice();
+        if names.iter().all(|name| self.sees(name)) {
+            return Some(Cow::Borrowed(names));
+        }
+        let seen: Vec<Arc<str>> = names.iter().filter(|name| self.sees(name)).cloned().collect();
+        (!seen.is_empty()).then_some(Cow::Owned(seen))
+    }
+
+    /// Lists in order the names of aliases of indices that are shown.
     pub fn alias_names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_alias.keys()
+        let shown = |names: &[Arc<str>]| names.iter().any(|name| self.sees(name));
+        self.by_alias.iter().filter(move |(_, names)| shown(names)).map(|(alias, _)| alias)
     }
 
     /// Resolves an index expression (names, aliases, wildcards, commas, `_all`, exclusions,

@@ -52,7 +52,7 @@ pub(super) fn resolve(
             }
         } else if excluded {
             found.remove(&part);
-            for name in state.alias_indices(&part).unwrap_or_default() {
+            for name in state.alias_indices(&part).unwrap_or_default().iter() {
                 found.remove(name);
             }
         } else {
@@ -116,7 +116,7 @@ fn add_named(state: &Metadata, name: &str, options: &IndicesOptions, found: &mut
             reason: "must not start with '_'.".into(),
         });
     }
-    if let Some(meta) = state.indices.get(name) {
+    if let Some(meta) = state.index(name) {
         return add(found, meta, options);
     }
     match state.alias_indices(name) {
@@ -125,12 +125,14 @@ fn add_named(state: &Metadata, name: &str, options: &IndicesOptions, found: &mut
             "The provided expression [{name}] matches an alias, specify the corresponding concrete indices instead."
         ))),
         Some(names) => {
-            for meta in names.iter().filter_map(|name| state.indices.get(name)) {
+            for meta in names.iter().filter_map(|name| state.index(name)) {
                 add(found, meta, options)?;
             }
             Ok(())
         }
         None if options.ignore_unavailable => Ok(()),
+        // Before it is said to be missing: whether it is there is not told either.
+        None if !state.sees(name) => state.check_name(name),
         None => Err(not_found(name)),
     }
 }
@@ -159,19 +161,20 @@ fn expand(state: &Metadata, part: &str, options: &IndicesOptions) -> Vec<Arc<Ind
         !hidden || options.expand_hidden || (part.starts_with('.') && name.starts_with('.'))
     };
     let mut found = Found::default();
+    let reached = |name: &str| state.guard.as_ref().is_none_or(|guard| guard.reaches(part, name));
     for meta in state.indices.values().filter(in_state) {
-        if (is_all(part) || pattern::matches(part, &meta.name)) && visible(&meta.name, meta.hidden()) {
+        if (is_all(part) || pattern::matches(part, &meta.name))
+            && reached(&meta.name)
+            && visible(&meta.name, meta.hidden())
+        {
             found.add(meta);
         }
     }
     if !options.ignore_aliases && !is_all(part) {
         for alias in state.alias_names().filter(|alias| pattern::matches(part, alias)) {
             let metas = || {
-                state
-                    .alias_indices(alias)
-                    .unwrap_or_default()
-                    .iter()
-                    .filter_map(|name| state.indices.get(name))
+                let names = state.by_alias.get(alias).map(|names| names.as_slice()).unwrap_or_default();
+                names.iter().filter(|name| reached(name)).filter_map(|name| state.indices.get(name))
             };
             let hidden = metas().any(|meta| alias_is_hidden(meta, alias));
             if visible(alias, hidden) {
@@ -197,7 +200,7 @@ fn exclude_matching(state: &Metadata, part: &str, found: &mut Found) {
             state
                 .alias_names()
                 .filter(|alias| pattern::matches(part, alias))
-                .flat_map(|alias| state.alias_indices(alias).unwrap_or_default().iter().cloned()),
+                .flat_map(|alias| state.alias_indices(alias).unwrap_or_default().into_owned()),
         )
         .collect();
     for name in gone {
@@ -207,10 +210,17 @@ fn exclude_matching(state: &Metadata, part: &str, found: &mut Found) {
 
 pub(super) fn write_index(state: &Metadata, name: &str, now_ms: i64) -> Result<Option<Arc<IndexMeta>>> {
     let name = date_math::resolve(name, now_ms)?;
-    if let Some(meta) = state.indices.get(&*name) {
+    if let Some(meta) = state.index(&name) {
         return Ok(Some(meta.clone()));
     }
-    let Some(names) = state.alias_indices(&name) else { return Ok(None) };
+    // All of them: which of them is written to does not depend on who asks.
+    let Some(names) = state.by_alias.get(&*name).map(|names| names.as_slice()) else {
+        state.check_name(&name)?;
+        return Ok(None);
+    };
+    if !names.iter().any(|index| state.sees(index)) {
+        state.check_name(&name)?;
+    }
     let mut metas = names.iter().filter_map(|index| state.indices.get(index));
     let is_write =
         |meta: &IndexMeta| meta.aliases.get(&*name).and_then(|alias| alias["is_write_index"].as_bool());
@@ -218,10 +228,14 @@ pub(super) fn write_index(state: &Metadata, name: &str, now_ms: i64) -> Result<O
         && let Some(meta) = state.indices.get(only)
         && is_write(meta) != Some(false)
     {
+        state.check_name(&meta.name)?;
         return Ok(Some(meta.clone()));
     }
     match metas.find(|meta| is_write(meta) == Some(true)) {
-        Some(meta) => Ok(Some(meta.clone())),
+        Some(meta) => {
+            state.check_name(&meta.name)?;
+            Ok(Some(meta.clone()))
+        }
         None => Err(Error::IllegalArgument(format!(
             "no write index is defined for alias [{name}]. The write index may be explicitly disabled using \
              is_write_index=false or the alias points to multiple indices without one being designated as a write index"

@@ -416,7 +416,7 @@ fn alias_actions_change_all_or_nothing() {
     let alias = json!({"filter": {"term": {"x": 1}}, "index_routing": "i", "search_routing": "5"});
     assert_eq!(next.indices["a1"].aliases["n1"], alias);
     assert_eq!(next.indices["a2"].aliases["n2"], alias);
-    assert_eq!(next.alias_indices("all-a").unwrap(), [Arc::from("a2")]);
+    assert_eq!(*next.alias_indices("all-a").unwrap(), [Arc::from("a2")]);
     assert_eq!(next.alias_indices("n1").unwrap().len(), 2);
 }
 
@@ -435,7 +435,7 @@ fn an_alias_takes_the_name_of_a_removed_index() {
     let next = state.apply(&changes);
     assert!(!next.indices.contains_key("b1"));
     assert_eq!(names(next.resolve("b1", &IndicesOptions::open_only(), NOW)), "a2");
-    assert_eq!(next.alias_indices("mixed").unwrap(), [Arc::from("a1")]);
+    assert_eq!(*next.alias_indices("mixed").unwrap(), [Arc::from("a1")]);
 }
 
 #[test]
@@ -635,7 +635,7 @@ fn cluster_settings_update_and_reset() {
     .unwrap();
     let state = state.apply(&state.update_cluster_settings(&update).unwrap());
     assert_eq!(state.cluster_setting("search.max_buckets"), Some(json!("7")));
-    assert_eq!(Value::Object(state.persistent.clone()), json!({"search.max_buckets": "5"}));
+    assert_eq!(Value::Object((*state.persistent).clone()), json!({"search.max_buckets": "5"}));
     let update = ClusterSettingsUpdate::parse(&json!({"transient": {"search.max_buckets": null}})).unwrap();
     let state = state.apply(&state.update_cluster_settings(&update).unwrap());
     assert_eq!(state.cluster_setting("search.max_buckets"), Some(json!("5")));

@@ -19,7 +19,8 @@ fn batch(index: &str, docs: u32, bytes: usize) -> Vec<WriteOp> {
 
 async fn docs(engine: &Engine) -> u64 {
     let mut docs = 0;
-    for name in engine.metadata().indices.keys() {
+    for meta in engine.metadata().indices() {
+        let name = &meta.name;
         let index = engine.index(name).unwrap();
         engine.refresh(&[Arc::clone(&index)]).await.unwrap();
         docs += index.figures().shards.iter().map(|s| s.docs).sum::<u64>();
@@ -59,7 +60,7 @@ async fn requests_of_every_size_get_through_a_tiny_memory() {
 }
 
 fn all(engine: &Engine) -> Vec<Arc<millrace_storage::Index>> {
-    engine.metadata().indices.keys().map(|name| engine.index(name).unwrap()).collect()
+    engine.metadata().indices().map(|meta| engine.index(&meta.name).unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -120,12 +120,12 @@ async fn a_caller_that_goes_away_parts_nothing() {
     assert_eq!(searched(&engine).await.len(), 61);
     // A change waits for those before it, which nobody waited for.
     engine.change(&Principal::system(), |_| Ok(Vec::new())).await.unwrap();
-    let names: Vec<_> = engine.metadata().indices.keys().cloned().collect();
+    let names: Vec<_> = engine.metadata().indices().map(|meta| meta.name.clone()).collect();
     drop(engine);
     let engine = reopen(dir.path()).await;
     engine.refresh(&[engine.index("a").unwrap()]).await.unwrap();
     assert_eq!(searched(&engine).await.len(), 61);
-    assert_eq!(engine.metadata().indices.keys().cloned().collect::<Vec<_>>(), names);
+    assert_eq!(engine.metadata().indices().map(|meta| meta.name.clone()).collect::<Vec<_>>(), names);
     engine.shutdown().await.unwrap();
 }
 

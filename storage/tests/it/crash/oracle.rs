@@ -122,7 +122,7 @@ impl Oracle {
             }
             _ => {}
         }
-        let names: Vec<String> = engine.metadata().indices.keys().map(ToString::to_string).collect();
+        let names: Vec<String> = engine.metadata().indices().map(|meta| meta.name.to_string()).collect();
         assert_eq!(names, self.indices.keys().cloned().collect::<Vec<_>>());
         for index in names {
             // Before the refresh, searches see an older state, in which each id is there once, too.

@@ -82,7 +82,8 @@ async fn read(
             }
             7 => reader = Reader::claim(engine).await?,
             _ => {
-                let names: Vec<String> = engine.metadata().indices.keys().map(ToString::to_string).collect();
+                let names: Vec<String> =
+                    engine.metadata().indices().map(|meta| meta.name.to_string()).collect();
                 let indices = names.iter().map(|name| engine.index(name)).collect::<Result<Vec<_>>>()?;
                 engine.flush(&indices).await?;
             }

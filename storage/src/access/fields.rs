@@ -1,0 +1,90 @@
+//! Which fields of documents may be seen.
+
+use std::sync::Arc;
+
+/// Rules for fields: what is granted, but for exceptions. Several may stand beside each other, each granting its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldRules {
+    /// Shown is what one of these shows.
+    any: Vec<Shown>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shown {
+    grant: Vec<Box<str>>,
+    except: Vec<Box<str>>,
+}
+
+/// Fields of the store that a rule never hides.
+const ALWAYS: [&str; 6] = ["_id", "_index", "_routing", "_seq_no", "_primary_term", "_version"];
+
+impl FieldRules {
+    /// Shows the fields that `grant` names but for those of `except`; `*` in either stands for any run of characters. A
+    /// field below a granted object is granted, one below an excepted object is not.
+    pub fn new<S: AsRef<str>>(grant: &[S], except: &[S]) -> Self {
+        let boxed = |names: &[S]| names.iter().map(|name| name.as_ref().into()).collect();
+        Self { any: vec![Shown { grant: boxed(grant), except: boxed(except) }] }
+    }
+
+    /// Shows what any of several shows.
+    pub fn any(rules: &[Arc<Self>]) -> Arc<Self> {
+        if let [only] = rules {
+            return Arc::clone(only);
+        }
+        let mut any: Vec<Shown> = Vec::new();
+        for shown in rules.iter().flat_map(|rules| &rules.any) {
+            if !any.contains(shown) {
+                any.push(shown.clone());
+            }
+        }
+        Arc::new(Self { any })
+    }
+
+    /// Whether the field of a path (dotted) is shown.
+    pub fn shows(&self, path: &str) -> bool {
+        ALWAYS.contains(&path) || self.any.iter().any(|shown| shown.shows(path))
+    }
+}
+
+impl Shown {
+    fn shows(&self, path: &str) -> bool {
+        let named = |names: &[Box<str>]| names.iter().any(|name| covers(name, path));
+        named(&self.grant) && !named(&self.except)
+    }
+}
+
+/// Whether a pattern names a field or an object that it is in.
+fn covers(pattern: &str, path: &str) -> bool {
+    let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
+    ends.into_iter().any(|end| crate::metadata::matches(pattern, &path[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_shown_by_grant_and_exception() {
+        let rules = FieldRules::new(&["user", "http.*", "*.ip"], &["user.password", "http.cookie*"]);
+        for (path, shown) in [
+            ("user", true),
+            ("user.name", true),
+            ("user.name.keyword", true),
+            ("user.password", false),
+            ("user.password.hash", false),
+            ("username", false),
+            ("http", false),
+            ("http.method", true),
+            ("http.cookies.a", false),
+            ("client.ip", true),
+            ("client", false),
+            ("_id", true),
+            ("_source", false),
+        ] {
+            assert_eq!(rules.shows(path), shown, "{path}");
+        }
+        let other = Arc::new(FieldRules::new(&["username"], &[]));
+        let both = FieldRules::any(&[Arc::new(rules), other]);
+        assert!(both.shows("username") && both.shows("user") && !both.shows("user.password"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Who asks, and what they may do.
+//!
+//! A [`Principal`] comes with [`Privileges`], which are made of roles by who keeps accounts. A [`Session`] is a principal
+//! that does one [`Action`]: all that a request's handler gets of the store. It sees the indices on which that action is
+//! allowed and nothing else, so that wildcards, aliases and listings need no check of their own.
+//!
+//! - [`action`]: the closed list of actions
+//! - [`privileges`], [`patterns`], [`fields`]: what is granted, on which indices, documents and fields
+//! - [`system`]: indices that are not for everybody, whatever is granted
+//! - [`guard`]: what metadata shows
+//! - [`session`]: the store as one principal sees it
+
+mod action;
+mod fields;
+mod guard;
+mod patterns;
+mod principal;
+mod privileges;
+mod session;
+mod system;
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, ActionSet, Scope};
+pub use fields::FieldRules;
+pub(crate) use guard::{Guard, refusal};
+pub use patterns::NamePattern;
+pub use principal::{Caller, Principal};
+pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
+pub use session::Session;

@@ -1,0 +1,218 @@
+//! What a principal may do: cluster actions, and grants on patterns of index names.
+//!
+//! [`Privileges`] are made of roles once and shared by all who have the same roles. What they say of one index
+//! ([`IndexAccess`]) is found by an index over the patterns (`patterns`) and remembered, so that a request costs the same
+//! however many roles there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use super::action::{Action, ActionSet, Scope};
+use super::fields::FieldRules;
+use super::patterns::{NamePattern, Patterns};
+use super::system::{OF_RULES_GRANTED, READ_BY_NAME, Standing};
+
+/// Indices whose access is remembered; beyond that, memory of it starts anew.
+const REMEMBERED: usize = 65_536;
+
+/// What a role grants on the indices that patterns name.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Names of indices.
+    pub names: Vec<NamePattern>,
+    /// What may be done.
+    pub actions: ActionSet,
+    /// Whether it reaches system indices, too, where they are named.
+    pub system: bool,
+    /// The documents that may be seen, as a query of the search language; all of them where there is none.
+    pub documents: Option<Arc<str>>,
+    /// The fields that may be seen; all of them where there is none.
+    pub fields: Option<Arc<FieldRules>>,
+}
+
+/// What a principal may do. Cheap to share, never changed: a change of roles makes new ones.
+#[derive(Debug)]
+pub struct Privileges {
+    version: u64,
+    cluster: ActionSet,
+    grants: Vec<Grant>,
+    patterns: Patterns,
+    /// Actions that some grant allows on some index.
+    somewhere: ActionSet,
+    /// Nothing is refused, system indices included: the server's own work.
+    unrestricted: bool,
+    /// Also what these allow, and no more: the owner's, of an API key.
+    within: Option<Arc<Privileges>>,
+    remembered: RwLock<HashMap<Arc<str>, Arc<IndexAccess>>>,
+}
+
+/// What may be done with one index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexAccess {
+    actions: ActionSet,
+    rules: Vec<Rules>,
+}
+
+/// Rules for documents and fields under some grants; each of several has to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rules {
+    grants: Vec<GrantedRules>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GrantedRules {
+    actions: ActionSet,
+    documents: Option<Arc<str>>,
+    fields: Option<Arc<FieldRules>>,
+}
+
+/// The documents that may be seen: of each list, at least one query matches them. Empty: all documents.
+pub type DocumentRules = Vec<Vec<Arc<str>>>;
+
+impl Privileges {
+    /// Makes privileges of what roles grant.
+    pub fn new(cluster: ActionSet, grants: Vec<Grant>) -> Self {
+        static VERSIONS: AtomicU64 = AtomicU64::new(1);
+        let somewhere = grants.iter().fold(ActionSet::NONE, |set, grant| set.or(grant.actions));
+        let patterns = Patterns::new(grants.iter().map(|grant| grant.names.as_slice()));
+        Self {
+            version: VERSIONS.fetch_add(1, Ordering::Relaxed),
+            cluster,
+            grants,
+            patterns,
+            somewhere,
+            unrestricted: false,
+            within: None,
+            remembered: RwLock::default(),
+        }
+    }
+
+    /// Makes those of the server's own work: everything, system indices included.
+    pub fn unrestricted() -> Self {
+        Self { unrestricted: true, somewhere: ActionSet::ALL, ..Self::new(ActionSet::ALL, Vec::new()) }
+    }
+
+    /// Allows no more than `owner` allows, too.
+    #[must_use]
+    pub fn within(self, owner: Arc<Self>) -> Self {
+        Self { within: Some(owner), ..self }
+    }
+
+    /// Returns a number that no other privileges of this process have.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether nothing is refused.
+    pub fn is_unrestricted(&self) -> bool {
+        self.unrestricted
+    }
+
+    /// Whether an action is allowed at all: one of the cluster's, or one that is allowed on some index. What it may be done
+    /// to is asked with [`Privileges::on`].
+    pub fn allows(&self, action: Action) -> bool {
+        let here = match action.scope() {
+            Scope::Own => true,
+            Scope::Cluster => self.cluster.contains(action),
+            Scope::Index => self.somewhere.contains(action),
+        };
+        here && self.within.as_ref().is_none_or(|owner| owner.allows(action))
+    }
+
+    /// Returns what may be done with an index of this name, whether there is one or not.
+    pub fn on(&self, index: &str) -> Arc<IndexAccess> {
+        if let Some(known) = self.remembered.read().get(index) {
+            return Arc::clone(known);
+        }
+        let access = Arc::new(self.find(index));
+        let mut remembered = self.remembered.write();
+        if remembered.len() >= REMEMBERED {
+            remembered.clear();
+        }
+        remembered.insert(index.into(), Arc::clone(&access));
+        access
+    }
+
+    fn find(&self, index: &str) -> IndexAccess {
+        if self.unrestricted {
+            return IndexAccess { actions: ActionSet::ALL, rules: Vec::new() };
+        }
+        let standing = Standing::of(index);
+        let grantable = match standing {
+            Standing::Ordinary => ActionSet::ALL,
+            Standing::OfRules => OF_RULES_GRANTED,
+            Standing::System => READ_BY_NAME,
+        };
+        let mut actions = ActionSet::NONE;
+        let mut granted: Vec<GrantedRules> = Vec::new();
+        for place in self.patterns.matching(index) {
+            let grant = &self.grants[place];
+            if standing == Standing::System && !grant.system {
+                continue;
+            }
+            let rules = GrantedRules {
+                actions: grant.actions.and(grantable),
+                documents: grant.documents.clone(),
+                fields: grant.fields.clone(),
+            };
+            actions = actions.or(rules.actions);
+            // Many roles grant the same: what is said once is asked once.
+            if !granted.contains(&rules) {
+                granted.push(rules);
+            }
+        }
+        let ruled = granted.iter().any(|rules| rules.documents.is_some() || rules.fields.is_some());
+        let mut rules = if ruled { vec![Rules { grants: granted }] } else { Vec::new() };
+        if let Some(owner) = &self.within {
+            let owners = owner.on(index);
+            actions = actions.and(owners.actions);
+            rules.extend(owners.rules.iter().cloned());
+        }
+        IndexAccess { actions, rules }
+    }
+}
+
+impl IndexAccess {
+    /// Whether an action is allowed.
+    pub fn allows(&self, action: Action) -> bool {
+        self.actions.contains(action)
+    }
+
+    /// Returns what is allowed.
+    pub fn actions(&self) -> ActionSet {
+        self.actions
+    }
+
+    /// Returns which documents an action may see; empty where it may see all. A grant without a rule lifts those of others.
+    pub fn documents(&self, action: Action) -> DocumentRules {
+        let of = |rules: &Rules| {
+            let granted = rules.granted(action);
+            granted.map(|grant| grant.documents.clone()).collect::<Option<Vec<_>>>()
+        };
+        self.rules.iter().filter_map(of).collect()
+    }
+
+    /// Returns which fields an action may see: each of the rules has to show a field. Empty where it may see all.
+    pub fn fields(&self, action: Action) -> Vec<Arc<FieldRules>> {
+        let of = |rules: &Rules| {
+            let granted = rules.granted(action);
+            let all: Option<Vec<_>> = granted.map(|grant| grant.fields.clone()).collect();
+            all.map(|all| FieldRules::any(&all))
+        };
+        self.rules.iter().filter_map(of).collect()
+    }
+
+    /// Whether an action may see all documents with all their fields.
+    pub fn sees_all(&self, action: Action) -> bool {
+        self.rules.is_empty() || (self.documents(action).is_empty() && self.fields(action).is_empty())
+    }
+}
+
+impl Rules {
+    fn granted(&self, action: Action) -> impl Iterator<Item = &GrantedRules> {
+        self.grants.iter().filter(move |grant| grant.actions.contains(action))
+    }
+}

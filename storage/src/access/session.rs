@@ -1,0 +1,249 @@
+//! The store as one principal sees it that does one action.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::guard::{Guard, refusal};
+use super::{Action, IndexAccess, Principal};
+use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
+use crate::{
+    Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
+};
+
+/// A principal at work: what a request's handler gets of the store. Cheap to clone.
+///
+/// Everything that it answers is what the principal may see by its action: metadata lists no other indices, wildcards and
+/// aliases stand for no others, and a name that is not allowed is refused, whether there is such an index or not.
+#[derive(Clone)]
+pub struct Session {
+    engine: Arc<Engine>,
+    principal: Principal,
+    action: Action,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine: _, principal, action } = self;
+        f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
+    }
+}
+
+impl Session {
+    /// Begins an action.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`] where it is not allowed on anything.
+    pub fn new(engine: &Arc<Engine>, principal: Principal, action: Action) -> Result<Self> {
+        if !principal.privileges().allows(action) {
+            let caller = principal.caller().to_string();
+            return Err(Error::Unauthorized { action: action.name(), caller, index: None });
+        }
+        Ok(Self { engine: Arc::clone(engine), principal, action })
+    }
+
+    /// Makes the session of the server's own work: it sees everything.
+    pub fn system(engine: &Arc<Engine>) -> Self {
+        Self { engine: Arc::clone(engine), principal: Principal::system(), action: Action::Search }
+    }
+
+    /// Returns the session of another action of the same principal.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn doing(&self, action: Action) -> Result<Self> {
+        if action == self.action {
+            return Ok(self.clone());
+        }
+        Self::new(&self.engine, self.principal.clone(), action)
+    }
+
+    /// Returns who it is.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Returns what is done.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// Returns what the principal may do with an index.
+    pub fn access(&self, index: &str) -> Arc<IndexAccess> {
+        self.principal.privileges().on(index)
+    }
+
+    /// Makes the refusal of this action on a name.
+    pub fn refusal(&self, index: &str) -> Error {
+        refusal(&self.principal, self.action, index)
+    }
+
+    /// Returns the metadata, without the indices that are not to be seen.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        let metadata = self.engine.metadata();
+        match self.guard() {
+            None => metadata,
+            guard => Arc::new(metadata.guarded(guard)),
+        }
+    }
+
+    fn guard(&self) -> Option<Guard> {
+        if self.action.writes() {
+            Guard::of_writes(&self.principal)
+        } else {
+            Guard::new(&self.principal, self.action)
+        }
+    }
+
+    /// Applies a metadata change durably: `decide` sees what the principal may see, and what it decides is checked.
+    ///
+    /// # Errors
+    /// As [`Engine::change`]; [`Error::Unauthorized`].
+    pub fn change<'a, F>(&'a self, decide: F) -> BoxFuture<'a, Result<()>>
+    where
+        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a,
+    {
+        let guarded = move |metadata: &Metadata| {
+            let changes = decide(&metadata.guarded(self.guard()))?;
+            changes.iter().try_for_each(|change| self.check(change))?;
+            Ok(changes)
+        };
+        self.engine.change(&self.principal, guarded)
+    }
+
+    /// Checks a change that was decided, whatever the decision has looked at.
+    fn check(&self, change: &MetadataChange) -> Result<()> {
+        let (name, action) = match change {
+            MetadataChange::PutIndex { meta, .. } => (&meta.name, self.action),
+            MetadataChange::DeleteIndex { name, .. } => (name, Action::DeleteIndex),
+            _ => return Ok(()),
+        };
+        let allowed = self.principal.privileges().on(name).allows(action);
+        if allowed { Ok(()) } else { Err(refusal(&self.principal, action, name)) }
+    }
+
+    /// Returns a running index by its concrete name.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`], [`Error::IndexNotFound`].
+    pub fn index(&self, name: &str) -> Result<Arc<Index>> {
+        match self.guard() {
+            Some(guard) if !guard.sees(name) => Err(guard.refusal(name)),
+            _ => self.engine.index(name),
+        }
+    }
+
+    /// Resolves an index expression to running indices that may be seen.
+    ///
+    /// # Errors
+    /// As [`Engine::resolve`]; [`Error::Unauthorized`] for a name that is not allowed.
+    pub fn resolve(&self, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
+        let found = self.metadata().resolve(expression, options, self.clock().now_ms())?;
+        found.iter().map(|meta| self.engine.index(&meta.name)).collect()
+    }
+
+    /// Merges a `_mapping` body into an index's mapping, durably.
+    ///
+    /// # Errors
+    /// As [`Engine::put_mapping`]; [`Error::Unauthorized`].
+    pub fn put_mapping<'a>(&'a self, index: &'a str, body: &'a Value) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.index(index)?;
+            self.engine.put_mapping(&self.principal, index, body).await
+        })
+    }
+
+    /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
+    ///
+    /// # Errors
+    /// As [`Engine::get`]; [`Error::Unauthorized`].
+    pub async fn get(
+        &self,
+        index: &str,
+        id: &str,
+        routing: Option<&str>,
+        realtime: bool,
+    ) -> Result<Option<StoredDoc>> {
+        self.engine
+            .get_of(&self.resolve(index, &IndicesOptions::open_only())?, index, id, routing, realtime)
+            .await
+    }
+
+    /// Executes operations in order and acknowledges those that are durable: one result an operation, a refusal for each
+    /// that is not allowed.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn write<'a>(
+        &'a self,
+        ops: Vec<WriteOp>,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        self.engine.write(&self.principal, ops, refresh, timeout)
+    }
+
+    /// Makes everything written so far visible to search.
+    ///
+    /// # Errors
+    /// As [`Engine::refresh`].
+    pub fn refresh<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
+        self.engine.refresh(indices)
+    }
+
+    /// Writes memtables out as segments and commits them.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    pub fn flush<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
+        self.engine.flush(indices)
+    }
+
+    /// Compacts each shard to at most so many segments.
+    ///
+    /// # Errors
+    /// As [`Engine::force_merge`].
+    pub fn force_merge<'a>(
+        &'a self,
+        indices: &'a [Arc<Index>],
+        max_segments: usize,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.engine.force_merge(indices, max_segments)
+    }
+
+    /// Returns the injected clock.
+    pub fn clock(&self) -> &SharedClock {
+        self.engine.clock()
+    }
+
+    /// Returns the pool for CPU work.
+    pub fn compute(&self) -> &Compute {
+        self.engine.compute()
+    }
+
+    /// Returns the directory of the node's data.
+    pub fn data_dir(&self) -> &std::path::Path {
+        self.engine.data_dir()
+    }
+
+    /// Bytes of unflushed documents, and the bound on them.
+    pub fn memtable_bytes(&self) -> (u64, u64) {
+        self.engine.memtable_bytes()
+    }
+
+    /// Returns the bytes that are free on the disk of the data.
+    ///
+    /// # Errors
+    /// As [`Engine::free_space`].
+    pub async fn free_space(&self) -> Result<u64> {
+        self.engine.free_space().await
+    }
+
+    /// Whether the engine is being shut down, or has been.
+    pub fn is_stopping(&self) -> bool {
+        self.engine.is_stopping()
+    }
+}

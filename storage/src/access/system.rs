@@ -1,0 +1,65 @@
+//! Names that are not for everybody: system indices, and indices that rules alone write.
+
+use super::{Action, ActionSet};
+
+/// What a name of an index is, whatever roles say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Anybody's, as roles say.
+    Ordinary,
+    /// Read as roles say, written by rules only: who could write an alert's id beforehand could suppress it.
+    OfRules,
+    /// A system index: only through its own API, or read by name with an explicit privilege.
+    System,
+}
+
+/// Indices that rules alone write.
+const OF_RULES: [&str; 5] = ["alert", "alert_status", "alert_error", "alert_silence", "intelligence"];
+/// System indices.
+const SYSTEM: [&str; 5] = [".alertrules", ".intelligence_rules", ".console", ".security", ".dead-letters"];
+/// What names of further system indices begin with.
+const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
+
+/// What roles may grant on a system index: it is changed through its own API alone.
+pub(super) const READ_BY_NAME: ActionSet = ActionSet::of(&[
+    Action::Search,
+    Action::MultiSearch,
+    Action::Sql,
+    Action::Get,
+    Action::MultiGet,
+    Action::Explain,
+    Action::FieldCaps,
+    Action::OpenPointInTime,
+    Action::ValidateQuery,
+    Action::GetIndex,
+    Action::ResolveIndex,
+    Action::GetMappings,
+    Action::GetFieldMappings,
+    Action::GetSettings,
+    Action::GetAliases,
+    Action::IndexStats,
+    Action::Segments,
+    Action::Refresh,
+]);
+
+/// What roles may grant on an index that rules write: all but changing documents or what they mean.
+pub(super) const OF_RULES_GRANTED: ActionSet =
+    READ_BY_NAME.or(ActionSet::of(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]));
+
+impl Standing {
+    pub(crate) fn of(index: &str) -> Self {
+        let system = |name: &str| SYSTEM.contains(&name);
+        let prefixed = |name: &str| SYSTEM_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        match index.as_bytes().first() {
+            Some(b'.') if system(index) || prefixed(index) => Self::System,
+            Some(b'a' | b'i') if OF_RULES.contains(&index) => Self::OfRules,
+            _ => Self::Ordinary,
+        }
+    }
+}
+
+/// Whether a pattern asks for system indices by name: what is before its first wildcard begins the name of some.
+pub(crate) fn names_system(pattern: &str) -> bool {
+    let literal = pattern.split(['*', '?']).next().unwrap_or_default();
+    SYSTEM_PREFIXES.iter().any(|prefix| literal.starts_with(prefix)) || SYSTEM.contains(&literal)
+}

@@ -1,0 +1,1 @@
+//! What principals see of a store.
