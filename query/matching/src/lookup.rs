@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use millrace_dsl::query::{Lookup, Query};
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Engine, Kind, Principal};
+use millrace_storage::access::Action;
+use millrace_storage::{Kind, Session};
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use millrace_work::{PARSED_SHARE, Work, bytes_of};
@@ -26,8 +27,7 @@ const MAX_LOOKUPS: usize = 4_096;
 /// # Errors
 /// A missing index, a corrupt segment, more than queries may hold.
 pub async fn read(
-    engine: &Engine,
-    principal: &Principal,
+    session: &Session,
     snapshot: &TableSnapshot,
     query: &mut Query,
     compute: &Compute,
@@ -59,7 +59,9 @@ pub async fn read(
             return Err(Error::Validation("id is missing".to_owned()));
         }
         let routing = lookup.routing.as_deref();
-        let document = match engine.get(principal, &lookup.index, &lookup.id, routing, true).await {
+        // Another index than those searched, and a document of its own: asked for as such.
+        let reading = session.doing(Action::Get)?;
+        let document = match reading.get(&lookup.index, &lookup.id, routing, true).await {
             Err(error) if lookup.lenient && error.kind() == Kind::NotFound => None,
             document => document?,
         };
@@ -67,9 +69,9 @@ pub async fn read(
             found.insert(lookup, Vec::new());
             continue;
         };
-        let (metadata, work) = (engine.metadata(), work.clone());
+        let (metadata, work) = (session.metadata(), work.clone());
         let collected = move || {
-            let most = most_terms(metadata.indices.values().map(AsRef::as_ref)).saturating_add(1);
+            let most = most_terms(metadata.indices().map(AsRef::as_ref)).saturating_add(1);
             let values = values_of(&document.source, &lookup, most, &work)?;
             Ok((lookup, values))
         };

@@ -8,7 +8,7 @@ use millrace_dsl::params::Scope;
 use millrace_dsl::query;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::routing;
-use millrace_storage::{Engine, Index, Principal};
+use millrace_storage::{Index, Session};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -22,13 +22,12 @@ const REFRESHES: usize = 32;
 
 /// Resolves an expression and pins a snapshot of every index it stands for.
 pub async fn pin(
-    engine: &Engine,
-    _principal: &Principal,
+    session: &Session,
     expression: &str,
     scope: &Scope,
 ) -> Result<TableSnapshot> {
-    let indices = resolve(engine, expression, &scope.options)?;
-    let parts = Metadata::expression_parts(expression, engine.clock().now_ms())?;
+    let indices = resolve(session, expression, &scope.options)?;
+    let parts = Metadata::expression_parts(expression, session.clock().now_ms())?;
     let parts: Vec<String> =
         parts.into_iter().filter(|(_, excluded)| !excluded).map(|(part, _)| part).collect();
     let mut table = TableSnapshot::default();
@@ -66,9 +65,9 @@ pub async fn pin(
 }
 
 /// Resolves an expression to indices.
-pub fn resolve(engine: &Engine, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
+pub fn resolve(session: &Session, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
     let expression = if expression.is_empty() { "_all" } else { expression };
-    Ok(engine.resolve(expression, options)?)
+    Ok(session.resolve(expression, options)?)
 }
 
 /// What the aliases through which an index was named bring along.

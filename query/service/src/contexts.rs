@@ -10,6 +10,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub(crate) use millrace_storage::ContextKind as Kind;
+use millrace_storage::access::Caller;
 use millrace_storage::{OpenContext, Principal, SharedClock};
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
@@ -48,7 +49,7 @@ pub(crate) struct Listed {
 
 #[derive(Debug)]
 struct Entry<T> {
-    owner: String,
+    owner: Caller,
     created_ms: i64,
     keep_alive_ms: u64,
     context: Arc<T>,
@@ -126,7 +127,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
             )));
         }
         let entry = Entry {
-            owner: owner.name().to_owned(),
+            owner: owner.caller().clone(),
             created_ms: now,
             keep_alive_ms,
             context: Arc::new(context),
@@ -142,7 +143,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
         let (now, mut open) = (self.clock.now_ms(), self.open.lock());
         let entry = open
             .get_mut(id)
-            .filter(|entry| entry.owner == owner.name() && entry.is_alive(now))
+            .filter(|entry| entry.owner == *owner.caller() && entry.is_alive(now))
             .ok_or_else(|| Error::ContextNotFound(id.to_owned()))?;
         if let Some(keep_alive_ms) = keep_alive_ms {
             entry.keep_alive_ms = keep_alive_ms;
@@ -188,7 +189,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
         let taken = {
             let mut open = self.open.lock();
             match open.get(id) {
-                Some(entry) if entry.owner == owner.name() => open.remove(id),
+                Some(entry) if entry.owner == *owner.caller() => open.remove(id),
                 _ => None,
             }
         };
@@ -201,7 +202,7 @@ impl<T: Send + Sync + 'static> Contexts<T> {
         let (now, open) = (self.clock.now_ms(), self.open.lock());
         let mut listed: Vec<Listed> = open
             .iter()
-            .filter(|(_, entry)| entry.owner == owner.name() && entry.is_alive(now))
+            .filter(|(_, entry)| entry.owner == *owner.caller() && entry.is_alive(now))
             .map(|(id, entry)| Listed {
                 id: id.clone(),
                 created_ms: entry.created_ms,
@@ -241,12 +242,14 @@ pub(crate) fn free<T: Send + 'static>(pinned: T) {
 
 #[cfg(test)]
 mod tests {
+    use millrace_storage::access::Privileges;
+
     use millrace_storage::ManualClock;
 
     use super::*;
 
     fn principal(name: &str) -> Principal {
-        Principal::new(name, Vec::new())
+        Principal::new(Caller::User(name.into()), Vec::new(), Arc::new(Privileges::unrestricted()))
     }
 
     #[test]

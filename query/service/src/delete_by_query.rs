@@ -15,6 +15,7 @@ use millrace_matching::lookup;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
+use millrace_storage::access;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp};
 use millrace_work::error::{Error, Result};
@@ -221,13 +222,15 @@ fn per_second(text: Option<&str>) -> Result<f64> {
 
 /// Runs a request to its end.
 pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
-    let Opened { principal, expression, params, body, now_ms: started_ms } = opened;
+    let Opened { session, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
     let searcher = service.searcher()?;
     let (work, _ends) = searcher.begin();
-    let snapshot = service.pin(principal, expression, &request.scope).await?;
-    let (engine, compute) = (&service.engine, &searcher.compute);
-    lookup::read(engine, principal, &snapshot, &mut request.query, compute, &work).await?;
+    // What is deleted has to be seen.
+    let reading = session.doing(access::Action::Search)?;
+    let snapshot = service.pin(&reading, expression, &request.scope).await?;
+    let compute = &searcher.compute;
+    lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
     let sort = match request.max_docs {
@@ -286,7 +289,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         let handled_now = ops.len();
         let named: Vec<(Arc<str>, String)> =
             ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
-        let outcomes = service.engine.write(principal, ops, RefreshPolicy::None, request.timeout).await?;
+        let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
         sum.batches += 1;
         let mut touched = vec![false; counters.len()];
         let mut abort = false;
@@ -335,8 +338,8 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         }
     }
     if request.refresh {
-        let indices = target::resolve(&service.engine, expression, &request.scope.options)?;
-        service.engine.refresh(&indices).await?;
+        let indices = target::resolve(session, expression, &request.scope.options)?;
+        session.refresh(&indices).await?;
     }
     let mut answer = Map::new();
     answer.insert("took".into(), json!((service.now_ms() - started_ms).max(0)));

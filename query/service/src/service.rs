@@ -30,7 +30,7 @@ use millrace_search::searcher::{Searcher, refused_by_all};
 use millrace_sql::cursor::Cursor;
 use millrace_sql::run::Runner;
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Engine, OpenContext, Principal};
+use millrace_storage::{Engine, OpenContext, Session};
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ pub struct SearchService {
 #[derive(Debug)]
 pub(crate) struct Opened<'a> {
     /// Who asks.
-    pub principal: &'a Principal,
+    pub session: &'a Session,
     /// Index expression of the path; empty where it names none.
     pub expression: &'a str,
     /// Parameters.
@@ -193,7 +193,7 @@ impl SearchService {
     /// Opens a request for `action`.
     pub(crate) fn open<'a>(
         &self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         action: &str,
         params: Vec<(String, String)>,
@@ -201,17 +201,17 @@ impl SearchService {
     ) -> Result<Opened<'a>> {
         let mut params = Params::new(path(expression, action), params);
         let source = params.source()?;
-        Ok(Opened { principal, expression, params, body: body.or(source), now_ms: self.now_ms() })
+        Ok(Opened { session, expression, params, body: body.or(source), now_ms: self.now_ms() })
     }
 
     /// Pins the indices and shards that a request names.
     pub(crate) async fn pin(
         &self,
-        principal: &Principal,
+        session: &Session,
         expression: &str,
         scope: &Scope,
     ) -> Result<Arc<TableSnapshot>> {
-        target::pin(&self.engine, principal, expression, scope).await.map(Arc::new)
+        target::pin(session, expression, scope).await.map(Arc::new)
     }
 
     /// Pins what a context is to be opened over. Where what lies in memory is more than contexts may hold, it is flushed first:
@@ -219,9 +219,9 @@ impl SearchService {
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where it still is too much, or contexts keep too much of the disk.
-    async fn pin_to_keep(&self, principal: &Principal, expression: &str, scope: &Scope) -> Result<Pinned> {
+    async fn pin_to_keep(&self, session: &Session, expression: &str, scope: &Scope) -> Result<Pinned> {
         let pins = self.pins()?;
-        let snapshot = self.pin(principal, expression, scope).await?;
+        let snapshot = self.pin(session, expression, scope).await?;
         let figures = pins.figures();
         if figures.keeps_much() {
             let (replaced, free) = (figures.replaced, self.engine.free_space().await?);
@@ -251,7 +251,7 @@ impl SearchService {
         let indices: Vec<_> = indices.filter_map(|index| self.engine.index(&index.meta.name).ok()).collect();
         drop(snapshot);
         self.engine.flush(&indices).await?;
-        let snapshot = self.pin(principal, expression, scope).await?;
+        let snapshot = self.pin(session, expression, scope).await?;
         pins.hold(&snapshot).map_err(|error| {
             pins.refused();
             refused_by_all(&snapshot, error)
@@ -301,13 +301,13 @@ impl SearchService {
     /// See [`Error`]; conflicts and failures of single documents are part of the answer instead.
     pub fn delete_by_query<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(principal, expression, "_delete_by_query", params, body)?;
+            let opened = self.open(session, expression, "_delete_by_query", params, body)?;
             delete_by_query::run(self, opened).await
         })
     }

@@ -80,7 +80,7 @@ impl Cursor {
     /// Whether the indices are still there, open, and the same.
     pub fn alive(&self, metadata: &Metadata) -> bool {
         self.indices.iter().all(|index| {
-            metadata.indices.get(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid)
+            metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid)
         })
     }
 }

@@ -42,10 +42,10 @@ impl Runner {
                 operations(batch, &mut ops)?;
             }
             if !ops.is_empty() {
-                let (engine, principal) = (Arc::clone(&asked.engine), asked.principal.clone());
+                let session = asked.session.clone();
                 // A client that goes away ends the statement, but no write halfway.
                 let write = tokio::spawn(async move {
-                    engine.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await
+                    session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await
                 });
                 let outcomes =
                     write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;

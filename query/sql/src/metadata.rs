@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Schema};
 use millrace_matching::target;
-use millrace_storage::Engine;
+use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
 
 use super::bind::OutColumn;
@@ -72,9 +72,9 @@ enum Cell {
 }
 
 /// Lists the indices of a pattern.
-pub(crate) fn tables(engine: &Engine, cluster: &str, pattern: &str) -> Result<Listing> {
+pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<Listing> {
     let mut rows = Vec::new();
-    for index in target::resolve(engine, "*", &IndicesOptions::open_only())? {
+    for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
         let name = index.meta().name.to_string();
         if !name.starts_with('.') && like(pattern, &name) {
             let mut row = vec![Cell::Null; TABLES.len()];
@@ -89,9 +89,9 @@ pub(crate) fn tables(engine: &Engine, cluster: &str, pattern: &str) -> Result<Li
 }
 
 /// Lists the fields of the indices of a pattern.
-pub(crate) fn columns(engine: &Engine, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
+pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
     let mut rows = Vec::new();
-    for index in target::resolve(engine, "*", &IndicesOptions::open_only())? {
+    for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
         let name = index.meta().name.to_string();
         if name.starts_with('.') || !like(pattern, &name) {
             continue;

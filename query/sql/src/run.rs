@@ -26,7 +26,7 @@ use millrace_matching::pinned::Pins;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use millrace_matching::target;
 use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Engine, Principal};
+use millrace_storage::Session;
 use millrace_work::Work;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
@@ -68,8 +68,7 @@ pub struct Runner {
 /// A statement as it is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    pub(super) engine: Arc<Engine>,
-    pub(super) principal: Principal,
+    pub(super) session: Session,
     pub(super) request: SqlRequest,
     /// When the request came.
     pub(super) now_ms: i64,
@@ -150,8 +149,7 @@ impl Runner {
     /// Answers a statement in one piece, or with the first page and what is left where that has fewer rows. 0 `rows` are all.
     pub fn page<'a>(
         &'a self,
-        engine: &'a Arc<Engine>,
-        principal: &'a Principal,
+        session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
         format: PageFormat,
@@ -162,21 +160,20 @@ impl Runner {
             let answer = runner.open(&asked, bounds, Counted::All).await?;
             runner.first_page(answer, format, rows).await
         };
-        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
+        Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
     /// Answers a statement with lines of text, part by part: returns the first part, and what brings the others where there are
     /// any. They are written as they are read, and hold the memory of a few parts.
     pub fn lines<'a>(
         &'a self,
-        engine: &'a Arc<Engine>,
-        principal: &'a Principal,
+        session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
         format: LineFormat,
     ) -> BoxFuture<'a, Result<(Bytes, Option<Items<Bytes>>)>> {
         Box::pin(async move {
-            let asked = self.asked(engine, principal, request, bounds.now_ms);
+            let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let mut parts = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
                 runner.open(&asked, bounds, Counted::Answered).await?.write(format, parts).await
@@ -189,16 +186,15 @@ impl Runner {
     }
 
     /// Makes a statement of a request.
-    fn asked(&self, engine: &Arc<Engine>, principal: &Principal, request: SqlRequest, now_ms: i64) -> Asked {
+    fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> Asked {
         let work = Work::new(&self.state.runtime_env().memory_pool);
-        Asked { engine: Arc::clone(engine), principal: principal.clone(), request, now_ms, work }
+        Asked { session: session.clone(), request, now_ms, work }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long.
     async fn on_threads<T, F>(
         &self,
-        engine: &Arc<Engine>,
-        principal: &Principal,
+        session: &Session,
         request: SqlRequest,
         now_ms: i64,
         timeout_ms: Option<u64>,
@@ -208,7 +204,7 @@ impl Runner {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let asked = self.asked(engine, principal, request, now_ms);
+        let asked = self.asked(session, request, now_ms);
         let stop = Arc::clone(asked.work.stop());
         self.threads.run(Some(&stop), timeout_ms, part(self.clone(), asked)).await
     }
@@ -222,9 +218,9 @@ impl Runner {
                 return Ok(Answer::of_query(prepared, rows));
             }
             Statement::Delete(query) => self.delete(asked, &query, bounds).await?,
-            Statement::ShowTables(pattern) => metadata::tables(&asked.engine, CLUSTER, &pattern)?,
+            Statement::ShowTables(pattern) => metadata::tables(&asked.session, CLUSTER, &pattern)?,
             Statement::DescribeTables(pattern, of) => {
-                metadata::columns(&asked.engine, CLUSTER, &pattern, of.as_deref())?
+                metadata::columns(&asked.session, CLUSTER, &pattern, of.as_deref())?
             }
         };
         let schema = listing.batch.schema();
@@ -236,14 +232,13 @@ impl Runner {
     /// Explains a statement.
     pub fn explain<'a>(
         &'a self,
-        engine: &'a Arc<Engine>,
-        principal: &'a Principal,
+        session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Value>> {
         let timeout_ms = bounds.timeout_ms;
         let part = move |runner: Self, asked| async move { runner.explained(asked, bounds.rows).await };
-        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
+        Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
     async fn explained(self, asked: Asked, rows: Option<usize>) -> Result<Value> {
@@ -270,14 +265,13 @@ impl Runner {
     /// Makes the search that a statement is; `None` for a join, which is none.
     pub fn native<'a>(
         &'a self,
-        engine: &'a Arc<Engine>,
-        principal: &'a Principal,
+        session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Option<NativeSearch>>> {
         let timeout_ms = bounds.timeout_ms;
         let part = move |runner: Self, asked| async move { runner.translated(asked, bounds.rows).await };
-        Box::pin(self.on_threads(engine, principal, request, bounds.now_ms, timeout_ms, part))
+        Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
     async fn translated(self, asked: Asked, rows: Option<usize>) -> Result<Option<NativeSearch>> {
@@ -292,7 +286,7 @@ impl Runner {
             _ => return Ok(None),
         };
         let Prepared { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
-        let snapshot = target::pin(&asked.engine, &asked.principal, &index, &pinned()).await?;
+        let snapshot = target::pin(&asked.session, &index, &pinned()).await?;
         native::search(&query, &names, &planned, &pushed, &snapshot, &index).map(Some)
     }
 
@@ -304,13 +298,13 @@ impl Runner {
         names: &Names,
         rows: Option<usize>,
     ) -> Result<Prepared> {
-        let Asked { engine, principal, request, now_ms, work } = asked;
+        let Asked { session, request, now_ms, work } = asked;
         let stop = work.until_dropped();
         let scope = pinned();
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
         for name in tables(query) {
             if let Entry::Vacant(place) = snapshots.entry(name) {
-                let snapshot = target::pin(engine, principal, place.key(), &scope).await?;
+                let snapshot = target::pin(session, place.key(), &scope).await?;
                 place.insert(Arc::new(snapshot));
             }
         }

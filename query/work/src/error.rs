@@ -195,7 +195,7 @@ impl Error {
                 Kind::Conflict => 409,
                 Kind::TooLarge => 413,
                 Kind::Overloaded => 429,
-                Kind::Forbidden => 403,
+                Kind::Forbidden | Kind::Unauthorized => 403,
                 Kind::Corrupt | Kind::Internal => 500,
                 Kind::Unavailable => 503,
             },

@@ -205,7 +205,7 @@ actions! {
 }
 
 impl Action {
-    /// Whether it changes documents.
+    /// Whether it changes documents that its request names.
     pub fn writes(self) -> bool {
         ActionSet::WRITES.contains(self)
     }
@@ -236,7 +236,6 @@ impl ActionSet {
         Action::CreateDocument,
         Action::UpdateDocument,
         Action::DeleteDocument,
-        Action::DeleteByQuery,
     ]);
 
     /// Makes the set of these actions.

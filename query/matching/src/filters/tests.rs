@@ -19,7 +19,7 @@ async fn batch(directory: &std::path::Path) -> Snapshot {
         millrace_storage::Config { data_dir: directory.to_owned(), ..millrace_storage::Config::default() };
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let engine = Engine::open(config, clock as SharedClock).await.unwrap();
-    let principal = Principal::new("ann", vec!["admin".to_owned()]);
+    let principal = Principal::system();
     let body = json!({"mappings": {"properties": {
         "message": {"type": "text"}, "level": {"type": "keyword"}, "size": {"type": "long"},
         "items": {"type": "nested", "properties": {"name": {"type": "keyword"}}}

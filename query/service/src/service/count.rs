@@ -9,7 +9,7 @@ use millrace_dsl::query::Query;
 use millrace_matching::lookup;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::Search;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_work::error::Result;
 use serde_json::{Map, Value, json};
 
@@ -22,13 +22,13 @@ impl SearchService {
     /// See [`Error`](millrace_work::error::Error); an error of single shards is part of the answer instead.
     pub fn count<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, expression, "_count", params, body)?;
+            let mut opened = self.open(session, expression, "_count", params, body)?;
             let params = &mut opened.params;
             let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
             let mut query = params.uri_query()?.or(from_body).unwrap_or_else(Query::match_all);
@@ -44,8 +44,8 @@ impl SearchService {
             opened.params.finish()?;
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
-            let snapshot = self.pin(principal, expression, &scope).await?;
-            lookup::read(&self.engine, principal, &snapshot, &mut query, &searcher.compute, &work).await?;
+            let snapshot = self.pin(session, expression, &scope).await?;
+            lookup::read(session, &snapshot, &mut query, &searcher.compute, &work).await?;
             let search = Search {
                 track: Some(u64::MAX),
                 terminate_after,

@@ -10,7 +10,7 @@ use millrace_matching::score::collect::Address;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::explain::Explainer;
 use millrace_search::fetch;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::segment::{RowParts, StoredRow};
 use millrace_work::PARSED_SHARE;
@@ -27,7 +27,7 @@ impl SearchService {
     /// See [`Error`].
     pub fn explain<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         index: &'a str,
         (doc_type, id): (Option<&'a str>, &'a str),
         params: Vec<(String, String)>,
@@ -38,7 +38,7 @@ impl SearchService {
                 None => format!("_explain/{id}"),
                 Some(doc_type) => format!("{doc_type}/{id}/_explain"),
             };
-            let mut opened = self.open(principal, index, &action, params, body)?;
+            let mut opened = self.open(session, index, &action, params, body)?;
             let params = &mut opened.params;
             let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
             let query = params.uri_query()?.or(from_body);
@@ -55,9 +55,9 @@ impl SearchService {
             let Some(mut query) = query else { return Err(Error::Validation("query is missing".to_owned())) };
             let searcher = self.searcher()?;
             let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
-            self.single(index)?;
-            let snapshot = self.pin(principal, index, &scope).await?;
-            lookup::read(&self.engine, principal, &snapshot, &mut query, compute, &work).await?;
+            Self::single(session, index)?;
+            let snapshot = self.pin(session, index, &scope).await?;
+            lookup::read(session, &snapshot, &mut query, compute, &work).await?;
             let shown_type = doc_type.unwrap_or("_doc");
             let mut answer = Map::new();
             let found = match wrong_type(&snapshot, doc_type) {
@@ -95,14 +95,14 @@ impl SearchService {
     }
 
     /// Refuses what does not name one index.
-    fn single(&self, index: &str) -> Result<()> {
-        let metadata = self.engine.metadata();
-        if metadata.indices.contains_key(index) || index.starts_with('<') {
+    fn single(session: &Session, index: &str) -> Result<()> {
+        let metadata = session.metadata();
+        if metadata.index(index).is_some() || index.starts_with('<') {
             return Ok(());
         }
         match metadata.alias_indices(index) {
             None => Err(millrace_storage::Error::IndexNotFound { index: index.to_owned() }.into()),
-            Some([_]) => Ok(()),
+            Some(names) if names.len() == 1 => Ok(()),
             Some(several) => {
                 let names: Vec<&str> = several.iter().map(AsRef::as_ref).collect();
                 Err(Error::IllegalArgument(format!(

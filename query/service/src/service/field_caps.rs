@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_dsl::query;
 use millrace_matching::table::TableSnapshot;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
@@ -56,13 +56,13 @@ impl SearchService {
     /// See [`Error`].
     pub fn field_caps<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, expression, "_field_caps", params, body)?;
+            let mut opened = self.open(session, expression, "_field_caps", params, body)?;
             let mut patterns = opened.params.list("fields").unwrap_or_default();
             // Younger clients name them in the body.
             let in_body =
@@ -94,7 +94,7 @@ impl SearchService {
                     _ => return Err(Error::Parsing(format!("request does not support [{key}]"))),
                 }
             }
-            let snapshot = self.pin(principal, expression, &scope).await?;
+            let snapshot = self.pin(session, expression, &scope).await?;
             let searcher = self.searcher()?;
             let (compute, (work, _ends)) = (&searcher.compute, searcher.begin());
             let without = match &filter {

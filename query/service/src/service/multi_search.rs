@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -36,13 +36,13 @@ impl SearchService {
     /// What is wrong with the request itself; an error of one search is part of the answer instead.
     pub fn multi_search<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         searches: Vec<(Value, Value)>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(principal, expression, "_msearch", params, None)?;
+            let opened = self.open(session, expression, "_msearch", params, None)?;
             let mut params = opened.params;
             let concurrent = match params.integer("max_concurrent_searches")? {
                 Some(number) if number < 1 => {
@@ -85,7 +85,7 @@ impl SearchService {
                 items.push(self.item(expression, &shared, header, body)?);
             }
             let run = |item: Item| async move {
-                self.answer(principal, &item.expression, item.request, self.now_ms()).await
+                self.answer(session, &item.expression, item.request, self.now_ms()).await
             };
             let mut answers = stream::iter(items).map(run).buffered(concurrent);
             // What the answer begins with is known last.

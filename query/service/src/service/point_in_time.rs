@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use millrace_dsl::json;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::refused_by_all;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
@@ -24,13 +24,13 @@ impl SearchService {
     /// See [`Error`].
     pub fn open_point_in_time<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, expression, "_search/point_in_time", params, body)?;
+            let mut opened = self.open(session, expression, "_search/point_in_time", params, body)?;
             let longest = self.longest_life(Kind::PointInTime);
             let life = opened.params.take("keep_alive");
             let scope = opened.params.scope()?;
@@ -41,14 +41,14 @@ impl SearchService {
                 Some(text) => keep_alive("keep_alive", &text, &longest)?,
                 None => return Err(Error::Validation("keep alive not specified".to_owned())),
             };
-            let pinned = self.pin_to_keep(principal, expression, &scope).await?;
+            let pinned = self.pin_to_keep(session, expression, &scope).await?;
             let snapshot = Arc::clone(&pinned.snapshot);
             let shards = shards_json(snapshot.shards, 0, &[]);
             let (counted, most) =
                 (self.counted_over(Kind::PointInTime, &snapshot), self.most_open(Kind::PointInTime));
             let id = self
                 .points_in_time
-                .open(principal, pinned, counted, keep_alive_ms, most)
+                .open(session.principal(), pinned, counted, keep_alive_ms, most)
                 .map_err(|error| refused_by_all(&snapshot, error))?;
             Ok(Outcome::json(200, json!({"pit_id": id, "_shards": shards, "creation_time": opened.now_ms})))
         })
@@ -60,13 +60,13 @@ impl SearchService {
     /// See [`Error`].
     pub fn list_points_in_time<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         params: Vec<(String, String)>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(principal, "", "_search/point_in_time/_all", params, None)?;
+            let opened = self.open(session, "", "_search/point_in_time/_all", params, None)?;
             opened.params.finish()?;
-            let listed = self.points_in_time.list(principal);
+            let listed = self.points_in_time.list(session.principal());
             let listed = listed.iter().map(
             |one| json!({"pit_id": one.id, "creation_time": one.created_ms, "keep_alive": one.keep_alive_ms}),
         );
@@ -80,18 +80,18 @@ impl SearchService {
     /// An invalid-input error when no id is given.
     pub fn close_points_in_time<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         all: bool,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(principal, "", "_search/point_in_time", params, body)?;
+            let opened = self.open(session, "", "_search/point_in_time", params, body)?;
             opened.params.finish()?;
             let closed: Vec<(String, bool)> = if all {
-                self.points_in_time.close_all(principal).await.into_iter().map(|id| (id, true)).collect()
+                self.points_in_time.close_all(session.principal()).await.into_iter().map(|id| (id, true)).collect()
             } else {
-                self.points_in_time.close_each(closing(opened.body.as_ref())?, principal).await
+                self.points_in_time.close_each(closing(opened.body.as_ref())?, session.principal()).await
             };
             let status =
                 if !closed.is_empty() && closed.iter().all(|(_, closed)| !closed) { 404 } else { 200 };

@@ -11,7 +11,7 @@ use millrace_matching::pinned::Pinned;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, Shown};
 use millrace_search::searcher::{Found, Search, refused_by_all};
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -61,7 +61,7 @@ impl SearchService {
     /// Opens a scroll behind its first page, and returns its id.
     pub(super) fn open_scroll(
         &self,
-        principal: &Principal,
+        session: &Session,
         request: &SearchRequest,
         first: FirstPage<'_>,
         keep_alive_ms: u64,
@@ -95,7 +95,7 @@ impl SearchService {
         let scroll = Scroll { shards: snapshot.shards, progress: Mutex::new(progress) };
         self.scrolls
             .open(
-                principal,
+                session.principal(),
                 scroll,
                 self.counted_over(Kind::Scroll, snapshot),
                 keep_alive_ms,
@@ -110,13 +110,13 @@ impl SearchService {
     /// [`Error::ContextNotFound`] when the scroll is closed, expired, or another caller's.
     pub fn scroll<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+            let mut opened = self.open(session, "", "_search/scroll", params, body)?;
             let totals_as_int = opened.params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
             let in_path = (!expression.is_empty()).then(|| expression.to_owned());
             let mut id = opened.params.take("scroll_id").or(in_path);
@@ -142,7 +142,7 @@ impl SearchService {
             let longest = self.longest_life(Kind::Scroll);
             let keep_alive_ms =
                 scroll.as_deref().map(|text| keep_alive("scroll", text, &longest)).transpose()?;
-            let context = self.scrolls.get(&id, principal, keep_alive_ms)?;
+            let context = self.scrolls.get(&id, session.principal(), keep_alive_ms)?;
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
             let mut progress = context.progress.lock().await;
@@ -194,13 +194,13 @@ impl SearchService {
     /// An invalid-input error when no id is given.
     pub fn clear_scroll<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, "", "_search/scroll", params, body)?;
+            let mut opened = self.open(session, "", "_search/scroll", params, body)?;
             let mut ids: Vec<String> =
                 expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
             ids.extend(opened.params.list("scroll_id").unwrap_or_default());
@@ -226,9 +226,9 @@ impl SearchService {
                 )));
             }
             let freed = match ids.as_slice() {
-                [all] if all == "_all" => self.scrolls.close_all(principal).await.len(),
+                [all] if all == "_all" => self.scrolls.close_all(session.principal()).await.len(),
                 _ => {
-                    let closed = self.scrolls.close_each(ids, principal).await;
+                    let closed = self.scrolls.close_each(ids, session.principal()).await;
                     closed.iter().filter(|(_, was_open)| *was_open).count()
                 }
             };

@@ -16,7 +16,7 @@ use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::response::{Answer, HitList, Shown};
 use millrace_search::searcher::{refused_by_all, shown, window};
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_work::Work;
 use millrace_work::compute::Compute;
@@ -47,16 +47,16 @@ impl SearchService {
     /// See [`Error`]; an error of single shards is part of the answer instead.
     pub fn search<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(principal, expression, "_search", params, body)?;
+            let opened = self.open(session, expression, "_search", params, body)?;
             let request =
                 SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
-            self.answer(principal, expression, request, opened.now_ms).await.map(Outcome::raw)
+            self.answer(session, expression, request, opened.now_ms).await.map(Outcome::raw)
         })
     }
 
@@ -68,7 +68,7 @@ impl SearchService {
     /// Runs a search and renders its answer.
     pub(super) async fn answer(
         &self,
-        principal: &Principal,
+        session: &Session,
         expression: &str,
         mut request: SearchRequest,
         started_ms: i64,
@@ -76,9 +76,9 @@ impl SearchService {
         let searcher = self.searcher()?;
         // Who does not wait for the answer any more drops this, and with it all that is done for it.
         let (work, _ends) = searcher.begin();
-        let (mut snapshot, _held) = self.searched(principal, expression, &request).await?;
+        let (mut snapshot, _held) = self.searched(session, expression, &request).await?;
         for query in request.body.queries_mut() {
-            lookup::read(&self.engine, principal, &snapshot, query, &searcher.compute, &work).await?;
+            lookup::read(session, &snapshot, query, &searcher.compute, &work).await?;
         }
         let request = &request;
         let body = &request.body;
@@ -88,7 +88,7 @@ impl SearchService {
         };
         let query = body.query.as_ref().unwrap_or(&unasked);
         if !body.indices_boost.is_empty() {
-            snapshot = Arc::new(self.boosted(&snapshot, &body.indices_boost, &request.scope.options)?);
+            snapshot = Arc::new(Self::boosted(session, &snapshot, &body.indices_boost, &request.scope.options)?);
         }
         if let Some(slice) = body.slice {
             let shared = body.point_in_time.is_some();
@@ -127,7 +127,7 @@ impl SearchService {
             None => None,
             Some(keep_alive_ms) => {
                 let first = FirstPage { snapshot, query, found: &found, shown, size, now_ms: started_ms };
-                Some(self.open_scroll(principal, request, first, keep_alive_ms)?)
+                Some(self.open_scroll(session, request, first, keep_alive_ms)?)
             }
         };
         let visits_all = body.aggregations.as_ref().is_some_and(Aggregations::visit_all);
@@ -161,18 +161,18 @@ impl SearchService {
     /// searched for.
     async fn searched(
         &self,
-        principal: &Principal,
+        session: &Session,
         expression: &str,
         request: &SearchRequest,
     ) -> Result<(Arc<TableSnapshot>, Held)> {
         Ok(match &request.body.point_in_time {
             None if request.scroll_ms.is_some() => {
-                let kept = self.pin_to_keep(principal, expression, &request.scope).await?;
+                let kept = self.pin_to_keep(session, expression, &request.scope).await?;
                 (Arc::clone(&kept.snapshot), Held { _kept: Some(kept), ..Held::default() })
             }
-            None => (self.pin(principal, expression, &request.scope).await?, Held::default()),
+            None => (self.pin(session, expression, &request.scope).await?, Held::default()),
             Some(pit) => {
-                let opened = self.points_in_time.get(&pit.id, principal, request.point_in_time_ms)?;
+                let opened = self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
                 (Arc::clone(&opened.snapshot), Held { _in_use: Some(opened), ..Held::default() })
             }
         })
@@ -180,7 +180,7 @@ impl SearchService {
 
     /// Gives the indices of a snapshot the factors of the first expressions that stand for them.
     fn boosted(
-        &self,
+        session: &Session,
         snapshot: &TableSnapshot,
         boosts: &[(String, f32)],
         options: &IndicesOptions,
@@ -188,7 +188,7 @@ impl SearchService {
         let mut boosted = snapshot.clone();
         let mut done = vec![false; boosted.indices.len()];
         for (expression, boost) in boosts {
-            let named = target::resolve(&self.engine, expression, options)?;
+            let named = target::resolve(session, expression, options)?;
             let named: Vec<_> = named.iter().map(|index| index.meta()).collect();
             for (index, done) in boosted.indices.iter_mut().zip(&mut done) {
                 if !*done && named.iter().any(|meta| meta.uuid == index.meta.uuid) {

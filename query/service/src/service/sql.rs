@@ -18,7 +18,7 @@ use millrace_sql::native::NativeSearch;
 use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
 use millrace_sql::run::{Bounds, Items, Runner};
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Error;
 use serde_json::{Value, json};
@@ -37,40 +37,40 @@ impl SearchService {
     /// Answers a statement of SQL. Errors of statements have a form of their own, so they are answers too.
     pub fn sql<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            self.run_sql(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+            self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(&error))
         })
     }
 
     /// Explains a statement of SQL; see [`SearchService::sql`].
     pub fn explain_sql<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            self.run_explain(principal, params, body).await.unwrap_or_else(|error| refused(&error))
+            self.run_explain(session, params, body).await.unwrap_or_else(|error| refused(&error))
         })
     }
 
     /// Closes a cursor; see [`SearchService::sql`].
     pub fn close_sql(
         &self,
-        principal: &Principal,
+        session: &Session,
         params: Vec<(String, String)>,
         body: Option<&Value>,
     ) -> Outcome {
-        self.run_close(principal, params, body).unwrap_or_else(|error| refused(&error))
+        self.run_close(session, params, body).unwrap_or_else(|error| refused(&error))
     }
 
     async fn run_sql(
         &self,
-        principal: &Principal,
+        session: &Session,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> Result<Outcome, SqlError> {
@@ -81,17 +81,17 @@ impl SearchService {
         self.enabled()?;
         let request = SqlRequest::parse(body.as_ref())?;
         if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
-            return self.native(principal, request).await;
+            return self.native(session, request).await;
         }
         let format = match Format::of(format.as_deref().unwrap_or_default(), sanitize)? {
-            Format::Jdbc => return self.paged(principal, request).await,
+            Format::Jdbc => return self.paged(session, request).await,
             Format::Lines(format) => format,
         };
         if request.cursor.is_some() {
             return Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned()));
         }
         let bounds = self.bounds(&request, false);
-        let (first, rest) = self.runner()?.lines(&self.engine, principal, request, bounds, format).await?;
+        let (first, rest) = self.runner()?.lines(session, request, bounds, format).await?;
         let body = match rest {
             None => OutcomeBody::Text(first),
             Some(rest) => OutcomeBody::TextParts(TextParts::new(first, rest)),
@@ -100,16 +100,16 @@ impl SearchService {
     }
 
     /// Answers a statement, or the first page of its answer, or the page of a cursor.
-    async fn paged(&self, principal: &Principal, request: SqlRequest) -> Result<Outcome, SqlError> {
+    async fn paged(&self, session: &Session, request: SqlRequest) -> Result<Outcome, SqlError> {
         if let Some(token) = &request.cursor {
-            return self.next_page(principal, token).await;
+            return self.next_page(session, token).await;
         }
         let rows = match request.fetch_size {
             Some(size) => size,
             None => self.number("plugins.sql.cursor.fetch_size").unwrap_or(0),
         };
         let bounds = self.bounds(&request, true);
-        let page = self.runner()?.page(&self.engine, principal, request, bounds, PageFormat::Jdbc, rows);
+        let page = self.runner()?.page(session, request, bounds, PageFormat::Jdbc, rows);
         let Page { writer, total, left } = page.await?;
         let cursor = match left {
             None => None,
@@ -122,13 +122,13 @@ impl SearchService {
                     .collect();
                 let counted = self
                     .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
-                let id = self.cursors.open(principal, cursor, counted, self.cursor_life(), most)?;
+                let id = self.cursors.open(session.principal(), cursor, counted, self.cursor_life(), most)?;
                 Some(Token::text(&id, 2))
             }
         };
         let text = writer.finish(total, cursor.as_deref()).inspect_err(|_| {
             if let Some(Ok(token)) = cursor.as_deref().map(Token::parse) {
-                self.cursors.close(&token.id, principal);
+                self.cursors.close(&token.id, session.principal());
             }
         })?;
         Ok(Outcome::raw(text))
@@ -145,7 +145,7 @@ impl SearchService {
     }
 
     /// Answers a statement as the search that it is.
-    async fn native(&self, principal: &Principal, request: SqlRequest) -> Result<Outcome, SqlError> {
+    async fn native(&self, session: &Session, request: SqlRequest) -> Result<Outcome, SqlError> {
         if request.cursor.is_some() {
             return Err(SqlError::Request("a cursor is read on in the format [jdbc] only".to_owned()));
         }
@@ -156,27 +156,27 @@ impl SearchService {
         };
         let runner = self.runner()?;
         let bounds = Bounds { rows, ..self.bounds(&request, false) };
-        let found = runner.native(&self.engine, principal, request.clone(), bounds).await?;
+        let found = runner.native(session, request.clone(), bounds).await?;
         if let Some(NativeSearch { index, body }) = found {
-            return Ok(self.search(principal, &index, Vec::new(), Some(body)).await?);
+            return Ok(self.search(session, &index, Vec::new(), Some(body)).await?);
         }
-        let page = runner.page(&self.engine, principal, request, bounds, PageFormat::Hits, 0);
+        let page = runner.page(session, request, bounds, PageFormat::Hits, 0);
         let Page { writer, total, .. } = page.await?;
         Ok(Outcome::raw(writer.finish(total, None)?))
     }
 
     /// Answers the page that a token stands for.
-    async fn next_page(&self, principal: &Principal, token: &str) -> Result<Outcome, SqlError> {
+    async fn next_page(&self, session: &Session, token: &str) -> Result<Outcome, SqlError> {
         let token = Token::parse(token)?;
-        let cursor = self.cursors.get(&token.id, principal, None)?;
-        if !cursor.alive(&self.engine.metadata()) {
-            self.cursors.close(&token.id, principal);
+        let cursor = self.cursors.get(&token.id, session.principal(), None)?;
+        if !cursor.alive(&session.metadata()) {
+            self.cursors.close(&token.id, session.principal());
             return Err(Error::ContextNotFound(token.id).into());
         }
         match self.runner()?.next_page(Arc::clone(&cursor), token.clone(), self.default_timeout()).await {
             Ok((text, more)) => {
                 if !more {
-                    self.cursors.close(&token.id, principal);
+                    self.cursors.close(&token.id, session.principal());
                 }
                 Ok(Outcome::raw(text))
             }
@@ -189,7 +189,7 @@ impl SearchService {
                     _ => false,
                 };
                 if !again {
-                    self.cursors.close(&token.id, principal);
+                    self.cursors.close(&token.id, session.principal());
                 }
                 Err(error)
             }
@@ -198,7 +198,7 @@ impl SearchService {
 
     fn run_close(
         &self,
-        principal: &Principal,
+        session: &Session,
         params: Vec<(String, String)>,
         body: Option<&Value>,
     ) -> Result<Outcome, SqlError> {
@@ -208,13 +208,13 @@ impl SearchService {
             return Err(SqlError::Request("the member [cursor] of the request is missing".to_owned()));
         };
         // One that is closed already is closed.
-        self.cursors.close(&Token::parse(&token)?.id, principal);
+        self.cursors.close(&Token::parse(&token)?.id, session.principal());
         Ok(Outcome::json(200, json!({"succeeded": true})))
     }
 
     async fn run_explain(
         &self,
-        principal: &Principal,
+        session: &Session,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> Result<Outcome, SqlError> {
@@ -225,7 +225,7 @@ impl SearchService {
             return Err(SqlError::Request("Invalid request. Cannot explain cursor".to_owned()));
         }
         let bounds = self.bounds(&request, true);
-        let explained = self.runner()?.explain(&self.engine, principal, request, bounds).await?;
+        let explained = self.runner()?.explain(session, request, bounds).await?;
         Ok(Outcome::json(200, explained))
     }
 

@@ -8,7 +8,7 @@ use millrace_dsl::query::Query;
 use millrace_matching::lookup;
 use millrace_matching::table::{TableIndex, TableSnapshot};
 use millrace_search::explain::Explainer;
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Map, Value, json};
 
@@ -21,13 +21,13 @@ impl SearchService {
     /// Bad parameters and missing indices; what is wrong with the query is part of the answer.
     pub fn validate_query<'a>(
         &'a self,
-        principal: &'a Principal,
+        session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(principal, expression, "_validate/query", params, body)?;
+            let mut opened = self.open(session, expression, "_validate/query", params, body)?;
             let params = &mut opened.params;
             let explain = params.boolean("explain")?.unwrap_or(false);
             let all_shards = params.boolean("all_shards")?.unwrap_or(false);
@@ -43,8 +43,8 @@ impl SearchService {
             };
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
-            let snapshot = self.pin(principal, expression, &scope).await?;
-            lookup::read(&self.engine, principal, &snapshot, &mut query, &searcher.compute, &work).await?;
+            let snapshot = self.pin(session, expression, &scope).await?;
+            lookup::read(session, &snapshot, &mut query, &searcher.compute, &work).await?;
             let mut explanations = Vec::new();
             let mut asked = 0;
             for place in 0..snapshot.indices.len() {

@@ -158,7 +158,7 @@ async fn slices_and_scrolls_part_what_a_search_finds() {
                 found.extend(ids(&answer));
                 let body = json!({"scroll_id": answer["_scroll_id"]});
                 answer =
-                    value(store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap());
+                    value(store.service.scroll(&store.session, "", Vec::new(), Some(body)).await.unwrap());
             }
             assert_eq!(found.len(), total);
             count += total;
@@ -270,7 +270,7 @@ async fn documents_that_changed_are_conflicts_of_a_deletion_by_query() {
     store.write_unseen("numbers", vec![("2".into(), Some(json!({"n": 9})))]).await;
     let delete = async |params: &[(&str, &str)]| {
         let body = json!({"query": {"match_all": {}}});
-        store.service.delete_by_query(&store.principal, "numbers", owned(params), Some(body)).await.unwrap()
+        store.service.delete_by_query(&store.session, "numbers", owned(params), Some(body)).await.unwrap()
     };
     let proceeded = delete(&[("conflicts", "proceed"), ("refresh", "true")]).await;
     assert_eq!(proceeded.status, 200);

@@ -47,17 +47,17 @@ async fn scroll(store: &Store, index: &str, size: usize) -> Value {
 
 async fn next(store: &Store, page: &Value) -> Value {
     let body = json!({"scroll_id": page["_scroll_id"], "scroll": "1m"});
-    value(store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap())
+    value(store.service.scroll(&store.session, "", Vec::new(), Some(body)).await.unwrap())
 }
 
 async fn point_in_time(store: &Store, index: &str) {
     let life = owned(&[("keep_alive", "1m")]);
-    store.service.open_point_in_time(&store.principal, index, life, None).await.unwrap();
+    store.service.open_point_in_time(&store.session, index, life, None).await.unwrap();
 }
 
 async fn cursor(store: &Store, query: &str, size: usize) -> Value {
     let body = json!({"query": query, "fetch_size": size});
-    value(store.service.sql(&store.principal, Vec::new(), Some(body)).await)
+    value(store.service.sql(&store.session, Vec::new(), Some(body)).await)
 }
 
 /// Documents that are a good deal larger than what is kept beside them.
@@ -126,7 +126,7 @@ async fn what_is_more_than_contexts_may_hold_is_flushed_or_spooled_for_them() {
     let first = cursor(&store, "SELECT n FROM large", 30).await;
     assert_eq!((store.service.pinned().bytes, committed()), (0, false), "{first}");
     let body = json!({"cursor": first["cursor"]});
-    let second = value(store.service.sql(&store.principal, Vec::new(), Some(body)).await);
+    let second = value(store.service.sql(&store.session, Vec::new(), Some(body)).await);
     assert_eq!(second["datarows"].as_array().unwrap().len(), 10, "{second}");
     let mut page = scroll(&store, "large", 3).await;
     assert!(store.service.pinned().bytes < QUERY_BYTES && committed());
@@ -165,7 +165,7 @@ async fn what_a_scroll_asks_counts_until_its_last_page() {
     let page = store.search("asked", &life, body(5_000)).await.unwrap();
     store
         .service
-        .clear_scroll(&store.principal, page["_scroll_id"].as_str().unwrap(), Vec::new(), None)
+        .clear_scroll(&store.session, page["_scroll_id"].as_str().unwrap(), Vec::new(), None)
         .await
         .unwrap();
     assert_eq!(open(&store, "asked"), [1, 0, 0]);

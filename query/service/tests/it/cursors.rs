@@ -1,18 +1,18 @@
 //! Answers of SQL page by page, and deletion by SQL.
 
 use millrace_query::{Config, Outcome, OutcomeBody};
-use millrace_storage::Principal;
+use millrace_storage::Session;
 use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
-use crate::fixture::{Store, owned, value};
+use crate::fixture::{Store, owned, session_of, value};
 
 async fn ask(store: &Store, body: Value) -> (u16, Value) {
-    ask_as(store, &store.principal, body).await
+    ask_as(store, &store.session, body).await
 }
 
-async fn ask_as(store: &Store, principal: &Principal, body: Value) -> (u16, Value) {
-    let outcome = store.service.sql(principal, Vec::new(), Some(body)).await;
+async fn ask_as(store: &Store, session: &Session, body: Value) -> (u16, Value) {
+    let outcome = store.service.sql(session, Vec::new(), Some(body)).await;
     (outcome.status, value(outcome))
 }
 
@@ -40,7 +40,7 @@ async fn numbers(count: i64) -> Store {
 
 async fn set(store: &Store, settings: Value) {
     let update = ClusterSettingsUpdate::parse(&json!({"transient": settings})).unwrap();
-    store.engine.change(&store.principal, |state| state.update_cluster_settings(&update)).await.unwrap();
+    store.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn pages_are_those_of_the_specification() {
         assert_eq!((status, &refused["status"]), (404, &json!(404)), "{refused}");
         assert!(refused["error"]["details"].as_str().unwrap().contains("SearchContextMissing"), "{refused}");
         // Closing what is gone is no error.
-        let closed = store.service.close_sql(&store.principal, Vec::new(), Some(&json!({"cursor": spent})));
+        let closed = store.service.close_sql(&store.session, Vec::new(), Some(&json!({"cursor": spent})));
         assert_eq!((closed.status, value(closed)), (200, json!({"succeeded": true})));
     }
     // A page that is exactly full is the last one.
@@ -143,7 +143,7 @@ async fn the_default_cut_is_for_who_asks_for_no_pages() {
     let csv = store
         .service
         .sql(
-            &store.principal,
+            &store.session,
             owned(&[("format", "csv")]),
             Some(json!({"query": "SELECT n FROM numbers LIMIT 400", "fetch_size": 10})),
         )
@@ -159,11 +159,11 @@ async fn cursors_end_and_belong_to_their_caller() {
     let open = async || ask(&store, query.clone()).await.1["cursor"].clone();
     let refused = async |token: &Value| page(&store, token).await.0;
     let token = open().await;
-    let other = Principal::new("bob", Vec::new());
+    let other = session_of(&store.engine, "bob");
     assert_eq!(ask_as(&store, &other, json!({"cursor": token})).await.0, 404);
     store.service.close_sql(&other, Vec::new(), Some(&json!({"cursor": token})));
     assert_eq!(refused(&token).await, 200);
-    store.service.close_sql(&store.principal, Vec::new(), Some(&json!({"cursor": token})));
+    store.service.close_sql(&store.session, Vec::new(), Some(&json!({"cursor": token})));
     assert_eq!(refused(&token).await, 404);
     let token = open().await;
     store.clock.advance_ms(59_000);
@@ -185,12 +185,12 @@ async fn cursors_end_and_belong_to_their_caller() {
     assert_eq!(ask(&store, json!({"query": "SELECT 1", "cursor": "n:a:2"})).await.0, 400);
     let token = open().await;
     let body = json!({"cursor": token});
-    let explained = store.service.explain_sql(&store.principal, Vec::new(), Some(body)).await;
+    let explained = store.service.explain_sql(&store.session, Vec::new(), Some(body)).await;
     assert_eq!(explained.status, 400);
     let decide = |state: &millrace_storage::metadata::Metadata| {
         state.delete_indices("numbers", &millrace_storage::metadata::IndicesOptions::open_only(), 0)
     };
-    store.engine.change(&store.principal, decide).await.unwrap();
+    store.session.change(decide).await.unwrap();
     assert_eq!(refused(&token).await, 404);
 }
 

@@ -103,7 +103,7 @@ async fn several_searches_have_answers_of_their_own() {
         (Value::Null, json!({"size": 0, "track_total_hits": 2})),
     ];
     let params = owned(&[("max_concurrent_searches", "2")]);
-    let answer = store.service.multi_search(&store.principal, "logs", params, searches).await;
+    let answer = store.service.multi_search(&store.session, "logs", params, searches).await;
     let answer = value(answer.unwrap());
     let responses = answer["responses"].as_array().unwrap();
     let statuses: Vec<u64> = responses.iter().map(|one| one["status"].as_u64().unwrap()).collect();
@@ -114,7 +114,7 @@ async fn several_searches_have_answers_of_their_own() {
     assert_eq!(responses[4]["hits"]["total"], json!({"value": 2, "relation": "gte"}));
 
     let ask = async |header: Value, body: Value| {
-        let asked = store.service.multi_search(&store.principal, "", Vec::new(), vec![(header, body)]).await;
+        let asked = store.service.multi_search(&store.session, "", Vec::new(), vec![(header, body)]).await;
         refused(asked.map(value))
     };
     assert_eq!(
@@ -131,7 +131,7 @@ async fn several_searches_have_answers_of_their_own() {
 async fn points_in_time_outlive_what_happens_to_the_index() {
     let store = logs().await;
     let open = async |params: &[(&str, &str)]| {
-        store.service.open_point_in_time(&store.principal, "logs", owned(params), None).await.map(value)
+        store.service.open_point_in_time(&store.session, "logs", owned(params), None).await.map(value)
     };
     assert_eq!(
         refused(open(&[]).await),
@@ -163,10 +163,10 @@ async fn points_in_time_outlive_what_happens_to_the_index() {
         "400 action_request_validation_exception: Validation Failed: 1: [indices] cannot be used with point in time;2: [routing] cannot be used with point in time;"
     );
 
-    let listed = value(store.service.list_points_in_time(&store.principal, Vec::new()).await.unwrap());
+    let listed = value(store.service.list_points_in_time(&store.session, Vec::new()).await.unwrap());
     assert_eq!(listed["pits"][0]["keep_alive"], 120_000);
     let close = async |body: Value| {
-        store.service.close_points_in_time(&store.principal, false, Vec::new(), Some(body)).await.map(value)
+        store.service.close_points_in_time(&store.session, false, Vec::new(), Some(body)).await.map(value)
     };
     assert_eq!(close(json!({"pit_id": [id]})).await.unwrap()["pits"][0]["successful"], true);
     assert_eq!(store.search("", &[], body).await.unwrap_err().status(), 404);
@@ -179,7 +179,7 @@ async fn queries_are_validated_and_shown_as_lucene_shows_them() {
     let validate = async |query: Value| {
         let params = owned(&[("explain", "true")]);
         let body = Some(json!({"query": query}));
-        value(store.service.validate_query(&store.principal, "logs", params, body).await.unwrap())
+        value(store.service.validate_query(&store.session, "logs", params, body).await.unwrap())
     };
     for (query, expected) in [
         (json!({"match_all": {}}), "*:*"),
@@ -240,7 +240,7 @@ async fn scores_are_explained_by_their_parts() {
     let store = logs().await;
     let explain = async |id: &str, query: Value| {
         let body = Some(json!({"query": query}));
-        store.service.explain(&store.principal, "logs", (None, id), Vec::new(), body).await.unwrap()
+        store.service.explain(&store.session, "logs", (None, id), Vec::new(), body).await.unwrap()
     };
     let query = json!({"bool": {
         "must": {"match": {"message": "disk full"}}, "filter": {"term": {"host": "a"}},
@@ -274,7 +274,7 @@ async fn scores_are_explained_by_their_parts() {
     assert_eq!(missed["explanation"]["details"][1]["description"], "no match on required clause (host:a)");
     assert_eq!(explain("99", json!({"match_all": {}})).await.status, 404);
     let body = Some(json!({"query": {"match_all": {}}}));
-    let asked = store.service.explain(&store.principal, "errors", (None, "2"), Vec::new(), body).await;
+    let asked = store.service.explain(&store.session, "errors", (None, "2"), Vec::new(), body).await;
     assert_eq!(value(asked.unwrap())["matched"], false, "the filter of an alias counts");
 }
 
@@ -282,7 +282,7 @@ async fn scores_are_explained_by_their_parts() {
 async fn fields_are_listed_with_what_can_be_done_with_them() {
     let store = logs().await;
     let ask = async |params: &[(&str, &str)], body: Option<Value>| {
-        value(store.service.field_caps(&store.principal, "logs,other", owned(params), body).await.unwrap())
+        value(store.service.field_caps(&store.session, "logs,other", owned(params), body).await.unwrap())
     };
     let answer = ask(&[("fields", "status,message,da*"), ("include_unmapped", "true")], None).await;
     assert_eq!(
@@ -400,7 +400,7 @@ async fn shards_and_filters_of_expressions_decide_what_is_searched() {
     assert_eq!(found("logs", &[("preference", "_shards:7")]).await, (vec![], 0));
     assert_eq!(found("logs", &[("preference", "_shards:0|_local")]).await.0.len(), 4);
     let params = owned(&[("q", "*")]);
-    let counted = store.service.count(&store.principal, "errors", params, None).await.unwrap();
+    let counted = store.service.count(&store.session, "errors", params, None).await.unwrap();
     assert_eq!(value(counted)["count"], 2);
     let body = json!({"size": 0, "query": {"range": {"day": {"gte": "2030-01-01"}}}});
     let answer = store.search("logs,other", &[("pre_filter_shard_size", "1")], body).await.unwrap();

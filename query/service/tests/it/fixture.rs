@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
-use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
+use millrace_storage::access;
+use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, Session, SharedClock, WriteOp};
 use serde_json::Value;
 
 /// A running store with a search service over it.
@@ -13,8 +14,15 @@ pub(crate) struct Store {
     pub(crate) engine: Arc<Engine>,
     pub(crate) service: SearchService,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) principal: Principal,
+    pub(crate) session: Session,
     _directory: tempfile::TempDir,
+}
+
+/// A session of a user who may do everything.
+pub(crate) fn session_of(engine: &Arc<Engine>, user: &str) -> Session {
+    let privileges = Arc::new(access::Privileges::unrestricted());
+    let principal = Principal::new(access::Caller::User(user.into()), Vec::new(), privileges);
+    Session::new(engine, principal, access::Action::Search).unwrap()
 }
 
 impl Store {
@@ -32,8 +40,8 @@ impl Store {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let engine = Engine::open(config, Arc::clone(&clock) as SharedClock).await.unwrap();
         let service = SearchService::new(Arc::clone(&engine), queries);
-        let principal = Principal::new("ann", vec!["admin".to_owned()]);
-        Self { engine, service, clock, principal, _directory: directory }
+        let session = session_of(&engine, "ann");
+        Self { engine, service, clock, session, _directory: directory }
     }
 
     /// Creates an index of the given body.
@@ -42,7 +50,7 @@ impl Store {
         let decide = |metadata: &millrace_storage::metadata::Metadata| {
             metadata.create_index(index, body, now_ms, uuid::Uuid::new_v4())
         };
-        self.engine.change(&self.principal, decide).await.unwrap();
+        self.session.change(decide).await.unwrap();
     }
 
     /// Indexes documents under ids 1, 2, … and makes them visible.
@@ -81,7 +89,7 @@ impl Store {
             })
             .collect();
         let outcomes =
-            self.engine.write(&self.principal, ops, refresh, Duration::from_secs(10)).await.unwrap();
+            self.session.write(ops, refresh, Duration::from_secs(10)).await.unwrap();
         for outcome in outcomes {
             outcome.unwrap();
         }
@@ -94,7 +102,7 @@ impl Store {
         body: Value,
     ) -> Result<Value, Error> {
         let params = owned(params);
-        self.service.search(&self.principal, index, params, Some(body)).await.map(value)
+        self.service.search(&self.session, index, params, Some(body)).await.map(value)
     }
 }
 

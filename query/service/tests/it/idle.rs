@@ -18,7 +18,7 @@ async fn counts_side_by_side_see_all_that_was_written_to_idle_indices() {
         store.write_unseen(&format!("log-{index}"), documents).await;
     }
     let counts =
-        join_all((0..8).map(|_| store.service.count(&store.principal, "log-*", Vec::new(), None))).await;
+        join_all((0..8).map(|_| store.service.count(&store.session, "log-*", Vec::new(), None))).await;
     for count in counts {
         assert_eq!(value(count.unwrap())["count"], indices * 13);
     }

@@ -329,7 +329,7 @@ fn clause(rng: &mut StdRng, depth: usize) -> (Value, Check) {
 async fn check(store: &Store, documents: &Documents, rng: &mut StdRng, state: &str) {
     // One state for what is compared: a compaction in between would change statistics and the order of equal scores.
     let life = owned(&[("keep_alive", "10m")]);
-    let opened = store.service.open_point_in_time(&store.principal, "random", life, None).await.unwrap();
+    let opened = store.service.open_point_in_time(&store.session, "random", life, None).await.unwrap();
     let pit = json!({"id": value(opened)["pit_id"]});
     for _ in 0..15 {
         let (query, matches) = clause(rng, 2);

@@ -157,7 +157,7 @@ async fn parameters_ask_as_query_strings() {
     let params = [("q", "brown fox"), ("df", "title"), ("default_operator", "AND")];
     let answer = store.search("articles", &params, json!({})).await.unwrap();
     assert_eq!(ids(&answer), ["1"]);
-    let counted = store.service.count(&store.principal, "articles", owned(&[("q", "n:>2")]), None).await;
+    let counted = store.service.count(&store.session, "articles", owned(&[("q", "n:>2")]), None).await;
     assert_eq!(value(counted.unwrap())["count"], 2);
     let lenient = [("q", "x"), ("df", "n"), ("lenient", "true")];
     assert!(ids(&store.search("articles", &lenient, json!({})).await.unwrap()).is_empty());

@@ -199,7 +199,7 @@ async fn a_timeout_does_not_end_a_scroll() {
         found += ids(&page).len();
         let body = json!({"scroll_id": page["_scroll_id"], "scroll": "1m"});
         page = crate::fixture::value(
-            store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap(),
+            store.service.scroll(&store.session, "", Vec::new(), Some(body)).await.unwrap(),
         );
     }
     assert_eq!(found, 50);
@@ -257,7 +257,7 @@ async fn filtered_sources_and_fields_are_answered_off_the_threads_of_connections
     narrow.create("slim", &json!({"mappings": {"properties": {"a": {"type": "long"}}}})).await;
     let caps = |index: &'static str| {
         let params = crate::fixture::owned(&[("fields", "*")]);
-        narrow.service.field_caps(&narrow.principal, index, params, None)
+        narrow.service.field_caps(&narrow.session, index, params, None)
     };
     assert_eq!(crate::fixture::value(caps("slim").await.unwrap())["fields"]["a"]["long"]["type"], "long");
     assert_eq!(caps("wide").await.unwrap_err().error_type(), "circuit_breaking_exception");

@@ -15,7 +15,7 @@ async fn pages_follow_one_snapshot() {
     let id = first["_scroll_id"].as_str().unwrap().to_owned();
     let next = || {
         let body = json!({"scroll_id": id, "scroll": "1m"});
-        store.service.scroll(&store.principal, "", Vec::new(), Some(body))
+        store.service.scroll(&store.session, "", Vec::new(), Some(body))
     };
     let second = value(next().await.unwrap());
     assert_eq!(
@@ -27,7 +27,7 @@ async fn pages_follow_one_snapshot() {
 
     store.clock.advance_ms(61_000);
     assert_eq!(next().await.unwrap_err().status(), 404);
-    let cleared = store.service.clear_scroll(&store.principal, &id, owned(&[]), None).await.unwrap();
+    let cleared = store.service.clear_scroll(&store.session, &id, owned(&[]), None).await.unwrap();
     assert_eq!(cleared.status, 404);
 }
 
@@ -44,7 +44,7 @@ async fn a_page_that_was_cut_is_not_the_last() {
     while !ids(&page).is_empty() {
         found.extend(ids(&page));
         let body = json!({"scroll_id": page["_scroll_id"], "scroll": "1m"});
-        page = value(store.service.scroll(&store.principal, "", Vec::new(), Some(body)).await.unwrap());
+        page = value(store.service.scroll(&store.session, "", Vec::new(), Some(body)).await.unwrap());
     }
     assert_eq!(found, (1..=50).map(|id| id.to_string()).collect::<Vec<_>>());
 }

@@ -82,7 +82,7 @@ async fn sources_are_filtered_and_counts_counted() {
 
     let outcome = store
         .service
-        .count(&store.principal, "logs", Vec::new(), Some(json!({"query": {"term": {"status": 200}}})))
+        .count(&store.session, "logs", Vec::new(), Some(json!({"query": {"term": {"status": 200}}})))
         .await
         .unwrap();
     assert_eq!(crate::fixture::value(outcome)["count"], 2);

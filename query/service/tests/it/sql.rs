@@ -12,7 +12,7 @@ use crate::fixture::Store;
 /// Asks a statement; returns status and body.
 async fn ask(store: &Store, query: &str, format: &str) -> (u16, String) {
     let params = vec![("format".to_owned(), format.to_owned())];
-    let outcome = store.service.sql(&store.principal, params, Some(json!({"query": query}))).await;
+    let outcome = store.service.sql(&store.session, params, Some(json!({"query": query}))).await;
     let text = match outcome.body {
         OutcomeBody::Json(body) => body.to_string(),
         OutcomeBody::Raw(bytes) | OutcomeBody::Text(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
@@ -173,11 +173,11 @@ async fn filters_and_parameters_go_with_a_statement() {
         "parameters": [{"type": "integer", "value": 30}, {"type": "string", "value": "Rome"}],
         "filter": {"range": {"balance": {"gt": 0}}},
     });
-    let outcome = store.service.sql(&store.principal, Vec::new(), Some(body.clone())).await;
+    let outcome = store.service.sql(&store.session, Vec::new(), Some(body.clone())).await;
     let OutcomeBody::Raw(bytes) = outcome.body else { panic!("{outcome:?}") };
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(answer["datarows"], json!([["Ann Lee"]]));
-    let outcome = store.service.explain_sql(&store.principal, Vec::new(), Some(body)).await;
+    let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(body)).await;
     let OutcomeBody::Json(explained) = outcome.body else { panic!("no JSON") };
     let shown = explained.to_string();
     for part in ["\"size\":200", "ColumnsExec", "range", "TableScan"] {
@@ -211,7 +211,7 @@ async fn hostile_statements_are_refused() {
         Some(json!({"query": 1})),
         Some(json!({"query": "SELECT 1", "x": 1})),
     ] {
-        let outcome = store.service.sql(&store.principal, Vec::new(), body).await;
+        let outcome = store.service.sql(&store.session, Vec::new(), body).await;
         assert_eq!(outcome.status, 400);
     }
 }
@@ -471,7 +471,7 @@ async fn the_first_rows_are_those_of_the_whole_order() {
         statements.map(|statement| (statement, "LateColumnsExec")).into_iter().chain(known)
     {
         let query = json!({"query": format!("{statement} LIMIT 10")});
-        let plan = store.service.explain_sql(&store.principal, Vec::new(), Some(query)).await;
+        let plan = store.service.explain_sql(&store.session, Vec::new(), Some(query)).await;
         assert!(format!("{:?}", plan.body).contains(sign), "{statement}: {:?}", plan.body);
         let all = rows(&store, &format!("{statement} LIMIT 5000")).await;
         assert!(all.len() >= 50, "{statement}");
@@ -538,7 +538,7 @@ async fn addresses_and_extremes_are_the_same_however_they_are_found() {
             let expected = json!([20, -3, 16, 0.0, 9.5, "2020-09-13 12:26:40", "2020-09-13 12:26:59"]);
             assert_eq!(extremes, [expected]);
             let asked = json!({"query": "SELECT MIN(n), MAX(at), COUNT(*) FROM hits"});
-            let plan = store.service.explain_sql(&store.principal, Vec::new(), Some(asked)).await;
+            let plan = store.service.explain_sql(&store.session, Vec::new(), Some(asked)).await;
             let plan = crate::fixture::value(plan).to_string();
             assert!(!plan.contains("ColumnsExec") && plan.contains("PlaceholderRowExec"), "{plan}");
         }

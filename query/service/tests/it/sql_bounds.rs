@@ -11,13 +11,13 @@ use crate::fixture::{Store, value};
 
 /// Asks a statement; returns status and answer.
 async fn ask(store: &Store, query: &str) -> (u16, Value) {
-    let outcome = store.service.sql(&store.principal, Vec::new(), Some(json!({"query": query}))).await;
+    let outcome = store.service.sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
     (outcome.status, value(outcome))
 }
 
 async fn explained(store: &Store, query: &str) -> String {
     let outcome =
-        store.service.explain_sql(&store.principal, Vec::new(), Some(json!({"query": query}))).await;
+        store.service.explain_sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
     match outcome.body {
         OutcomeBody::Json(plan) => plan["physical_plan"].to_string(),
         other => panic!("{other:?}"),
@@ -260,11 +260,11 @@ async fn statements_leave_the_server_its_threads_and_end_when_told() {
     let update =
         ClusterSettingsUpdate::parse(&json!({"transient": {"search.default_search_timeout": "50ms"}}))
             .unwrap();
-    store.engine.change(&store.principal, |state| state.update_cluster_settings(&update)).await.unwrap();
+    store.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
     for query in ENDLESS {
         for format in ["jdbc", "csv"] {
             let params = vec![("format".to_owned(), format.to_owned())];
-            let outcome = store.service.sql(&store.principal, params, Some(json!({"query": query}))).await;
+            let outcome = store.service.sql(&store.session, params, Some(json!({"query": query}))).await;
             assert_eq!(outcome.status, 504, "{format}: {outcome:?}");
         }
     }
@@ -311,7 +311,7 @@ async fn answers_are_memory_until_they_are_sent() {
     let mut held = Vec::new();
     let refused = loop {
         let body = json!({"query": query, "fetch_size": 0});
-        let outcome = store.service.sql(&store.principal, Vec::new(), Some(body)).await;
+        let outcome = store.service.sql(&store.session, Vec::new(), Some(body)).await;
         if outcome.status != 200 {
             break (outcome.status, value(outcome));
         }
@@ -324,12 +324,12 @@ async fn answers_are_memory_until_they_are_sent() {
     let mut held = Vec::new();
     let open = json!({"query": query, "fetch_size": 100});
     let refused = loop {
-        let first = value(store.service.sql(&store.principal, Vec::new(), Some(open.clone())).await);
+        let first = value(store.service.sql(&store.session, Vec::new(), Some(open.clone())).await);
         if first.get("cursor").is_none() {
             break first;
         }
         let next = json!({"cursor": first["cursor"]});
-        let outcome = store.service.sql(&store.principal, Vec::new(), Some(next)).await;
+        let outcome = store.service.sql(&store.session, Vec::new(), Some(next)).await;
         if outcome.status != 200 {
             break value(outcome);
         }
@@ -366,7 +366,7 @@ async fn rows_behind_a_cursor_are_bounded_on_disk() {
     let store = numbers_within(3_000, Config { spill_bytes: 8 << 20, ..Config::default() }).await;
     let statement = |letters: usize| json!({"query": format!("SELECT n, CONCAT(n, '{}') FROM numbers ORDER BY n", "x".repeat(letters)), "fetch_size": 10});
     let asked = async |letters: usize| {
-        let outcome = store.service.sql(&store.principal, Vec::new(), Some(statement(letters))).await;
+        let outcome = store.service.sql(&store.session, Vec::new(), Some(statement(letters))).await;
         (outcome.status, value(outcome))
     };
     let refused = asked(1_000).await;

@@ -6,7 +6,7 @@ use crate::fixture::{Store, value};
 
 async fn ask(store: &Store, query: &str, parameters: &[Value]) -> (u16, Value) {
     let body = json!({"query": query, "parameters": parameters, "fetch_size": 0});
-    let outcome = store.service.sql(&store.principal, Vec::new(), Some(body)).await;
+    let outcome = store.service.sql(&store.session, Vec::new(), Some(body)).await;
     (outcome.status, value(outcome))
 }
 

@@ -17,7 +17,7 @@ const ENDLESS: &str = "SELECT a.n FROM numbers a CROSS JOIN numbers b CROSS JOIN
 
 async fn asked(store: &Store, query: &str, format: &str) -> Outcome {
     let body = json!({"query": query, "fetch_size": 0});
-    store.service.sql(&store.principal, owned(&[("format", format)]), Some(body)).await
+    store.service.sql(&store.session, owned(&[("format", format)]), Some(body)).await
 }
 
 /// Asks for an answer that does not come in one piece.
@@ -86,7 +86,7 @@ async fn long_answers_take_little_memory() {
         }
         // Others are answered while nobody reads these.
         let counted = store.service.sql(
-            &store.principal,
+            &store.session,
             Vec::new(),
             Some(json!({"query": "SELECT COUNT(*) FROM numbers"})),
         );
@@ -145,7 +145,7 @@ async fn a_statement_whose_time_is_over_breaks_off() {
     let update =
         ClusterSettingsUpdate::parse(&json!({"transient": {"search.default_search_timeout": "500ms"}}))
             .unwrap();
-    store.engine.change(&store.principal, |state| state.update_cluster_settings(&update)).await.unwrap();
+    store.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
     let mut parts = parts(&store, ENDLESS, "csv").await;
     let error = loop {
         if let Err(error) = parts.next().await.unwrap() {

@@ -173,7 +173,7 @@ async fn spans_and_likeness_are_shown_as_in_opensearch() {
                 let body = Some(json!({"query": case["query"]}));
                 let params = crate::fixture::owned(&[("explain", "true")]);
                 let answer =
-                    store.service.validate_query(&store.principal, "cases", params, body).await.unwrap();
+                    store.service.validate_query(&store.session, "cases", params, body).await.unwrap();
                 let answer = crate::fixture::value(answer);
                 differ("validated", &answer["explanations"][0]["explanation"], &json!(validated));
             }
