@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
+use millrace_storage::access::Action;
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
@@ -20,7 +21,7 @@ use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
 use crate::pipelines::Management;
 use crate::server::HttpConfig;
-use crate::{Api, routes};
+use crate::{Api, Node, routes};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -34,7 +35,7 @@ const INFLATE_BYTES: u64 = 1 << 20;
 /// Answers requests; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Service {
-    api: Arc<Api>,
+    node: Arc<Node>,
     bodies: Bodies,
     /// Bytes in flight: bodies, and what handlers make of them.
     in_flight: Budget,
@@ -54,13 +55,13 @@ enum Routes {
 
 impl Service {
     /// Makes a service with the bounds of a configuration.
-    pub fn new(api: Arc<Api>, config: &HttpConfig) -> Self {
+    pub fn new(node: Arc<Node>, config: &HttpConfig) -> Self {
         let longest = config.max_content_length;
         let bodies = Bodies::new(longest, config.body_timeout);
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
-        Self { api, bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
+        Self { node, bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
     }
 
     /// What says, once it is set, that the server ends after the requests under way.
@@ -83,7 +84,7 @@ impl Service {
         let (parts, body) = request.into_parts();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
-            return style.render(probed, self.api.engine.compute());
+            return style.render(probed, self.node.engine.compute());
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
         let response =
@@ -93,7 +94,7 @@ impl Service {
 
     /// Renders an answer, a large one on a compute thread.
     async fn render(&self, style: Style, response: Response) -> http::Response<AnswerBody> {
-        let compute = self.api.engine.compute();
+        let compute = self.node.engine.compute();
         if !style.works_on(&response.body) {
             return style.render(response, compute);
         }
@@ -141,7 +142,8 @@ impl Service {
         };
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
-        let request = Request { principal, method: parts.method, path, params, body: bytes, room, filter };
+        let api = self.node.api(principal, Action::Own)?;
+        let request = Request { method: parts.method, path, params, body: bytes, room, filter };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
             || request.path.last().is_some_and(|segment| {
                 matches!(
@@ -149,7 +151,7 @@ impl Service {
                     "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "_sql" | "query"
                 )
             });
-        let task = tokio::spawn(handle(self.api.clone(), self.routes.clone(), request, uri, held));
+        let task = tokio::spawn(handle(api, self.routes.clone(), request, uri, held));
         let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
@@ -171,7 +173,7 @@ impl Service {
     fn probed(&self, path: &str) -> Option<Response> {
         let (status, word) = match path {
             LIVENESS => (200, "live"),
-            READINESS if self.api.engine.is_stopping() || self.ending.load(Ordering::Acquire) => {
+            READINESS if self.node.engine.is_stopping() || self.ending.load(Ordering::Acquire) => {
                 (503, "stopping")
             }
             READINESS => (200, "ready"),
@@ -187,7 +189,7 @@ impl Service {
         uri: &str,
         style: &mut Style,
     ) -> Result<(Principal, Vec<String>, Params), Error> {
-        if self.api.authenticator.is_insecure() {
+        if self.node.authenticator.is_insecure() {
             // Whoever is on this machine is trusted, the pages that its browsers show are not.
             check_host(&parts.uri, &parts.headers)
                 .and_then(|()| check_origin(&parts.headers))
@@ -195,7 +197,7 @@ impl Service {
         }
         // In-process callers are one client.
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
-        let principal = self.api.authenticator.authenticate(&parts.headers, uri, address).await?;
+        let principal = self.node.authenticator.authenticate(&parts.headers, uri, address).await?;
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
@@ -220,7 +222,7 @@ impl Service {
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.
 /// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
 fn handle(
-    api: Arc<Api>,
+    api: Api,
     routes: Routes,
     mut request: Request,
     uri: String,

@@ -327,6 +327,7 @@ impl Error {
                 Self::new(429, "cluster_block_exception", reason)
             }
             S::Blocked { .. } => Self::new(403, "cluster_block_exception", reason),
+            S::Unauthorized { .. } => Self::new(403, "security_exception", reason),
             S::TooLarge(_) => Self::new(413, "content_too_long_exception", reason),
             S::Rejected(_) => Self::new(429, "es_rejected_execution_exception", reason),
             S::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {

@@ -6,7 +6,7 @@
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
 //! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager). All
-//! take a [`Request`] and the shared [`Api`], and return a [`Response`] or an [`Error`].
+//! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
 mod auth;
@@ -27,7 +27,8 @@ mod sql;
 use std::sync::Arc;
 
 use millrace_query::SearchService;
-use millrace_storage::Engine;
+use millrace_storage::access::Action;
+use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
 pub use auth::{Authenticator, SecretStore};
@@ -37,9 +38,9 @@ pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
 pub use root::Identity;
 pub use server::{HttpConfig, Server, ServerConfig, StartError};
 
-/// What handlers share.
+/// What all requests share.
 #[derive(Debug)]
-pub struct Api {
+pub struct Node {
     /// The store.
     pub engine: Arc<Engine>,
     /// Searches.
@@ -47,10 +48,10 @@ pub struct Api {
     /// Who may ask.
     pub authenticator: Authenticator,
     /// How the server presents itself.
-    pub identity: Identity,
+    pub identity: Arc<Identity>,
 }
 
-impl Api {
+impl Node {
     /// Puts the parts together.
     pub fn new(
         engine: Arc<Engine>,
@@ -58,6 +59,26 @@ impl Api {
         authenticator: Authenticator,
         identity: Identity,
     ) -> Self {
-        Self { engine, search, authenticator, identity }
+        Self { engine, search, authenticator, identity: Arc::new(identity) }
     }
+
+    /// Makes what the handler of a principal's request gets.
+    ///
+    /// # Errors
+    /// 403 where the action is not allowed on anything.
+    pub(crate) fn api(&self, principal: Principal, action: Action) -> Result<Api, Error> {
+        let session = Session::new(&self.engine, principal, action)?;
+        Ok(Api { session, search: Arc::clone(&self.search), identity: Arc::clone(&self.identity) })
+    }
+}
+
+/// What a handler gets: the store as the principal sees it, never the store itself.
+#[derive(Debug)]
+pub(crate) struct Api {
+    /// The store, for this principal and action.
+    pub(crate) session: Session,
+    /// Searches.
+    pub(crate) search: Arc<SearchService>,
+    /// How the server presents itself.
+    pub(crate) identity: Arc<Identity>,
 }

@@ -57,22 +57,22 @@ pub(crate) async fn run_with(
     params: Vec<(String, String)>,
     body: Option<Value>,
 ) -> Result<Response, Error> {
-    let (service, principal) = (&api.search, &request.principal);
+    let (service, session) = (&api.search, &api.session);
     let outcome = match endpoint {
-        Endpoint::Search => service.search(principal, expression, params, body).await,
-        Endpoint::Count => service.count(principal, expression, params, body).await,
-        Endpoint::Scroll => service.scroll(principal, expression, params, body).await,
-        Endpoint::ClearScroll => service.clear_scroll(principal, expression, params, body).await,
-        Endpoint::DeleteByQuery => service.delete_by_query(principal, expression, params, body).await,
-        Endpoint::MultiSearch => service.multi_search(principal, expression, params, Vec::new()).await,
-        Endpoint::ValidateQuery => service.validate_query(principal, expression, params, body).await,
-        Endpoint::FieldCaps => service.field_caps(principal, expression, params, body).await,
-        Endpoint::OpenPointInTime => service.open_point_in_time(principal, expression, params, body).await,
+        Endpoint::Search => service.search(session, expression, params, body).await,
+        Endpoint::Count => service.count(session, expression, params, body).await,
+        Endpoint::Scroll => service.scroll(session, expression, params, body).await,
+        Endpoint::ClearScroll => service.clear_scroll(session, expression, params, body).await,
+        Endpoint::DeleteByQuery => service.delete_by_query(session, expression, params, body).await,
+        Endpoint::MultiSearch => service.multi_search(session, expression, params, Vec::new()).await,
+        Endpoint::ValidateQuery => service.validate_query(session, expression, params, body).await,
+        Endpoint::FieldCaps => service.field_caps(session, expression, params, body).await,
+        Endpoint::OpenPointInTime => service.open_point_in_time(session, expression, params, body).await,
         Endpoint::AllPointsInTime if request.method == Method::GET => {
-            service.list_points_in_time(principal, params).await
+            service.list_points_in_time(session, params).await
         }
-        Endpoint::AllPointsInTime => service.close_points_in_time(principal, true, params, body).await,
-        Endpoint::ClosePointsInTime => service.close_points_in_time(principal, false, params, body).await,
+        Endpoint::AllPointsInTime => service.close_points_in_time(session, true, params, body).await,
+        Endpoint::ClosePointsInTime => service.close_points_in_time(session, false, params, body).await,
     }?;
     Ok(response(outcome))
 }
@@ -87,7 +87,7 @@ pub(crate) async fn explain(
 ) -> Result<Response, Error> {
     let body = request.json()?;
     let params = request.params.take_all();
-    let outcome = api.search.explain(&request.principal, index, (doc_type, id), params, body).await?;
+    let outcome = api.search.explain(&api.session, index, (doc_type, id), params, body).await?;
     Ok(response(outcome))
 }
 
@@ -102,7 +102,7 @@ async fn multi_search(api: &Api, request: &mut Request, expression: &str) -> Res
         return Err(Error::illegal_argument("The msearch request must be terminated by a newline [\n]"));
     }
     let searches = offload(body.len(), || searches(&body[..body.len() - 1], &request.room))?;
-    let outcome = api.search.multi_search(&request.principal, expression, params, searches).await?;
+    let outcome = api.search.multi_search(&api.session, expression, params, searches).await?;
     Ok(response(outcome))
 }
 

@@ -14,7 +14,7 @@ use millrace_query::SearchService;
 use millrace_storage::Engine;
 
 use crate::pipelines::Management;
-use crate::{Api, Authenticator, Error, Identity, Service};
+use crate::{Authenticator, Error, Identity, Node, Service};
 
 /// Name of the node and of its cluster.
 const NAME: &str = "millrace";
@@ -82,7 +82,7 @@ pub enum StartError {
 pub struct Server {
     listeners: Vec<Listener>,
     http: HttpConfig,
-    api: Arc<Api>,
+    node: Arc<Node>,
     generated_password: Option<String>,
     tls: Option<Tls>,
     management: Option<(Vec<Listener>, Arc<Management>)>,
@@ -119,9 +119,9 @@ impl Server {
         let mut identity =
             Identity::open(&*engine, NAME, NAME, data_dir, address).await.map_err(StartError::Accounts)?;
         identity.max_content_length = config.max_content_length;
-        let api = Arc::new(Api::new(engine, search, authenticator, identity));
+        let node = Arc::new(Node::new(engine, search, authenticator, identity));
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
-        Ok(Self { listeners, http, api, generated_password, tls, management: None })
+        Ok(Self { listeners, http, node, generated_password, tls, management: None })
     }
 
     /// Opens listeners for the management of pipelines, with the certificate and the users of the data API.
@@ -134,7 +134,7 @@ impl Server {
         pipelines: Arc<Manager>,
     ) -> Result<(), StartError> {
         let open = listen.iter().find(|address| !address.ip().is_loopback());
-        if let Some(address) = open.filter(|_| self.api.authenticator.is_insecure()) {
+        if let Some(address) = open.filter(|_| self.node.authenticator.is_insecure()) {
             return Err(StartError::Insecure(*address));
         }
         let listeners = bind("management of pipelines", &listen, self.tls.as_ref()).await?;
@@ -163,7 +163,7 @@ impl Server {
     /// Serves until `shutdown` completes, then what is under way; dropping it cuts that off.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut server = millrace_listen::Server::new(Config::default().within(open_files()));
-        let data = Service::new(self.api, &self.http);
+        let data = Service::new(self.node, &self.http);
         let ending = data.ending();
         if let Some((listeners, management)) = self.management {
             let manage = Arc::new(data.clone().with_management(management));

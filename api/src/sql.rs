@@ -20,11 +20,11 @@ pub(crate) enum Asked {
 pub(crate) async fn run(api: &Api, request: &mut Request, asked: Asked) -> Result<Response, Error> {
     let params = request.params.take_all();
     let body = request.json()?;
-    let (service, principal) = (&api.search, &request.principal);
+    let (service, session) = (&api.search, &api.session);
     let outcome = match asked {
-        Asked::Rows => service.sql(principal, params, body).await,
-        Asked::Explanation => service.explain_sql(principal, params, body).await,
-        Asked::Close => service.close_sql(principal, params, body.as_ref()),
+        Asked::Rows => service.sql(session, params, body).await,
+        Asked::Explanation => service.explain_sql(session, params, body).await,
+        Asked::Close => service.close_sql(session, params, body.as_ref()),
     };
     Ok(response(outcome))
 }

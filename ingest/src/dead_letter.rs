@@ -164,7 +164,7 @@ pub async fn create_index(engine: &Engine) -> Result<()> {
     let now_ms = engine.clock().now_ms();
     engine
         .change(&Principal::system(), |metadata| {
-            if metadata.indices.contains_key(INDEX) {
+            if metadata.index(INDEX).is_some() {
                 return Ok(Vec::new());
             }
             metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4())

@@ -40,7 +40,8 @@ fn get(
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let listing = api.engine.metadata().list_aliases(index, names, &options, api.engine.clock().now_ms())?;
+    let listing =
+        api.session.metadata().list_aliases(index, names, &options, api.session.clock().now_ms())?;
     let mut answer = Map::new();
     let mut status = 200;
     if !listing.missing.is_empty() {
@@ -71,7 +72,7 @@ async fn put(
     let index = index.ok_or_else(|| Error::validation(&["index is missing"]))?;
     let name = name.ok_or_else(|| Error::validation(&["name is missing"]))?;
     let alias = parse_alias(&name, &body, &["index", "alias"])?;
-    change(api, request, &[AliasAction::Add { indices: vec![index], aliases: vec![name], alias }]).await
+    change(api, &[AliasAction::Add { indices: vec![index], aliases: vec![name], alias }]).await
 }
 
 async fn delete(api: &Api, request: &mut Request, index: &str, names: &str) -> Result<Response, Error> {
@@ -80,7 +81,6 @@ async fn delete(api: &Api, request: &mut Request, index: &str, names: &str) -> R
     let aliases = names.split(',').map(str::to_owned).collect();
     change(
         api,
-        request,
         &[AliasAction::Remove { indices: vec![index.to_owned()], aliases, must_exist: None }],
     )
     .await
@@ -92,11 +92,11 @@ async fn update(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let body =
         request.json()?.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))?;
     let actions = parse_alias_actions(&body)?;
-    change(api, request, &actions).await
+    change(api, &actions).await
 }
 
-async fn change(api: &Api, request: &Request, actions: &[AliasAction]) -> Result<Response, Error> {
-    let now = api.engine.clock().now_ms();
-    api.engine.change(&request.principal, |state| state.update_aliases(actions, now)).await?;
+async fn change(api: &Api, actions: &[AliasAction]) -> Result<Response, Error> {
+    let now = api.session.clock().now_ms();
+    api.session.change(|state| state.update_aliases(actions, now)).await?;
     Ok(Response::acknowledged())
 }

@@ -84,7 +84,7 @@ pub(super) async fn analyze(
             answer(&asked, &named, if asked.is_custom() { 100 } else { 0 }, MAX_TOKENS)?
         }
         Some(name) => {
-            let metas = api.engine.metadata().resolve(&name, &options, api.engine.clock().now_ms())?;
+            let metas = api.session.metadata().resolve(&name, &options, api.session.clock().now_ms())?;
             let [meta] = metas.as_slice() else {
                 if metas.is_empty() {
                     return Err(Error::index_not_found(&name));
@@ -97,7 +97,7 @@ pub(super) async fn analyze(
                 )));
             };
             check_block(meta, BlockLevel::Read)?;
-            let mapping = api.engine.index(&meta.name)?.mapping();
+            let mapping = api.session.index(&meta.name)?.mapping();
             let limit = meta.integer("index.analyze.max_token_count").unwrap_or(MAX_TOKENS as i64);
             let limit = usize::try_from(limit).unwrap_or(MAX_TOKENS);
             let analyzers = mapping.analyzers();

@@ -38,7 +38,7 @@ fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let include_defaults = options::flag(&mut request.params, "include_defaults")?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let mut answer = json!({
         "persistent": render_settings(&state.persistent, flat),
         "transient": render_settings(&state.transient, flat),
@@ -63,7 +63,7 @@ async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Erro
     request.finish()?;
     let body = request.json()?.unwrap_or(Value::Null);
     let update = ClusterSettingsUpdate::parse(&body)?;
-    update_settings(api, request, update, flat).await
+    update_settings(api, update, flat).await
 }
 
 /// Families of the settings that `_plugins/_query/settings` sets.
@@ -82,16 +82,11 @@ pub(super) async fn put_query_settings(api: &Api, request: &mut Request) -> Resu
             "[{name}] is no setting of SQL or PPL; use _cluster/settings"
         )));
     }
-    update_settings(api, request, update, flat).await
+    update_settings(api, update, flat).await
 }
 
-async fn update_settings(
-    api: &Api,
-    request: &Request,
-    update: ClusterSettingsUpdate,
-    flat: bool,
-) -> Result<Response, Error> {
-    api.engine.change(&request.principal, |state| state.update_cluster_settings(&update)).await?;
+async fn update_settings(api: &Api, update: ClusterSettingsUpdate, flat: bool) -> Result<Response, Error> {
+    api.session.change(|state| state.update_cluster_settings(&update)).await?;
     let set = |update: &Map<String, Value>| {
         let set = update
             .iter()
@@ -136,8 +131,8 @@ fn state(
     }
     let wants = |metric: &str| asked.is_empty() || asked.contains(&"_all") || asked.contains(&metric);
 
-    let state = api.engine.metadata();
-    let metas = state.resolve(expression.unwrap_or("_all"), &options, api.engine.clock().now_ms())?;
+    let state = api.session.metadata();
+    let metas = state.resolve(expression.unwrap_or("_all"), &options, api.session.clock().now_ms())?;
     let mut answer = Map::new();
     answer.insert("cluster_name".into(), api.identity.cluster.as_str().into());
     answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
@@ -273,18 +268,18 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     request.params.take_time("timeout")?;
     request.finish()?;
     let matched = node::selected(api, nodes);
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let mut figures = Vec::new();
     let mut shards = 0u64;
-    for meta in state.indices.values().filter(|meta| meta.open) {
+    for meta in state.indices().filter(|meta| meta.open) {
         shards += u64::from(meta.shards);
         figures.extend(stats::figures(api, meta));
     }
     let sums = stats::sum(&figures);
     let mut indices =
-        json!({ "count": state.indices.size(), "shards": { "total": shards, "primaries": shards } });
+        json!({ "count": state.indices().count(), "shards": { "total": shards, "primaries": shards } });
     if let Value::Object(members) = &mut indices {
-        let mut sections = stats::render(&sums, &Sections::all(), api.engine.clock().now_ms());
+        let mut sections = stats::render(&sums, &Sections::all(), api.session.clock().now_ms());
         for name in ["docs", "store", "fielddata", "query_cache", "completion", "segments"] {
             if let Some(section) = sections.remove(name) {
                 members.insert(name.to_owned(), section);
@@ -305,7 +300,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     }
     let mut answer = node::header(api, matched);
     answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
-    answer.insert("timestamp".into(), api.engine.clock().now_ms().into());
+    answer.insert("timestamp".into(), api.session.clock().now_ms().into());
     answer.insert("status".into(), health::of_all(api, &state).status().name().into());
     answer.insert("indices".into(), indices);
     answer.insert(

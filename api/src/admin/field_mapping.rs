@@ -46,9 +46,9 @@ fn get(
     }
     let asked: Vec<&str> = fields.split(',').collect();
     let mut answer = Map::new();
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
-        let mapping = api.engine.index(&meta.name)?.mapping().to_json();
+        let mapping = api.session.index(&meta.name)?.mapping().to_json();
         if let Some(types) = types
             && !(has_type(&meta, &mapping)
                 && types.split(',').any(|asked| asked == "_all" || matches(asked, meta.mapping_type())))

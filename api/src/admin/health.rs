@@ -110,8 +110,8 @@ impl std::iter::Sum for Health {
 /// Tells of each shard of an index what it cannot do, if anything.
 pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
     // Nothing is written any more.
-    let usual = api.engine.metadata().flood_stage.then_some(ShardFault::Failing);
-    let faults = api.engine.index(&meta.name).map(|index| index.faults());
+    let usual = api.session.metadata().flood_stage.then_some(ShardFault::Failing);
+    let faults = api.session.index(&meta.name).map(|index| index.faults());
     let faults = faults.unwrap_or_else(|_| vec![None; meta.shards as usize]);
     faults.into_iter().map(|fault| fault.or(usual)).collect()
 }
@@ -123,7 +123,7 @@ pub(super) fn of_index(api: &Api, meta: &IndexMeta) -> Health {
 
 /// Counts the shards of all indices.
 pub(super) fn of_all(api: &Api, state: &Metadata) -> Health {
-    state.indices.values().map(|meta| of_index(api, meta)).sum()
+    state.indices().map(|meta| of_index(api, meta)).sum()
 }
 
 /// `GET /_cluster/health[/<index>]`
@@ -167,7 +167,7 @@ pub(super) async fn get(
 
     let deadline = tokio::time::Instant::now().checked_add(timeout.min(Duration::from_secs(86_400)));
     loop {
-        let state = api.engine.metadata();
+        let state = api.session.metadata();
         let (found, metas) = find_indices(api, &state, expression, &options)?;
         let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
         let reached = found
@@ -191,12 +191,12 @@ fn find_indices(
     expression: Option<&str>,
     options: &IndicesOptions,
 ) -> Result<(bool, Vec<std::sync::Arc<IndexMeta>>), Error> {
-    let metas = state.resolve(expression.unwrap_or("_all"), options, api.engine.clock().now_ms())?;
+    let metas = state.resolve(expression.unwrap_or("_all"), options, api.session.clock().now_ms())?;
     let missing = expression.is_some_and(|expression| {
         expression.split(',').any(|name| {
             !name.contains(['*', '<'])
                 && !matches!(name, "" | "_all")
-                && !state.indices.contains_key(name)
+                && state.index(name).is_none()
                 && state.alias_indices(name).is_none()
         })
     });

@@ -27,11 +27,11 @@ pub(super) async fn create_index(api: &Api, request: &mut Request, index: &str) 
     options::manager(&mut request.params)?;
     options::active_shards(&mut request.params)?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
+    let now = api.session.clock().now_ms();
     let body = request.json()?.unwrap_or(Value::Null);
     let create = CreateIndex::parse(index, &body, include_type_name, now)?;
     let uuid = Uuid::new_v4();
-    api.engine.change(&request.principal, |state| state.create(&create, now, uuid)).await?;
+    api.session.change(|state| state.create(&create, now, uuid)).await?;
     Ok(Response::json(
         200,
         json!({ "acknowledged": true, "shards_acknowledged": true, "index": create.name }),
@@ -44,8 +44,8 @@ pub(super) async fn delete_index(api: &Api, request: &mut Request, index: &str) 
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
-    api.engine.change(&request.principal, |state| state.delete_indices(index, &options, now)).await?;
+    let now = api.session.clock().now_ms();
+    api.session.change(|state| state.delete_indices(index, &options, now)).await?;
     Ok(Response::acknowledged())
 }
 
@@ -58,9 +58,9 @@ fn get_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, 
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let mut answer = Map::new();
-    for meta in state.resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in state.resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
         let aliases: Map<String, Value> =
             meta.aliases.iter().map(|(name, alias)| (name.clone(), alias.clone())).collect();
@@ -84,8 +84,8 @@ pub(super) async fn open(api: &Api, request: &mut Request, index: &str) -> Resul
     options::manager(&mut request.params)?;
     options::active_shards(&mut request.params)?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
-    api.engine.change(&request.principal, |state| state.open_indices(index, &options, now)).await?;
+    let now = api.session.clock().now_ms();
+    api.session.change(|state| state.open_indices(index, &options, now)).await?;
     Ok(Response::json(200, json!({ "acknowledged": true, "shards_acknowledged": true })))
 }
 
@@ -96,10 +96,10 @@ pub(super) async fn close(api: &Api, request: &mut Request, index: &str) -> Resu
     options::manager(&mut request.params)?;
     options::active_shards(&mut request.params)?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
+    let now = api.session.clock().now_ms();
     let mut closed = Map::new();
-    api.engine
-        .change(&request.principal, |state| {
+    api.session
+        .change(|state| {
             let changes = state.close_indices(index, &options, now)?;
             for change in &changes {
                 if let MetadataChange::PutIndex { meta, .. } = change {
@@ -118,8 +118,8 @@ pub(super) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Res
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;
     let options = IndicesOptions { forbid_closed: false, ..options };
-    let state = api.engine.metadata();
-    let now = api.engine.clock().now_ms();
+    let state = api.session.metadata();
+    let now = api.session.clock().now_ms();
     let by_name = IndicesOptions { ignore_aliases: true, ignore_unavailable: true, ..options.clone() };
     let indices: Vec<Value> = state
         .resolve(expression, &by_name, now)?
@@ -139,8 +139,8 @@ pub(super) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Res
         .filter(|alias| expression.split(',').any(|part| millrace_storage::metadata::matches(part, alias)))
         .filter(|alias| reached.iter().any(|meta| meta.aliases.contains_key(&***alias)))
         .map(|alias| {
-            let indices: Vec<&str> =
-                state.alias_indices(alias).unwrap_or_default().iter().map(|name| &**name).collect();
+            let names = state.alias_indices(alias).unwrap_or_default();
+            let indices: Vec<&str> = names.iter().map(|name| &**name).collect();
             json!({ "name": &**alias, "indices": indices })
         })
         .collect();

@@ -14,13 +14,13 @@ use crate::http::{Request, Response};
 /// Resolves the open indices of an expression that no block keeps from maintenance.
 fn targets(api: &Api, request: &mut Request, expression: &str) -> Result<Vec<Arc<IndexMeta>>, Error> {
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
-    let metas = api.engine.metadata().resolve(expression, &options, api.engine.clock().now_ms())?;
+    let metas = api.session.metadata().resolve(expression, &options, api.session.clock().now_ms())?;
     metas.iter().try_for_each(|meta| check_block(meta, BlockLevel::MetadataWrite))?;
     Ok(metas)
 }
 
 fn running(api: &Api, metas: &[Arc<IndexMeta>]) -> Result<Vec<Arc<Index>>, Error> {
-    metas.iter().map(|meta| api.engine.index(&meta.name).map_err(Error::from)).collect()
+    metas.iter().map(|meta| api.session.index(&meta.name).map_err(Error::from)).collect()
 }
 
 /// Counts copies as OpenSearch does: all that are configured, of which the one of each shard answers.
@@ -38,7 +38,7 @@ fn done(metas: &[Arc<IndexMeta>]) -> Response {
 pub(super) async fn refresh(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let metas = targets(api, request, index)?;
     request.finish()?;
-    api.engine.refresh(&running(api, &metas)?).await?;
+    api.session.refresh(&running(api, &metas)?).await?;
     Ok(done(&metas))
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn flush(api: &Api, request: &mut Request, index: &str) -> Resu
     }
     let metas = targets(api, request, index)?;
     request.finish()?;
-    api.engine.flush(&running(api, &metas)?).await?;
+    api.session.flush(&running(api, &metas)?).await?;
     Ok(done(&metas))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn flush(api: &Api, request: &mut Request, index: &str) -> Resu
 pub(super) async fn synced_flush(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let metas = targets(api, request, index)?;
     request.finish()?;
-    api.engine.flush(&running(api, &metas)?).await?;
+    api.session.flush(&running(api, &metas)?).await?;
     let mut answer = Map::new();
     answer.insert("_shards".into(), shards_header(&metas));
     for meta in metas {
@@ -85,7 +85,7 @@ pub(super) async fn force_merge(api: &Api, request: &mut Request, index: &str) -
     let indices = running(api, &metas)?;
     // Rows are dropped where segments are rewritten: getting rid of deletions is a merge into one.
     let segments = if only_expunge { 1 } else { segments.unwrap_or(usize::MAX) };
-    api.engine.force_merge(&indices, segments).await?;
+    api.session.force_merge(&indices, segments).await?;
     Ok(done(&metas))
 }
 

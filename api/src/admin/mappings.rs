@@ -35,7 +35,7 @@ pub(super) async fn route(
 
 /// Renders the mapping of an index, under its type name where asked.
 pub(super) fn render(api: &Api, meta: &IndexMeta, include_type_name: bool) -> Result<Value, Error> {
-    let mapping = api.engine.index(&meta.name)?.mapping().to_json();
+    let mapping = api.session.index(&meta.name)?.mapping().to_json();
     if !include_type_name || !has_type(meta, &mapping) {
         return Ok(mapping);
     }
@@ -65,7 +65,7 @@ fn get(api: &Api, request: &mut Request, index: &str, types: Option<&str>) -> Re
     let asked: Vec<&str> = types.map(|types| types.split(',').collect()).unwrap_or_default();
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut answer = Map::new();
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
         let mapping = render(api, &meta, include_type_name)?;
         if !asked.is_empty() {
@@ -113,7 +113,7 @@ fn exists(api: &Api, request: &mut Request, index: &str, types: Option<&str>) ->
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let metas = api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())?;
+    let metas = api.session.metadata().resolve(index, &options, api.session.clock().now_ms())?;
     let mut all = !metas.is_empty();
     for meta in metas {
         let Some(types) = types else { continue };
@@ -138,8 +138,8 @@ async fn put(
     let body = request.json()?.ok_or_else(|| Error::validation(&["mapping source is missing"]))?;
     let (doc_type, body) = body_and_type(index, body, doc_type, include_type_name)?;
 
-    let state = api.engine.metadata();
-    let now = api.engine.clock().now_ms();
+    let state = api.session.metadata();
+    let now = api.session.clock().now_ms();
     let metas = if write_index_only {
         let meta = state.write_index(index, now)?;
         vec![meta.ok_or_else(|| Error::index_not_found(index))?]
@@ -150,7 +150,7 @@ async fn put(
     let mut retyped = Vec::new();
     for meta in &metas {
         state.check_block(meta, BlockLevel::MetadataWrite)?;
-        let mapping = api.engine.index(&meta.name)?.mapping();
+        let mapping = api.session.index(&meta.name)?.mapping();
         mapping.merge(&body)?;
         let Some(doc_type) = &doc_type else { continue };
         let current = match &meta.doc_type {
@@ -172,10 +172,10 @@ async fn put(
         }
     }
     for meta in &metas {
-        api.engine.put_mapping(&request.principal, &meta.name, &body).await?;
+        api.session.put_mapping(&meta.name, &body).await?;
     }
     if let Some(doc_type) = doc_type.filter(|doc_type| &**doc_type != "_doc") {
-        set_type(api, request, &retyped, &doc_type).await?;
+        set_type(api, &retyped, &doc_type).await?;
     }
     Ok(Response::acknowledged())
 }
@@ -214,15 +214,15 @@ fn body_and_type(
     }
 }
 
-async fn set_type(api: &Api, request: &Request, indices: &[Arc<str>], doc_type: &str) -> Result<(), Error> {
+async fn set_type(api: &Api, indices: &[Arc<str>], doc_type: &str) -> Result<(), Error> {
     if indices.is_empty() {
         return Ok(());
     }
-    api.engine
-        .change(&request.principal, |state| {
+    api.session
+        .change(|state| {
             Ok(indices
                 .iter()
-                .filter_map(|name| state.indices.get(name))
+                .filter_map(|name| state.index(name))
                 .filter(|meta| meta.doc_type.is_none())
                 .map(|meta| {
                     let meta = IndexMeta { doc_type: Some(doc_type.into()), ..(**meta).clone() };

@@ -62,7 +62,7 @@ fn names_type_of_mapping(request: &Request) -> bool {
 }
 
 /// Routes a request to its handler; `None` where the path is none of these.
-pub async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, Error>> {
+pub(crate) async fn route(api: &Api, request: &mut Request) -> Option<Result<Response, Error>> {
     let second = request.path.get(1).map(String::as_str).unwrap_or_default();
     let first = request.path.first().map(String::as_str)?;
     if !names_type_of_mapping(request) && (NOT_ADMIN.contains(&first) || NOT_ADMIN.contains(&second)) {

@@ -137,7 +137,7 @@ fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) ->
     let mut list = Map::new();
     if matched {
         let (process, machine) = (Process::read(), Machine::read());
-        let now_ms = api.engine.clock().now_ms();
+        let now_ms = api.session.clock().now_ms();
         let mut shown = node::face(api);
         if let Value::Object(members) = &mut shown {
             members.insert("build_type".into(), "tar".into());
@@ -277,7 +277,7 @@ fn statistics(
     let mut list = Map::new();
     if matched {
         let (process, machine) = (Process::read(), Machine::read());
-        let now = api.engine.clock().now_ms();
+        let now = api.session.clock().now_ms();
         let mut shown = node::face(api);
         if let Value::Object(members) = &mut shown {
             members.insert("timestamp".into(), now.into());
@@ -299,14 +299,10 @@ fn statistics(
 }
 
 fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
-    let now_ms = api.engine.clock().now_ms();
-    let state = api.engine.metadata();
-    let counted: Vec<_> = state
-        .indices
-        .values()
-        .filter(|meta| meta.open)
-        .map(|meta| (meta, stats::figures(api, meta)))
-        .collect();
+    let now_ms = api.session.clock().now_ms();
+    let state = api.session.metadata();
+    let counted: Vec<_> =
+        state.indices().filter(|meta| meta.open).map(|meta| (meta, stats::figures(api, meta))).collect();
     let mut shown =
         stats::render(&stats::sum(counted.iter().flat_map(|(_, shards)| shards)), sections, now_ms);
     if level == "indices" {

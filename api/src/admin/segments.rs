@@ -14,7 +14,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Lists the segments of an index by shard; a closed one has none that are searched.
 pub(super) fn of(api: &Api, meta: &IndexMeta) -> Vec<Vec<SegmentFigures>> {
-    match api.engine.index(&meta.name) {
+    match api.session.index(&meta.name) {
         Ok(index) if meta.open => index.segments(),
         _ => Vec::new(),
     }
@@ -45,7 +45,7 @@ pub(super) fn get(api: &Api, request: &mut Request, expression: &str) -> Result<
     options::flag(&mut request.params, "verbose")?;
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;
-    let metas = api.engine.metadata().resolve(expression, &options, api.engine.clock().now_ms())?;
+    let metas = api.session.metadata().resolve(expression, &options, api.session.clock().now_ms())?;
     let indices: Map<String, Value> = metas
         .iter()
         .map(|meta| {

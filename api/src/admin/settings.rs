@@ -62,7 +62,7 @@ fn get(api: &Api, request: &mut Request, index: &str, names: Option<&str>) -> Re
     };
     let human = request.params.human;
     let mut answer = Map::new();
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
         let settings = selected(&meta.settings);
         let defaults = include_defaults.then(|| selected(&index_setting_defaults(&meta.settings)));
@@ -87,11 +87,7 @@ async fn put(api: &Api, request: &mut Request, index: &str) -> Result<Response, 
     options::manager(&mut request.params)?;
     request.finish()?;
     let body = request.json()?.unwrap_or(Value::Null);
-    let now = api.engine.clock().now_ms();
-    api.engine
-        .change(&request.principal, |state| {
-            state.update_settings(index, &options, &body, preserve_existing, now)
-        })
-        .await?;
+    let now = api.session.clock().now_ms();
+    api.session.change(|state| state.update_settings(index, &options, &body, preserve_existing, now)).await?;
     Ok(Response::acknowledged())
 }

@@ -86,7 +86,7 @@ pub(super) fn figures(api: &Api, meta: &IndexMeta) -> Vec<ShardFigures> {
 
 /// Returns the counters of an index; those of a closed one where `unloaded` asks for them.
 fn counted(api: &Api, meta: &IndexMeta, unloaded: bool) -> Vec<ShardFigures> {
-    let shards = match api.engine.index(&meta.name) {
+    let shards = match api.session.index(&meta.name) {
         Ok(index) if meta.open || unloaded => index.figures().shards,
         _ => Vec::new(),
     };
@@ -298,8 +298,8 @@ pub(super) fn get(
     let sections = Sections::parse(metrics, file_sizes, &request.uri())?;
     request.finish()?;
 
-    let metas = api.engine.metadata().resolve(expression, &options, api.engine.clock().now_ms())?;
-    let now_ms = api.engine.clock().now_ms();
+    let metas = api.session.metadata().resolve(expression, &options, api.session.clock().now_ms())?;
+    let now_ms = api.session.clock().now_ms();
     let counted: Vec<(&Arc<IndexMeta>, Vec<ShardFigures>)> =
         metas.iter().map(|meta| (meta, counted(api, meta, unloaded))).collect();
     let all = render(&sum(counted.iter().flat_map(|(_, shards)| shards)), &sections, now_ms);

@@ -46,7 +46,7 @@ async fn put(api: &Api, request: &mut Request, kind: TemplateKind, name: &str) -
         TemplateKind::Index => parse_index_template(name, &body)?,
         TemplateKind::Component => parse_component_template(name, &body)?,
     };
-    api.engine.change(&request.principal, |state| state.put_template(kind, name, body, create)).await?;
+    api.session.change(|state| state.put_template(kind, name, body, create)).await?;
     Ok(Response::acknowledged())
 }
 
@@ -56,7 +56,7 @@ fn get(api: &Api, request: &mut Request, kind: TemplateKind, names: Option<&str>
     let include_type_name = legacy && options::flag(&mut request.params, "include_type_name")?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let found = state.list_templates(kind, names);
     let missing = names.is_some_and(|names| !names.contains('*')) && found.is_empty();
     if legacy {
@@ -116,7 +116,7 @@ fn exists(api: &Api, request: &mut Request, kind: TemplateKind, names: &str) -> 
     options::flag(&mut request.params, "flat_settings")?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let found = !state.list_templates(kind, Some(names)).is_empty();
     Ok(Response::empty(if found { 200 } else { 404 }))
 }
@@ -129,7 +129,7 @@ async fn delete(
 ) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
-    api.engine.change(&request.principal, |state| state.delete_templates(kind, names)).await?;
+    api.session.change(|state| state.delete_templates(kind, names)).await?;
     Ok(Response::acknowledged())
 }
 
@@ -141,7 +141,7 @@ fn simulate_index(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     request.params.take("cause");
     options::manager(&mut request.params)?;
     request.finish()?;
-    let mut state = (*api.engine.metadata()).clone();
+    let mut state = (*api.session.metadata()).clone();
     if let Some(body) = request.json()? {
         let body = parse_index_template("simulated", &body)?;
         let changes = state.put_template(TemplateKind::Index, SIMULATED, body, false)?;
@@ -158,7 +158,7 @@ fn simulate(api: &Api, request: &mut Request, name: Option<&str>) -> Result<Resp
     request.params.take("cause");
     options::manager(&mut request.params)?;
     request.finish()?;
-    let mut state = (*api.engine.metadata()).clone();
+    let mut state = (*api.session.metadata()).clone();
     let name = match (request.json()?, name) {
         (Some(body), name) => {
             let name = name.unwrap_or(SIMULATED);

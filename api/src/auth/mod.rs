@@ -21,6 +21,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Engine, Principal, SharedClock};
 
 use crate::error::Error;
@@ -208,7 +209,8 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 fn admin() -> Principal {
-    Principal::new(ADMIN, vec![ADMIN.to_owned()])
+    let privileges = Arc::new(Privileges::unrestricted());
+    Principal::new(Caller::User(ADMIN.into()), vec![ADMIN.to_owned()], privileges)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{ActionKind, Engine, Priority, RefreshPolicy, WriteOp};
+use millrace_storage::{ActionKind, Priority, RefreshPolicy, Session, WriteOp};
 
 use crate::Api;
 use crate::documents::options::WriteOptions;
@@ -36,7 +36,7 @@ pub(crate) async fn run(
     index: Option<&str>,
     doc_type: Option<&str>,
 ) -> Result<Response, Error> {
-    let started_ms = api.engine.clock().now_ms();
+    let started_ms = api.session.clock().now_ms();
     let options = WriteOptions::take(&mut request.params, true, true)?;
     let source = SourceFilter::take(&mut request.params)?;
     request.finish()?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     let (body, index, doc_type) =
         (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
     let (refresh, timeout) = (options.refresh, options.timeout);
-    let (engine, room) = (Arc::clone(&api.engine), request.room.clone());
+    let (session, room) = (api.session.clone(), request.room.clone());
     let cut = move || {
         let defaults = Defaults {
             index: index.as_deref(),
@@ -57,7 +57,7 @@ pub(crate) async fn run(
             source: source.as_ref(),
         };
         let mut bulk = parse::parse(&body, &defaults, &room)?;
-        refuse_by_metadata(&engine, &mut bulk, &room)?;
+        refuse_by_metadata(&session, &mut bulk, &room)?;
         Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     } else {
         let ops = std::mem::take(&mut bulk.ops);
         let expected = ops.len();
-        let results = api.engine.write(&request.principal, ops, refresh, timeout).await?;
+        let results = api.session.write(ops, refresh, timeout).await?;
         if results.len() != expected {
             return Err(Error::concealed(
                 500,
@@ -76,7 +76,7 @@ pub(crate) async fn run(
         }
         results
     };
-    let took_ms = u64::try_from(api.engine.clock().now_ms() - started_ms).unwrap_or(0);
+    let took_ms = u64::try_from(api.session.clock().now_ms() - started_ms).unwrap_or(0);
     let forced_refresh = refresh == RefreshPolicy::Immediate;
     let body = request.body.clone();
     let filter = Arc::clone(&request.filter);
@@ -98,12 +98,12 @@ async fn computed<T: Send + 'static>(
     if bytes <= LARGE {
         return work();
     }
-    api.engine.compute().run(Priority::Ingest, move || Ok(work())).await?
+    api.session.compute().run(Priority::Ingest, move || Ok(work())).await?
 }
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
 /// routing value that is required and missing.
-fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk, room: &Room) -> Result<(), Error> {
+fn refuse_by_metadata(session: &Session, bulk: &mut parse::Bulk, room: &Room) -> Result<(), Error> {
     #[derive(Clone, Copy, Default)]
     struct Known {
         alias: Option<bool>,
@@ -117,7 +117,7 @@ fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk, room: &Room) -> R
             Some((name, facts)) if Arc::ptr_eq(name, &op.index) => *facts,
             _ => known.get(&op.index).copied().unwrap_or_default(),
         };
-        if let Err(error) = check(engine, op, &mut facts.alias, &mut facts.routing_required) {
+        if let Err(error) = check(session, op, &mut facts.alias, &mut facts.routing_required) {
             room.take(parse::REFUSAL_BYTES)?;
             refused.push((number, error));
         }
@@ -152,18 +152,18 @@ fn refuse_by_metadata(engine: &Engine, bulk: &mut parse::Bulk, room: &Room) -> R
 }
 
 fn check(
-    engine: &Engine,
+    session: &Session,
     op: &WriteOp,
     alias: &mut Option<bool>,
     routing_required: &mut Option<bool>,
 ) -> Result<(), Error> {
     if op.require_alias && *alias != Some(true) {
-        let result = target::require_alias(engine, &op.index);
+        let result = target::require_alias(session, &op.index);
         *alias = Some(result.is_ok());
         result?;
     }
     if op.routing.is_none() && *routing_required != Some(false) {
-        let result = target::check_routing(engine, op);
+        let result = target::check_routing(session, op);
         *routing_required = Some(result.is_err());
         result?;
     }

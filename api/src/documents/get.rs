@@ -1,7 +1,7 @@
 //! Get, exists, and the source by itself.
 
 use bytes::Bytes;
-use millrace_storage::{Principal, StoredDoc, VersionType};
+use millrace_storage::{StoredDoc, VersionType};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
@@ -65,16 +65,15 @@ impl Wanted {
 /// Reads a document, as single and many gets do.
 pub(super) async fn read(
     api: &Api,
-    principal: &Principal,
     target: &Target,
     id: &str,
     wanted: &Wanted,
 ) -> Result<Option<StoredDoc>, Error> {
     if wanted.refresh {
-        api.engine.refresh(std::slice::from_ref(&target.index)).await?;
+        api.session.refresh(std::slice::from_ref(&target.index)).await?;
     }
     let routing = target.routing.as_deref();
-    let found = api.engine.get(principal, &target.name, id, routing, wanted.realtime).await?;
+    let found = api.session.get(&target.name, id, routing, wanted.realtime).await?;
     if let (Some(doc), Some(version)) = (&found, wanted.version)
         && i64::try_from(doc.version).ok() != Some(version)
     {
@@ -142,8 +141,8 @@ pub(crate) async fn get(
     let mut wanted = Wanted::take(request, true)?;
     wanted.take_version(request)?;
     request.finish()?;
-    let target = Target::read(&api.engine, index, doc_type, id, wanted.routing.take())?;
-    let Some(doc) = read(api, &request.principal, &target, id, &wanted).await? else {
+    let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
+    let Some(doc) = read(api, &target, id, &wanted).await? else {
         return Ok(Response::json(
             404,
             json!({ "_index": &*target.name, "_type": doc_type.unwrap_or(DEFAULT_TYPE), "_id": id, "found": false }),
@@ -171,8 +170,8 @@ pub(crate) async fn source(
     if wanted.source == Some(SourceFilter::None) {
         return Err(Error::validation(&["fetching source can not be disabled"]));
     }
-    let target = Target::read(&api.engine, index, doc_type, id, wanted.routing.take())?;
-    match read(api, &request.principal, &target, id, &wanted).await? {
+    let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
+    match read(api, &target, id, &wanted).await? {
         Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted),
         None => Err(absent("Document", &target, doc_type, id)),
     }

@@ -1,7 +1,6 @@
 //! `_mget`: many documents by id, each with its own options and its own failure.
 
 use futures::{StreamExt, TryStreamExt};
-use millrace_storage::Principal;
 use serde_json::{Map, Value};
 
 use crate::Api;
@@ -44,9 +43,8 @@ pub(crate) async fn multi_get(
         .json()?
         .ok_or_else(|| Error::new(400, "parse_exception", "request body or source parameter is required"))?;
     let items = parse(&body, index, doc_type, &defaults, &|| request.room.take(item_bytes))?;
-    let principal = &request.principal;
-    let mut answers = futures::stream::iter(items.into_iter().map(|item| answer(api, principal, item)))
-        .buffered(CONCURRENT);
+    let mut answers =
+        futures::stream::iter(items.into_iter().map(|item| answer(api, item))).buffered(CONCURRENT);
     let mut out = b"{\"docs\":[".to_vec();
     let empty = out.len();
     while let Some(answer) = answers.try_next().await? {
@@ -61,9 +59,9 @@ pub(crate) async fn multi_get(
     Ok(Response::raw_json(200, out))
 }
 
-async fn answer(api: &Api, principal: &Principal, mut item: Item) -> Result<Vec<u8>, Error> {
+async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    match find(api, principal, &mut item, &mut out).await {
+    match find(api, &mut item, &mut out).await {
         Ok(()) => {}
         Err(error) if error.status() == 503 || error.status() == 429 => return Err(error),
         Err(error) => {
@@ -78,10 +76,10 @@ async fn answer(api: &Api, principal: &Principal, mut item: Item) -> Result<Vec<
     Ok(out)
 }
 
-async fn find(api: &Api, principal: &Principal, item: &mut Item, out: &mut Vec<u8>) -> Result<(), Error> {
+async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>) -> Result<(), Error> {
     let doc_type = item.doc_type.as_deref();
-    let target = Target::read(&api.engine, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
-    match read(api, principal, &target, &item.id, &item.wanted).await? {
+    let target = Target::read(&api.session, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
+    match read(api, &target, &item.id, &item.wanted).await? {
         Some(doc) => push_found(out, &target, doc_type, &doc, &item.wanted)?,
         None => {
             out.push(b'{');

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Engine, Index, WriteOp};
+use millrace_storage::{Index, Session, WriteOp};
 
 use crate::error::Error;
 use crate::routes::DEFAULT_TYPE;
@@ -30,13 +30,13 @@ const SINGLE: IndicesOptions = IndicesOptions {
 impl Target {
     /// Finds the index to read one document from.
     pub(crate) fn read(
-        engine: &Engine,
+        session: &Session,
         name: &str,
         doc_type: Option<&str>,
         id: &str,
         routing: Option<String>,
     ) -> Result<Self, Error> {
-        let found = engine.resolve(name, &SINGLE)?;
+        let found = session.resolve(name, &SINGLE)?;
         let index = match found.as_slice() {
             [one] => one.clone(),
             [] => return Err(Error::index_not_found(name)),
@@ -87,16 +87,16 @@ pub(crate) fn routing_missing(index: &str, doc_type: Option<&str>, id: &str) -> 
 }
 
 /// Refuses a write without the routing that its index requires.
-pub(crate) fn check_routing(engine: &Engine, op: &WriteOp) -> Result<(), Error> {
+pub(crate) fn check_routing(session: &Session, op: &WriteOp) -> Result<(), Error> {
     if op.routing.is_some() {
         return Ok(());
     }
-    let metadata = engine.metadata();
-    let Some(meta) = metadata.write_index(&op.index, engine.clock().now_ms())? else { return Ok(()) };
+    let metadata = session.metadata();
+    let Some(meta) = metadata.write_index(&op.index, session.clock().now_ms())? else { return Ok(()) };
     if meta.aliases.get(&*op.index).is_some_and(|alias| alias.get("index_routing").is_some()) {
         return Ok(());
     }
-    match engine.index(&meta.name) {
+    match session.index(&meta.name) {
         Ok(index) if index.mapping().routing_required() => {
             Err(routing_missing(&meta.name, Some(&op.doc_type), op.id.as_deref().unwrap_or("null")))
         }
@@ -106,8 +106,8 @@ pub(crate) fn check_routing(engine: &Engine, op: &WriteOp) -> Result<(), Error> 
 }
 
 /// Refuses a name that is no alias where one is required.
-pub(crate) fn require_alias(engine: &Engine, name: &str) -> Result<(), Error> {
-    let metadata = engine.metadata();
+pub(crate) fn require_alias(session: &Session, name: &str) -> Result<(), Error> {
+    let metadata = session.metadata();
     if metadata.alias_indices(name).is_some() {
         return Ok(());
     }

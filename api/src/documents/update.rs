@@ -143,7 +143,7 @@ pub(crate) async fn update(
     let filter = parsed.source.take().or(source);
     let action = Action::Update(Box::new(parsed.update));
     let op = operation_of(index, doc_type, Some(id), action, &options, &expectation);
-    let outcome = write_one(api, request, op, &options).await?;
+    let outcome = write_one(api, op, &options).await?;
     let forced_refresh = options.refresh == RefreshPolicy::Immediate;
     let dress = Dress { doc_type, forced_refresh, created: false };
     if filter.is_none() {

@@ -56,7 +56,7 @@ pub(crate) async fn index(
     let body = request.body.clone();
     let action = if create { Action::Create(body) } else { Action::Index(body) };
     let op = operation_of(index, doc_type, id, action, &options, &expectation);
-    let outcome = write_one(api, request, op, &options).await?;
+    let outcome = write_one(api, op, &options).await?;
     let dress = Dress {
         doc_type,
         forced_refresh: options.refresh == RefreshPolicy::Immediate,
@@ -97,13 +97,13 @@ pub(crate) async fn delete(
         return Err(Error::index_not_found(index));
     }
     let op = operation_of(index, doc_type, Some(id), Action::Delete, &options, &expectation);
-    let outcome = write_one(api, request, op, &options).await?;
+    let outcome = write_one(api, op, &options).await?;
     let forced_refresh = options.refresh == RefreshPolicy::Immediate;
     Ok(acknowledge(&outcome, Dress { doc_type, forced_refresh, created: false }))
 }
 
 async fn delete_all(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
-    let setting = api.engine.metadata().cluster_setting(DESTRUCTIVE_REQUIRES_NAME);
+    let setting = api.session.metadata().cluster_setting(DESTRUCTIVE_REQUIRES_NAME);
     if setting.is_some_and(|value| value == json!(true) || value == json!("true")) {
         return Err(Error::illegal_argument(
             "Wildcard expressions or all indices are not allowed (action.destructive_requires_name is true)",
@@ -124,8 +124,8 @@ fn exists(api: &Api, index: &str) -> Result<bool, Error> {
         forbid_closed: false,
         ignore_aliases: false,
     };
-    let now = api.engine.clock().now_ms();
-    Ok(!api.engine.metadata().resolve(index, &ANY, now)?.is_empty())
+    let now = api.session.clock().now_ms();
+    Ok(!api.session.metadata().resolve(index, &ANY, now)?.is_empty())
 }
 
 pub(super) fn refuse(problems: &[String]) -> Result<(), Error> {
@@ -154,21 +154,15 @@ pub(super) fn operation_of(
 }
 
 /// Hands one operation to the engine.
-pub(super) async fn write_one(
-    api: &Api,
-    request: &Request,
-    op: WriteOp,
-    options: &WriteOptions,
-) -> Result<WriteOutcome, Error> {
+pub(super) async fn write_one(api: &Api, op: WriteOp, options: &WriteOptions) -> Result<WriteOutcome, Error> {
     if let Some(pipeline) = &options.pipeline {
         return Err(no_pipeline(pipeline));
     }
     if op.require_alias {
-        target::require_alias(&api.engine, &op.index)?;
+        target::require_alias(&api.session, &op.index)?;
     }
-    target::check_routing(&api.engine, &op)?;
-    let mut results =
-        api.engine.write(&request.principal, vec![op], options.refresh, options.timeout).await?;
+    target::check_routing(&api.session, &op)?;
+    let mut results = api.session.write(vec![op], options.refresh, options.timeout).await?;
     match results.pop() {
         Some(result) => Ok(result?),
         None => Err(Error::concealed(500, "illegal_state_exception", &"the store answered no result")),

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use millrace_storage::Principal;
 use serde_json::Value;
 
 use filter_path::FilterPath;
@@ -34,8 +33,6 @@ use crate::error::Error;
 /// A request after authentication, body decoded (gunzipped), parameters split.
 #[derive(Debug)]
 pub struct Request {
-    /// Who asks.
-    pub principal: Principal,
     /// HTTP method.
     pub method: Method,
     /// Percent-decoded segments; empty ones (doubled and trailing slashes) dropped.

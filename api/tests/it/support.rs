@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use millrace_api::{Api, Authenticator, Error, HttpConfig, Identity, SecretStore, Service};
+use millrace_api::{Authenticator, Error, HttpConfig, Identity, Node as Shared, SecretStore, Service};
 use millrace_query::SearchService;
 use millrace_storage::{Config, Engine, SystemClock};
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ impl SecretStore for Memory {
 
 /// A running store with its service.
 pub(crate) struct Node {
-    pub(crate) api: Arc<Api>,
+    pub(crate) api: Arc<Shared>,
     pub(crate) service: Service,
     _data: TempDir,
 }
@@ -68,7 +68,7 @@ impl Node {
         let address = "127.0.0.1:9200".to_owned();
         let identity =
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
-        let api = Arc::new(Api::new(engine, search, authenticator, identity));
+        let api = Arc::new(Shared::new(engine, search, authenticator, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, _data: data }
     }

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_dsl::query::{Lookup, Query};
-use millrace_storage::metadata::IndexMeta;
 use millrace_storage::access::Action;
+use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Kind, Session};
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};

@@ -21,11 +21,7 @@ use crate::table::{TableIndex, TableSegment, TableSnapshot};
 const REFRESHES: usize = 32;
 
 /// Resolves an expression and pins a snapshot of every index it stands for.
-pub async fn pin(
-    session: &Session,
-    expression: &str,
-    scope: &Scope,
-) -> Result<TableSnapshot> {
+pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<TableSnapshot> {
     let indices = resolve(session, expression, &scope.options)?;
     let parts = Metadata::expression_parts(expression, session.clock().now_ms())?;
     let parts: Vec<String> =

@@ -79,9 +79,9 @@ pub struct Progress {
 impl Cursor {
     /// Whether the indices are still there, open, and the same.
     pub fn alive(&self, metadata: &Metadata) -> bool {
-        self.indices.iter().all(|index| {
-            metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid)
-        })
+        self.indices
+            .iter()
+            .all(|index| metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid))
     }
 }
 

@@ -44,9 +44,8 @@ impl Runner {
             if !ops.is_empty() {
                 let session = asked.session.clone();
                 // A client that goes away ends the statement, but no write halfway.
-                let write = tokio::spawn(async move {
-                    session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await
-                });
+                let write =
+                    tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });
                 let outcomes =
                     write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
                 deleted += gone(outcomes)?;

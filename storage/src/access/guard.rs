@@ -1,7 +1,7 @@
 //! What metadata shows to who does something.
 
 use super::system::{Standing, names_system};
-use super::{Action, ActionSet, Principal};
+use super::{Action, ActionSet, Principal, Scope};
 use crate::Error;
 
 /// A principal and what it does: decides which names it sees.
@@ -14,9 +14,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Makes the guard of an action; `None` where nothing is hidden.
+    /// Makes the guard of an action; `None` where nothing is hidden. What is done to the cluster sees the indices on which
+    /// anything is allowed.
     pub(crate) fn new(principal: &Principal, action: Action) -> Option<Self> {
-        Self::of_any(principal, action, ActionSet::of(&[action]))
+        let any = if action.scope() == Scope::Index { ActionSet::of(&[action]) } else { ActionSet::ALL };
+        Self::of_any(principal, action, any)
     }
 
     /// Makes the guard of a request whose parts are different actions on documents, which are asked for one by one.

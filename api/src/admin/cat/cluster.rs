@@ -34,8 +34,8 @@ pub(super) fn health(api: &Api, request: &mut Request) -> Result<Response, Error
     let with_time = request.params.take_bool("ts")?.unwrap_or(true);
     options::manager(&mut request.params)?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
-    let health = cluster_health::of_all(api, &api.engine.metadata());
+    let now = api.session.clock().now_ms();
+    let health = cluster_health::of_all(api, &api.session.metadata());
     let mut row: Vec<Cell> =
         if with_time { vec![now.div_euclid(1000).into(), time_of_day(now).into()] } else { Vec::new() };
     row.extend([
@@ -68,9 +68,9 @@ pub(super) fn count(api: &Api, request: &mut Request, index: &str) -> Result<Res
     let format = Format::take(&mut request.params)?;
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;
-    let now = api.engine.clock().now_ms();
+    let now = api.session.clock().now_ms();
     let docs: u64 = api
-        .engine
+        .session
         .metadata()
         .resolve(index, &options, now)?
         .iter()

@@ -47,7 +47,7 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     options::manager(&mut request.params)?;
     request.finish()?;
     let mut table = Table::new(COLUMNS);
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         let status = health::of_index(api, &meta).status();
         if wanted.is_some_and(|wanted| wanted != status) {
             continue;

@@ -24,7 +24,7 @@ pub(super) fn aliases(api: &Api, request: &mut Request, names: Option<&str>) -> 
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
     request.finish()?;
-    let listing = api.engine.metadata().list_aliases(None, names, &options, api.engine.clock().now_ms())?;
+    let listing = api.session.metadata().list_aliases(None, names, &options, api.session.clock().now_ms())?;
     let mut rows = Vec::new();
     for (meta, aliases) in &listing.indices {
         for (name, alias) in aliases {
@@ -72,7 +72,7 @@ pub(super) fn templates(api: &Api, request: &mut Request, names: Option<&str>) -
         format!("[{}]", names.join(", "))
     };
     let number = |value: &Value| value.as_i64().map_or(Cell::Empty, Cell::from);
-    let state = api.engine.metadata();
+    let state = api.session.metadata();
     let mut table = Table::new(TEMPLATES);
     for (name, body) in state.list_templates(TemplateKind::Legacy, names) {
         table.push(vec![

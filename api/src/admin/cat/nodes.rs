@@ -127,9 +127,9 @@ pub(super) fn allocation(api: &Api, request: &mut Request, filter: &str) -> Resu
     request.finish()?;
     let mut table = Table::new(ALLOCATION);
     if node::selected(api, filter) {
-        let state = api.engine.metadata();
-        let shards: u64 = state.indices.values().map(|meta| u64::from(meta.shards)).sum();
-        let figures: Vec<_> = state.indices.values().flat_map(|meta| stats::figures(api, meta)).collect();
+        let state = api.session.metadata();
+        let shards: u64 = state.indices().map(|meta| u64::from(meta.shards)).sum();
+        let figures: Vec<_> = state.indices().flat_map(|meta| stats::figures(api, meta)).collect();
         let disk = FileSystem::read(&api.identity.data_dir);
         let used = disk.total.saturating_sub(disk.available);
         table.push(vec![

@@ -33,7 +33,7 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     options::manager(&mut request.params)?;
     request.finish()?;
     let mut table = Table::new(COLUMNS);
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         for (number, shard) in segments::of(api, &meta).iter().enumerate() {
             for segment in shard {
                 let row = COLUMNS

@@ -91,7 +91,7 @@ pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     options::manager(&mut request.params)?;
     request.finish()?;
     let mut table = Table::new(COLUMNS);
-    for meta in api.engine.metadata().resolve(index, &options, api.engine.clock().now_ms())? {
+    for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         let faults = health::faults(api, &meta);
         for (number, shard) in stats::figures(api, &meta).iter().enumerate() {
             let lost = faults.get(number).copied().flatten() == Some(ShardFault::Damaged);

@@ -89,7 +89,12 @@ impl SearchService {
             let opened = self.open(session, "", "_search/point_in_time", params, body)?;
             opened.params.finish()?;
             let closed: Vec<(String, bool)> = if all {
-                self.points_in_time.close_all(session.principal()).await.into_iter().map(|id| (id, true)).collect()
+                self.points_in_time
+                    .close_all(session.principal())
+                    .await
+                    .into_iter()
+                    .map(|id| (id, true))
+                    .collect()
             } else {
                 self.points_in_time.close_each(closing(opened.body.as_ref())?, session.principal()).await
             };

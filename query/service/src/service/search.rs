@@ -88,7 +88,8 @@ impl SearchService {
         };
         let query = body.query.as_ref().unwrap_or(&unasked);
         if !body.indices_boost.is_empty() {
-            snapshot = Arc::new(Self::boosted(session, &snapshot, &body.indices_boost, &request.scope.options)?);
+            snapshot =
+                Arc::new(Self::boosted(session, &snapshot, &body.indices_boost, &request.scope.options)?);
         }
         if let Some(slice) = body.slice {
             let shared = body.point_in_time.is_some();
@@ -172,7 +173,8 @@ impl SearchService {
             }
             None => (self.pin(session, expression, &request.scope).await?, Held::default()),
             Some(pit) => {
-                let opened = self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
+                let opened =
+                    self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
                 (Arc::clone(&opened.snapshot), Held { _in_use: Some(opened), ..Held::default() })
             }
         })

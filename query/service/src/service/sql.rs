@@ -41,9 +41,9 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(&error))
-        })
+        Box::pin(
+            async move { self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(&error)) },
+        )
     }
 
     /// Explains a statement of SQL; see [`SearchService::sql`].

@@ -9,8 +9,7 @@ async fn matching_documents_are_deleted_in_batches() {
     store.index("numbers", &documents).await;
     let params = owned(&[("scroll_size", "2"), ("refresh", "true")]);
     let body = json!({"query": {"range": {"n": {"lt": 3}}}});
-    let outcome =
-        store.service.delete_by_query(&store.session, "numbers", params, Some(body)).await.unwrap();
+    let outcome = store.service.delete_by_query(&store.session, "numbers", params, Some(body)).await.unwrap();
     let answer = value(outcome);
     assert_eq!((answer["deleted"].as_u64(), answer["batches"].as_u64()), (Some(3), Some(2)));
     assert_eq!(answer["failures"], json!([]));

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
 use millrace_storage::access;
-use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, Session, SharedClock, WriteOp};
+use millrace_storage::{
+    Action, Engine, ManualClock, Principal, RefreshPolicy, Session, SharedClock, WriteOp,
+};
 use serde_json::Value;
 
 /// A running store with a search service over it.
@@ -88,8 +90,7 @@ impl Store {
                 doc_type: "_doc".into(),
             })
             .collect();
-        let outcomes =
-            self.session.write(ops, refresh, Duration::from_secs(10)).await.unwrap();
+        let outcomes = self.session.write(ops, refresh, Duration::from_secs(10)).await.unwrap();
         for outcome in outcomes {
             outcome.unwrap();
         }

@@ -16,8 +16,7 @@ async fn ask(store: &Store, query: &str) -> (u16, Value) {
 }
 
 async fn explained(store: &Store, query: &str) -> String {
-    let outcome =
-        store.service.explain_sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
+    let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
     match outcome.body {
         OutcomeBody::Json(plan) => plan["physical_plan"].to_string(),
         other => panic!("{other:?}"),
