@@ -328,7 +328,7 @@ mod tests {
         let more =
             element(SEQUENCE, &[element(OBJECT_IDENTIFIER, COMMON_NAME), common("x"), common("y")].concat());
         for refused in [unended, padded, enormous, without_kind, more, element(SEQUENCE, &[])] {
-            assert_eq!(read(&[&[refused.clone()]]), None, "{refused:02x?}");
+            assert_eq!(read(&[std::slice::from_ref(&refused)]), None, "{refused:02x?}");
         }
         assert_eq!(read(&[&[]]), None);
         for length in

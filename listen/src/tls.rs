@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
@@ -246,6 +246,10 @@ fn read(files: &TlsFiles) -> io::Result<ServerConfig> {
         builder.with_client_cert_verifier(verifier)
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| bad("key", &files.key, &error))?;
+    if files.clients != ClientCertificates::None {
+        // A session that is resumed is not verified again, and certificates expire.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+    }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, HandshakeKind, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -126,6 +126,32 @@ async fn clients_are_asked_for_certificates() {
     }
 }
 
+#[tokio::test]
+async fn clients_are_verified_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    issue(dir);
+    let bundle = dir.join("ca.pem");
+    let authority = Authority::new(&bundle);
+    for (clients, again) in [
+        (ClientCertificates::None, HandshakeKind::Resumed),
+        (ClientCertificates::Optional, HandshakeKind::Full),
+        (ClientCertificates::Required, HandshakeKind::Full),
+    ] {
+        for tls13 in [true, false] {
+            let files = TlsFiles { authorities: vec![bundle.clone()], clients, tls13, ..files(dir) };
+            let running = start(Config::default(), Some(Tls::load(files).unwrap())).await;
+            let client = authority.client(dir, "shipper", 4000);
+            for kind in [HandshakeKind::Full, again] {
+                let stream = running.connect().await;
+                let mut stream = client.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+                ask(&mut stream).await;
+                assert_eq!(stream.get_ref().1.handshake_kind(), Some(kind), "{clients:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn authorities_that_are_none_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +181,6 @@ async fn authorities_are_replaced() {
     let clients = ClientCertificates::Required;
     let tls = Tls::load(TlsFiles { authorities: vec![bundle.clone()], clients, ..files(dir) }).unwrap();
     let running = start(Config::default(), Some(tls.clone())).await;
-    // It would resume its session, were that still possible.
     assert_eq!(who(&running, &before).await.as_deref(), Some(r#"CN=before,O=Acme Some("before")"#));
     let after = Authority::new(&bundle).client(dir, "after", 4000);
     tls.reload().unwrap();
