@@ -53,7 +53,7 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// Whether requests need no credentials; for loopback only.
     pub insecure: bool,
-    /// Certificate and key, for HTTPS.
+    /// Certificate and key for HTTPS, and who certifies clients.
     pub tls: Option<TlsFiles>,
     /// Password of `admin`; generated at first start when absent.
     pub admin_password: Option<String>,
@@ -77,16 +77,76 @@ pub enum StartError {
     Accounts(Error),
 }
 
+/// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
+#[derive(Debug)]
+struct Listening<'a> {
+    /// For logs.
+    name: &'static str,
+    addresses: &'a [SocketAddr],
+    tls: Option<&'a Tls>,
+    /// Whether requests need no credentials.
+    insecure: bool,
+}
+
+/// The same with its sockets.
+#[derive(Debug)]
+struct Bound {
+    name: &'static str,
+    listeners: Vec<Listener>,
+    /// Those really listened on.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Listening<'_> {
+    fn beyond_loopback(&self) -> impl Iterator<Item = &SocketAddr> {
+        self.addresses.iter().filter(|address| !address.ip().is_loopback())
+    }
+
+    /// Opens all of the listeners or none.
+    async fn bind(self) -> Result<Bound, StartError> {
+        if let Some(address) = self.beyond_loopback().next().filter(|_| self.insecure) {
+            return Err(StartError::Insecure(*address));
+        }
+        let mut listeners = Vec::with_capacity(self.addresses.len());
+        for address in self.addresses {
+            let listener = Listener::bind(self.name, *address, self.tls.cloned()).await;
+            listeners.push(listener.map_err(StartError::Listen)?);
+        }
+        for address in self.beyond_loopback().filter(|_| self.tls.is_none()) {
+            tracing::warn!(
+                listener = self.name,
+                %address,
+                "credentials are taken in clear text beyond loopback: set tls.certificate and tls.key, or listen on 127.0.0.1"
+            );
+        }
+        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        Ok(Bound { name: self.name, listeners, addresses })
+    }
+}
+
+impl Bound {
+    /// Returns the first address, which stands for all of them.
+    fn address(&self) -> String {
+        self.addresses.first().map_or_else(String::new, SocketAddr::to_string)
+    }
+}
+
 /// The data API on its listeners, and the management of pipelines on theirs.
 #[derive(Debug)]
 pub struct Server {
-    listeners: Vec<Listener>,
-    http: HttpConfig,
-    node: Arc<Node>,
+    serving: millrace_listen::Server,
+    /// Those really listened on, by the name of what is listened for.
+    addresses: Vec<(&'static str, Vec<SocketAddr>)>,
+    data: Service,
+    insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
-    management: Option<(Vec<Listener>, Arc<Management>)>,
 }
+
+/// Name of the data API's listeners.
+const DATA: &str = "data API";
+/// Name of those of the management of pipelines.
+const MANAGEMENT: &str = "management of pipelines";
 
 impl Server {
     /// Opens accounts and listeners.
@@ -98,13 +158,11 @@ impl Server {
         engine: Arc<Engine>,
         search: Arc<SearchService>,
     ) -> Result<Self, StartError> {
-        let open = config.listen.iter().find(|address| !address.ip().is_loopback());
-        if let Some(address) = open.filter(|_| config.insecure) {
-            return Err(StartError::Insecure(*address));
-        }
+        let insecure = config.insecure;
         let tls = config.tls.map(Tls::load).transpose().map_err(StartError::Listen)?;
-        let listeners = bind("data API", &config.listen, tls.as_ref()).await?;
-        let (authenticator, generated_password) = if config.insecure {
+        let listening = Listening { name: DATA, addresses: &config.listen, tls: tls.as_ref(), insecure };
+        let bound = listening.bind().await?;
+        let (authenticator, generated_password) = if insecure {
             (Authenticator::insecure(), None)
         } else {
             let password = config.admin_password.as_deref();
@@ -113,15 +171,19 @@ impl Server {
                 .await
                 .map_err(StartError::Accounts)?
         };
-        let address = listeners.first().and_then(|listener| listener.local_addr().ok());
-        let address = address.map_or_else(String::new, |address| address.to_string());
         let data_dir = engine.data_dir().to_owned();
-        let mut identity =
-            Identity::open(&*engine, NAME, NAME, data_dir, address).await.map_err(StartError::Accounts)?;
+        let mut identity = Identity::open(&*engine, NAME, NAME, data_dir, bound.address())
+            .await
+            .map_err(StartError::Accounts)?;
         identity.max_content_length = config.max_content_length;
         let node = Arc::new(Node::new(engine, search, authenticator, identity));
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
-        Ok(Self { listeners, http, node, generated_password, tls, management: None })
+        let data = Service::new(node, &http);
+        let serving = millrace_listen::Server::new(Config::default().within(open_files()));
+        let mut server =
+            Self { serving, addresses: Vec::new(), data: data.clone(), insecure, generated_password, tls };
+        server.serve(bound, data);
+        Ok(server)
     }
 
     /// Opens listeners for the management of pipelines, with the certificate and the users of the data API.
@@ -133,26 +195,36 @@ impl Server {
         listen: Vec<SocketAddr>,
         pipelines: Arc<Manager>,
     ) -> Result<(), StartError> {
-        let open = listen.iter().find(|address| !address.ip().is_loopback());
-        if let Some(address) = open.filter(|_| self.node.authenticator.is_insecure()) {
-            return Err(StartError::Insecure(*address));
-        }
-        let listeners = bind("management of pipelines", &listen, self.tls.as_ref()).await?;
-        let address = listeners.first().and_then(|listener| listener.local_addr().ok());
-        let address = address.map_or_else(String::new, |address| address.to_string());
-        self.management = Some((listeners, Arc::new(Management::new(pipelines, address))));
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = Listening { name: MANAGEMENT, addresses: &listen, tls, insecure }.bind().await?;
+        let management = Management::new(pipelines, bound.address());
+        let service = self.data.clone().with_management(Arc::new(management));
+        self.serve(bound, service);
         Ok(())
+    }
+
+    /// Has a service answer on listeners from the start of [`Server::run`] on.
+    fn serve(&mut self, bound: Bound, service: impl millrace_listen::Service) {
+        let service = Arc::new(service);
+        for listener in bound.listeners {
+            self.serving.add(listener, Arc::clone(&service));
+        }
+        self.addresses.push((bound.name, bound.addresses));
+    }
+
+    fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
+        let of_name = self.addresses.iter().filter(|(of, _)| *of == name);
+        of_name.flat_map(|(_, addresses)| addresses).copied().collect()
     }
 
     /// Returns the addresses on which pipelines are managed.
     pub fn management_addr(&self) -> Vec<SocketAddr> {
-        let listeners = self.management.iter().flat_map(|(listeners, _)| listeners);
-        listeners.filter_map(|listener| listener.local_addr().ok()).collect()
+        self.addresses_of(MANAGEMENT)
     }
 
     /// Returns the addresses really listened on.
     pub fn local_addr(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+        self.addresses_of(DATA)
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -162,41 +234,17 @@ impl Server {
 
     /// Serves until `shutdown` completes, then what is under way; dropping it cuts that off.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let mut server = millrace_listen::Server::new(Config::default().within(open_files()));
-        let data = Service::new(self.node, &self.http);
-        let ending = data.ending();
-        if let Some((listeners, management)) = self.management {
-            let manage = Arc::new(data.clone().with_management(management));
-            for listener in listeners {
-                server.add(listener, Arc::clone(&manage));
-            }
-        }
-        let data = Arc::new(data);
-        for listener in self.listeners {
-            server.add(listener, Arc::clone(&data));
-        }
+        let ending = self.data.ending();
         // From here on probes tell load balancers to send no more.
         let ends = async {
             shutdown.await;
             ending.store(true, Ordering::Release);
         };
-        server.run(ends).await;
+        self.serving.run(ends).await;
     }
 }
 
 /// Files that the process may have open.
 fn open_files() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-async fn bind(
-    name: &'static str,
-    addresses: &[SocketAddr],
-    tls: Option<&Tls>,
-) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        listeners.push(Listener::bind(name, *address, tls.cloned()).await.map_err(StartError::Listen)?);
-    }
-    Ok(listeners)
 }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::activity::{Activity, Answer};
+use crate::certificate::ClientCertificate;
 use crate::serve::{Config, Peer, Service};
 use crate::stream::Watched;
 use crate::tls::Tls;
@@ -65,7 +66,7 @@ impl<S: Service> Connection<'_, S> {
         let _ = socket.set_nodelay(true);
         let activity = Arc::clone(&self.activity);
         let stream = Watched::new(socket, activity, tls.is_some(), self.config.write_timeout);
-        let Some(tls) = tls else { return self.run(stream, stopped).await };
+        let Some(tls) = tls else { return self.run(stream, None, stopped).await };
         let handshake = tokio::time::timeout(tls.handshake_timeout, tls.acceptor().accept(stream));
         let stream = tokio::select! {
             shaken = handshake => match shaken {
@@ -77,15 +78,30 @@ impl<S: Service> Connection<'_, S> {
                 return tracing::debug!(%peer, "TLS handshake ended: others wait for its place");
             }
         };
-        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        let session = stream.get_ref().1;
+        if session.alpn_protocol() == Some(b"h2") {
             self.activity.speaks_http2();
         }
+        let certificate = match session.peer_certificates().and_then(<[_]>::first) {
+            None => None,
+            Some(certificate) => match ClientCertificate::read(certificate) {
+                // Nobody is taken for a client without one.
+                None => {
+                    return tracing::debug!(%peer, "the subject of the client's certificate cannot be read");
+                }
+                read => read,
+            },
+        };
         self.activity.becomes_idle();
-        self.run(stream, stopped).await;
+        self.run(stream, certificate, stopped).await;
     }
 
-    async fn run<T>(self, stream: T, mut stopped: watch::Receiver<bool>)
-    where
+    async fn run<T>(
+        self,
+        stream: T,
+        certificate: Option<ClientCertificate>,
+        mut stopped: watch::Receiver<bool>,
+    ) where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let peer = self.peer;
@@ -94,6 +110,9 @@ impl<S: Service> Connection<'_, S> {
                 self.activity.speaks_http2();
             }
             request.extensions_mut().insert(Peer(peer));
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
+            }
             let (service, under_way) = (Arc::clone(&self.service), self.activity.begin());
             async move {
                 let answer = service.call(request).await;

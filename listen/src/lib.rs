@@ -2,7 +2,8 @@
 //! what clients may hold.
 //!
 //! [`Server`] serves a list of [`Listener`]s, each with a [`Service`]; [`Acceptor`] is the part of it for one that
-//! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use.
+//! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use; what it
+//! verified of a client is a [`ClientCertificate`] beside the [`Peer`] of each request.
 //! [`Budget`] bounds the bytes that requests keep in memory; [`Bodies`] reads and inflates bodies against it or
 //! another way to [`Reserve`]. [`check_host`] and [`check_origin`] tell requests of foreign web pages.
 
@@ -10,6 +11,7 @@ mod activity;
 mod admission;
 mod body;
 mod budget;
+mod certificate;
 mod connection;
 mod inflate;
 mod origin;
@@ -23,6 +25,7 @@ mod tls;
 pub use admission::client;
 pub use body::{Bodies, BodyError, Held, head_bytes};
 pub use budget::{Budget, Exceeded, Reservation, Reserve};
+pub use certificate::ClientCertificate;
 pub use inflate::{Coding, InflateError, inflate};
 pub use origin::{Foreign, check_host, check_origin};
 pub use serve::{Acceptor, Config, Draining, Listener, Peer, Server, Service};

@@ -103,7 +103,8 @@ pub trait Service: Send + Sync + 'static {
     /// The body of answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
 
-    /// Answers a request, whose extensions have its [`Peer`]. The future is dropped where the client goes away.
+    /// Answers a request, whose extensions have its [`Peer`] and the [`ClientCertificate`](crate::ClientCertificate)
+    /// that TLS verified, if any. The future is dropped where the client goes away.
     fn call(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 

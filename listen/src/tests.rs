@@ -1,7 +1,8 @@
 //! Listeners over real sockets. Mostly, time stands still but where everybody waits, so that timeouts take none.
 
+mod tls;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,21 +10,20 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use rustls::RootCertStore;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
 
-use crate::{Config, Listener, Peer, Server, Service, Tls, TlsFiles};
+use crate::{ClientCertificate, Config, Listener, Peer, Server, Service, Tls};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const LARGE: usize = 40 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// `/wait` waits until told, `/large` is answered at length, all others with the client's address.
+/// `/wait` waits until told, `/large` is answered at length, `/who` with the client's certificate, all others
+/// with its address.
 #[derive(Default)]
 struct Answering {
     waits: Notify,
@@ -41,6 +41,12 @@ impl Service for Answering {
                 self.go_on.notified().await;
                 Bytes::from_static(b"done")
             }
+            "/who" => match request.extensions().get::<ClientCertificate>() {
+                Some(ClientCertificate { subject, common_name }) => {
+                    format!("{subject} {common_name:?}").into()
+                }
+                None => Bytes::from_static(b"nobody"),
+            },
             "/large" => Bytes::from(vec![b'x'; LARGE]),
             _ => Bytes::from(peer.ip().to_string()),
         };
@@ -267,66 +273,4 @@ async fn what_is_dropped_is_cut() {
     let mut busy = running.busy(running.connect().await).await;
     running.ended.abort();
     assert_eq!(rest(&mut busy).await, 0);
-}
-
-/// Writes a certificate of its own and its key; returns what trusts it.
-fn issue(dir: &Path) -> TlsConnector {
-    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    std::fs::write(dir.join("cert.pem"), issued.cert.pem()).unwrap();
-    std::fs::write(dir.join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(issued.cert.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(client))
-}
-
-#[tokio::test]
-async fn certificates_are_replaced_while_connections_are_open() {
-    let dir = tempfile::tempdir().unwrap();
-    let files = TlsFiles::new(dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    let error = Tls::load(files.clone()).unwrap_err();
-    assert!(error.to_string().contains("cert.pem"), "{error}");
-    let before = issue(dir.path());
-    let tls = Tls::load(files).unwrap();
-    let running = start(Config::default(), Some(tls.clone())).await;
-    let connect = async |connector: &TlsConnector| {
-        connector.connect("localhost".try_into().unwrap(), running.connect().await).await
-    };
-    let mut old = connect(&before).await.unwrap();
-    ask(&mut old).await;
-    let after = issue(dir.path());
-    ask(&mut connect(&before).await.unwrap()).await;
-    tls.reload().unwrap();
-    assert!(connect(&before).await.is_err());
-    let mut new = connect(&after).await.unwrap();
-    ask(&mut new).await;
-    ask(&mut old).await;
-    // Half of a pair changes nothing.
-    std::fs::write(dir.path().join("key.pem"), "").unwrap();
-    let error = tls.reload().unwrap_err();
-    assert!(error.to_string().contains("key.pem"), "{error}");
-    ask(&mut connect(&after).await.unwrap()).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handshake_has_its_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let _ = issue(dir.path());
-    let files = TlsFiles::new(dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    let tls = Tls::load(files).unwrap().with_handshake_timeout(SECOND * 3);
-    let running = start(Config { max_connections: 1, ..Config::default() }, Some(tls)).await;
-    let started = Instant::now();
-    assert_eq!(rest(&mut running.connect().await).await, 0);
-    assert_eq!(started.elapsed().as_secs(), 3);
-    // And makes room before that, if others come.
-    let mut first = running.connect().await;
-    let _second = running.connect().await;
-    let started = Instant::now();
-    assert_eq!(rest(&mut first).await, 0);
-    assert!(started.elapsed() < SECOND);
 }

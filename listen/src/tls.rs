@@ -1,20 +1,26 @@
 //! TLS of listeners: from PEM files, which may be read again while connections are served.
+//!
+//! [`Tls::reload_all`] does so at a signal, [`Tls::reload_changed`] by itself where files have changed. Files are
+//! taken together or not at all: a certificate whose key is yet to come, or a broken file, changes nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
 /// Time that a handshake may take where nothing is said.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time between looks for changed files.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Whether clients are asked for certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,13 +69,21 @@ pub struct Tls {
 }
 
 #[derive(Debug)]
-struct Loaded {
+pub(crate) struct Loaded {
     files: TlsFiles,
     config: ArcSwap<ServerConfig>,
+    /// Of the files when they were read last. Whoever reads them holds it, so that what is older does not come after
+    /// what is newer.
+    stamps: Mutex<Vec<Stamp>>,
 }
 
-/// All that is in use in this process: as many as there are listeners with TLS.
-static IN_USE: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
+/// What tells that a file has changed: time and size, of one that is there.
+type Stamp = Option<(SystemTime, u64)>;
+/// All TLS that is in use, as many as there are listeners with it.
+pub(crate) type InUse = Mutex<Vec<Weak<Loaded>>>;
+
+/// That of this process.
+static IN_USE: InUse = Mutex::new(Vec::new());
 
 impl Tls {
     /// Reads the files.
@@ -77,8 +91,9 @@ impl Tls {
     /// # Errors
     /// What is wrong, naming the file.
     pub fn load(files: TlsFiles) -> io::Result<Self> {
+        let stamps = Mutex::new(files.stamps());
         let config = ArcSwap::from_pointee(read(&files)?);
-        let loaded = Arc::new(Loaded { files, config });
+        let loaded = Arc::new(Loaded { files, config, stamps });
         let mut in_use = IN_USE.lock();
         in_use.retain(|other| other.strong_count() > 0);
         in_use.push(Arc::downgrade(&loaded));
@@ -102,16 +117,20 @@ impl Tls {
     /// Reads the files of all TLS in this process again. What is wrong is logged, and what was read before stays
     /// in use there.
     pub fn reload_all() {
-        let in_use: Vec<_> = IN_USE.lock().iter().filter_map(Weak::upgrade).collect();
-        for loaded in in_use {
-            let certificate = loaded.files.certificate.display();
-            match loaded.reload() {
-                Ok(()) => tracing::info!(%certificate, "certificate read again, for new connections"),
-                Err(error) => tracing::error!(
-                    %certificate, %error, "certificate cannot be read again, the one before stays in use"
-                ),
-            }
+        for loaded in in_use(&IN_USE) {
+            loaded.log(loaded.reload());
         }
+    }
+
+    /// Looks each ten seconds which files of all TLS in this process have changed, and reads those again as
+    /// [`Tls::reload_all`] does. Never ends; dropping it ends the looks.
+    pub async fn reload_changed() {
+        look(&IN_USE).await;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_use_of(&self, all: &InUse) {
+        all.lock().push(Arc::downgrade(&self.loaded));
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
@@ -119,10 +138,64 @@ impl Tls {
     }
 }
 
+fn in_use(all: &InUse) -> Vec<Arc<Loaded>> {
+    all.lock().iter().filter_map(Weak::upgrade).collect()
+}
+
+pub(crate) async fn look(all: &'static InUse) {
+    let mut looks = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let looked = tokio::task::spawn_blocking(|| {
+            for loaded in in_use(all) {
+                if let Some(done) = loaded.reload_changed() {
+                    loaded.log(done);
+                }
+            }
+        });
+        // That it panicked is known already.
+        let _ = looked.await;
+    }
+}
+
+impl TlsFiles {
+    fn stamps(&self) -> Vec<Stamp> {
+        let stamp = |file: &PathBuf| {
+            let metadata = std::fs::metadata(file).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        [&self.certificate, &self.key].into_iter().chain(&self.authorities).map(stamp).collect()
+    }
+}
+
 impl Loaded {
     fn reload(&self) -> io::Result<()> {
+        self.read_again(&mut self.stamps.lock(), self.files.stamps())
+    }
+
+    /// Reads the files again if they have changed since they were read last, well or not.
+    fn reload_changed(&self) -> Option<io::Result<()>> {
+        let mut before = self.stamps.lock();
+        let now = self.files.stamps();
+        (*before != now).then(|| self.read_again(&mut before, now))
+    }
+
+    /// Reads the files, whose stamps were taken before: what changes from here on is seen at the next look.
+    fn read_again(&self, stamps: &mut Vec<Stamp>, now: Vec<Stamp>) -> io::Result<()> {
+        *stamps = now;
         self.config.store(Arc::new(read(&self.files)?));
         Ok(())
+    }
+
+    fn log(&self, reloaded: io::Result<()>) {
+        let certificate = self.files.certificate.display();
+        match reloaded {
+            Ok(()) => tracing::info!(%certificate, "certificate read again, for new connections"),
+            Err(error) => tracing::error!(
+                %certificate, %error, "certificate cannot be read again, the one before stays in use"
+            ),
+        }
     }
 }
 
@@ -173,6 +246,10 @@ fn read(files: &TlsFiles) -> io::Result<ServerConfig> {
         builder.with_client_cert_verifier(verifier)
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| bad("key", &files.key, &error))?;
+    if files.clients != ClientCertificates::None {
+        // A session that is resumed is not verified again, and certificates expire.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+    }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -2,10 +2,12 @@
 //! command.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use reqwest::Client;
+use millrace_listen::{ClientCertificates, TlsFiles};
+use reqwest::{Client, Identity};
 
 use crate::cli::HealthArgs;
 use crate::config::Config;
@@ -26,18 +28,30 @@ pub(crate) fn run(args: &HealthArgs, config: &Config) -> Result<(), Failure> {
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
-    runtime.block_on(request(&url, args.timeout)).map_err(Failure::other)?;
+    let identity = identity(config).map_err(Failure::other)?;
+    runtime.block_on(request(&url, identity, args.timeout)).map_err(Failure::other)?;
     crate::print(&format!("ready: {url}\n"))
 }
 
-async fn request(url: &str, timeout: Duration) -> Result<()> {
+/// Returns what is shown to a server that refuses clients without a certificate: its own.
+fn identity(config: &Config) -> Result<Option<Identity>> {
+    let required = |tls: &&TlsFiles| tls.clients == ClientCertificates::Required;
+    let Some(tls) = config.api.tls.as_ref().filter(required) else { return Ok(None) };
+    let read = |file: &Path| std::fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+    let mut pem = read(&tls.certificate)?;
+    pem.push(b'\n');
+    pem.extend(read(&tls.key)?);
+    let identity = Identity::from_pem(&pem);
+    identity.map(Some).with_context(|| format!("certificate {}", tls.certificate.display()))
+}
+
+async fn request(url: &str, identity: Option<Identity>, timeout: Duration) -> Result<()> {
     // Nothing secret is sent, and a certificate is rarely one for loopback: that the server answers is the question.
-    let client = Client::builder()
-        .danger_accept_invalid_certs(true)
-        .no_proxy()
-        .timeout(timeout)
-        .build()
-        .context("cannot set up the HTTP client")?;
+    let mut client = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(timeout);
+    if let Some(identity) = identity {
+        client = client.identity(identity);
+    }
+    let client = client.build().context("cannot set up the HTTP client")?;
     let answer = client.get(format!("{url}{PATH}")).send().await;
     let answer =
         answer.map_err(reqwest::Error::without_url).with_context(|| format!("{url} does not answer"))?;

@@ -4,7 +4,7 @@
 //! ([`Supervisor`]). Down, at SIGTERM or SIGINT: pipelines stop
 //! reading and bring to an end what they have read while no new connections are taken and requests in flight end
 //! (both at most `drain_timeout`), then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
-//! SIGHUP has all certificates read again.
+//! SIGHUP has all certificates read again; those that change are so within ten seconds by themselves.
 
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
@@ -45,6 +45,7 @@ pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
         let mut stop = Box::pin(on_signal()?);
         let supervisor = Arc::new(Supervisor::of_environment());
         reload_at_hangup(Arc::clone(&supervisor))?;
+        tokio::spawn(Tls::reload_changed());
         let https = config.api.tls.is_some();
         // What a terminal shows is gone with it; what a supervisor reads it keeps, for whoever may read its logs.
         let password_file =

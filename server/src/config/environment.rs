@@ -138,6 +138,8 @@ mod tests {
             ("TLS_CERT_FILE", "tls.certificate"),
             ("TLS_CERTIFICATE_FILE", "tls.certificate"),
             ("TLS_KEY_FILE", "tls.key"),
+            ("TLS_CA_FILE", "tls.client_authorities"),
+            ("TLS_CLIENT_AUTH", "tls.client_authentication"),
             ("STORAGE__OBJECT_STORE__SECRET_ACCESS_KEY_FILE", "storage.object_store.secret_access_key"),
         ] {
             assert_eq!(close_to(name).map(|key| key.name), Some(key), "{name}");

@@ -62,6 +62,17 @@ pub(crate) static KEYS: &[Key] = &[
     unset("tls.certificate", Kind::Text, "PEM file with the certificate chain; HTTPS needs it and tls.key"),
     unset("tls.key", Kind::Text, "PEM file with the private key"),
     key(
+        "tls.client_authentication",
+        Kind::Word(&["none", "optional", "required"]),
+        "none",
+        "whether clients are asked for certificates: `optional` verifies those that are sent, `required` refuses clients without",
+    ),
+    unset(
+        "tls.client_authorities",
+        Kind::Text,
+        "PEM file with the certificates of those who certify clients",
+    ),
+    key(
         "log.level",
         Kind::Text,
         "info",

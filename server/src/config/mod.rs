@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use millrace_listen::TlsFiles;
+use millrace_listen::{ClientCertificates, TlsFiles};
 use millrace_storage::ObjectStoreConfig;
 
 use keys::{KEYS, Key, nearest};
@@ -273,12 +273,7 @@ impl Settings {
                 "insecure is refused: pipelines.listen {address} is not on loopback; manage on 127.0.0.1 or drop it"
             );
         }
-        let tls = match (self.text("tls.certificate"), self.text("tls.key")) {
-            (Some(certificate), Some(key)) => Some(TlsFiles::new(certificate, key)),
-            (None, None) => None,
-            (Some(_), None) => bail!("tls.certificate is set but tls.key is not: HTTPS needs both"),
-            (None, Some(_)) => bail!("tls.key is set but tls.certificate is not: HTTPS needs both"),
-        };
+        let tls = self.tls()?;
         let storage = millrace_storage::Config {
             data_dir: self.text("data").unwrap_or_default().into(),
             object_store: self.object_store()?,
@@ -326,6 +321,39 @@ impl Settings {
             log_json: self.text("log.format").as_deref() == Some("json"),
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>> {
+        let clients = match self.text("tls.client_authentication").as_deref() {
+            Some("optional") => ClientCertificates::Optional,
+            Some("required") => ClientCertificates::Required,
+            _ => ClientCertificates::None,
+        };
+        let authorities = self.text("tls.client_authorities").map(PathBuf::from);
+        // A client that is believed to be verified is worse than a server that does not start.
+        match (clients, &authorities) {
+            (ClientCertificates::None, Some(_)) => bail!(
+                "tls.client_authorities is set but tls.client_authentication is `none`: set it to `optional` or `required`"
+            ),
+            (ClientCertificates::Optional | ClientCertificates::Required, None) => {
+                bail!("tls.client_authorities is not set: tls.client_authentication needs it")
+            }
+            _ => {}
+        }
+        match (self.text("tls.certificate"), self.text("tls.key")) {
+            (Some(certificate), Some(key)) => {
+                let authorities = authorities.into_iter().collect();
+                Ok(Some(TlsFiles { authorities, clients, ..TlsFiles::new(certificate, key) }))
+            }
+            (None, None) if authorities.is_some() => {
+                bail!(
+                    "tls.client_authorities is set but tls.certificate is not: clients are verified over HTTPS only"
+                )
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => bail!("tls.certificate is set but tls.key is not: HTTPS needs both"),
+            (None, Some(_)) => bail!("tls.key is set but tls.certificate is not: HTTPS needs both"),
+        }
     }
 
     fn object_store(&self) -> Result<ObjectStoreConfig> {

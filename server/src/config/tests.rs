@@ -152,6 +152,9 @@ fn insecure_is_for_loopback_only() {
 fn combinations_are_checked() {
     for (file, expected) in [
         ("[tls]\nkey = 'k'\n", "tls.certificate is not"),
+        ("[tls]\nclient_authorities = 'ca'\n", "tls.client_authentication is `none`"),
+        ("[tls]\nclient_authentication = 'required'\n", "tls.client_authorities is not set"),
+        ("[tls]\nclient_authentication = 'optional'\nclient_authorities = 'ca'\n", "tls.certificate is not"),
         ("[storage.object_store]\nkind = 's3'\n", "bucket is not set"),
         ("[storage.object_store]\nbucket = 'b'\n", "kind is `local`"),
         ("[storage]\nflush_bytes = '1GB'\n", "greater than storage.memtable_max_bytes"),
@@ -160,6 +163,31 @@ fn combinations_are_checked() {
         let text = load(file, &[], &[]).unwrap().config().unwrap_err().to_string();
         assert!(text.contains(expected), "{file}: {text}");
     }
+}
+
+#[test]
+fn clients_are_verified_as_configured() {
+    let tls = |mode: &str| {
+        let file = "[tls]\ncertificate = 'c'\nkey = 'k'\n";
+        let given =
+            [("MILLRACE_TLS__CLIENT_AUTHENTICATION", mode), ("MILLRACE_TLS__CLIENT_AUTHORITIES", "ca")];
+        load(file, &given[..if mode == "none" { 1 } else { 2 }], &[])
+            .unwrap()
+            .config()
+            .unwrap()
+            .api
+            .tls
+            .unwrap()
+    };
+    assert_eq!(tls("none"), TlsFiles::new("c", "k"));
+    for (mode, clients) in
+        [("optional", ClientCertificates::Optional), ("required", ClientCertificates::Required)]
+    {
+        let expected = TlsFiles { clients, authorities: vec!["ca".into()], ..TlsFiles::new("c", "k") };
+        assert_eq!(tls(mode), expected);
+    }
+    let text = message(load("[tls]\nclient_authentication = 'maybe'\n", &[], &[]));
+    assert!(text.contains("optional"), "{text}");
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn health_is_the_exit_code() {
     let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     fs::write(&certificate, issued.cert.pem()).unwrap();
     fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
-    for tls in [false, true] {
+    // The last refuses clients without a certificate, so that the probe shows the server's, which certifies itself.
+    for (tls, authentication) in [(false, "none"), (true, "none"), (true, "required")] {
         let with = |arguments: &[&str]| {
             let mut command = millrace(arguments);
             command.env("MILLRACE_DATA", &data);
@@ -109,6 +110,10 @@ fn health_is_the_exit_code() {
             command.env("HTTP_PROXY", "http://127.0.0.1:1").env("HTTPS_PROXY", "http://127.0.0.1:1");
             if tls {
                 command.env("MILLRACE_TLS__CERTIFICATE", &certificate).env("MILLRACE_TLS__KEY", &key);
+                command.env("MILLRACE_TLS__CLIENT_AUTHENTICATION", authentication);
+            }
+            if authentication != "none" {
+                command.env("MILLRACE_TLS__CLIENT_AUTHORITIES", &certificate);
             }
             command
         };
@@ -121,7 +126,11 @@ fn health_is_the_exit_code() {
             || run(with(&["health", "--timeout", "30s"]).env("MILLRACE_LISTEN", format!("0.0.0.0:{port}")));
         let (code, said, errors) = asked();
         assert_eq!((code, said), (Some(0), format!("ready: {scheme}://127.0.0.1:{port}\n")), "{errors}");
-        server.stop();
+        server.signal(Signal::TERM);
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "{log}");
+        // Of the data API, not of the management on loopback.
+        assert_eq!(log.matches("credentials are taken in clear text").count(), usize::from(!tls), "{log}");
         let (code, said, errors) = asked();
         assert_eq!((code, said.as_str()), (Some(1), ""));
         assert!(
