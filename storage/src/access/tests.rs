@@ -1,1 +1,261 @@
-//! What principals see of a store.
+//! What principals see of a store, and may change in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Session};
+use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
+use crate::{
+    Action as Operation, Config, Engine, Error, ManualClock, RefreshPolicy, Result, SharedClock, WriteOp,
+};
+
+const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
+
+fn grant(names: &[&str], actions: ActionSet) -> Grant {
+    let names = names.iter().map(|name| NamePattern::parse(name).unwrap()).collect();
+    Grant { names, actions, system: false, documents: None, fields: None }
+}
+
+fn ann(grants: Vec<Grant>) -> Principal {
+    let privileges = Arc::new(Privileges::new(ActionSet::NONE, grants));
+    Principal::new(Caller::User("ann".into()), vec!["some".to_owned()], privileges)
+}
+
+fn document(index: &str, id: Option<&str>, action: Operation) -> WriteOp {
+    WriteOp {
+        index: index.into(),
+        id: id.map(str::to_owned),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: "_doc".into(),
+    }
+}
+
+async fn engine(directory: &std::path::Path) -> Arc<Engine> {
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let config = Config { data_dir: directory.to_owned(), ..Config::default() };
+    let engine = Engine::open(config, clock as SharedClock).await.unwrap();
+    let system = Session::system(&engine);
+    for name in ["logs-1", "logs-2", "secret", ".console", "alert"] {
+        let body = json!({"settings": {"index.hidden": name.starts_with('.')}});
+        system.change(|state| state.create_index(name, &body, 0, Uuid::new_v4())).await.unwrap();
+    }
+    let body = json!({"actions": [
+        {"add": {"index": "logs-1", "alias": "mixed"}}, {"add": {"index": "secret", "alias": "mixed"}},
+        {"add": {"index": "secret", "alias": "logs-hidden"}},
+    ]});
+    let actions = parse_alias_actions(&body).unwrap();
+    system.change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    engine
+}
+
+fn names(session: &Session, expression: &str) -> Result<Vec<String>> {
+    let found = session.resolve(expression, &IndicesOptions::open_only())?;
+    Ok(found.iter().map(|index| index.meta().name.to_string()).collect())
+}
+
+fn refused(error: Error) -> String {
+    assert!(matches!(error, Error::Unauthorized { .. }), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn expressions_stand_for_what_may_be_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Search).unwrap();
+    for (expression, expected) in [
+        ("*", vec!["logs-1", "logs-2"]),
+        ("_all", vec!["logs-1", "logs-2"]),
+        ("logs-1,logs-*", vec!["logs-1", "logs-2"]),
+        ("*,-logs-1", vec!["logs-2"]),
+        ("s*", vec![]),
+        // An alias stands for those of its indices that may be seen.
+        ("mixed", vec!["logs-1"]),
+        ("m*", vec!["logs-1"]),
+    ] {
+        assert_eq!(names(&session, expression).unwrap(), expected, "{expression}");
+    }
+    let of = |name: &str| {
+        format!("action [indices:data/read/search] is unauthorized for user [ann] on indices [{name}]")
+    };
+    for name in ["secret", "secret2", ".console", ".absent", "alert", "alert2"] {
+        assert_eq!(refused(names(&session, name).unwrap_err()), of(name), "as a missing one is");
+        assert_eq!(refused(session.index(name).unwrap_err()), of(name));
+    }
+    // A name that the role may read is missing where there is none, or none to be seen.
+    for name in ["logs-3", "logs-hidden"] {
+        let missing = names(&session, name).unwrap_err();
+        assert!(matches!(missing, Error::IndexNotFound { .. }), "{name}: {missing}");
+    }
+    let listed: Vec<String> = session.metadata().indices().map(|meta| meta.name.to_string()).collect();
+    assert_eq!(listed, ["logs-1", "logs-2"]);
+    let aliases: Vec<String> = session.metadata().alias_names().map(ToString::to_string).collect();
+    assert_eq!(aliases, ["mixed"]);
+    assert_eq!(&*session.metadata().alias_indices("mixed").unwrap(), ["logs-1".into()]);
+    let found = session.get("secret", "1", None, true).await;
+    refused(found.unwrap_err());
+    // Some other action, allowed on nothing.
+    let message = refused(session.doing(Action::DeleteIndex).unwrap_err());
+    assert_eq!(message, "action [indices:admin/delete] is unauthorized for user [ann]");
+}
+
+#[tokio::test]
+async fn system_indices_are_reached_by_name_and_explicit_privilege_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let everything = grant(&["*"], ActionSet::ALL);
+    let session = Session::new(&engine, ann(vec![everything.clone()]), Action::Search).unwrap();
+    assert_eq!(names(&session, "*").unwrap(), ["alert", "logs-1", "logs-2", "secret"]);
+    refused(names(&session, ".console").unwrap_err());
+    assert!(names(&session, ".*").unwrap().is_empty());
+
+    let explicit = ann(vec![Grant { system: true, ..everything }]);
+    let session = Session::new(&engine, explicit, Action::Search).unwrap();
+    assert_eq!(names(&session, "*").unwrap(), ["alert", "logs-1", "logs-2", "secret"]);
+    assert!(names(&session, ".c*").unwrap().is_empty(), "no wildcard reaches them");
+    assert_eq!(names(&session, ".console").unwrap(), [".console"]);
+    // They are changed through their own API, and what rules write by rules.
+    let writer = session.doing(Action::Bulk).unwrap();
+    for name in [".console", ".audit-2026.01.01", ".security", "alert", "intelligence"] {
+        let ops = vec![document(name, Some("1"), Operation::Index("{}".into()))];
+        let outcome = writer.write(ops, RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
+        let message = refused(outcome.into_iter().next().unwrap().unwrap_err());
+        assert!(message.contains(name), "{message}");
+        let creates = session.doing(Action::CreateIndex).unwrap();
+        let made = creates.change(|state| state.create_index(name, &json!({}), 0, Uuid::new_v4())).await;
+        assert!(made.is_err(), "{name}");
+    }
+    let deletes = session.doing(Action::DeleteIndex).unwrap();
+    let options = IndicesOptions::open_and_closed();
+    refused(deletes.change(|state| state.delete_indices(".console", &options, 0)).await.unwrap_err());
+    deletes.change(|state| state.delete_indices("*", &options, 0)).await.unwrap();
+    let left: Vec<String> = engine.metadata().indices().map(|meta| meta.name.to_string()).collect();
+    assert_eq!(left, [".console", "alert"]);
+}
+
+#[tokio::test]
+async fn each_operation_of_a_request_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let appends = ActionSet::of(&[Action::CreateDocument, Action::AutoCreate]);
+    let grants = vec![grant(&["logs-*"], appends), grant(&["app"], ActionSet::WRITES)];
+    let session = Session::new(&engine, ann(grants), Action::Bulk);
+    // Bulk is no more than its operations.
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => panic!("{error}"),
+    };
+    let source = || Operation::Index("{\"a\":1}".into());
+    let ops = vec![
+        document("logs-1", None, source()),
+        document("logs-1", Some("x"), Operation::Create("{}".into())),
+        document("logs-1", Some("x"), source()),
+        document("logs-1", Some("x"), Operation::Delete),
+        document("logs-new", None, source()),
+        document("secret", None, source()),
+        document("absent", None, source()),
+        document("mixed", None, source()),
+        document("logs-hidden", None, source()),
+        // No right to create it.
+        document("app", None, source()),
+    ];
+    let outcomes = session.write(ops, RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
+    let said: Vec<String> = outcomes
+        .into_iter()
+        .map(|outcome| match outcome {
+            Ok(done) => format!("{:?}", done.result),
+            Err(error @ Error::Unauthorized { .. }) => {
+                error.to_string().split(['[', ']']).nth(1).unwrap().rsplit('/').next().unwrap().to_owned()
+            }
+            Err(error) => error.to_string(),
+        })
+        .collect();
+    let no_write_index = said[7].starts_with("no write index");
+    assert!(no_write_index, "{}", said[7]);
+    assert_eq!(
+        [&said[..7], &said[8..]].concat(),
+        ["Created", "Created", "index", "delete", "Created", "bulk", "bulk", "bulk", "auto_create",]
+    );
+    assert!(engine.index("app").is_err() && engine.index("absent").is_err());
+}
+
+#[tokio::test]
+async fn changes_are_checked_whatever_decides_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let manage =
+        ActionSet::of(&[Action::CreateIndex, Action::PutAliases, Action::PutSettings, Action::PutMapping]);
+    let session = Session::new(&engine, ann(vec![grant(&["logs-*"], manage)]), Action::CreateIndex).unwrap();
+    let create = |name: &'static str, body: serde_json::Value| {
+        let session = session.clone();
+        async move { session.change(|state| state.create_index(name, &body, 0, Uuid::new_v4())).await }
+    };
+    create("logs-3", json!({"aliases": {"logs-all": {}}})).await.unwrap();
+    refused(create("other", json!({})).await.unwrap_err());
+    refused(create("secret", json!({})).await.unwrap_err());
+    // Nor a name that others use, by way of an alias.
+    refused(create("logs-4", json!({"aliases": {"app": {}}})).await.unwrap_err());
+    let aliases = session.doing(Action::PutAliases).unwrap();
+    for (actions, allowed) in [
+        (json!([{"add": {"index": "logs-1", "alias": "logs-a"}}]), true),
+        (json!([{"add": {"index": "logs-1", "alias": "app"}}]), false),
+        (json!([{"add": {"index": "secret", "alias": "logs-b"}}]), false),
+        (json!([{"remove_index": {"index": "logs-1"}}]), false),
+    ] {
+        let parsed = parse_alias_actions(&json!({"actions": actions})).unwrap();
+        let changed = aliases.change(|state| state.update_aliases(&parsed, 0)).await;
+        assert_eq!(changed.is_ok(), allowed, "{actions}: {changed:?}");
+    }
+    let mapping = json!({"properties": {"a": {"type": "keyword"}}});
+    let puts = session.doing(Action::PutMapping).unwrap();
+    puts.put_mapping("logs-1", &mapping).await.unwrap();
+    refused(puts.put_mapping("secret", &mapping).await.unwrap_err());
+}
+
+#[test]
+fn a_key_has_no_more_than_its_owner() {
+    let owner = Arc::new(Privileges::new(
+        ActionSet::of(&[Action::Health]),
+        vec![
+            Grant { documents: Some("{\"term\":{\"a\":1}}".into()), ..grant(&["logs-*"], READ) },
+            grant(&["app"], ActionSet::of(&[Action::Search])),
+        ],
+    ));
+    let all = ActionSet::of(&[Action::Health, Action::PutSecurity]);
+    let key = Privileges::new(
+        all,
+        vec![
+            grant(&["*"], ActionSet::ALL),
+            // Lifts no rule of the owner's.
+            Grant { documents: Some("{\"term\":{\"b\":1}}".into()), ..grant(&["logs-2"], READ) },
+        ],
+    )
+    .within(Arc::clone(&owner));
+    assert!(key.allows(Action::Health) && !key.allows(Action::PutSecurity));
+    assert!(key.on("app").allows(Action::Search) && !key.on("app").allows(Action::Get));
+    assert!(!key.on("other").allows(Action::Search));
+    assert_eq!(key.on("logs-2").documents(Action::Search), vec![vec![Arc::from("{\"term\":{\"a\":1}}")]]);
+    let narrow = Grant { documents: Some("{\"term\":{\"b\":1}}".into()), ..grant(&["logs-2"], READ) };
+    let narrow = Privileges::new(ActionSet::NONE, vec![narrow]).within(owner);
+    assert_eq!(narrow.on("logs-2").documents(Action::Search).len(), 2, "both have to hold");
+    assert!(narrow.on("app").actions().is_empty());
+}
+
+#[test]
+fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
+    let rule: Arc<str> = "{\"term\":{\"a\":1}}".into();
+    let ruled = |actions| Grant { documents: Some(Arc::clone(&rule)), ..grant(&["logs-*"], actions) };
+    let search = ActionSet::of(&[Action::Search]);
+    let privileges = Privileges::new(ActionSet::NONE, vec![ruled(READ), grant(&["logs-1"], search)]);
+    assert!(privileges.on("logs-1").documents(Action::Search).is_empty());
+    assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
+    assert_eq!(privileges.on("logs-2").documents(Action::Search).len(), 1);
+    assert!(!privileges.on("logs-2").sees_all(Action::Search));
+}
