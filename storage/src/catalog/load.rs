@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::{Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk};
+use super::{AccountRecord, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -181,5 +181,14 @@ impl SqliteCatalog {
              FROM segments s LEFT JOIN segment_columns c ON c.segment_id = s.id
              ORDER BY s.index_uuid, s.shard, s.min_seq_no, s.id";
         self.rows(connection, "segments", query, read).await
+    }
+
+    pub(super) async fn load_accounts(&self) -> Result<Vec<AccountRecord>> {
+        let read = |_: Reader<'_>, row: &SqliteRow| {
+            Ok(AccountRecord { kind: row.try_get(0)?, name: row.try_get(1)?, body: row.try_get(2)? })
+        };
+        let query = "SELECT kind, name, body FROM accounts ORDER BY kind, name";
+        let mut connection = self.pool.acquire().await.map_err(|error| self.failed(error))?;
+        self.rows(&mut connection, "accounts", query, read).await
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChange,
-    TombstoneChunk,
+    AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
+    StoreRecord, TombstoneChange, TombstoneChunk,
 };
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
@@ -38,6 +38,8 @@ struct Tables {
     /// By index, shard, group and part.
     tombstones: BTreeMap<(Uuid, u32, u64, usize), Bytes>,
     values: BTreeMap<String, Vec<u8>>,
+    /// By kind and name.
+    accounts: BTreeMap<(String, String), String>,
 }
 
 impl MemoryCatalog {
@@ -214,6 +216,32 @@ impl Catalog for MemoryCatalog {
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         self.write(|tables| {
             tables.values.insert(key.to_owned(), value.to_owned());
+            Ok(())
+        })
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        let tables = self.tables.lock();
+        let record = |((kind, name), body): (&(String, String), &String)| AccountRecord {
+            kind: kind.clone(),
+            name: name.clone(),
+            body: body.clone(),
+        };
+        Ok(tables.accounts.iter().map(record).collect())
+    }
+
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.write(|tables| {
+            for change in changes.iter().cloned() {
+                match change {
+                    AccountChange::Put(AccountRecord { kind, name, body }) => {
+                        tables.accounts.insert((kind, name), body);
+                    }
+                    AccountChange::Delete { kind, name } => {
+                        tables.accounts.remove(&(kind, name));
+                    }
+                }
+            }
             Ok(())
         })
     }

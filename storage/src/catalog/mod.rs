@@ -191,6 +191,31 @@ pub struct Position {
     pub frame: FrameNumber,
 }
 
+/// A user, role, role mapping, API key or login token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountRecord {
+    /// What it is.
+    pub kind: String,
+    /// Its name, unique among those of the kind.
+    pub name: String,
+    /// The rest, as JSON; nothing in it concerns the catalog.
+    pub body: String,
+}
+
+/// A change of such a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountChange {
+    /// Makes or replaces one.
+    Put(AccountRecord),
+    /// Deletes one, if it is there.
+    Delete {
+        /// What it is.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+}
+
 /// The catalog's operations; each is one transaction, durable when it returns.
 #[async_trait]
 pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
@@ -219,6 +244,10 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
     /// Writes such a value.
     async fn put(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// Reads users, roles and whatever else belongs to accounts, by kind and name.
+    async fn accounts(&self) -> Result<Vec<AccountRecord>>;
+    /// Changes some of them in order, all or none.
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()>;
     /// Waits for running transactions and closes.
     async fn close(&self);
 }

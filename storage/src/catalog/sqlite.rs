@@ -20,7 +20,10 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
-use super::{Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State, TombstoneChange};
+use super::{
+    AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
+    TombstoneChange,
+};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -490,6 +493,30 @@ impl Catalog for SqliteCatalog {
         .await
         .map_err(|error| self.failed(error))?;
         Ok(())
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        self.load_accounts().await
+    }
+
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        for change in changes {
+            let query = match change {
+                AccountChange::Put(AccountRecord { kind, name, body }) => sqlx::query(
+                    "INSERT INTO accounts (kind, name, body) VALUES ($1, $2, $3)
+                     ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+                )
+                .bind(kind)
+                .bind(name)
+                .bind(body),
+                AccountChange::Delete { kind, name } => {
+                    sqlx::query("DELETE FROM accounts WHERE kind = $1 AND name = $2").bind(kind).bind(name)
+                }
+            };
+            query.execute(&mut *transaction).await.map_err(|error| self.failed(error))?;
+        }
+        transaction.commit().await.map_err(|error| self.failed(error))
     }
 
     async fn close(&self) {

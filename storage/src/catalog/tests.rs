@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord, ShardCheckpoint, StoreRecord,
-    TombstoneChange, TombstoneChunk, open_sqlite,
+    AccountChange, AccountRecord, Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord,
+    ShardCheckpoint, StoreRecord, TombstoneChange, TombstoneChunk, open_sqlite,
 };
 use crate::Error;
 use crate::disk::SimulatedDisk;
@@ -200,6 +200,35 @@ where
     catalog.put("admin", b"other").await.unwrap();
     let catalog = reopen(catalog).await;
     assert_eq!(catalog.get("admin").await.unwrap().as_deref(), Some(&b"other"[..]));
+
+    // Accounts of a name are told apart by kind; one change sees what those before it did.
+    assert!(catalog.accounts().await.unwrap().is_empty());
+    let account = |kind: &str, name: &str, body: &str| AccountRecord {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        body: body.to_owned(),
+    };
+    let drop_account =
+        |kind: &str, name: &str| AccountChange::Delete { kind: kind.to_owned(), name: name.to_owned() };
+    let (ann, role, ben) =
+        (account("user", "ann", "{}"), account("role", "ann", r#"{"ü":1}"#), account("user", "ben", "{}"));
+    let changes = [&ann, &role, &ben].map(|record| AccountChange::Put(record.clone()));
+    catalog.put_accounts(&changes).await.unwrap();
+    catalog.put_accounts(&changes).await.unwrap();
+    let catalog = reopen(catalog).await;
+    assert_eq!(catalog.accounts().await.unwrap(), [role.clone(), ann, ben.clone()]);
+    let changed = account("user", "ann", r#"{"v":1}"#);
+    let changes = [
+        drop_account("user", "ann"),
+        AccountChange::Put(changed.clone()),
+        AccountChange::Put(account("key", "k", "{}")),
+        drop_account("key", "k"),
+        drop_account("user", "nobody"),
+        drop_account("role", "ann"),
+    ];
+    catalog.put_accounts(&changes).await.unwrap();
+    let catalog = reopen(catalog).await;
+    assert_eq!(catalog.accounts().await.unwrap(), [changed, ben]);
     catalog.close().await;
 }
 

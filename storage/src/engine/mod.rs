@@ -46,7 +46,7 @@ pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::source::{Appended, DeadLetter};
 pub use self::types::*;
-use crate::catalog::Catalog;
+use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
@@ -463,6 +463,22 @@ impl Engine {
     /// The catalog fails.
     pub async fn put_secret(&self, key: &str, value: &[u8]) -> Result<()> {
         self.inner.services.catalog.put(key, value).await
+    }
+
+    /// Reads users, roles and whatever else belongs to accounts, by kind and name.
+    ///
+    /// # Errors
+    /// The catalog fails.
+    pub async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        self.inner.services.catalog.accounts().await
+    }
+
+    /// Changes some of them in order, all or none, durably.
+    ///
+    /// # Errors
+    /// The catalog fails.
+    pub async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.inner.services.catalog.put_accounts(changes).await
     }
 
     /// Bytes of unflushed documents, and the bound on them.

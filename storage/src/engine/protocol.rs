@@ -18,7 +18,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use uuid::Uuid;
 
 use super::{Action, Engine, FeedItem, Inner, RefreshPolicy, WriteOp, recovery};
-use crate::catalog::{Catalog, Commit, MemoryCatalog, State};
+use crate::catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndicesOptions, MetadataChange};
 use crate::sync::model::{Mutant, Runtime, Work, with_mutant};
@@ -76,6 +76,14 @@ impl Catalog for SlowCatalog {
 
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         self.memory.put(key, value).await
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        self.memory.accounts().await
+    }
+
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.memory.put_accounts(changes).await
     }
 
     async fn close(&self) {}

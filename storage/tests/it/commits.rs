@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use millrace_storage::catalog::{Catalog, Commit, MemoryCatalog, State};
+use millrace_storage::catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{MetadataChange, Uuid};
 use millrace_storage::{
@@ -96,6 +96,14 @@ impl Catalog for Unreliable {
 
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         self.catalog.put(key, value).await
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        self.catalog.accounts().await
+    }
+
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.catalog.put_accounts(changes).await
     }
 
     async fn close(&self) {}

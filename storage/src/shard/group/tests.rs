@@ -5,7 +5,7 @@ use futures::future::join_all;
 use serde_json::Map;
 
 use super::*;
-use crate::catalog::{MemoryCatalog, ShardCheckpoint, State};
+use crate::catalog::{AccountChange, AccountRecord, MemoryCatalog, ShardCheckpoint, State};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::sync;
@@ -47,6 +47,14 @@ impl Catalog for Counted {
 
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         self.memory.put(key, value).await
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        self.memory.accounts().await
+    }
+
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.memory.put_accounts(changes).await
     }
 
     async fn close(&self) {}

@@ -1,0 +1,153 @@
+//! API keys.
+
+use std::sync::Arc;
+
+use millrace_storage::Principal;
+use millrace_storage::access::Caller;
+
+use super::{Accounts, bound};
+use crate::api_key::{
+    ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, Invalidated, NewApiKey, check_descriptors, end_ms,
+};
+use crate::credentials::encode_key;
+use crate::error::{Error, Result};
+use crate::limits::{MAX_KEY_BYTES, MAX_KEYS, check_metadata, check_name, shorten};
+use crate::secret::{self, Hash};
+use crate::state::{Change, State};
+
+const KEY: &str = "API key";
+
+impl Accounts {
+    /// Makes an API key that acts for a user.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] where it is not a user who asks: a key makes no keys. [`Error::Invalid`], [`Error::TooMany`].
+    pub async fn create_api_key(&self, owner: &Principal, new: NewApiKey) -> Result<CreatedApiKey> {
+        let Caller::User(owner) = owner.caller().clone() else {
+            let caller = owner.caller();
+            return Err(Error::Forbidden(format!(
+                "API keys are made with the credentials of a user, not of {caller}"
+            )));
+        };
+        let NewApiKey { name, roles, expires_in, metadata } = new;
+        check_name(KEY, &name)?;
+        check_descriptors(&roles, &*self.0.meaning)?;
+        check_metadata("metadata", &metadata)?;
+        let secret = secret::key();
+        let mut key = ApiKey {
+            id: secret::id().into(),
+            name: name.into(),
+            owner,
+            hash: Hash::of(&secret),
+            created_ms: 0,
+            expires_ms: None,
+            invalidated_ms: None,
+            roles,
+            metadata,
+            bytes: 0,
+        };
+        let key = self
+            .change(move |state, now_ms| {
+                if !state.users.get(&key.owner).is_some_and(|account| account.user.enabled) {
+                    return Err(Error::NotFound { what: "user", name: key.owner.to_string() });
+                }
+                bound("API keys", state.keys.size() + 1, MAX_KEYS)?;
+                key.created_ms = now_ms;
+                key.expires_ms = expires_in.map(|lives| end_ms(now_ms, lives)).transpose()?;
+                let key = weigh(state, key)?;
+                Ok((vec![Change::PutKey(Arc::clone(&key))], key))
+            })
+            .await?;
+        let encoded = encode_key(&key.id, &secret);
+        Ok(CreatedApiKey { key, secret, encoded })
+    }
+
+    /// Lists API keys, those that were made last first.
+    pub fn api_keys(&self, query: &ApiKeyQuery) -> Vec<Arc<ApiKey>> {
+        let mut keys = find(&self.0.state.load(), query, self.0.clock.now_ms());
+        keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+        keys
+    }
+
+    /// Changes an API key of a user. Returns whether anything is other than it was.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where the user has none of that id; [`Error::Invalid`], also for a key that is over.
+    pub async fn update_api_key(&self, owner: &str, id: &str, change: ApiKeyChange) -> Result<bool> {
+        let ApiKeyChange { roles, metadata, expires_in } = change;
+        if let Some(roles) = &roles {
+            check_descriptors(roles, &*self.0.meaning)?;
+        }
+        check_metadata("metadata", &metadata)?;
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        self.change(move |state, now_ms| {
+            let Some(before) = state.keys.get(id.as_str()).filter(|key| *key.owner == *owner) else {
+                return Err(Error::NotFound { what: KEY, name: shorten(&id) });
+            };
+            if !before.is_active(now_ms) {
+                return Err(Error::Invalid(format!("API key [{id}] was invalidated or has expired")));
+            }
+            let mut key = ApiKey::clone(before);
+            if let Some(roles) = roles {
+                key.roles = roles;
+            }
+            if let Some(metadata) = metadata {
+                key.metadata = metadata;
+            }
+            if let Some(lives) = expires_in {
+                key.expires_ms = Some(end_ms(now_ms, lives)?);
+            }
+            if key == **before {
+                return Ok((Vec::new(), false));
+            }
+            Ok((vec![Change::PutKey(weigh(state, key)?)], true))
+        })
+        .await
+    }
+
+    /// Revokes API keys. They can be listed for another week.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<Invalidated> {
+        self.change(move |state, now_ms| {
+            let (mut changes, mut done) = (Vec::new(), Invalidated::default());
+            for key in find(state, &query, now_ms) {
+                let id = Arc::clone(&key.id);
+                if key.invalidated_ms.is_some() {
+                    done.previously.push(id);
+                    continue;
+                }
+                done.invalidated.push(id);
+                changes.push(Change::PutKey(Arc::new(ApiKey {
+                    invalidated_ms: Some(now_ms),
+                    ..ApiKey::clone(&key)
+                })));
+            }
+            Ok((changes, done))
+        })
+        .await
+    }
+}
+
+fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
+    let taken = |key: &&Arc<ApiKey>| query.takes(key, now_ms);
+    match (&query.ids, &query.owner) {
+        (Some(ids), _) => {
+            let mut found: Vec<_> =
+                ids.iter().filter_map(|id| state.keys.get(id.as_str())).filter(taken).cloned().collect();
+            found.dedup_by(|a, b| a.id == b.id);
+            found
+        }
+        (None, Some(owner)) => state.keys_of(owner).filter(taken).cloned().collect(),
+        (None, None) => state.keys.values().filter(taken).cloned().collect(),
+    }
+}
+
+/// Finds room for a key.
+fn weigh(state: &State, mut key: ApiKey) -> Result<Arc<ApiKey>> {
+    key.bytes = serde_json::to_string(&key).map_err(Error::internal)?.len();
+    let before = state.keys.get(&key.id).map_or(0, |before| before.bytes);
+    bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;
+    Ok(Arc::new(key))
+}

@@ -1,0 +1,162 @@
+//! API keys: what a user lets a program do in its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+use crate::limits::{MAX_DESCRIPTORS, check_metadata, check_name};
+use crate::privileges::QueryCheck;
+use crate::role::{Role, is_expression};
+use crate::secret::Hash;
+use crate::user::matches;
+
+/// An API key, but for its secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Its id.
+    #[serde(skip)]
+    pub id: Arc<str>,
+    /// Its name, which others may have, too.
+    pub name: Arc<str>,
+    /// The user in whose name it acts.
+    pub owner: Arc<str>,
+    pub(crate) hash: Hash,
+    /// When it was made, in milliseconds since the epoch.
+    pub created_ms: i64,
+    /// When it ends; never without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<i64>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalidated_ms: Option<i64>,
+    /// What it may do of what the owner may; the same as the owner where there is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<String, Role>,
+    /// What whoever made it has noted.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Bytes of its record.
+    #[serde(skip)]
+    pub(crate) bytes: usize,
+}
+
+impl ApiKey {
+    /// Whether it is over.
+    pub fn is_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|end| end <= now_ms)
+    }
+
+    /// Whether it lets its bearer in, where the owner may come in.
+    pub fn is_active(&self, now_ms: i64) -> bool {
+        self.invalidated_ms.is_none() && !self.is_expired(now_ms)
+    }
+
+    /// When it ended, if it has.
+    pub(crate) fn ended_ms(&self, now_ms: i64) -> Option<i64> {
+        let expired = self.expires_ms.filter(|end| *end <= now_ms);
+        [self.invalidated_ms, expired].into_iter().flatten().min()
+    }
+}
+
+/// What an API key is made of.
+#[derive(Clone, Debug, Default)]
+pub struct NewApiKey {
+    /// Its name.
+    pub name: String,
+    /// What it may do of what its owner may; the same where there is none.
+    pub roles: BTreeMap<String, Role>,
+    /// How long it lives; forever without it.
+    pub expires_in: Option<Duration>,
+    /// Notes.
+    pub metadata: Map<String, Value>,
+}
+
+/// What of an API key is changed; `None` leaves it as it is.
+#[derive(Clone, Debug, Default)]
+pub struct ApiKeyChange {
+    /// What it may do.
+    pub roles: Option<BTreeMap<String, Role>>,
+    /// Notes.
+    pub metadata: Option<Map<String, Value>>,
+    /// How long it lives from now on.
+    pub expires_in: Option<Duration>,
+}
+
+/// An API key that was just made, with its secret, which nobody will be told again.
+#[derive(Clone)]
+pub struct CreatedApiKey {
+    /// The key.
+    pub key: Arc<ApiKey>,
+    /// The secret.
+    pub secret: String,
+    /// What `Authorization: ApiKey` takes: id and secret, in base64.
+    pub encoded: String,
+}
+
+impl std::fmt::Debug for CreatedApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreatedApiKey").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Which API keys are meant: those of which all is true that is said.
+#[derive(Clone, Debug, Default)]
+pub struct ApiKeyQuery {
+    /// They have one of these ids.
+    pub ids: Option<Vec<String>>,
+    /// They have this name, with wildcards.
+    pub name: Option<String>,
+    /// They act for this user.
+    pub owner: Option<String>,
+    /// They neither expired nor were revoked.
+    pub active_only: bool,
+}
+
+impl ApiKeyQuery {
+    /// Whether a key is one of them.
+    pub fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.iter().any(|id| **id == *key.id))
+            && self.name.as_ref().is_none_or(|name| matches(name, &key.name))
+            && self.owner.as_ref().is_none_or(|owner| **owner == *key.owner)
+            && (!self.active_only || key.is_active(now_ms))
+    }
+}
+
+/// What became of API keys that were to be revoked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invalidated {
+    /// Ids of those that now are.
+    pub invalidated: Vec<Arc<str>>,
+    /// Ids of those that were before.
+    pub previously: Vec<Arc<str>>,
+}
+
+/// Checks what an API key may do.
+pub(crate) fn check_descriptors(roles: &BTreeMap<String, Role>, meaning: &dyn QueryCheck) -> Result<()> {
+    if roles.len() > MAX_DESCRIPTORS {
+        return Err(Error::TooMany { what: "role descriptors of an API key", limit: MAX_DESCRIPTORS });
+    }
+    for (name, role) in roles {
+        check_name("role descriptor", name)?;
+        // Each holds much memory, and there may be many keys.
+        let mut patterns = role.indices.iter().flat_map(|grant| &grant.names);
+        if let Some(pattern) = patterns.find(|pattern| is_expression(pattern)) {
+            return Err(Error::Invalid(format!(
+                "role descriptor [{name}]: regular expression [{pattern}] is not available for API keys, use wildcards"
+            )));
+        }
+        role.check(meaning)?;
+    }
+    check_metadata("role descriptors", roles)
+}
+
+/// Returns when what begins now and lives so long ends.
+pub(crate) fn end_ms(now_ms: i64, lives: Duration) -> Result<i64> {
+    let lives_ms = i64::try_from(lives.as_millis()).ok().filter(|lives_ms| *lives_ms > 0);
+    let end = lives_ms.and_then(|lives_ms| now_ms.checked_add(lives_ms));
+    end.ok_or_else(|| Error::Invalid(format!("expiration [{lives:?}] is not possible")))
+}

@@ -1,0 +1,107 @@
+//! How much there may be of everything.
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// Most users.
+pub const MAX_USERS: usize = 100_000;
+/// Most roles, built-in ones aside.
+pub const MAX_ROLES: usize = 10_000;
+/// Most role mappings.
+pub const MAX_MAPPINGS: usize = 10_000;
+/// Most API keys, those that ended lately included.
+pub const MAX_KEYS: usize = 200_000;
+/// Most login tokens.
+pub const MAX_TOKENS: usize = 200_000;
+/// Most login tokens of a user; at the bound a login ends the one that was used least lately.
+pub const MAX_TOKENS_OF_USER: usize = 1_000;
+/// Bytes of the records of all API keys together: who may make them for themselves need not be trusted with memory.
+pub const MAX_KEY_BYTES: usize = 256 << 20;
+/// Bytes of a name.
+pub const MAX_NAME_BYTES: usize = 507;
+/// Bytes of a description, an e-mail address, a person's name and the like.
+pub const MAX_TEXT_BYTES: usize = 4 << 10;
+/// Bytes of a password.
+pub const MAX_PASSWORD_BYTES: usize = 1 << 10;
+/// Bytes of metadata, and of what else is kept for others only.
+pub const MAX_METADATA_BYTES: usize = 64 << 10;
+/// Roles, patterns, privileges, fields and what else an entry lists.
+pub const MAX_LISTED: usize = 1_000;
+/// Patterns of index names in all roles.
+pub const MAX_PATTERNS: usize = 1_000_000;
+/// Regular expressions among them.
+pub const MAX_EXPRESSIONS: usize = 1_000;
+/// Entries of all role mappings.
+pub const MAX_MAPPED: usize = 100_000;
+/// Hosts of all role mappings.
+pub const MAX_HOSTS: usize = 1_000;
+/// Roles that an API key describes.
+pub const MAX_DESCRIPTORS: usize = 100;
+/// Bytes of the query of documents that a role shows.
+pub const MAX_QUERY_BYTES: usize = 64 << 10;
+/// Depth of it.
+pub const MAX_QUERY_DEPTH: usize = 50;
+
+/// Checks the name of a user, role or key.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<()> {
+    let fault = if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        format!("must have 1 to {MAX_NAME_BYTES} bytes")
+    } else if name.chars().any(char::is_control) {
+        "must not have control characters".to_owned()
+    } else if name.trim() != name {
+        "must not begin or end with whitespace".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::Invalid(format!("name of {what} [{}] {fault}", shorten(name))))
+}
+
+/// Checks a text that only people read.
+pub(crate) fn check_text(what: &str, text: &str) -> Result<()> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(too_long(what, text.len(), MAX_TEXT_BYTES));
+    }
+    Ok(())
+}
+
+/// Checks a list of names.
+pub(crate) fn check_names(what: &'static str, names: &[String]) -> Result<()> {
+    check_count(what, names.len())?;
+    names.iter().try_for_each(|name| check_name(what, name))
+}
+
+/// Checks how much a list has.
+pub(crate) fn check_count(what: &'static str, count: usize) -> Result<()> {
+    if count > MAX_LISTED {
+        return Err(Error::TooMany { what, limit: MAX_LISTED });
+    }
+    Ok(())
+}
+
+/// Checks JSON that is kept for others.
+pub(crate) fn check_metadata(what: &str, value: &impl serde::Serialize) -> Result<()> {
+    let bytes = serde_json::to_string(value).map_err(Error::internal)?.len();
+    if bytes > MAX_METADATA_BYTES {
+        return Err(too_long(what, bytes, MAX_METADATA_BYTES));
+    }
+    Ok(())
+}
+
+pub(crate) fn too_long(what: &str, bytes: usize, limit: usize) -> Error {
+    Error::Invalid(format!("{what} has [{bytes}] bytes, above the limit of [{limit}]"))
+}
+
+/// Cuts a name for a message.
+pub(crate) fn shorten(name: &str) -> String {
+    name.chars().take(100).collect()
+}
+
+/// Returns how deep objects and arrays of a value go.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}

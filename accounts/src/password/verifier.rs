@@ -1,0 +1,318 @@
+//! Checking passwords on two threads of their own, within bounds that do not depend on requests staying.
+//!
+//! A job is one hash. Its place, its part of the bounds and its outcome are the job's, not the request's: requests
+//! that go away leave at most the jobs that run, for those that nobody waits for any more are dropped unhashed. Requests with the
+//! same credentials share a job, and who was right or wrong lately needs none.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_storage::SharedClock;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use super::buckets::Buckets;
+use super::hash;
+use super::memory::{Digest, Digests, Refused, Verified};
+
+/// Hashes made at a time.
+const THREADS: usize = 2;
+/// Jobs that wait; beyond it attempts are refused for now.
+const MAX_QUEUED: usize = 128;
+/// Jobs of one client address, waiting and under way.
+const MAX_OF_ADDRESS: usize = 8;
+/// Attempts of one address with credentials that turn out wrong, at once and in the long run.
+const ADDRESS_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
+/// The same for one account, whoever tries.
+const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
+/// Attempts of one address for an account on which others have used up what it has. Who has the right password there is not
+/// kept out by those who guess elsewhere.
+const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
+/// When to come back if there is no place.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Checks passwords; see the module.
+pub(crate) struct Verifier(Arc<Shared>);
+
+/// Credentials, and the account that they name.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    /// The client, as [`millrace_listen::client`] has it.
+    pub(crate) address: IpAddr,
+    pub(crate) name: &'a str,
+    pub(crate) password: &'a str,
+    /// Hash to check against. An unknown name has one, too, so that it costs the same.
+    pub(crate) hash: &'a Arc<str>,
+    /// Whether there is such an account.
+    pub(crate) known: bool,
+}
+
+/// Why an attempt fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The credentials are wrong.
+    Wrong,
+    /// There is no telling now.
+    Later {
+        /// What there is too much of.
+        reason: &'static str,
+        /// When to try again.
+        after: Duration,
+    },
+    /// The check itself failed.
+    Failed(String),
+}
+
+type Outcome = Result<(), Denied>;
+type Told = watch::Receiver<Option<Outcome>>;
+
+struct Shared {
+    clock: SharedClock,
+    digests: Digests,
+    verified: Verified,
+    state: Mutex<State>,
+    /// Told of each job, and of the end.
+    changed: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    /// Where to tell the outcome of each job, waiting and under way.
+    jobs: HashMap<Digest, watch::Sender<Option<Outcome>>>,
+    of_address: HashMap<IpAddr, usize>,
+    refused: Refused,
+    addresses: Buckets<IpAddr>,
+    accounts: Buckets<Digest>,
+    /// What addresses have beside the account's.
+    reserves: Buckets<(IpAddr, Digest)>,
+    ended: bool,
+    #[cfg(test)]
+    hashed: usize,
+}
+
+struct Job {
+    digest: Digest,
+    address: IpAddr,
+    account: Digest,
+    /// Whether it is charged to the address's reserve in place of the account.
+    is_reserve: bool,
+    password: String,
+    hash: Arc<str>,
+    known: bool,
+}
+
+impl Verifier {
+    /// Starts the threads, which end with it.
+    ///
+    /// # Errors
+    /// Where the system has none.
+    pub(crate) fn start(clock: SharedClock) -> io::Result<Self> {
+        let state = State {
+            queue: VecDeque::new(),
+            jobs: HashMap::new(),
+            of_address: HashMap::new(),
+            refused: Refused::default(),
+            addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
+            accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
+            reserves: Buckets::new(RESERVE_TOKENS.0, RESERVE_TOKENS.1),
+            ended: false,
+            #[cfg(test)]
+            hashed: 0,
+        };
+        let (digests, verified) = (Digests::new(), Verified::default());
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let this = Self(Arc::new(Shared { clock, digests, verified, state, changed }));
+        for number in 0..THREADS {
+            let shared = Arc::clone(&this.0);
+            let thread = std::thread::Builder::new().name(format!("password-{number}"));
+            thread.spawn(move || shared.work())?;
+        }
+        Ok(this)
+    }
+
+    /// Checks credentials.
+    ///
+    /// # Errors
+    /// See [`Denied`]. Dropping the future gives up the job if nobody else waits for it and it has not begun.
+    pub(crate) async fn verify(&self, attempt: Attempt<'_>) -> Outcome {
+        let shared = &*self.0;
+        let digest = shared.digests.of(&[attempt.hash, attempt.name, attempt.password]);
+        if shared.verified.contains(&digest, shared.clock.now_ms()) {
+            return Ok(());
+        }
+        let mut told = shared.enlist(digest, &attempt)?;
+        let ended = || Denied::Failed("the threads that check passwords have ended".to_owned());
+        let outcome = told.wait_for(Option::is_some).await.map_err(|_| ended())?.clone();
+        outcome.unwrap_or_else(|| Err(ended()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn hashed(&self) -> usize {
+        self.0.state.lock().hashed
+    }
+}
+
+impl Shared {
+    /// Finds the outcome, or a job that will tell it.
+    fn enlist(&self, digest: Digest, attempt: &Attempt<'_>) -> Result<Told, Denied> {
+        let later = |reason, after| Err(Denied::Later { reason, after });
+        let mut state = self.state.lock();
+        let now_ms = self.clock.now_ms();
+        // A job may have ended since the caller looked.
+        if self.verified.contains(&digest, now_ms) {
+            return Ok(watch::channel(Some(Ok(()))).1);
+        }
+        if state.refused.contains(&digest, now_ms) {
+            return Err(Denied::Wrong);
+        }
+        if let Some(job) = state.jobs.get(&digest) {
+            return Ok(job.subscribe());
+        }
+        let is_full = |state: &State| {
+            let of_address = state.of_address.get(&attempt.address).copied().unwrap_or_default();
+            (state.queue.len() >= MAX_QUEUED, of_address >= MAX_OF_ADDRESS)
+        };
+        if is_full(&state) != (false, false) {
+            state.drop_abandoned();
+        }
+        match is_full(&state) {
+            (_, true) => return later("too many credentials of this address are being verified", RETRY),
+            (true, false) => return later("too many credentials are being verified", RETRY),
+            (false, false) => {}
+        }
+        let account = self.digests.of(&[attempt.name]);
+        let wait = state.addresses.wait(&attempt.address, now_ms);
+        if !wait.is_zero() {
+            return later("too many wrong credentials came from this address", wait);
+        }
+        let wait = state.accounts.wait(&account, now_ms);
+        let (is_reserve, reserve) = (!wait.is_zero(), (attempt.address, account));
+        if is_reserve && !state.reserves.wait(&reserve, now_ms).is_zero() {
+            return later("too many wrong passwords were given for this user", wait);
+        }
+        state.addresses.take(&attempt.address, now_ms);
+        match is_reserve {
+            true => state.reserves.take(&reserve, now_ms),
+            false => state.accounts.take(&account, now_ms),
+        }
+        let (told, outcome) = watch::channel(None);
+        state.jobs.insert(digest, told);
+        *state.of_address.entry(attempt.address).or_default() += 1;
+        state.queue.push_back(Job {
+            digest,
+            address: attempt.address,
+            account,
+            is_reserve,
+            password: attempt.password.to_owned(),
+            hash: Arc::clone(attempt.hash),
+            known: attempt.known,
+        });
+        drop(state);
+        self.changed.notify_one();
+        Ok(outcome)
+    }
+
+    /// Works on jobs until the end.
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let outcome = match hash::verify(&job.password, &job.hash) {
+                Ok(true) if job.known => Ok(()),
+                Ok(_) => Err(Denied::Wrong),
+                Err(error) => Err(Denied::Failed(error.to_string())),
+            };
+            let mut state = self.state.lock();
+            let now_ms = self.clock.now_ms();
+            match &outcome {
+                Ok(()) => {
+                    self.verified.remember(job.digest, now_ms);
+                    state.give_back(&job);
+                }
+                Err(Denied::Wrong) => state.refused.remember(job.digest, now_ms),
+                Err(_) => {}
+            }
+            #[cfg(test)]
+            {
+                state.hashed += 1;
+            }
+            let told = state.end(&job);
+            drop(state);
+            if let Some(told) = told {
+                told.send_replace(Some(outcome));
+            }
+        }
+    }
+
+    /// Waits for a job; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            match state.queue.pop_front() {
+                Some(job) if state.is_abandoned(&job) => state.drop_unhashed(&job),
+                Some(job) => return Some(job),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether nobody waits for a job.
+    fn is_abandoned(&self, job: &Job) -> bool {
+        self.jobs.get(&job.digest).is_none_or(|told| told.receiver_count() == 0)
+    }
+
+    fn drop_abandoned(&mut self) {
+        for job in std::mem::take(&mut self.queue) {
+            if self.is_abandoned(&job) {
+                self.drop_unhashed(&job);
+            } else {
+                self.queue.push_back(job);
+            }
+        }
+    }
+
+    fn drop_unhashed(&mut self, job: &Job) {
+        self.give_back(job);
+        drop(self.end(job));
+    }
+
+    /// Gives back what an attempt cost that told nobody that it was wrong.
+    fn give_back(&mut self, job: &Job) {
+        self.addresses.give_back(&job.address);
+        match job.is_reserve {
+            true => self.reserves.give_back(&(job.address, job.account)),
+            false => self.accounts.give_back(&job.account),
+        }
+    }
+
+    /// Lets go of what a job had.
+    fn end(&mut self, job: &Job) -> Option<watch::Sender<Option<Outcome>>> {
+        if let Entry::Occupied(mut count) = self.of_address.entry(job.address) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        self.jobs.remove(&job.digest)
+    }
+}
+
+impl Drop for Verifier {
+    fn drop(&mut self) {
+        self.0.state.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! Roles made into what can be asked.
+
+use std::sync::Arc;
+
+use millrace_storage::access::{ActionSet, FieldRules, Grant, NamePattern, Privileges};
+
+use super::names::{Over, privilege};
+use super::query::{is_personal, substitute};
+use crate::error::Result;
+use crate::role::{IndexGrant, Role};
+
+/// A role whose names and patterns are understood.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    cluster: ActionSet,
+    grants: Vec<Grant>,
+    /// Whether a query says who asks.
+    pub(crate) personal: bool,
+    /// How many patterns it has.
+    pub(crate) patterns: usize,
+}
+
+/// Whom privileges are made for, where queries ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) roles: &'a [String],
+}
+
+impl Compiled {
+    /// Makes it of a role.
+    ///
+    /// # Errors
+    /// Those that a check of the role has.
+    pub(crate) fn new(role: &Role) -> Result<Self> {
+        let grants = role.indices.iter().map(grant).collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            cluster: actions(Over::Cluster, &role.cluster)?,
+            personal: role.indices.iter().filter_map(|grant| grant.query.as_deref()).any(is_personal),
+            patterns: grants.iter().map(|grant| grant.names.len()).sum(),
+            grants,
+        })
+    }
+}
+
+fn grant(grant: &IndexGrant) -> Result<Grant> {
+    let names = grant.names.iter().map(|name| NamePattern::parse(name));
+    let fields = grant.field_security.as_ref().map(|fields| FieldRules::new(&fields.grant, &fields.except));
+    Ok(Grant {
+        names: names.collect::<millrace_storage::Result<_>>()?,
+        actions: actions(Over::Indices, &grant.privileges)?,
+        system: grant.allow_restricted_indices,
+        documents: grant.query.as_deref().map(Into::into),
+        fields: fields.map(Arc::new),
+    })
+}
+
+fn actions(over: Over, names: &[String]) -> Result<ActionSet> {
+    names.iter().try_fold(ActionSet::NONE, |set, name| Ok(set.or(privilege(over, name)?)))
+}
+
+/// Makes the privileges that roles grant together.
+pub(crate) fn privileges<'a>(roles: impl Iterator<Item = &'a Compiled>, reader: Reader<'_>) -> Privileges {
+    let (mut cluster, mut grants) = (ActionSet::NONE, Vec::new());
+    for role in roles {
+        cluster = cluster.or(role.cluster);
+        grants.extend(role.grants.iter().map(|grant| {
+            let query = grant.documents.as_ref();
+            let personal = query.filter(|query| is_personal(query));
+            let personal = personal.map(|query| Arc::from(&*substitute(query, reader.user, reader.roles)));
+            Grant { documents: personal.or_else(|| query.cloned()), ..grant.clone() }
+        }));
+    }
+    Privileges::new(cluster, grants)
+}

@@ -1,0 +1,314 @@
+//! The names that privileges go by, and the actions that each means.
+//!
+//! Three vocabularies are known: Elasticsearch's privileges, OpenSearch's action groups, and names of actions themselves, which
+//! may have wildcards. A name that several have means the same here for all: what Elasticsearch makes of it. Privileges for parts
+//! that this server has not are known and grant nothing, so that roles made for those products can be brought along.
+
+use millrace_storage::access::{Action, ActionSet, Scope};
+use millrace_storage::metadata::{did_you_mean, matches, similar};
+
+use crate::error::{Error, Result};
+use crate::limits::{MAX_NAME_BYTES, shorten};
+
+/// Where privileges are granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The cluster.
+    Cluster,
+    /// Indices.
+    Indices,
+}
+
+/// A name, and patterns of the names of its actions; those behind `!` are taken away.
+type Entry = (&'static str, &'static [&'static str]);
+
+const SECURITY: &str = "cluster:admin/opensearch/security/*";
+const KEYS: &str = "cluster:admin/xpack/security/api_key/*";
+const CREATE_KEY: &str = "cluster:admin/xpack/security/api_key/create";
+const TEMPLATES: &[&str] =
+    &["indices:admin/template/*", "indices:admin/index_template/*", "cluster:admin/component_template/*"];
+const PIPELINES: &[&str] = &["cluster:admin/pipelines/*"];
+
+const CLUSTER: &[Entry] = &[
+    ("all", &["*"]),
+    ("none", &[]),
+    ("monitor", &["cluster:monitor/*"]),
+    ("manage", &["*", "!cluster:admin/opensearch/security/*", "!cluster:admin/xpack/security/*"]),
+    ("manage_security", &[SECURITY, KEYS]),
+    ("read_security", &["cluster:admin/opensearch/security/get"]),
+    ("manage_api_key", &[KEYS]),
+    ("manage_own_api_key", &[CREATE_KEY]),
+    ("manage_index_templates", TEMPLATES),
+    ("manage_pipeline", PIPELINES),
+    ("manage_logstash_pipelines", PIPELINES),
+    ("manage_ingest_pipelines", PIPELINES),
+    ("read_pipeline", &["cluster:admin/pipelines/get"]),
+    ("cluster_all", &["cluster:*"]),
+    ("cluster_monitor", &["cluster:monitor/*"]),
+    ("cluster_composite_ops", &["indices:data/*", "indices:admin/aliases*"]),
+    ("cluster_composite_ops_ro", &["indices:data/read/*", "indices:admin/aliases/get"]),
+    ("cluster_manage_index_templates", TEMPLATES),
+    ("cluster_manage_pipelines", PIPELINES),
+    ("manage_snapshots", &["cluster:admin/snapshot/*", "cluster:admin/repository/*"]),
+    ("unlimited", &["*"]),
+];
+
+const WRITE: &[&str] = &["indices:data/write/*", "indices:admin/mapping/auto_put"];
+const DELETE: &[&str] = &["indices:data/write/delete", "indices:data/write/delete/byquery"];
+const MANAGE: &[&str] = &["indices:monitor/*", "indices:admin/*", "indices:data/read/field_caps"];
+
+const INDICES: &[Entry] = &[
+    ("all", &["*"]),
+    ("none", &[]),
+    ("read", &["indices:data/read/*", "indices:admin/validate/query"]),
+    ("write", WRITE),
+    (
+        "index",
+        &[
+            "indices:data/write/index",
+            "indices:data/write/index:op_type/create",
+            "indices:data/write/update",
+            "indices:admin/mapping/auto_put",
+        ],
+    ),
+    (
+        "create",
+        &[
+            "indices:data/write/index",
+            "indices:data/write/index:op_type/create",
+            "indices:admin/mapping/auto_put",
+        ],
+    ),
+    ("create_doc", &["indices:data/write/index:op_type/create", "indices:admin/mapping/auto_put"]),
+    ("delete", DELETE),
+    ("create_index", &["indices:admin/create", "indices:admin/auto_create"]),
+    ("delete_index", &["indices:admin/delete"]),
+    ("manage", MANAGE),
+    ("monitor", &["indices:monitor/*"]),
+    (
+        "view_index_metadata",
+        &[
+            "indices:admin/get",
+            "indices:admin/resolve/index",
+            "indices:admin/mappings/*",
+            "indices:admin/aliases/get",
+            "indices:admin/validate/query",
+            "indices:monitor/settings/get",
+            "indices:data/read/field_caps",
+        ],
+    ),
+    ("maintenance", &["indices:admin/refresh", "indices:admin/flush", "indices:admin/forcemerge"]),
+    ("auto_configure", &["indices:admin/auto_create", "indices:admin/mapping/auto_put"]),
+    ("indices_all", &["indices:*"]),
+    ("indices_monitor", &["indices:monitor/*"]),
+    (
+        "crud",
+        &[
+            "indices:data/read/*",
+            "indices:data/write/*",
+            "indices:admin/validate/query",
+            "indices:admin/mapping/auto_put",
+        ],
+    ),
+    ("data_access", &["indices:data/*", "indices:admin/validate/query", "indices:admin/mapping/auto_put"]),
+    ("get", &["indices:data/read/get", "indices:data/read/mget"]),
+    ("search", &["indices:data/read/search", "indices:data/read/msearch", "indices:data/read/sql"]),
+    ("manage_aliases", &["indices:admin/aliases*"]),
+    ("unlimited", &["*"]),
+];
+
+/// Privileges of clusters for what this server has not.
+const ABSENT_CLUSTER: &[&str] = &[
+    "cancel_task",
+    "create_snapshot",
+    "cross_cluster_replication",
+    "cross_cluster_search",
+    "delegate_pki",
+    "grant_api_key",
+    "manage_autoscaling",
+    "manage_ccr",
+    "manage_data_frame_transforms",
+    "manage_enrich",
+    "manage_ilm",
+    "manage_inference",
+    "manage_ml",
+    "manage_oidc",
+    "manage_rollup",
+    "manage_saml",
+    "manage_search_application",
+    "manage_service_account",
+    "manage_slm",
+    "manage_token",
+    "manage_transform",
+    "manage_user_profile",
+    "manage_watcher",
+    "monitor_data_frame_transforms",
+    "monitor_enrich",
+    "monitor_inference",
+    "monitor_ml",
+    "monitor_rollup",
+    "monitor_snapshot",
+    "monitor_text_structure",
+    "monitor_transform",
+    "monitor_watcher",
+    "read_ccr",
+    "read_ilm",
+    "read_slm",
+    "transport_client",
+];
+
+/// The same of indices.
+const ABSENT_INDICES: &[&str] = &[
+    "cross_cluster_replication",
+    "cross_cluster_replication_internal",
+    "manage_data_stream_lifecycle",
+    "manage_follow_index",
+    "manage_ilm",
+    "manage_leader_index",
+    "read_cross_cluster",
+    "suggest",
+];
+
+/// What names of actions begin with that the products have and this server has not, or not under a name of its own.
+const ABSENT_ACTIONS: &[&str] = &[
+    "cluster:admin/indices/",
+    "cluster:admin/ingest/",
+    "cluster:admin/opendistro/",
+    "cluster:admin/opensearch/",
+    "cluster:admin/plugins/",
+    "cluster:admin/repository/",
+    "cluster:admin/snapshot/",
+    "cluster:admin/xpack/",
+    "indices:admin/data_stream/",
+    "indices:admin/exists",
+    "indices:admin/aliases/exists",
+    "indices:admin/plugins/",
+    "indices:admin/shards/",
+    "indices:admin/types/exists",
+    "indices:data/read/mtv",
+    "indices:data/read/tv",
+    "indices:data/read/xpack/",
+    "indices:data/write/reindex",
+    "indices:monitor/recovery",
+    "indices:monitor/upgrade",
+    "internal:",
+];
+
+/// Documents are written in bulks, whatever of it is allowed.
+const BULK: ActionSet = ActionSet::of(&[
+    Action::IndexDocument,
+    Action::CreateDocument,
+    Action::UpdateDocument,
+    Action::DeleteDocument,
+]);
+
+/// Returns the actions that a privilege grants over the cluster or over indices.
+///
+/// # Errors
+/// [`Error::Invalid`] for a name that nobody knows; it says which ones are near.
+pub fn privilege(over: Over, name: &str) -> Result<ActionSet> {
+    let (entries, absent, what) = match over {
+        Over::Cluster => (CLUSTER, ABSENT_CLUSTER, "cluster"),
+        Over::Indices => (INDICES, ABSENT_INDICES, "index"),
+    };
+    if let Some((_, patterns)) = entries.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(actions(over, patterns));
+    }
+    if absent.contains(&name) {
+        return Ok(ActionSet::NONE);
+    }
+    if name.len() <= MAX_NAME_BYTES && (name.contains(':') || name.contains('*')) {
+        // Parts of an action have names of their own in OpenSearch: `indices:data/write/bulk[s]`.
+        let plain = name.split('[').next().unwrap_or(name);
+        let known = Action::ALL.iter().any(|action| action.name() == plain);
+        if known || name.contains('*') || ABSENT_ACTIONS.iter().any(|absent| plain.starts_with(absent)) {
+            return Ok(actions(over, &[plain]));
+        }
+    }
+    let names = entries.iter().map(|(known, _)| *known).chain(Action::ALL.iter().map(|action| action.name()));
+    let near = similar(name, names);
+    let hint = did_you_mean(&near[..near.len().min(3)]).unwrap_or_default();
+    Err(Error::Invalid(format!("unknown {what} privilege [{}]{hint}", shorten(name))))
+}
+
+/// Lists the names of privileges, names of actions aside.
+pub fn privilege_names(over: Over) -> impl Iterator<Item = &'static str> {
+    let (entries, absent) = match over {
+        Over::Cluster => (CLUSTER, ABSENT_CLUSTER),
+        Over::Indices => (INDICES, ABSENT_INDICES),
+    };
+    entries.iter().map(|(name, _)| *name).chain(absent.iter().copied())
+}
+
+fn actions(over: Over, patterns: &[&str]) -> ActionSet {
+    let taken = |name: &str| {
+        patterns.iter().any(|pattern| matches(pattern, name))
+            && !patterns.iter().any(|pattern| pattern.strip_prefix('!').is_some_and(|not| matches(not, name)))
+    };
+    let mut set = ActionSet::named(taken);
+    if set.contains(Action::IndexDocument) {
+        set = set.with(Action::CreateDocument);
+    }
+    if !set.and(BULK).is_empty() {
+        set = set.with(Action::Bulk);
+    }
+    let scope = match over {
+        Over::Cluster => Scope::Cluster,
+        Over::Indices => Scope::Index,
+    };
+    let of_scope = |set: ActionSet, action: Action| {
+        if action.scope() == scope { set.with(action) } else { set }
+    };
+    set.iter().fold(ActionSet::NONE, of_scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_refused_with_near_ones() {
+        for (over, name, expected) in [
+            (Over::Cluster, "monitr", "unknown cluster privilege [monitr] did you mean [monitor]?"),
+            (
+                Over::Indices,
+                "view_index_metdata",
+                "unknown index privilege [view_index_metdata] did you mean [view_index_metadata]?",
+            ),
+            (Over::Indices, "xyzzy", "unknown index privilege [xyzzy]"),
+        ] {
+            assert_eq!(privilege(over, name).unwrap_err().to_string(), expected);
+        }
+        let error = privilege(Over::Indices, "indices:data/read/serch").unwrap_err().to_string();
+        assert!(error.contains("indices:data/read/search"), "{error}");
+        assert!(privilege(Over::Indices, &"x*".repeat(1000)).is_err());
+        assert!(
+            privilege(Over::Cluster, "read").is_err() && privilege(Over::Indices, "manage_security").is_err()
+        );
+    }
+
+    #[test]
+    fn what_a_scope_lacks_is_not_granted() {
+        for over in [Over::Cluster, Over::Indices] {
+            let all = privilege(over, "*").unwrap();
+            let scope = if over == Over::Cluster { Scope::Cluster } else { Scope::Index };
+            assert!(Action::ALL.iter().all(|action| all.contains(*action) == (action.scope() == scope)));
+            for name in privilege_names(over) {
+                let set = privilege(over, name).unwrap();
+                assert_eq!(set.and(all), set, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_actions_bring_what_they_need() {
+        let of = |name| privilege(Over::Indices, name).unwrap();
+        let index = ActionSet::of(&[Action::IndexDocument, Action::CreateDocument, Action::Bulk]);
+        assert_eq!(of("indices:data/write/index"), index);
+        assert_eq!(of("indices:data/write/bulk[s]"), ActionSet::of(&[Action::Bulk]));
+        assert_eq!(of("indices:data/read/search[phase/query]"), ActionSet::of(&[Action::Search]));
+        assert_eq!(of("indices:data/read/tv"), ActionSet::NONE);
+        assert_eq!(of("READ"), of("read"));
+        assert!(privilege(Over::Cluster, "cluster:admin/opensearch/ppl").unwrap().is_empty());
+    }
+}

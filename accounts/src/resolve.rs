@@ -1,0 +1,142 @@
+//! What users and API keys may do, made of a state and remembered: users of the same roles share privileges, and what is
+//! remembered counts for the state that it was made of only.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use millrace_storage::Principal;
+use millrace_storage::access::{Caller, Privileges};
+use parking_lot::RwLock;
+
+use crate::api_key::ApiKey;
+use crate::error::Result;
+use crate::privileges::{Compiled, Reader, privileges};
+use crate::state::{Account, State};
+
+/// Users and keys that are remembered, of each; beyond that, memory of them starts anew.
+const REMEMBERED: usize = 16_384;
+/// Sets of roles that are remembered; the same holds.
+const SETS: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Resolver {
+    users: RwLock<HashMap<Arc<str>, OfUser>>,
+    sets: RwLock<Sets>,
+    keys: RwLock<HashMap<Arc<str>, OfKey>>,
+}
+
+#[derive(Debug)]
+struct OfUser {
+    account: Arc<Account>,
+    version: u64,
+    principal: Principal,
+}
+
+#[derive(Debug, Default)]
+struct Sets {
+    version: u64,
+    /// By the roles, in order, and by the user where it makes a difference.
+    known: HashMap<(Arc<[String]>, Option<Arc<str>>), Arc<Privileges>>,
+}
+
+#[derive(Debug)]
+struct OfKey {
+    key: Arc<ApiKey>,
+    owner: Arc<Privileges>,
+    principal: Principal,
+}
+
+impl Resolver {
+    /// Returns the principal of a user that comes from an address.
+    pub(crate) fn user(&self, state: &State, account: &Arc<Account>, address: Option<IpAddr>) -> Principal {
+        let of_host = address.map(|address| state.roles_of_host(address)).unwrap_or_default();
+        if !of_host.is_empty() {
+            return self.make(state, account, of_host);
+        }
+        if let Some(known) = self.users.read().get(&account.name)
+            && Arc::ptr_eq(&known.account, account)
+            && known.version == state.version
+        {
+            return known.principal.clone();
+        }
+        let principal = self.make(state, account, Vec::new());
+        let known =
+            OfUser { account: Arc::clone(account), version: state.version, principal: principal.clone() };
+        remember(&mut self.users.write(), Arc::clone(&account.name), known, REMEMBERED);
+        principal
+    }
+
+    fn make(&self, state: &State, account: &Account, more: Vec<String>) -> Principal {
+        let mut roles = state.roles_of(account);
+        roles.extend(more);
+        roles.sort_unstable();
+        roles.dedup();
+        let roles: Arc<[String]> = roles.into();
+        let privileges = self.set(state, &roles, &account.name);
+        Principal::new(Caller::User(Arc::clone(&account.name)), roles, privileges)
+    }
+
+    /// Returns what roles grant to a user.
+    fn set(&self, state: &State, roles: &Arc<[String]>, user: &Arc<str>) -> Arc<Privileges> {
+        let compiled =
+            || roles.iter().filter_map(|role| state.roles.get(role.as_str())).map(|known| &known.compiled);
+        let personal = compiled().any(|role| role.personal);
+        let key = (Arc::clone(roles), personal.then(|| Arc::clone(user)));
+        {
+            let sets = self.sets.read();
+            if let Some(known) = sets.known.get(&key).filter(|_| sets.version == state.version) {
+                return Arc::clone(known);
+            }
+        }
+        let made = Arc::new(privileges(compiled(), Reader { user, roles }));
+        let mut sets = self.sets.write();
+        if sets.version < state.version {
+            *sets = Sets { version: state.version, known: HashMap::new() };
+        }
+        // A state may have been replaced meanwhile.
+        if sets.version == state.version {
+            remember(&mut sets.known, key, Arc::clone(&made), SETS);
+        }
+        made
+    }
+
+    /// Returns the principal of an API key: its owner as `owner` has it, within what the key may do.
+    ///
+    /// # Errors
+    /// Where what the key may do is not understood.
+    pub(crate) fn key(&self, key: &Arc<ApiKey>, owner: &Principal) -> Result<Principal> {
+        if let Some(known) = self.keys.read().get(&key.id)
+            && Arc::ptr_eq(&known.key, key)
+            && Arc::ptr_eq(&known.owner, owner.privileges())
+        {
+            return Ok(known.principal.clone());
+        }
+        let owners = owner.privileges();
+        let (roles, of_key): (Arc<[String]>, _) = if key.roles.is_empty() {
+            (owner.roles().into(), Arc::clone(owners))
+        } else {
+            let compiled = key.roles.values().map(Compiled::new).collect::<Result<Vec<_>>>()?;
+            let reader = Reader { user: &key.owner, roles: owner.roles() };
+            let own = privileges(compiled.iter(), reader).within(Arc::clone(owners));
+            // It may do less than the owner's roles say: it has none of them.
+            (Arc::from([]), Arc::new(own))
+        };
+        let caller = Caller::ApiKey {
+            id: Arc::clone(&key.id),
+            name: Arc::clone(&key.name),
+            owner: Arc::clone(&key.owner),
+        };
+        let principal = Principal::new(caller, roles, of_key);
+        let known = OfKey { key: Arc::clone(key), owner: Arc::clone(owners), principal: principal.clone() };
+        remember(&mut self.keys.write(), Arc::clone(&key.id), known, REMEMBERED);
+        Ok(principal)
+    }
+}
+
+fn remember<K: std::hash::Hash + Eq, V>(known: &mut HashMap<K, V>, key: K, value: V, most: usize) {
+    if known.len() >= most && !known.contains_key(&key) {
+        known.clear();
+    }
+    known.insert(key, value);
+}

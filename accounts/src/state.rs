@@ -1,0 +1,327 @@
+//! All accounts as of one moment. States share what a change leaves alone, so that a change costs the same whatever there is.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use millrace_storage::catalog::{AccountChange, AccountRecord};
+use rpds::{HashTrieMapSync, HashTrieSetSync};
+use serde::{Deserialize, Serialize};
+
+use crate::api_key::ApiKey;
+use crate::error::{Error, Result};
+use crate::privileges::Compiled;
+use crate::role::{Role, builtin, is_expression};
+use crate::secret::Hash;
+use crate::store;
+use crate::token::{Token, TokenBody};
+use crate::user::{Mapping, User, matches};
+
+const USER: &str = "user";
+const ROLE: &str = "role";
+const MAPPING: &str = "role_mapping";
+const KEY: &str = "api_key";
+const TOKEN: &str = "token";
+
+/// A user with its name.
+#[derive(Debug)]
+pub struct Account {
+    /// The name.
+    pub name: Arc<str>,
+    /// The rest.
+    pub user: User,
+    /// Argon2id hash of the password; who has none comes in by certificate only.
+    pub(crate) hash: Option<Arc<str>>,
+}
+
+impl Account {
+    /// Whether it is built in: it cannot be deleted or disabled.
+    pub fn is_reserved(&self) -> bool {
+        *self.name == *builtin::ADMIN
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserBody<'a> {
+    #[serde(default)]
+    hash: Option<Arc<str>>,
+    #[serde(flatten)]
+    user: std::borrow::Cow<'a, User>,
+}
+
+/// A role with what is made of it.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) role: Arc<Role>,
+    pub(crate) compiled: Compiled,
+    /// Regular expressions among its patterns.
+    pub(crate) expressions: usize,
+}
+
+impl Known {
+    /// Understands a role.
+    ///
+    /// # Errors
+    /// As a check of it.
+    pub(crate) fn new(role: Role) -> Result<Self> {
+        let compiled = Compiled::new(&role)?;
+        let patterns = role.indices.iter().flat_map(|grant| &grant.names);
+        let expressions = patterns.filter(|pattern| is_expression(pattern)).count();
+        Ok(Self { role: Arc::new(role), compiled, expressions })
+    }
+}
+
+type Map<T> = HashTrieMapSync<Arc<str>, Arc<T>>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) users: Map<Account>,
+    pub(crate) roles: Map<Known>,
+    pub(crate) mappings: Map<Mapping>,
+    pub(crate) keys: Map<ApiKey>,
+    pub(crate) tokens: HashTrieMapSync<Hash, Arc<Token>>,
+    /// Ids of the keys of each user.
+    keys_of: HashTrieMapSync<Arc<str>, HashTrieSetSync<Arc<str>>>,
+    /// The tokens of each user.
+    tokens_of: HashTrieMapSync<Arc<str>, HashTrieSetSync<Hash>>,
+    /// Users by the subjects of their certificates.
+    subjects: HashTrieMapSync<Arc<str>, Arc<str>>,
+    /// Hosts of all role mappings, with the role.
+    hosts: Arc<[(String, Arc<str>)]>,
+    /// Bytes of the records of all keys.
+    pub(crate) key_bytes: usize,
+    /// Counts changes of roles and role mappings.
+    pub(crate) version: u64,
+}
+
+/// A change of accounts.
+#[derive(Debug)]
+pub(crate) enum Change {
+    PutUser(Arc<Account>),
+    DeleteUser(Arc<str>),
+    PutRole(Arc<str>, Arc<Known>),
+    DeleteRole(Arc<str>),
+    PutMapping(Arc<str>, Arc<Mapping>),
+    DeleteMapping(Arc<str>),
+    PutKey(Arc<ApiKey>),
+    DeleteKey(Arc<str>),
+    PutToken(Arc<Token>),
+    /// Stores when it was used last.
+    NoteToken(Arc<Token>, i64),
+    DeleteToken(Hash),
+}
+
+impl Change {
+    /// Writes it for the store.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub(crate) fn record(&self) -> Result<AccountChange> {
+        match self {
+            Self::PutUser(account) => {
+                let user = std::borrow::Cow::Borrowed(&account.user);
+                store::put(USER, &account.name, &UserBody { hash: account.hash.clone(), user })
+            }
+            Self::DeleteUser(name) => Ok(store::delete(USER, name)),
+            Self::PutRole(name, known) => store::put(ROLE, name, &*known.role),
+            Self::DeleteRole(name) => Ok(store::delete(ROLE, name)),
+            Self::PutMapping(name, mapping) => store::put(MAPPING, name, &**mapping),
+            Self::DeleteMapping(name) => Ok(store::delete(MAPPING, name)),
+            Self::PutKey(key) => store::put(KEY, &key.id, &**key),
+            Self::DeleteKey(id) => Ok(store::delete(KEY, id)),
+            Self::PutToken(token) => store::put(TOKEN, &token.hash.hex(), &token.body()),
+            Self::NoteToken(token, used_ms) => {
+                store::put(TOKEN, &token.hash.hex(), &TokenBody { used_ms: *used_ms, ..token.body() })
+            }
+            Self::DeleteToken(hash) => Ok(store::delete(TOKEN, &hash.hex())),
+        }
+    }
+
+    /// Reads it from the store; `None` for a record that a later version made.
+    fn read(record: &AccountRecord) -> Result<Option<Self>> {
+        let name: Arc<str> = record.name.as_str().into();
+        Ok(Some(match record.kind.as_str() {
+            USER => {
+                let UserBody { hash, user } = store::read(record)?;
+                Self::PutUser(Arc::new(Account { name, user: user.into_owned(), hash }))
+            }
+            ROLE => {
+                let role: Role = store::read(record)?;
+                // What is not understood grants nothing, rather than that nothing works.
+                let known = Known::new(role.clone()).or_else(|error| {
+                    tracing::error!(role = record.name, %error, "a stored role is not understood and grants nothing");
+                    let compiled = Compiled::new(&Role::default())?;
+                    Ok::<_, Error>(Known { role: Arc::new(role), compiled, expressions: 0 })
+                })?;
+                Self::PutRole(name, Arc::new(known))
+            }
+            MAPPING => Self::PutMapping(name, Arc::new(store::read(record)?)),
+            KEY => {
+                let key: ApiKey = store::read(record)?;
+                Self::PutKey(Arc::new(ApiKey { id: name, bytes: record.body.len(), ..key }))
+            }
+            TOKEN => {
+                let Some(hash) = Hash::from_hex(&record.name) else {
+                    return Err(Error::Internal("the name of a stored token is not a hash".to_owned()));
+                };
+                Self::PutToken(Arc::new(Token::new(hash, store::read(record)?)))
+            }
+            other => {
+                tracing::warn!(kind = other, "stored accounts of an unknown kind are left alone");
+                return Ok(None);
+            }
+        }))
+    }
+}
+
+impl State {
+    /// Makes what the records of a store say, with what is always there.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for a record that cannot be read.
+    pub(crate) fn load(records: &[AccountRecord]) -> Result<Self> {
+        let mut state = Self::default();
+        for record in records {
+            if let Some(change) = Change::read(record)? {
+                state.apply_one(&change);
+            }
+        }
+        for (name, role) in builtin::roles() {
+            state.apply_one(&Change::PutRole(name.into(), Arc::new(Known::new(role)?)));
+        }
+        state.hosts = state.find_hosts();
+        Ok(state)
+    }
+
+    /// Applies changes in order.
+    pub(crate) fn apply(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.apply_one(change));
+        let of_mappings =
+            |change: &Change| matches!(change, Change::PutMapping(..) | Change::DeleteMapping(_));
+        if changes.iter().any(of_mappings) {
+            self.hosts = self.find_hosts();
+        }
+    }
+
+    fn apply_one(&mut self, change: &Change) {
+        match change {
+            Change::PutUser(account) => {
+                self.drop_subject(&account.name);
+                if let Some(subject) = account.user.subject() {
+                    self.subjects.insert_mut(subject.into(), Arc::clone(&account.name));
+                }
+                self.users.insert_mut(Arc::clone(&account.name), Arc::clone(account));
+            }
+            Change::DeleteUser(name) => {
+                self.drop_subject(name);
+                self.users.remove_mut(name);
+            }
+            Change::PutRole(name, known) => {
+                self.roles.insert_mut(Arc::clone(name), Arc::clone(known));
+                self.version += 1;
+            }
+            Change::DeleteRole(name) => {
+                self.roles.remove_mut(name);
+                self.version += 1;
+            }
+            Change::PutMapping(name, mapping) => {
+                self.mappings.insert_mut(Arc::clone(name), Arc::clone(mapping));
+                self.version += 1;
+            }
+            Change::DeleteMapping(name) => {
+                self.mappings.remove_mut(name);
+                self.version += 1;
+            }
+            Change::PutKey(key) => {
+                self.key_bytes -= self.keys.get(&key.id).map_or(0, |key| key.bytes);
+                self.key_bytes += key.bytes;
+                self.keys.insert_mut(Arc::clone(&key.id), Arc::clone(key));
+                let mut ids = self.keys_of.get(&key.owner).cloned().unwrap_or_default();
+                ids.insert_mut(Arc::clone(&key.id));
+                self.keys_of.insert_mut(Arc::clone(&key.owner), ids);
+            }
+            Change::DeleteKey(id) => {
+                let Some(key) = self.keys.get(id).cloned() else { return };
+                self.key_bytes -= key.bytes;
+                self.keys.remove_mut(id);
+                if let Some(mut ids) = self.keys_of.get(&key.owner).cloned() {
+                    ids.remove_mut(id);
+                    match ids.is_empty() {
+                        true => drop(self.keys_of.remove_mut(&key.owner)),
+                        false => self.keys_of.insert_mut(Arc::clone(&key.owner), ids),
+                    }
+                }
+            }
+            Change::PutToken(token) => {
+                self.tokens.insert_mut(token.hash, Arc::clone(token));
+                let mut hashes = self.tokens_of.get(&token.user).cloned().unwrap_or_default();
+                hashes.insert_mut(token.hash);
+                self.tokens_of.insert_mut(Arc::clone(&token.user), hashes);
+            }
+            Change::NoteToken(token, used_ms) => token.noted(*used_ms),
+            Change::DeleteToken(hash) => {
+                let Some(token) = self.tokens.get(hash).cloned() else { return };
+                self.tokens.remove_mut(hash);
+                if let Some(mut hashes) = self.tokens_of.get(&token.user).cloned() {
+                    hashes.remove_mut(hash);
+                    match hashes.is_empty() {
+                        true => drop(self.tokens_of.remove_mut(&token.user)),
+                        false => self.tokens_of.insert_mut(Arc::clone(&token.user), hashes),
+                    }
+                }
+            }
+        }
+    }
+
+    fn drop_subject(&mut self, user: &str) {
+        let before = self.users.get(user).cloned();
+        if let Some(subject) = before.as_ref().and_then(|account| account.user.subject()) {
+            self.subjects.remove_mut(subject);
+        }
+    }
+
+    fn find_hosts(&self) -> Arc<[(String, Arc<str>)]> {
+        let of = |(role, mapping): (&Arc<str>, &Arc<Mapping>)| {
+            mapping.hosts.iter().map(|host| (host.clone(), Arc::clone(role))).collect::<Vec<_>>()
+        };
+        self.mappings.iter().flat_map(of).collect()
+    }
+
+    /// Lists the keys of a user.
+    pub(crate) fn keys_of(&self, user: &str) -> impl Iterator<Item = &Arc<ApiKey>> {
+        let ids = self.keys_of.get(user).into_iter().flat_map(HashTrieSetSync::iter);
+        ids.filter_map(|id| self.keys.get(id))
+    }
+
+    /// Lists the tokens of a user.
+    pub(crate) fn tokens_of(&self, user: &str) -> impl Iterator<Item = &Arc<Token>> {
+        let hashes = self.tokens_of.get(user).into_iter().flat_map(HashTrieSetSync::iter);
+        hashes.filter_map(|hash| self.tokens.get(hash))
+    }
+
+    /// How many tokens a user has.
+    pub(crate) fn count_tokens_of(&self, user: &str) -> usize {
+        self.tokens_of.get(user).map_or(0, HashTrieSetSync::size)
+    }
+
+    /// Finds the user whose certificates have a subject.
+    pub(crate) fn user_of_subject(&self, subject: &str) -> Option<&Arc<Account>> {
+        let name = self.subjects.get(subject).map_or(subject, |name| name);
+        self.users.get(name)
+    }
+
+    /// Lists the roles that whoever comes from an address has.
+    pub(crate) fn roles_of_host(&self, address: IpAddr) -> Vec<String> {
+        if self.hosts.is_empty() {
+            return Vec::new();
+        }
+        let address = address.to_canonical().to_string();
+        let of = self.hosts.iter().filter(|(host, _)| matches(host, &address));
+        of.map(|(_, role)| role.to_string()).collect()
+    }
+
+    /// Lists the roles of a user, wherever it comes from.
+    pub(crate) fn roles_of(&self, account: &Account) -> Vec<String> {
+        let mapped = self.mappings.iter().filter(|(_, mapping)| mapping.takes(&account.name, &account.user));
+        account.user.roles.iter().cloned().chain(mapped.map(|(role, _)| role.to_string())).collect()
+    }
+}
