@@ -1,6 +1,6 @@
 //! Patterns of index names, and which of a great many match one name.
 
-use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
 
@@ -90,42 +90,65 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Many patterns, found by what a name begins with.
+/// Many patterns, found by what a name begins with. They stay where they are.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    /// By the text before the first wildcard: the place of the grant and the whole pattern.
-    by_prefix: HashMap<Box<str>, Vec<(usize, NamePattern)>>,
-    /// Length in bytes of the longest of these texts.
-    longest: usize,
+    /// By a hash of the text before the first wildcard: patterns, in order of the hashes. There may be millions.
+    by_prefix: Vec<(u64, Place)>,
+    /// Lengths in bytes of these texts, in order, each once.
+    lengths: Vec<usize>,
     /// Regular expressions.
-    expressions: Vec<(usize, NamePattern)>,
+    expressions: Vec<Place>,
+}
+
+/// A pattern: that of a grant, by its place, and which of the grant's it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    grant: u32,
+    name: u32,
 }
 
 impl Patterns {
     /// Takes the patterns of each grant, in their order.
     pub(super) fn new<'a>(grants: impl Iterator<Item = &'a [NamePattern]>) -> Self {
         let mut patterns = Self::default();
-        for (place, names) in grants.enumerate() {
-            for name in names {
-                if name.expression.is_some() {
-                    patterns.expressions.push((place, name.clone()));
+        for (grant, names) in (0..).zip(grants) {
+            for (name, pattern) in (0..).zip(names) {
+                let place = Place { grant, name };
+                if pattern.expression.is_some() {
+                    patterns.expressions.push(place);
                     continue;
                 }
-                let prefix = name.text.split(['*', '?']).next().unwrap_or_default();
-                patterns.longest = patterns.longest.max(prefix.len());
-                let same = patterns.by_prefix.entry(prefix.into()).or_default();
-                same.push((place, name.clone()));
+                let prefix = pattern.text.split(['*', '?']).next().unwrap_or_default();
+                patterns.lengths.push(prefix.len());
+                patterns.by_prefix.push((xxh3_64(prefix.as_bytes()), place));
             }
         }
+        patterns.by_prefix.sort_unstable();
+        patterns.lengths.sort_unstable();
+        patterns.lengths.dedup();
         patterns
     }
 
-    /// Lists the places of the grants of which a pattern matches a name, in order, each once.
-    pub(super) fn matching(&self, name: &str) -> Vec<usize> {
-        let ends = (0..=self.longest.min(name.len())).filter(|end| name.is_char_boundary(*end));
-        let found = ends.filter_map(|end| self.by_prefix.get(&name[..end])).flatten();
-        let found = found.chain(&self.expressions).filter(|(_, pattern)| pattern.matches(name));
-        let mut places: Vec<usize> = found.map(|(place, _)| *place).collect();
+    /// Lists the places of the grants of which a pattern matches a name, in order, each once. `pattern` gives one by the
+    /// places of its grant and in it.
+    pub(super) fn matching<'a>(
+        &self,
+        name: &str,
+        pattern: impl Fn(usize, usize) -> &'a NamePattern,
+    ) -> Vec<usize> {
+        let beginnings = self.lengths.iter().filter_map(|length| name.as_bytes().get(..*length));
+        let found = beginnings.flat_map(|beginning| {
+            let hash = xxh3_64(beginning);
+            let first = self.by_prefix.partition_point(|(other, _)| *other < hash);
+            self.by_prefix[first..]
+                .iter()
+                .take_while(move |(other, _)| *other == hash)
+                .map(|(_, place)| place)
+        });
+        let matches = |place: &&Place| pattern(place.grant as usize, place.name as usize).matches(name);
+        let found = found.chain(&self.expressions).filter(matches);
+        let mut places: Vec<usize> = found.map(|place| place.grant as usize).collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -174,7 +197,7 @@ mod tests {
         let patterns = Patterns::new(grants.iter().map(Vec::as_slice));
         for name in ["logs-2026", "logs-", "abc", "x", "üx", "", "logs-20267"] {
             let expected: Vec<usize> = (0..texts.len()).filter(|at| grants[*at][0].matches(name)).collect();
-            assert_eq!(patterns.matching(name), expected, "{name}");
+            assert_eq!(patterns.matching(name, |grant, name| &grants[grant][name]), expected, "{name}");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Privileges {
         };
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
-        for place in self.patterns.matching(index) {
+        for place in self.patterns.matching(index, |grant, name| &self.grants[grant].names[name]) {
             let grant = &self.grants[place];
             if standing == Standing::System && !grant.system {
                 continue;
