@@ -1,7 +1,7 @@
 //! The answer of a statement under way: its columns, then its rows, batch by batch as the plan makes them.
 //!
 //! [`Runner::open`](super::run::Runner) makes it. Nothing is read ahead of who takes the rows: [`page`](super::page) collects them,
-//! [`Answer::write`] hands them on as text while they come.
+//! [`Runner::write`] hands them on as text while they come.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::bind::{OutColumn, Total};
 use super::error::Result;
 use super::format::{LineFormat, Lines};
 use super::rows::Rows;
-use super::run::Prepared;
+use super::run::{Prepared, Runner};
 use super::threads::ItemSink;
 
 /// An answer; see the module.
@@ -62,17 +62,41 @@ impl Answer {
             stop: work.until_dropped(),
         }
     }
+}
 
-    /// Writes the rows as lines, gives each part as it is full, and returns the last.
-    pub(super) async fn write(mut self, format: LineFormat, mut parts: ItemSink<Bytes>) -> Result<Bytes> {
-        let mut lines = Lines::new(format, &self.columns, &self.work);
-        while let Some(batch) = self.rows.next().await? {
+impl Runner {
+    /// Writes the rows of an answer as lines, gives each part as it is full, and returns the last.
+    ///
+    /// Who reads them may take long. Once it does, what is left holds neither the memory of a sort, a join or groups, which it leaves
+    /// for the disk, nor a snapshot that is not pinned; see [`Runner::kept`].
+    pub(super) async fn write(
+        &self,
+        answer: Answer,
+        format: LineFormat,
+        mut parts: ItemSink<Bytes>,
+    ) -> Result<Bytes> {
+        let Answer { columns, mut rows, total, pages, streams, snapshots, work, stop: _stop, .. } = answer;
+        // It is not answered, and holds a snapshot.
+        drop(total);
+        let mut lines = Lines::new(format, &columns, &work);
+        let (mut unkept, mut _pinned) = (pages.then_some(snapshots), Vec::new());
+        while let Some(batch) = rows.next().await? {
             let mut row = 0;
             while row < batch.num_rows() {
                 row = lines.write(&batch, row)?;
-                if lines.is_full() {
-                    parts.give(lines.take()).await?;
+                if !lines.is_full() {
+                    continue;
                 }
+                let waits = unkept.is_some() && !parts.has_room().await;
+                if waits && let Some(snapshots) = unkept.take() {
+                    let left = batch.slice(row, batch.num_rows() - row);
+                    drop(batch);
+                    rows.put_back(left)?;
+                    (rows, _pinned) = self.kept(rows, streams, &snapshots).await?;
+                    parts.give(lines.take()).await?;
+                    break;
+                }
+                parts.give(lines.take()).await?;
             }
         }
         lines.finish()

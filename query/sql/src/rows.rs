@@ -46,7 +46,7 @@ pub struct Rows {
     /// Rows that were taken and belong to no page yet.
     held: VecDeque<RecordBatch>,
     held_rows: usize,
-    /// Bytes of the page that was taken last.
+    /// Bytes of the page or the batch that was taken last.
     page: usize,
     reservation: MemoryReservation,
 }
@@ -70,8 +70,29 @@ impl Rows {
         Self { batches, cut, held: VecDeque::new(), held_rows: 0, page: 0, reservation }
     }
 
-    /// Takes the next rows; they may be many.
+    /// Takes the next rows; they may be many. They are accounted for until the next ones are asked for.
+    ///
+    /// # Errors
+    /// What the plan says, [`Error::CircuitBreaking`] where queries may not hold so much.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.let_go()?;
+        let batch = match self.held.pop_front() {
+            Some(batch) => {
+                self.held_rows -= batch.num_rows();
+                batch
+            }
+            None => match self.read().await? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
+        };
+        self.page = batch.get_array_memory_size();
+        self.account()?;
+        Ok(Some(batch))
+    }
+
+    /// Reads rows on.
+    async fn read(&mut self) -> Result<Option<RecordBatch>> {
         let cut = &mut self.cut;
         while cut.rows > 0 || cut.to_the_end {
             let Some(batch) = self.batches.next().await.transpose()? else { break };
@@ -91,7 +112,7 @@ impl Rows {
     /// Cancel safe: what was read for a page that nobody waited for begins the next one.
     pub async fn page(&mut self, size: usize) -> Result<(Vec<RecordBatch>, bool)> {
         while self.held_rows <= size {
-            let Some(batch) = self.next().await? else { break };
+            let Some(batch) = self.read().await? else { break };
             self.reservation.try_grow(batch.get_array_memory_size())?;
             self.held_rows += batch.num_rows();
             self.held.push_back(batch);
@@ -111,6 +132,19 @@ impl Rows {
         self.page = page.iter().map(RecordBatch::get_array_memory_size).sum();
         self.account()?;
         Ok((page, self.held_rows > 0))
+    }
+
+    /// Puts what is left of the batch that was taken last before the next rows.
+    ///
+    /// # Errors
+    /// As [`Rows::next`].
+    pub(crate) fn put_back(&mut self, batch: RecordBatch) -> Result<()> {
+        self.page = 0;
+        if batch.num_rows() > 0 {
+            self.held_rows += batch.num_rows();
+            self.held.push_front(batch);
+        }
+        self.account()
     }
 
     /// Lets go of the memory of the page that was taken last, once it is dropped.
@@ -133,19 +167,15 @@ impl Rows {
         let metrics = SpillMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
         let spilled = metrics.spilled_bytes.clone();
         let spill = SpillManager::new(Arc::clone(env), metrics, Arc::clone(&schema));
-        let mut file = spill.create_in_progress_file("the rows behind a cursor")?;
-        while let Some(batch) = match self.held.pop_front() {
-            Some(batch) => Some(batch),
-            None => self.next().await?,
-        } {
+        let mut file = spill.create_in_progress_file("the rows of a statement")?;
+        while let Some(batch) = self.next().await? {
             file.append_batch(&batch)?;
             if u64::try_from(spilled.value()).unwrap_or(u64::MAX) > most {
                 return Err(Error::CircuitBreaking(format!(
-                    "the rows behind the cursor take more than [{most}] bytes on disk, an eighth of query.spill_bytes; ask for fewer rows or columns, or without an order"
+                    "the rows that wait to be read take more than [{most}] bytes on disk, an eighth of query.spill_bytes; ask for fewer rows or columns, or without an order"
                 ))
                 .into());
             }
-            self.account()?;
         }
         let stored = file.finish()?;
         let batches: SendableRecordBatchStream = match stored {
