@@ -44,6 +44,13 @@ impl<T> ItemSink<T> {
         Self { sender, at_work, turn, patience: PATIENCE, haste: HASTE }
     }
 
+    /// Waits for room no longer.
+    #[cfg(test)]
+    pub(crate) fn hasty(mut self) -> Self {
+        self.haste = Duration::ZERO;
+        self
+    }
+
     /// Waits for room for an item, as long as it may hold up what is in memory; whether there is.
     pub(crate) async fn has_room(&mut self) -> bool {
         if self.sender.capacity() > 0 || self.sender.is_closed() {
