@@ -185,3 +185,46 @@ impl Rows {
         Ok(Self::new(batches, Cut::ALL, env, self.batches.threads()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{ArrayRef, Int64Array};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::stream;
+
+    use super::*;
+
+    const POOL: usize = 64 << 10;
+
+    /// Rows in two batches, the second of which has so many.
+    fn rows(second: usize) -> (Rows, Arc<RuntimeEnv>) {
+        let pool = Arc::new(GreedyMemoryPool::new(POOL));
+        let env = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
+        let batches = [1_000, second].map(|count| {
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count as i64));
+            RecordBatch::try_from_iter([("n", numbers)]).unwrap()
+        });
+        let schema = batches[0].schema();
+        let batches = RecordBatchStreamAdapter::new(schema, stream::iter(batches.map(Ok)));
+        let threads = StatementThreads::start(1).unwrap();
+        (Rows::new(Box::pin(batches), Cut::ALL, &env, &threads), env)
+    }
+
+    #[tokio::test]
+    async fn batches_count_towards_the_memory_while_they_are_read() {
+        let (mut own, env) = rows(10);
+        let first = own.next().await.unwrap().unwrap();
+        assert!(env.memory_pool.reserved() >= 8_000);
+        // What is left of one comes before the next.
+        own.put_back(first.slice(998, 2)).unwrap();
+        let counts = [own.next().await, own.next().await].map(|batch| batch.unwrap().unwrap().num_rows());
+        assert_eq!(counts, [2, 10]);
+        assert!(own.next().await.unwrap().is_none());
+        assert_eq!(env.memory_pool.reserved(), 0);
+        let (mut own, _env) = rows(POOL);
+        own.next().await.unwrap();
+        assert_eq!(own.next().await.unwrap_err().status(), 429);
+    }
+}
