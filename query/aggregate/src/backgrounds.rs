@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_work::error::Result;
+use millrace_work::error::{Error, Result};
 
 use super::batch::{Batch, Positions, Selection};
 use super::field::{ValueKind, Values};
@@ -130,6 +130,10 @@ impl Sink for Background {
 
     fn rows(&mut self, rows: u64) {
         self.total += rows;
+    }
+
+    fn group(&mut self, group: u64, count: u64) -> Result<()> {
+        Err(Error::Execution(format!("[{count}] rows of the group [{group}] have no term to be counted for")))
     }
 
     fn term(&mut self, kind: ValueKind, term: &[u8], rows: u64) -> Result<Option<u32>> {

@@ -324,7 +324,8 @@ fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     let source = &Source { work: source.work.part(), ..source.clone() };
     let prepared = prepare(node, source, None)?;
     let mut found = RowBits::new(rows);
-    row_set(prepared.as_ref(), source.inverted.as_ref(), rows)?.iter().for_each(|row| found.insert(row));
+    let set = row_set(prepared.as_ref(), source.inverted.as_ref(), rows, &source.work)?;
+    set.iter().for_each(|row| found.insert(row));
     match prepared.failure() {
         Some(error) => Err(error),
         None => Ok(found),

@@ -142,7 +142,7 @@ impl Asked<'_> {
         let prepared = self.prepared(filter)?;
         match prepared.row_set() {
             Some(rows) => Ok(rows.clone()),
-            None => row_set(prepared.as_ref(), self.source.inverted.as_ref(), self.source.reader.rows()),
+            None => found(&prepared, &self.source),
         }
     }
 
@@ -186,7 +186,7 @@ impl Asked<'_> {
         let rows = match prepared.row_set() {
             Some(_) => prepared,
             None => {
-                let rows = row_set(prepared.as_ref(), source.inverted.as_ref(), source.reader.rows())?;
+                let rows = found(&prepared, &source)?;
                 match prepared.failure() {
                     Some(error) => return Err(error),
                     None => RowSet::found(&source, rows, 0.0)?,
@@ -198,6 +198,11 @@ impl Asked<'_> {
         }
         Ok(rows)
     }
+}
+
+/// Finds all rows of a condition in a segment.
+fn found(prepared: &Prepared, source: &Source) -> Result<RoaringBitmap> {
+    row_set(prepared.as_ref(), source.inverted.as_ref(), source.reader.rows(), &source.work)
 }
 
 #[cfg(test)]

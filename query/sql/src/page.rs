@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
+use millrace_matching::pinned::Pinned;
+use millrace_matching::table::TableSnapshot;
 use millrace_work::Work;
 use tokio::sync::Mutex;
 
@@ -14,6 +16,7 @@ use super::bind::Total;
 use super::cursor::{Cursor, Progress, Token};
 use super::error::{Result, SqlError};
 use super::format::{PageFormat, Writer};
+use super::rows::Rows;
 use super::run::Runner;
 
 /// The first page of an answer, but for its end.
@@ -47,13 +50,8 @@ impl Runner {
             }
             drop(batches);
             rows.let_go()?;
-            if more && streams {
-                pinned = snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
-            }
-            // What cannot be read when it is asked for, or may not be kept in memory until then, waits on disk.
-            if more && (!streams || pinned.len() < snapshots.len()) {
-                pinned.clear();
-                rows = rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?;
+            if more {
+                (rows, pinned) = self.kept(rows, streams, &snapshots).await?;
             }
         }
         let (skip, limit) = cut;
@@ -70,6 +68,27 @@ impl Runner {
         let left =
             more.then_some(Cursor { columns, size: most, indices, progress, _pinned: pinned, _stop: stop });
         Ok(Page { writer, total, left })
+    }
+
+    /// Makes rows wait for who reads them later: pins what they are read from, where they stream. What cannot be read when it is asked
+    /// for, or may not be kept in memory until then, waits on disk.
+    ///
+    /// # Errors
+    /// As [`Rows::spooled`].
+    pub(super) async fn kept(
+        &self,
+        rows: Rows,
+        streams: bool,
+        snapshots: &[Arc<TableSnapshot>],
+    ) -> Result<(Rows, Vec<Pinned>)> {
+        if streams {
+            let pinned: Vec<_> =
+                snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
+            if pinned.len() == snapshots.len() {
+                return Ok((rows, pinned));
+            }
+        }
+        Ok((rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?, Vec::new()))
     }
 
     /// Reads the next page of a cursor, and whether there are more behind it.

@@ -176,7 +176,8 @@ impl Runner {
             let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let mut parts = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
-                runner.open(&asked, bounds, Counted::Answered).await?.write(format, parts).await
+                let answer = runner.open(&asked, bounds, Counted::Answered).await?;
+                runner.write(answer, format, parts).await
             })?;
             Ok(match parts.next().await? {
                 Item::Given(first) => (first, Some(parts)),

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use millrace_work::Work;
 use millrace_work::error::Result;
 
 use super::{At, Bid, FirstValues, Question, Source};
@@ -27,13 +28,21 @@ impl Source for FirstTerms {
 
     fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
         let Question::First(first) = question else { return Ok(None) };
-        let Some((cost, found)) = walk(first, at, most)? else { return Ok(None) };
-        Ok(Bid::new(cost, move |sink| at.read(&found, sink)))
+        let work = at.segment.source.work.part();
+        let Some((cost, found)) = walk(first, at, most, &work)? else { return Ok(None) };
+        Ok(Bid::new(cost, move |sink| {
+            let _held = work;
+            at.read(&found, sink)
+        }))
     }
 }
 
-/// Finds the rows of the first terms, ascending, and what that cost; `None` where it would cost more than `most`.
-fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64) -> Result<Option<(u64, Vec<u32>)>> {
+/// Rows for which memory is taken at first; each time that they are too few, it is for as many again.
+const HELD_ROWS: usize = 1_024;
+
+/// Finds the rows of the first terms, ascending, which `work` holds, and what that cost; `None` where it would cost more than
+/// `most`.
+fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64, work: &Work) -> Result<Option<(u64, Vec<u32>)>> {
     let Some(place) = at.listed(first.values) else { return Ok(None) };
     // A row of several terms would come up at each.
     if at.segment.source.reader.is_list(place.field.column) {
@@ -53,6 +62,7 @@ fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64) -> Result<Option<(u64, V
     let cost = |steps: u64| steps.saturating_sub(FREE_STEPS) * STEP;
     let span = at.rows.span();
     let (mut found, mut terms, mut steps) = (Vec::new(), 0, 0);
+    let mut held = Ok(());
     at.segment.source.inverted.for_each_rows(place.field.id, from, !first.ascending, &mut |_, term| {
         let before = found.len();
         // A term counts as a row, whether or not it has rows in the span.
@@ -61,6 +71,14 @@ fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64) -> Result<Option<(u64, V
         while row < span.end && cost(steps) <= most {
             steps += 1;
             if at.rows.contains(row) {
+                if found.len() == found.capacity() {
+                    let more = found.len().max(HELD_ROWS);
+                    held = work.hold(more * size_of::<u32>());
+                    if held.is_err() {
+                        return ControlFlow::Break(());
+                    }
+                    found.reserve_exact(more);
+                }
                 found.push(row);
             }
             row = term.seek_row(row + 1);
@@ -71,6 +89,7 @@ fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64) -> Result<Option<(u64, V
             false => ControlFlow::Break(()),
         }
     })?;
+    held?;
     found.sort_unstable();
     Ok((cost(steps) <= most).then_some((cost(steps), found)))
 }

@@ -68,8 +68,8 @@ static ALL: [&dyn Source; 10] = [
     &pages::PageStatistics,
     &first_terms::FirstTerms,
     &term_order::TermOrder,
-    &columns::Columns,
     &decoded_pages::DecodedPages,
+    &columns::Columns,
 ];
 
 /// Lists the sources.
@@ -299,7 +299,8 @@ fn cost_of_pass(question: &Question<'_>, at: At<'_>) -> u64 {
     }
 }
 
-/// Finds the cheapest source, by its name, and its bid; `None` where that is a pass over the rows.
+/// Finds the cheapest source, by its name, and its bid: of those that cost the same the first, also where a pass over the rows
+/// costs that. `None` where that pass is the cheapest.
 ///
 /// # Errors
 /// Files that cannot be read.
@@ -307,7 +308,8 @@ pub(crate) fn choose<'a>(question: &'a Question<'a>, at: At<'a>) -> Result<Optio
     let pass = cost_of_pass(question, at);
     let (mut most, mut best) = (pass, None);
     for source in at.sources {
-        if let Some(bid) = source.bid(question, at, most)?.filter(|bid| bid.cost <= most) {
+        let cheapest = |bid: &Bid<'_>| bid.cost < most || best.is_none() && bid.cost == most;
+        if let Some(bid) = source.bid(question, at, most)?.filter(cheapest) {
             most = bid.cost;
             best = Some((source.name(), bid));
             if most.saturating_mul(FEW_OF_ALL) <= pass {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use millrace_storage::bundle::{ValueWalker, Walk};
+use millrace_work::Work;
 use millrace_work::error::Result;
 
 use super::dictionary::rows_of_a_term;
@@ -60,8 +61,13 @@ impl Source for TermOrder {
         let Some(columns) = numbers(&at.segment.source, &at.columns_at(places), &every)? else {
             return Ok(None);
         };
+        // Parts share the terms out, so that none may go without.
+        let bytes = columns.iter().map(|column| column.get_array_memory_size()).sum();
+        let work = at.segment.source.work.part_of(bytes)?;
         Ok(Bid::new(cost, move |sink| {
             let mut walk = TermWalk {
+                work,
+                held: 0,
                 sink,
                 at,
                 kind: place.kind,
@@ -84,6 +90,10 @@ impl Source for TermOrder {
 
 /// Gathers the rows of terms and tells their numbers.
 struct TermWalk<'a, 's> {
+    /// Holds the numbers of all rows, and those of the rows that are gathered.
+    work: Work,
+    /// Rows that are held so.
+    held: usize,
     sink: &'s mut dyn Sink,
     at: At<'a>,
     kind: ValueKind,
@@ -126,7 +136,18 @@ impl TermWalk<'_, '_> {
         }
         let group = self.sink.term(self.kind, value, u64::from(rows))?;
         self.group = group.unwrap_or(self.group);
+        if group.is_some() {
+            self.hold(self.rows.len() + rows as usize)?;
+        }
         Ok(group.is_some())
+    }
+
+    /// Accounts for so many rows that are gathered at once, with their groups and numbers.
+    fn hold(&mut self, rows: usize) -> Result<()> {
+        let row_bytes = 2 * size_of::<u32>() + self.columns.len() * size_of::<u64>();
+        self.work.hold(rows.saturating_sub(self.held) * row_bytes)?;
+        self.held = self.held.max(rows);
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool};
 use millrace_dsl::aggs::Aggregations;
 use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::{
@@ -14,6 +14,7 @@ use millrace_storage::metadata::{Metadata, Uuid};
 use millrace_storage::{Action, Config, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
 use millrace_work::Work;
 use millrace_work::compute::Compute;
+use millrace_work::error::Error;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
@@ -198,6 +199,24 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Asks a source alone, within so much memory; whether it answered everything.
+    fn asked_within(&self, aggs: &Value, source: &dyn Source, bytes: usize) -> Result<bool> {
+        let tree = self.tree(aggs);
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let mut segment = self.context(&tree);
+        segment.source.work = Work::new(&pool);
+        let (segment, free, rows) = (&segment, &Free(source), &Rows::All(0..self.rows()));
+        let at = At { segment, rows, sources: &[free] };
+        let (mut states, mut answered) = (States::new(&tree), true);
+        for sub in &mut states.roots.0 {
+            let ask = &mut |question: &Question<'_>, sink: &mut dyn Sink| answer(question, sink, at);
+            answered &= sub.collector.ask(segment, ask)?;
+        }
+        Ok(answered)
+    }
+}
+
 /// A source that is always the cheapest.
 struct Free<'a>(&'a dyn Source);
 
@@ -306,6 +325,50 @@ async fn every_source_answers_as_the_rows_do() {
     }
     let names: BTreeSet<&str> = all().iter().map(|source| source.name()).collect();
     assert_eq!(used, names);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_sources_gather_counts_towards_the_memory() {
+    let store = Store::open(10_000, true, &mut StdRng::seed_from_u64(19)).await;
+    let sum = json!({"s": {"sum": {"field": "size"}}});
+    let sources = json!([{"c": {"terms": {"field": "client"}}}]);
+    for (source, aggs) in [
+        (&term_order::TermOrder as &dyn Source, json!({"terms": {"field": "client"}, "aggs": sum})),
+        (&first_terms::FirstTerms, json!({"composite": {"size": 500, "sources": sources}})),
+    ] {
+        let aggs = json!({"a": aggs});
+        assert!(store.asked_within(&aggs, source, 64 << 20).unwrap(), "{aggs}");
+        let refused = store.asked_within(&aggs, source, 1 << 10);
+        assert!(matches!(refused, Err(Error::CircuitBreaking(_))), "{aggs}: {refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_of_equal_costs_wins_and_counts_are_not_lost() {
+    let store = Store::open(300, true, &mut StdRng::seed_from_u64(20)).await;
+    let tree = store.tree(&json!({"a": {"significant_terms": {"field": "word", "min_doc_count": 1}}}));
+    let (segment, rows) = (&store.context(&tree), &Rows::All(0..store.rows()));
+    let (one, other) = (&Free(&columns::Columns), &Twin);
+    let first = |sources: &[&dyn Source]| {
+        choose(&Question::Columns(&[]), At { segment, rows, sources }).unwrap().map(|(name, _)| name)
+    };
+    assert_eq!((first(&[one, other]), first(&[other, one])), (Some("columns"), Some("twin")));
+    // Terms are counted for themselves, not by number.
+    let mut states = States::new(&tree);
+    assert!(states.backgrounds[0].group(0, 7).is_err());
+}
+
+/// A source that costs nothing.
+struct Twin;
+
+impl Source for Twin {
+    fn name(&self) -> &'static str {
+        "twin"
+    }
+
+    fn bid<'a>(&self, _question: &'a Question<'a>, _at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+        Ok(Bid::new(0, |_| Ok(())))
+    }
 }
 
 /// The shapes that are measured, and some beside them.

@@ -117,8 +117,16 @@ async fn filters_of_a_batch_find_what_each_finds_alone() {
             work: work.part(),
         };
         let alone = prepare(&resolved.node, &source, None).unwrap();
-        let alone = row_set(alone.as_ref(), source.inverted.as_ref(), segment.rows()).unwrap();
+        let alone = row_set(alone.as_ref(), source.inverted.as_ref(), segment.rows(), &work).unwrap();
         assert_eq!(found, alone, "{filter}");
+        // Some of them are not taken for all.
+        let ended = Work::default();
+        ended.stop().time_out();
+        if !alone.is_empty() {
+            let all = prepare(&resolved.node, &source, None).unwrap();
+            let rows = row_set(all.as_ref(), source.inverted.as_ref(), segment.rows(), &ended);
+            assert!(matches!(rows, Err(Error::TimedOut)), "{filter}");
+        }
     }
 }
 

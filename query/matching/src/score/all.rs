@@ -79,9 +79,8 @@ pub(super) fn prepare(parts: &[Node], source: &Source, among: Option<&RoaringBit
     }
     let mut narrowed: Option<RoaringBitmap> = None;
     if !prepared.is_empty() {
-        let rows = source.reader.rows();
         let found = All { parts: prepared.clone() };
-        narrowed = few_rows(&found, source.inverted.as_ref(), rows, u64::from(rows) / 8)?;
+        narrowed = few_rows(&found, source, u64::from(source.reader.rows()) / 8)?;
     }
     for part in columns {
         let among = narrowed.as_ref().or(among);

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
 use millrace_storage::segment::{PageBounds, WINDOW_ROWS, WindowBits};
+use millrace_work::Work;
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
@@ -474,11 +475,20 @@ pub fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<
     Ok((found, scored))
 }
 
-/// Finds the matching rows of a segment, deleted ones included.
-pub fn row_set(prepared: &dyn Condition, inverted: &dyn Inverted, rows: u32) -> Result<RoaringBitmap> {
+/// Finds the matching rows of a segment, deleted ones included: all or none, as they are kept for others.
+///
+/// # Errors
+/// Files that cannot be read, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
+pub fn row_set(
+    prepared: &dyn Condition,
+    inverted: &dyn Inverted,
+    rows: u32,
+    work: &Work,
+) -> Result<RoaringBitmap> {
     let mut windows = Windows::open(prepared, inverted, rows)?;
     let mut found = SetBuilder::default();
     while let Some((first, bits)) = windows.next()? {
+        work.check()?;
         found.add(first, &bits);
     }
     Ok(found.finish())

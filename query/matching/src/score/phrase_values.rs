@@ -94,8 +94,7 @@ fn candidates(source: &Source, path: PathId, places: &[Place]) -> Result<Option<
         }
         parts.push(AtLeast::of(1, place.fixed().iter().map(term).collect()));
     }
-    let rows = source.reader.rows();
-    few_rows(All::of(parts).as_ref(), source.inverted.as_ref(), rows, u64::from(rows))
+    few_rows(All::of(parts).as_ref(), source, source.reader.rows().into())
 }
 
 /// The positions of a phrase's terms in one row.

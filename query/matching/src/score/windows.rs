@@ -15,6 +15,7 @@ use roaring::RoaringBitmap;
 use super::Scorer;
 use super::bits::{NO_ROWS, SetBuilder, first_from, is_empty, set, up_to};
 use super::condition::Condition;
+use super::prepare::Source;
 use super::reader::Inverted;
 
 /// Rows of a segment, window by window. Targets and windows do not descend.
@@ -85,19 +86,22 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Collects the matching rows if there are at most `limit`; `None` beyond.
+/// Collects the matching rows of a segment if there are at most `limit`; `None` beyond.
+///
+/// # Errors
+/// Files that cannot be read, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
 pub(super) fn few_rows(
     condition: &dyn Condition,
-    inverted: &dyn Inverted,
-    rows: u32,
+    source: &Source,
     limit: u64,
 ) -> Result<Option<RoaringBitmap>> {
-    let mut windows = Windows::open(condition, inverted, rows)?;
+    let mut windows = Windows::open(condition, source.inverted.as_ref(), source.reader.rows())?;
     if windows.cost() > limit.saturating_mul(2) {
         return Ok(None);
     }
     let mut found = SetBuilder::default();
     while let Some((first, bits)) = windows.next()? {
+        source.work.check()?;
         found.add(first, &bits);
         if found.len() > limit {
             return Ok(None);

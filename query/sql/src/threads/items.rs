@@ -1,8 +1,8 @@
 //! What a statement hands on while it runs: batches of rows, or the parts of a text.
 //!
 //! The statement makes an item, gives it to its [`ItemSink`], and goes on once there is room: one item waits, so that the next one
-//! is made while it is sent. Who reads the [`Items`] sets the pace that way, down to the scans. While an item waits, others have
-//! the statement's turn at work; what the statement has open, its snapshot and its memory, is let go of with [`PATIENCE`].
+//! is made while it is sent. Who reads the [`Items`] sets the pace that way, down to the scans. While an item waits for room, others
+//! have the statement's turn at work; what the statement has open, its snapshot and its memory, is let go of with [`PATIENCE`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use millrace_work::error::Error;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
 
 use super::Running;
 use crate::error::Result;
@@ -18,6 +20,10 @@ use crate::error::Result;
 /// Longest time for which an item waits to be taken. A slow line is not cut off: a socket with a buffer of megabytes takes nothing
 /// for minutes, and then several items.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Longest time, for all items together, for which what the statement computes at once waits for room in the memory of queries. Who
+/// is about as fast as the statement never needs it; for anybody else the rest waits elsewhere.
+const HASTE: Duration = Duration::from_secs(5);
 
 /// Where a statement gives its items to.
 pub(crate) struct ItemSink<T> {
@@ -27,20 +33,46 @@ pub(crate) struct ItemSink<T> {
     turn: Option<OwnedSemaphorePermit>,
     /// [`PATIENCE`], but for tests.
     patience: Duration,
+    /// What is left of [`HASTE`].
+    haste: Duration,
 }
 
 impl<T> ItemSink<T> {
     /// Waits until the statement may be at work.
     pub(super) async fn at_work(sender: mpsc::Sender<T>, at_work: Arc<Semaphore>) -> Self {
         let turn = Arc::clone(&at_work).acquire_owned().await.ok();
-        Self { sender, at_work, turn, patience: PATIENCE }
+        Self { sender, at_work, turn, patience: PATIENCE, haste: HASTE }
     }
 
-    /// Gives an item and waits for the next turn.
+    /// Waits for room no longer.
+    #[cfg(test)]
+    pub(crate) fn hasty(mut self) -> Self {
+        self.haste = Duration::ZERO;
+        self
+    }
+
+    /// Waits for room for an item, as long as it may hold up what is in memory; whether there is.
+    pub(crate) async fn has_room(&mut self) -> bool {
+        if self.sender.capacity() > 0 || self.sender.is_closed() {
+            return true;
+        }
+        self.turn = None;
+        let since = Instant::now();
+        let room = tokio::time::timeout(self.haste, self.sender.reserve()).await.is_ok();
+        self.haste = self.haste.saturating_sub(since.elapsed());
+        self.turn = Arc::clone(&self.at_work).acquire_owned().await.ok();
+        room
+    }
+
+    /// Gives an item: at once where there is room, and the statement keeps its turn; else once there is, and it waits for its next turn.
     ///
     /// # Errors
     /// [`Error::Execution`] where it was not taken in time, or nobody is there to take it.
     pub(crate) async fn give(&mut self, item: T) -> Result<()> {
+        let item = match self.sender.try_send(item) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(item) | TrySendError::Closed(item)) => item,
+        };
         self.turn = None;
         let given = tokio::time::timeout(self.patience, self.sender.send(item)).await;
         if !matches!(given, Ok(Ok(()))) {
@@ -125,6 +157,27 @@ mod tests {
             }
             assert!(matches!(items.next().await, Ok(Item::Last(100))));
         }
+    }
+
+    #[tokio::test]
+    async fn where_there_is_room_the_turn_is_kept() {
+        let (sender, mut given) = mpsc::channel(1);
+        let at_work = Arc::new(Semaphore::new(1));
+        let mut sink = ItemSink::at_work(sender, Arc::clone(&at_work)).await;
+        // Somebody waits for the turn and would get it before the statement.
+        let waiting = tokio::spawn(Arc::clone(&at_work).acquire_owned());
+        tokio::task::yield_now().await;
+        for number in 0..3 {
+            assert!(sink.has_room().await);
+            sink.give(number).await.unwrap();
+            assert_eq!(given.try_recv(), Ok(number));
+        }
+        assert!(!waiting.is_finished());
+        // Nobody takes the next one: others have the turn.
+        sink.give(3).await.unwrap();
+        sink.haste = Duration::ZERO;
+        let (room, turn) = tokio::join!(sink.has_room(), async { drop(waiting.await.unwrap().unwrap()) });
+        assert_eq!((room, turn), (false, ()));
     }
 
     #[tokio::test]

@@ -32,6 +32,12 @@ pub(super) struct PartitionTask {
     reservation: Arc<MemoryReservation>,
 }
 
+/// Rows of one segment that wait to be sent, and their memory.
+struct HeldRows {
+    rows: Rows,
+    _reservation: MemoryReservation,
+}
+
 impl PartitionTask {
     /// Makes the task of a partition, which accounts for its memory with `reservation`.
     pub(super) fn new(shared: Arc<Shared>, partition: usize, reservation: MemoryReservation) -> Self {
@@ -101,10 +107,13 @@ impl PartitionTask {
                 compute.run(move || shared.find(&job, &first)).await.map_err(DataFusionError::from)
             }
         });
-        let sent = found.map_ok(move |Found { batches, rest }| {
+        let sent = found.map(move |found| {
+            let Found { batches, rest } = found?;
+            // All that a job left is held until its turn comes.
+            let rest = rest.into_iter().map(|rows| self.held(rows)).collect::<Result<Vec<_>>>()?;
             let task = self.clone();
             let rest = iter(rest).flat_map(move |rows| task.clone().streamed(rows));
-            iter(batches).map(Ok).chain(rest)
+            Ok::<_, DataFusionError>(iter(batches).map(Ok).chain(rest))
         });
         sent.try_flatten().boxed()
     }
@@ -121,7 +130,7 @@ impl PartitionTask {
                 let (shared, part) = (Arc::clone(&self.shared), part.clone());
                 let compute = shared.table.compute.clone();
                 let Some(rows) = compute.run(move || shared.matches(&part)).await? else { continue };
-                if !self.emit(&out, rows).await? {
+                if !self.emit(&out, self.held(rows)?).await? {
                     break;
                 }
             }
@@ -131,7 +140,7 @@ impl PartitionTask {
     }
 
     /// Sends rows with their keys.
-    fn streamed(self, rows: Rows) -> SendableRecordBatchStream {
+    fn streamed(self, rows: HeldRows) -> SendableRecordBatchStream {
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
         let out = stream.tx();
         stream.spawn(async move {
@@ -141,17 +150,20 @@ impl PartitionTask {
         stream.build()
     }
 
+    /// Accounts for the rows of a segment.
+    fn held(&self, rows: Rows) -> Result<HeldRows> {
+        let reservation = self.reservation.new_empty();
+        reservation.try_grow(rows.rows.serialized_size() + rows.scores.len() * size_of::<f32>())?;
+        Ok(HeldRows { rows, _reservation: reservation })
+    }
+
     /// Sends the rows of a segment with their keys; whether more are wanted.
-    async fn emit(&self, out: &Sender<PlanResult<RecordBatch>>, found: Rows) -> Result<bool> {
-        let shared = &self.shared;
+    async fn emit(&self, out: &Sender<PlanResult<RecordBatch>>, found: HeldRows) -> Result<bool> {
+        let (shared, HeldRows { rows: found, _reservation }) = (&self.shared, found);
         if let Some(best) = found.scores.iter().copied().max_by(f32::total_cmp) {
             shared.table.handle.saw_score(best);
         }
-        let bytes = found.rows.serialized_size() + found.scores.len() * size_of::<f32>();
-        self.reservation.try_grow(bytes)?;
-        let goes_on = self.emit_batches(out, &found).await?;
-        self.reservation.shrink(bytes);
-        Ok(goes_on)
+        self.emit_batches(out, &found).await
     }
 
     async fn emit_batches(&self, out: &Sender<PlanResult<RecordBatch>>, found: &Rows) -> Result<bool> {
