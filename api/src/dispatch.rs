@@ -1,4 +1,4 @@
-//! The life of a request: probes, authentication, parameters, body, handler, answer.
+//! The life of a request: probes, authentication, route, session, body, handler, answer.
 
 use std::any::Any;
 use std::net::Ipv4Addr;
@@ -12,16 +12,16 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
-use millrace_storage::access::Action;
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
-use crate::pipelines::Management;
+use crate::pipelines::{self, Management};
+use crate::route::{self, Call, Captured, Found, Handler, Spec};
 use crate::server::HttpConfig;
-use crate::{Api, Node, routes};
+use crate::{Api, Node};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -51,6 +51,73 @@ enum Routes {
     Data,
     /// The management of pipelines.
     Management(Arc<Management>),
+}
+
+/// What answers a request, with what it serves.
+#[derive(Debug)]
+enum Answering {
+    Data(Handler<()>),
+    Management(Handler<Management>, Arc<Management>),
+}
+
+/// A request before its body is read: it has a route, and its principal may take it.
+struct Routed {
+    api: Api,
+    route: &'static Spec,
+    answering: Answering,
+    captured: Captured,
+    path: Vec<String>,
+    params: Params,
+}
+
+impl Routes {
+    /// Finds the route of a request and what answers it.
+    ///
+    /// # Errors
+    /// The methods of the path.
+    fn find(
+        &self,
+        method: &Method,
+        path: &[String],
+        params: &Params,
+    ) -> Result<(&'static Spec, Answering, Captured), Vec<Method>> {
+        Ok(match self {
+            Self::Data => {
+                let Found { spec, handler, captured } = route::data().find(method, path, params)?;
+                (spec, Answering::Data(handler), captured)
+            }
+            Self::Management(management) => {
+                let Found { spec, handler, captured } = route::management().find(method, path, params)?;
+                (spec, Answering::Management(handler, Arc::clone(management)), captured)
+            }
+        })
+    }
+
+    /// Answers a request that has no route. `uri` is the request's own spelling.
+    fn missed(
+        &self,
+        method: &Method,
+        path: &[String],
+        uri: &str,
+        allowed: &[Method],
+    ) -> Result<Response, Error> {
+        match (self, path) {
+            (_, _) if !allowed.is_empty() && *method == Method::OPTIONS => {
+                let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(",");
+                let mut response = Response::empty(200);
+                response.headers.push(("allow", list));
+                Ok(response)
+            }
+            (_, _) if !allowed.is_empty() => Err(Error::method_not_allowed(uri, method, allowed)),
+            (Self::Management(_), _) => Ok(pipelines::not_found(uri, "Not Found")),
+            // Who creates or deletes what one segment names means an index.
+            (Self::Data, [name]) if matches!(*method, Method::PUT | Method::DELETE) => {
+                let reason = format!("Invalid index name [{name}], must not start with '_', '-', or '+'");
+                Err(Error::invalid_index_name(name, reason))
+            }
+            (Self::Data, _) => Err(Error::no_handler(uri, method)),
+        }
+    }
 }
 
 impl Service {
@@ -122,14 +189,15 @@ impl Service {
             }
         };
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
-        let (principal, path, mut params) = match self.prepare(&parts, &uri, style).await {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                // A client that is still sending would see a reset connection in place of the answer.
-                self.bodies.discard(body).await;
-                return Err(error);
-            }
-        };
+        let Routed { api, route, answering, captured, path, mut params } =
+            match self.prepare(&parts, &uri, style).await {
+                Ok(routed) => routed,
+                Err(answer) => {
+                    // A client that is still sending would see a reset connection in place of the answer.
+                    self.bodies.discard(body).await;
+                    return answer;
+                }
+            };
         let held = match self.bodies.read(&parts.headers, &mut body, self.in_flight.empty()).await {
             Ok(held) => held,
             Err(error) => {
@@ -142,17 +210,9 @@ impl Service {
         };
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
-        let api = self.node.api(principal, Action::Own)?;
         let request = Request { method: parts.method, path, params, body: bytes, room, filter };
-        let cancels = matches!(request.method, Method::GET | Method::HEAD)
-            || request.path.last().is_some_and(|segment| {
-                matches!(
-                    segment.as_str(),
-                    "_count" | "_field_caps" | "_mget" | "_msearch" | "_search" | "_sql" | "query"
-                )
-            });
-        let task = tokio::spawn(handle(api, self.routes.clone(), request, uri, held));
-        let joined = if cancels { AbortOnDrop(task).join().await } else { task.await };
+        let task = tokio::spawn(handle(Call { api, request, captured }, answering, held));
+        let joined = if route.reads { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
             Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
@@ -182,8 +242,25 @@ impl Service {
         Some(Response::json(status, serde_json::json!({ "status": word })))
     }
 
-    /// Finds out who asks for what, and how the answer is wanted, before the body is read.
+    /// Finds the route of a request and begins its action, before the body is read; the answer where that is not to be.
     async fn prepare(
+        &self,
+        parts: &http::request::Parts,
+        uri: &str,
+        style: &mut Style,
+    ) -> Result<Routed, Result<Response, Error>> {
+        let (principal, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
+        match self.routes.find(&parts.method, &path, &params) {
+            Ok((route, answering, captured)) => {
+                let api = self.node.api(principal, route.action).map_err(Err)?;
+                Ok(Routed { api, route, answering, captured, path, params })
+            }
+            Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
+        }
+    }
+
+    /// Finds out who asks, and how the answer is wanted.
+    async fn ask(
         &self,
         parts: &http::request::Parts,
         uri: &str,
@@ -198,6 +275,8 @@ impl Service {
         // In-process callers are one client.
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
         let principal = self.node.authenticator.authenticate(&parts.headers, uri, address).await?;
+        #[cfg(test)]
+        let principal = parts.extensions.get().cloned().unwrap_or(principal);
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
@@ -221,22 +300,16 @@ impl Service {
 
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.
 /// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
-fn handle(
-    api: Api,
-    routes: Routes,
-    mut request: Request,
-    uri: String,
-    held: Held,
-) -> BoxFuture<'static, Result<Response, Error>> {
+fn handle(mut call: Call, answering: Answering, held: Held) -> BoxFuture<'static, Result<Response, Error>> {
     Box::pin(async move {
-        let result = match routes {
-            Routes::Data => routes::run(&api, &mut request, &uri).await,
-            Routes::Management(management) => management.run(&api, &mut request, &uri).await,
+        let result = match answering {
+            Answering::Data(handler) => handler(&(), &mut call).await,
+            Answering::Management(handler, management) => handler(&management, &mut call).await,
         };
         drop(held);
         let response = result?;
         if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
-            request.finish()?;
+            call.request.finish()?;
         }
         Ok(response)
     })

@@ -1,7 +1,7 @@
 //! The protocols of Millrace: the data API over HTTP, authentication.
 //!
 //! A [`Server`] runs listeners until told to stop and hands every request to a [`Service`], which
-//! authenticates it, reads its body, finds its handler, and renders the answer. Handlers are grouped by
+//! authenticates it, finds its [`route`], begins the route's action, reads the body, has the handler answer, and renders the answer. Handlers are grouped by
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
@@ -19,7 +19,7 @@ pub mod fuzzing;
 mod http;
 mod pipelines;
 mod root;
-mod routes;
+mod route;
 mod search;
 mod server;
 mod sql;

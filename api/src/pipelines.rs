@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager::{Change, ChangeError, Cursor, Letter, PluginFigures, Status, Wanted};
 use serde_json::{Map, Value, json};
@@ -22,7 +21,10 @@ const VERSION: &str = "7.10.2";
 /// Most dead letters of one answer or replay.
 const MAX_LETTERS: usize = 10_000;
 
-/// The routes of the management listener and what they manage.
+/// Renders one side of a pipeline.
+pub(crate) type Form = fn(&Status) -> Map<String, Value>;
+
+/// What the management listener serves.
 #[derive(Debug)]
 pub(crate) struct Management {
     pipelines: Arc<Manager>,
@@ -35,64 +37,29 @@ impl Management {
         Self { pipelines, address }
     }
 
-    /// Finds and runs the handler of a request. `uri` is the request's own spelling, for messages.
-    pub(crate) async fn run(&self, api: &Api, request: &mut Request, uri: &str) -> Result<Response, Error> {
-        let path = request.path.clone();
-        let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-        let method = request.method.clone();
-        let allow = |allowed: &[Method]| {
-            allowed
-                .contains(&method)
-                .then_some(())
-                .ok_or_else(|| Error::method_not_allowed(uri, &method, allowed))
-        };
-        let read = [Method::GET, Method::HEAD];
-        match parts.as_slice() {
-            [] | ["_node"] => {
-                allow(&read)?;
-                request.finish()?;
-                Ok(Response::json(200, Value::Object(self.header(api))))
-            }
-            ["_node", "pipelines"] => {
-                allow(&read)?;
-                request.finish()?;
-                Ok(self.answer(api, &self.pipelines.list(), how))
-            }
-            ["_node", "pipelines", id] if method == Method::PUT => self.change(api, request, id).await,
-            ["_node", "pipelines", id] => {
-                allow(&[Method::GET, Method::HEAD, Method::PUT])?;
-                request.finish()?;
-                Ok(match self.pipelines.get(id) {
-                    Some(status) => self.answer(api, &[status], how),
-                    None => unknown(uri, id),
-                })
-            }
-            ["_node", "stats", "pipelines"] => {
-                allow(&read)?;
-                request.finish()?;
-                Ok(self.answer(api, &self.pipelines.list(), stats))
-            }
-            ["_node", "stats", "pipelines", id] => {
-                allow(&read)?;
-                request.finish()?;
-                Ok(match self.pipelines.get(id) {
-                    Some(status) => self.answer(api, &[status], stats),
-                    None => unknown(uri, id),
-                })
-            }
-            ["_node", "dead_letters"] => {
-                allow(&read)?;
-                self.letters(request).await
-            }
-            ["_node", "dead_letters", "_replay"] => {
-                allow(&[Method::POST])?;
-                self.replay(request).await
-            }
-            _ => Ok(not_found(uri, "Not Found")),
-        }
+    /// Answers what the listener is.
+    pub(crate) fn info(&self, api: &Api, request: &Request) -> Result<Response, Error> {
+        request.finish()?;
+        Ok(Response::json(200, Value::Object(self.header(api))))
     }
 
-    async fn change(&self, api: &Api, request: &mut Request, id: &str) -> Result<Response, Error> {
+    /// Lists all pipelines in a form.
+    pub(crate) fn list(&self, api: &Api, request: &Request, form: Form) -> Result<Response, Error> {
+        request.finish()?;
+        Ok(self.answer(api, &self.pipelines.list(), form))
+    }
+
+    /// Shows a pipeline in a form.
+    pub(crate) fn get(&self, api: &Api, request: &Request, id: &str, form: Form) -> Result<Response, Error> {
+        request.finish()?;
+        Ok(match self.pipelines.get(id) {
+            Some(status) => self.answer(api, &[status], form),
+            None => unknown(&request.uri(), id),
+        })
+    }
+
+    /// Changes a running pipeline.
+    pub(crate) async fn change(&self, api: &Api, request: &mut Request, id: &str) -> Result<Response, Error> {
         request.finish()?;
         let change = parse(request.json()?)?;
         match self.pipelines.change(id, change).await {
@@ -111,7 +78,7 @@ impl Management {
     }
 
     /// Lists dead letters.
-    async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
+    pub(crate) async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
         let (pipeline, after, size) = wanted(request, 100)?;
         request.finish()?;
         let wanted = Wanted { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
@@ -123,7 +90,7 @@ impl Management {
     }
 
     /// Replays dead letters.
-    async fn replay(&self, request: &mut Request) -> Result<Response, Error> {
+    pub(crate) async fn replay(&self, request: &mut Request) -> Result<Response, Error> {
         let (pipeline, after, size) = wanted(request, 1_000)?;
         let output = request.params.take("output");
         request.finish()?;
@@ -136,7 +103,7 @@ impl Management {
         Ok(Response::json(200, body))
     }
 
-    fn answer(&self, api: &Api, all: &[Status], form: fn(&Status) -> Map<String, Value>) -> Response {
+    fn answer(&self, api: &Api, all: &[Status], form: Form) -> Response {
         let mut body = self.header(api);
         let pipelines: Map<String, Value> =
             all.iter().map(|status| (status.id.clone(), self.entry(status, form))).collect();
@@ -144,7 +111,7 @@ impl Management {
         Response::json(200, Value::Object(body))
     }
 
-    fn entry(&self, status: &Status, form: fn(&Status) -> Map<String, Value>) -> Value {
+    fn entry(&self, status: &Status, form: Form) -> Value {
         let interval = self.pipelines.reload_interval();
         let mut entry = form(status);
         entry.insert("config_reload_automatic".to_owned(), json!(!interval.is_zero()));
@@ -207,7 +174,7 @@ fn letter(letter: &Letter) -> Value {
 }
 
 /// How a pipeline runs.
-fn how(status: &Status) -> Map<String, Value> {
+pub(crate) fn how(status: &Status) -> Map<String, Value> {
     let entry = json!({
         "ephemeral_id": status.ephemeral_id.to_string(),
         "hash": status.hash,
@@ -222,7 +189,7 @@ fn how(status: &Status) -> Map<String, Value> {
 }
 
 /// What went through a pipeline.
-fn stats(status: &Status) -> Map<String, Value> {
+pub(crate) fn stats(status: &Status) -> Map<String, Value> {
     let figures = &status.figures;
     let reloads = &status.reloads;
     let [inputs, filters, outputs] = &status.plugins;
@@ -316,7 +283,7 @@ fn unknown(uri: &str, id: &str) -> Response {
 }
 
 /// The answer to what is not there, in Logstash's form.
-fn not_found(uri: &str, message: &str) -> Response {
+pub(crate) fn not_found(uri: &str, message: &str) -> Response {
     Response::json(404, json!({ "path": uri, "status": 404, "error": { "message": message } }))
 }
 

@@ -8,29 +8,7 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    index: Option<&str>,
-    verb: &str,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    let name = match rest {
-        [] => None,
-        [name] => Some(*name),
-        _ => return None,
-    };
-    Some(match (request.method.as_str(), index, verb, name) {
-        ("POST", None, "_aliases", None) => update(api, request).await,
-        ("GET", ..) => get(api, request, index, name),
-        ("HEAD", ..) => get(api, request, index, name).map(|answer| Response::empty(answer.status)),
-        ("PUT" | "POST", ..) => put(api, request, index, name).await,
-        ("DELETE", Some(index), _, Some(name)) => delete(api, request, index, name).await,
-        _ => return None,
-    })
-}
-
-fn get(
+pub(crate) fn get(
     api: &Api,
     request: &mut Request,
     index: Option<&str>,
@@ -57,7 +35,17 @@ fn get(
     Ok(Response::json(status, answer.into()))
 }
 
-async fn put(
+/// Answers whether there are aliases of these names.
+pub(crate) fn exists(
+    api: &Api,
+    request: &mut Request,
+    index: Option<&str>,
+    names: Option<&str>,
+) -> Result<Response, Error> {
+    get(api, request, index, names).map(|answer| Response::empty(answer.status))
+}
+
+pub(crate) async fn put(
     api: &Api,
     request: &mut Request,
     index: Option<&str>,
@@ -75,14 +63,19 @@ async fn put(
     change(api, &[AliasAction::Add { indices: vec![index], aliases: vec![name], alias }]).await
 }
 
-async fn delete(api: &Api, request: &mut Request, index: &str, names: &str) -> Result<Response, Error> {
+pub(crate) async fn delete(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    names: &str,
+) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
     let aliases = names.split(',').map(str::to_owned).collect();
     change(api, &[AliasAction::Remove { indices: vec![index.to_owned()], aliases, must_exist: None }]).await
 }
 
-async fn update(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn update(api: &Api, request: &mut Request) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
     let body =

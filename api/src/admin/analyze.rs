@@ -29,7 +29,7 @@ struct Asked {
 }
 
 /// `_analyze` and `{index}/_analyze`.
-pub(super) async fn analyze(
+pub(crate) async fn analyze(
     api: &Api,
     request: &mut Request,
     index: Option<&str>,

@@ -13,27 +13,7 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    Some(match (request.method.as_str(), rest) {
-        ("GET", ["health"]) => health::get(api, request, None).await,
-        ("GET", ["health", index]) => health::get(api, request, Some(index)).await,
-        ("GET", ["settings"]) => get_settings(api, request),
-        ("PUT", ["settings"]) => put_settings(api, request).await,
-        ("GET", ["state"]) => state(api, request, None, None),
-        ("GET", ["state", metrics]) => state(api, request, Some(metrics), None),
-        ("GET", ["state", metrics, index]) => state(api, request, Some(metrics), Some(index)),
-        ("GET", ["stats"]) => statistics(api, request, "_all"),
-        ("GET", ["stats", "nodes", nodes]) => statistics(api, request, nodes),
-        ("GET", ["pending_tasks"]) => pending_tasks(request),
-        _ => return None,
-    })
-}
-
-fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     let include_defaults = options::flag(&mut request.params, "include_defaults")?;
     options::manager(&mut request.params)?;
@@ -57,7 +37,7 @@ fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     Ok(Response::json(200, answer))
 }
 
-async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -70,7 +50,7 @@ async fn put_settings(api: &Api, request: &mut Request) -> Result<Response, Erro
 const QUERY_SETTINGS: [&str; 3] = ["plugins.sql.", "plugins.ppl.", "plugins.query."];
 
 /// Answers `_plugins/_query/settings`: `_cluster/settings` for the settings of SQL and PPL.
-pub(super) async fn put_query_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn put_query_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -108,7 +88,7 @@ async fn update_settings(api: &Api, update: ClusterSettingsUpdate, flat: bool) -
 const STATE_METRICS: [&str; 8] =
     ["version", "master_node", "blocks", "nodes", "metadata", "routing_table", "routing_nodes", "customs"];
 
-fn state(
+pub(crate) fn state(
     api: &Api,
     request: &mut Request,
     metrics: Option<&str>,
@@ -263,7 +243,7 @@ const ANALYSIS_PARTS: [&str; 8] = [
 const OTHER_ROLES: [&str; 7] =
     ["data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ml", "transform"];
 
-fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
+pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
     options::flag(&mut request.params, "flat_settings")?;
     request.params.take_time("timeout")?;
     request.finish()?;
@@ -355,7 +335,7 @@ fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response,
     Ok(Response::json(200, answer.into()))
 }
 
-fn pending_tasks(request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn pending_tasks(request: &mut Request) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
     Ok(Response::json(200, json!({ "tasks": [] })))

@@ -12,21 +12,7 @@ use crate::http::{Request, Response};
 /// Objects within objects that are searched for fields; the mapping itself is bounded far below.
 const MAX_DEPTH: usize = 128;
 
-pub(super) fn route(
-    api: &Api,
-    request: &mut Request,
-    index: Option<&str>,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    let (types, fields) = match rest {
-        ["field", fields] => (None, *fields),
-        [types, "field", fields] => (Some(*types), *fields),
-        _ => return None,
-    };
-    Some(get(api, request, index.unwrap_or("_all"), types, fields))
-}
-
-fn get(
+pub(crate) fn get(
     api: &Api,
     request: &mut Request,
     index: &str,

@@ -127,7 +127,7 @@ pub(super) fn of_all(api: &Api, state: &Metadata) -> Health {
 }
 
 /// `GET /_cluster/health[/<index>]`
-pub(super) async fn get(
+pub(crate) async fn get(
     api: &Api,
     request: &mut Request,
     expression: Option<&str>,

@@ -11,18 +11,8 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(api: &Api, request: &mut Request, index: &str) -> Option<Result<Response, Error>> {
-    Some(match request.method.as_str() {
-        "PUT" => create_index(api, request, index).await,
-        "DELETE" => delete_index(api, request, index).await,
-        "GET" => get_index(api, request, index),
-        "HEAD" => get_index(api, request, index).map(|answer| Response::empty(answer.status)),
-        _ => return None,
-    })
-}
-
 /// `PUT /<index>`
-pub(super) async fn create_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn create_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let include_type_name = options::flag(&mut request.params, "include_type_name")?;
     options::manager(&mut request.params)?;
     options::active_shards(&mut request.params)?;
@@ -39,7 +29,7 @@ pub(super) async fn create_index(api: &Api, request: &mut Request, index: &str) 
 }
 
 /// `DELETE /<index>`
-pub(super) async fn delete_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn delete_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let defaults = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
@@ -50,7 +40,7 @@ pub(super) async fn delete_index(api: &Api, request: &mut Request, index: &str) 
 }
 
 /// `GET /<index>`
-fn get_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn get_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let include_type_name = options::flag(&mut request.params, "include_type_name")?;
     let flat = options::flag(&mut request.params, "flat_settings")?;
     let include_defaults = options::flag(&mut request.params, "include_defaults")?;
@@ -77,8 +67,13 @@ fn get_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, 
     Ok(Response::json(200, answer.into()))
 }
 
+/// `HEAD /<index>`
+pub(crate) fn exists(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+    get_index(api, request, index).map(|answer| Response::empty(answer.status))
+}
+
 /// `POST /<index>/_open`
-pub(super) async fn open(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn open(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let defaults = IndicesOptions { expand_open: false, ..IndicesOptions::open_and_closed() };
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
@@ -90,7 +85,7 @@ pub(super) async fn open(api: &Api, request: &mut Request, index: &str) -> Resul
 }
 
 /// `POST /<index>/_close`
-pub(super) async fn close(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn close(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let defaults = IndicesOptions { forbid_closed: false, ..IndicesOptions::open_only() };
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
@@ -114,7 +109,7 @@ pub(super) async fn close(api: &Api, request: &mut Request, index: &str) -> Resu
 }
 
 /// `GET /_resolve/index/<expression>`
-pub(super) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Result<Response, Error> {
+pub(crate) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Result<Response, Error> {
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;
     let options = IndicesOptions { forbid_closed: false, ..options };

@@ -35,7 +35,7 @@ fn done(metas: &[Arc<IndexMeta>]) -> Response {
 }
 
 /// `_refresh`
-pub(super) async fn refresh(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn refresh(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let metas = targets(api, request, index)?;
     request.finish()?;
     api.session.refresh(&running(api, &metas)?).await?;
@@ -43,7 +43,7 @@ pub(super) async fn refresh(api: &Api, request: &mut Request, index: &str) -> Re
 }
 
 /// `_flush`
-pub(super) async fn flush(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn flush(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let force = options::flag(&mut request.params, "force")?;
     let wait = request.params.take_bool("wait_if_ongoing")?.unwrap_or(true);
     if force && !wait {
@@ -56,7 +56,7 @@ pub(super) async fn flush(api: &Api, request: &mut Request, index: &str) -> Resu
 }
 
 /// `_flush/synced`: a flush; there is no marker that a sync would have to write.
-pub(super) async fn synced_flush(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn synced_flush(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let metas = targets(api, request, index)?;
     request.finish()?;
     api.session.flush(&running(api, &metas)?).await?;
@@ -69,7 +69,7 @@ pub(super) async fn synced_flush(api: &Api, request: &mut Request, index: &str) 
 }
 
 /// `_forcemerge`
-pub(super) async fn force_merge(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn force_merge(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let segments = match request.params.take_int("max_num_segments")? {
         None | Some(-1) => None,
         Some(count) if count >= 1 => usize::try_from(count).ok(),
@@ -90,7 +90,7 @@ pub(super) async fn force_merge(api: &Api, request: &mut Request, index: &str) -
 }
 
 /// `_cache/clear`: no cache is kept per index, so that none holds anything when this returns.
-pub(super) fn clear_cache(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn clear_cache(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     for kind in ["fielddata", "file", "query", "request"] {
         request.params.take_bool(kind)?;
     }

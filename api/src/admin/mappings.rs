@@ -13,26 +13,6 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    index: Option<&str>,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    let doc_type = match rest {
-        [] => None,
-        [doc_type] => Some(*doc_type),
-        _ => return None,
-    };
-    Some(match (request.method.as_str(), index) {
-        ("GET", index) => get(api, request, index.unwrap_or("_all"), doc_type),
-        ("HEAD", Some(index)) => exists(api, request, index, doc_type),
-        ("PUT" | "POST", Some(index)) => put(api, request, index, doc_type).await,
-        ("PUT" | "POST", None) if doc_type.is_some() => put(api, request, "_all", doc_type).await,
-        _ => return None,
-    })
-}
-
 /// Renders the mapping of an index, under its type name where asked.
 pub(super) fn render(api: &Api, meta: &IndexMeta, include_type_name: bool) -> Result<Value, Error> {
     let mapping = api.session.index(&meta.name)?.mapping().to_json();
@@ -51,7 +31,12 @@ fn asks_all(doc_type: &str) -> bool {
     matches!(doc_type, "*" | "_all")
 }
 
-fn get(api: &Api, request: &mut Request, index: &str, types: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn get(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    types: Option<&str>,
+) -> Result<Response, Error> {
     let include_type_name = options::flag(&mut request.params, "include_type_name")?;
     let defaults = IndicesOptions { forbid_closed: false, ..IndicesOptions::open_only() };
     let options = options::indices(&mut request.params, defaults)?;
@@ -108,7 +93,12 @@ pub(super) fn type_missing(types: &str) -> Error {
         .with("index", "_all")
 }
 
-fn exists(api: &Api, request: &mut Request, index: &str, types: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn exists(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    types: Option<&str>,
+) -> Result<Response, Error> {
     let defaults = IndicesOptions { forbid_closed: false, ..IndicesOptions::open_only() };
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;
@@ -123,7 +113,7 @@ fn exists(api: &Api, request: &mut Request, index: &str, types: Option<&str>) ->
     Ok(Response::empty(if all { 200 } else { 404 }))
 }
 
-async fn put(
+pub(crate) async fn put(
     api: &Api,
     request: &mut Request,
     index: &str,

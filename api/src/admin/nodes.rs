@@ -63,36 +63,9 @@ const STATS_METRICS: [&str; 30] = [
     "ingestion",
 ];
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    if request.method.as_str() != "GET" {
-        return None;
-    }
-    let is_metrics = |part: &str| {
-        part.split(',').all(|part| INFO_METRICS.contains(&part) || matches!(part, "_all" | "_none"))
-    };
-    Some(match rest {
-        ["stats"] => statistics(api, request, "_all", None, None),
-        ["stats", metrics] => statistics(api, request, "_all", Some(metrics), None),
-        ["stats", metrics, index_metrics] => {
-            statistics(api, request, "_all", Some(metrics), Some(index_metrics))
-        }
-        [nodes, "stats"] => statistics(api, request, nodes, None, None),
-        [nodes, "stats", metrics] => statistics(api, request, nodes, Some(metrics), None),
-        [nodes, "stats", metrics, index_metrics] => {
-            statistics(api, request, nodes, Some(metrics), Some(index_metrics))
-        }
-        [] => info(api, request, "_all", None),
-        [metrics] if is_metrics(metrics) => info(api, request, "_all", Some(metrics)),
-        ["usage" | "hot_threads" | "reload_secure_settings", ..] => return None,
-        [nodes] | [nodes, "info"] => info(api, request, nodes, None),
-        [_, "usage" | "hot_threads" | "reload_secure_settings"] => return None,
-        [nodes, metrics] | [nodes, "info", metrics] => info(api, request, nodes, Some(metrics)),
-        _ => return None,
-    })
+/// Whether a segment of a path is a list of metrics, and not of nodes.
+pub(crate) fn is_metrics(part: &str) -> bool {
+    part.split(',').all(|part| INFO_METRICS.contains(&part) || matches!(part, "_all" | "_none"))
 }
 
 /// Lists plugins whose endpoints clients look for by name.
@@ -126,7 +99,12 @@ pub(super) fn cpu_percent(process: &Process, machine: &Machine) -> u64 {
     percent(process.cpu_ms, process.uptime_ms.saturating_mul(machine.processors as u64))
 }
 
-fn info(api: &Api, request: &mut Request, nodes: &str, metrics: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn info(
+    api: &Api,
+    request: &mut Request,
+    nodes: &str,
+    metrics: Option<&str>,
+) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     request.params.take_time("timeout")?;
     request.finish()?;
@@ -239,7 +217,7 @@ fn info_section(
     })
 }
 
-fn statistics(
+pub(crate) fn statistics(
     api: &Api,
     request: &mut Request,
     nodes: &str,

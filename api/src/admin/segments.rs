@@ -41,7 +41,7 @@ pub(super) fn bytes(segment: &SegmentFigures) -> u64 {
 }
 
 /// `_segments`
-pub(super) fn get(api: &Api, request: &mut Request, expression: &str) -> Result<Response, Error> {
+pub(crate) fn get(api: &Api, request: &mut Request, expression: &str) -> Result<Response, Error> {
     options::flag(&mut request.params, "verbose")?;
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;

@@ -11,21 +11,6 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    index: Option<&str>,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    let index = index.unwrap_or("_all");
-    Some(match (request.method.as_str(), rest) {
-        ("GET", []) => get(api, request, index, None),
-        ("GET", [names]) => get(api, request, index, Some(names)),
-        ("PUT", []) => put(api, request, index).await,
-        _ => return None,
-    })
-}
-
 /// Renders the settings of an index; for people with moments and versions that they can read.
 pub(super) fn render(settings: &Map<String, Value>, flat: bool, human: bool) -> Value {
     if !human {
@@ -45,7 +30,12 @@ pub(super) fn render(settings: &Map<String, Value>, flat: bool, human: bool) -> 
     render_settings(&settings, flat)
 }
 
-fn get(api: &Api, request: &mut Request, index: &str, names: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn get(
+    api: &Api,
+    request: &mut Request,
+    index: &str,
+    names: Option<&str>,
+) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     let include_defaults = options::flag(&mut request.params, "include_defaults")?;
     let options = options::indices(&mut request.params, IndicesOptions::open_and_closed())?;
@@ -79,7 +69,7 @@ fn get(api: &Api, request: &mut Request, index: &str, names: Option<&str>) -> Re
     Ok(Response::json(200, answer.into()))
 }
 
-async fn put(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) async fn put(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let preserve_existing = options::flag(&mut request.params, "preserve_existing")?;
     options::flag(&mut request.params, "flat_settings")?;
     let defaults = IndicesOptions { allow_no_indices: false, ..IndicesOptions::open_and_closed() };

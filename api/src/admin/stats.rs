@@ -269,7 +269,7 @@ enum Level {
 }
 
 /// `_stats`
-pub(super) fn get(
+pub(crate) fn get(
     api: &Api,
     request: &mut Request,
     expression: &str,

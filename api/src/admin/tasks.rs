@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 
 /// `GET /_tasks`
-pub(super) fn list(_api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn list(_api: &Api, request: &mut Request) -> Result<Response, Error> {
     for filter in ["nodes", "actions", "parent_task_id", "group_by"] {
         request.params.take(filter);
     }

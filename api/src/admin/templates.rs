@@ -11,27 +11,12 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-pub(super) async fn route(
+pub(crate) async fn put(
     api: &Api,
     request: &mut Request,
     kind: TemplateKind,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    let index_kind = kind == TemplateKind::Index;
-    Some(match (request.method.as_str(), rest) {
-        ("POST", ["_simulate_index", index]) if index_kind => simulate_index(api, request, index),
-        ("POST", ["_simulate"]) if index_kind => simulate(api, request, None),
-        ("POST", ["_simulate", name]) if index_kind => simulate(api, request, Some(name)),
-        ("GET", []) => get(api, request, kind, None),
-        ("GET", [name]) => get(api, request, kind, Some(name)),
-        ("HEAD", [name]) => exists(api, request, kind, name),
-        ("PUT" | "POST", [name]) => put(api, request, kind, name).await,
-        ("DELETE", [name]) => delete(api, request, kind, name).await,
-        _ => return None,
-    })
-}
-
-async fn put(api: &Api, request: &mut Request, kind: TemplateKind, name: &str) -> Result<Response, Error> {
+    name: &str,
+) -> Result<Response, Error> {
     let create = options::flag(&mut request.params, "create")?;
     request.params.take("cause");
     let legacy = kind == TemplateKind::Legacy;
@@ -50,7 +35,12 @@ async fn put(api: &Api, request: &mut Request, kind: TemplateKind, name: &str) -
     Ok(Response::acknowledged())
 }
 
-fn get(api: &Api, request: &mut Request, kind: TemplateKind, names: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn get(
+    api: &Api,
+    request: &mut Request,
+    kind: TemplateKind,
+    names: Option<&str>,
+) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
     let legacy = kind == TemplateKind::Legacy;
     let include_type_name = legacy && options::flag(&mut request.params, "include_type_name")?;
@@ -112,7 +102,12 @@ fn render_composable(body: &Value, flat: bool) -> Value {
     shown
 }
 
-fn exists(api: &Api, request: &mut Request, kind: TemplateKind, names: &str) -> Result<Response, Error> {
+pub(crate) fn exists(
+    api: &Api,
+    request: &mut Request,
+    kind: TemplateKind,
+    names: &str,
+) -> Result<Response, Error> {
     options::flag(&mut request.params, "flat_settings")?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -121,7 +116,7 @@ fn exists(api: &Api, request: &mut Request, kind: TemplateKind, names: &str) -> 
     Ok(Response::empty(if found { 200 } else { 404 }))
 }
 
-async fn delete(
+pub(crate) async fn delete(
     api: &Api,
     request: &mut Request,
     kind: TemplateKind,
@@ -136,7 +131,7 @@ async fn delete(
 /// A template that a simulation adds for itself; no stored one can have this name.
 const SIMULATED: &str = "__simulated";
 
-fn simulate_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn simulate_index(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     options::flag(&mut request.params, "create")?;
     request.params.take("cause");
     options::manager(&mut request.params)?;
@@ -153,7 +148,7 @@ fn simulate_index(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     Ok(Response::json(200, simulated(&layers, &overlapping)))
 }
 
-fn simulate(api: &Api, request: &mut Request, name: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn simulate(api: &Api, request: &mut Request, name: Option<&str>) -> Result<Response, Error> {
     options::flag(&mut request.params, "create")?;
     request.params.take("cause");
     options::manager(&mut request.params)?;

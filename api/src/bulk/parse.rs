@@ -11,12 +11,12 @@ use millrace_storage as storage;
 use millrace_storage::{ActionKind, WriteOp};
 
 use super::action::{self, Meta};
+use crate::documents::DEFAULT_TYPE;
 use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
 use crate::error::Error;
 use crate::http::{Room, json};
-use crate::routes::DEFAULT_TYPE;
 
 /// Most problems that one refusal lists.
 const MAX_PROBLEMS: usize = 100;

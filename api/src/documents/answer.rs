@@ -2,8 +2,8 @@
 
 use millrace_storage::{DocResult, WriteOutcome};
 
+use crate::documents::DEFAULT_TYPE;
 use crate::http::json::{push_str, push_u64};
-use crate::routes::DEFAULT_TYPE;
 
 /// How an acknowledgement is dressed.
 #[derive(Clone, Copy, Debug)]

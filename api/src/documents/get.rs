@@ -5,6 +5,7 @@ use millrace_storage::{StoredDoc, VersionType};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
+use crate::documents::DEFAULT_TYPE;
 use crate::documents::answer::push_address;
 use crate::documents::options;
 use crate::documents::source::SourceFilter;
@@ -13,7 +14,6 @@ use crate::documents::target::Target;
 use crate::error::Error;
 use crate::http::json::{push_str, push_u64};
 use crate::http::{Request, Response};
-use crate::routes::DEFAULT_TYPE;
 
 /// What a read of one document asks for.
 #[derive(Clone, Debug, Default)]

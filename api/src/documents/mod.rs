@@ -18,7 +18,10 @@ mod write;
 pub(crate) use get::{get, source};
 pub(crate) use multi_get::multi_get;
 pub(crate) use update::update;
-pub(crate) use write::{delete, index};
+pub(crate) use write::{delete, delete_all, index};
+
+/// The type of documents whose request names none.
+pub(crate) const DEFAULT_TYPE: &str = "_doc";
 
 /// Longest document id in bytes.
 pub(crate) const MAX_ID_BYTES: usize = 512;

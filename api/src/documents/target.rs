@@ -5,8 +5,8 @@ use std::sync::Arc;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Index, Session, WriteOp};
 
+use crate::documents::DEFAULT_TYPE;
 use crate::error::Error;
-use crate::routes::DEFAULT_TYPE;
 
 /// The index that a read goes to, with the routing that it takes.
 #[derive(Clone, Debug)]

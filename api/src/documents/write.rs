@@ -7,13 +7,13 @@ use millrace_storage::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
 use serde_json::json;
 
 use crate::Api;
+use crate::documents::DEFAULT_TYPE;
 use crate::documents::answer::{self, Dress};
 use crate::documents::id_problem;
 use crate::documents::options::{Expectation, Operation, WriteOptions, no_pipeline};
 use crate::documents::target;
 use crate::error::Error;
 use crate::http::{Request, Response, path};
-use crate::routes::DEFAULT_TYPE;
 use crate::search::{self, Endpoint};
 
 /// Cluster setting that refuses to delete by wildcard.
@@ -74,7 +74,7 @@ pub(crate) async fn index(
     Ok(response)
 }
 
-/// Deletes a document; the id `*` stands for all of the index.
+/// Deletes a document.
 pub(crate) async fn delete(
     api: &Api,
     request: &mut Request,
@@ -82,9 +82,6 @@ pub(crate) async fn delete(
     doc_type: Option<&str>,
     id: &str,
 ) -> Result<Response, Error> {
-    if id == "*" {
-        return delete_all(api, request, index).await;
-    }
     let options = WriteOptions::take(&mut request.params, false, false)?;
     let expectation = Expectation::take(&mut request.params)?;
     request.finish()?;
@@ -102,7 +99,8 @@ pub(crate) async fn delete(
     Ok(acknowledge(&outcome, Dress { doc_type, forced_refresh, created: false }))
 }
 
-async fn delete_all(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+/// Deletes all documents of an index: the id `*` stands for them.
+pub(crate) async fn delete_all(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let setting = api.session.metadata().cluster_setting(DESTRUCTIVE_REQUIRES_NAME);
     if setting.is_some_and(|value| value == json!(true) || value == json!("true")) {
         return Err(Error::illegal_argument(

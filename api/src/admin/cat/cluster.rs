@@ -29,7 +29,7 @@ const HEALTH: &[Column] = &[
 
 const HEALTH_WITHOUT_TIME: &[Column] = HEALTH.split_at(2).1;
 
-pub(super) fn health(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn health(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let with_time = request.params.take_bool("ts")?.unwrap_or(true);
     options::manager(&mut request.params)?;
@@ -64,7 +64,7 @@ const COUNT: &[Column] = &[
     column("count", "dc,docs.count,docsCount", "the document count"),
 ];
 
-pub(super) fn count(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn count(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     request.finish()?;
@@ -89,7 +89,7 @@ const PENDING: &[Column] = &[
 ];
 
 /// `_cat/pending_tasks`: changes of metadata are made at once, none is ever pending.
-pub(super) fn pending_tasks(request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn pending_tasks(request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -106,7 +106,7 @@ const FIELDDATA: &[Column] = &[
 ];
 
 /// `_cat/fielddata`: no field is loaded into such a cache.
-pub(super) fn fielddata(request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn fielddata(request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     request.params.take("fields");
     request.finish()?;

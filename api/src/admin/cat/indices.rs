@@ -37,7 +37,7 @@ const COLUMNS: &[Column] = &[
     column("search.throttled", "sth", "indicates if the index is search throttled").on_request(),
 ];
 
-pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let wanted = request.params.take("health").map(|health| Status::parse(&health)).transpose()?;
     // Shards have one copy here: the figures of primaries are those of all.

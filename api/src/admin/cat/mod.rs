@@ -1,18 +1,17 @@
 //! `_cat`: the same figures as elsewhere, as tables for people.
 
-mod cluster;
-mod indices;
-mod names;
-mod nodes;
-mod segments;
-mod shards;
+pub(crate) mod cluster;
+pub(crate) mod indices;
+pub(crate) mod names;
+pub(crate) mod nodes;
+pub(crate) mod segments;
+pub(crate) mod shards;
 mod table;
 
 use std::sync::LazyLock;
 
 use millrace_storage::mapping::DateFormat;
 
-use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
@@ -42,42 +41,7 @@ const HELP: &str = "=^.^=
 /_cat/templates/{name}
 ";
 
-pub(super) async fn route(
-    api: &Api,
-    request: &mut Request,
-    rest: &[&str],
-) -> Option<Result<Response, Error>> {
-    if request.method.as_str() != "GET" {
-        return None;
-    }
-    Some(match rest {
-        [] => help(request),
-        ["indices"] => indices::get(api, request, "_all"),
-        ["indices", index] => indices::get(api, request, index),
-        ["count"] => cluster::count(api, request, "_all"),
-        ["count", index] => cluster::count(api, request, index),
-        ["shards"] => shards::get(api, request, "_all"),
-        ["shards", index] => shards::get(api, request, index),
-        ["segments"] => segments::get(api, request, "_all"),
-        ["segments", index] => segments::get(api, request, index),
-        ["health"] => cluster::health(api, request),
-        ["master" | "cluster_manager"] => nodes::master(api, request),
-        ["nodes"] => nodes::get(api, request),
-        ["allocation"] => nodes::allocation(api, request, "_all"),
-        ["allocation", nodes] => nodes::allocation(api, request, nodes),
-        ["plugins"] => nodes::plugins(api, request),
-        ["nodeattrs"] => nodes::attributes(request),
-        ["aliases"] => names::aliases(api, request, None),
-        ["aliases", names] => names::aliases(api, request, Some(names)),
-        ["templates"] => names::templates(api, request, None),
-        ["templates", names] => names::templates(api, request, Some(names)),
-        ["pending_tasks"] => cluster::pending_tasks(request),
-        ["fielddata"] | ["fielddata", _] => cluster::fielddata(request),
-        _ => return None,
-    })
-}
-
-fn help(request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn help(request: &mut Request) -> Result<Response, Error> {
     for name in ["help", "s", "h", "v", "format"] {
         request.params.take(name);
     }

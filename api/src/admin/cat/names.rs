@@ -18,7 +18,7 @@ const ALIASES: &[Column] = &[
     column("is_write_index", "w,isWriteIndex", "write index"),
 ];
 
-pub(super) fn aliases(api: &Api, request: &mut Request, names: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn aliases(api: &Api, request: &mut Request, names: Option<&str>) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let defaults = IndicesOptions { expand_hidden: true, ..IndicesOptions::open_and_closed() };
     let options = options::indices(&mut request.params, defaults)?;
@@ -63,7 +63,7 @@ const TEMPLATES: &[Column] = &[
     column("composed_of", "c", "component templates comprising index template"),
 ];
 
-pub(super) fn templates(api: &Api, request: &mut Request, names: Option<&str>) -> Result<Response, Error> {
+pub(crate) fn templates(api: &Api, request: &mut Request, names: Option<&str>) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;

@@ -42,7 +42,7 @@ const NODES: &[Column] = &[
     column("name", "n", "node name"),
 ];
 
-pub(super) fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::flag(&mut request.params, "full_id")?;
     options::manager(&mut request.params)?;
@@ -95,7 +95,7 @@ const MASTER: &[Column] = &[
     column("node", "n", "node name"),
 ];
 
-pub(super) fn master(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn master(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -121,7 +121,7 @@ const ALLOCATION: &[Column] = &[
     column("node", "n", "name of node"),
 ];
 
-pub(super) fn allocation(api: &Api, request: &mut Request, filter: &str) -> Result<Response, Error> {
+pub(crate) fn allocation(api: &Api, request: &mut Request, filter: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -155,7 +155,7 @@ const PLUGINS: &[Column] = &[
     column("description", "d", "plugin details").on_request(),
 ];
 
-pub(super) fn plugins(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn plugins(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;
@@ -184,7 +184,7 @@ const ATTRIBUTES: &[Column] = &[
 ];
 
 /// `_cat/nodeattrs`: a node has no attributes of its own.
-pub(super) fn attributes(request: &mut Request) -> Result<Response, Error> {
+pub(crate) fn attributes(request: &mut Request) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     options::manager(&mut request.params)?;
     request.finish()?;

@@ -27,7 +27,7 @@ const COLUMNS: &[Column] = &[
     column("compound", "ico,isCompound", "is segment compound"),
 ];
 
-pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let options = options::indices(&mut request.params, IndicesOptions::open_only())?;
     options::manager(&mut request.params)?;

@@ -85,7 +85,7 @@ const COLUMNS: &[Column] = &[
     column("path.state", "ps,statsPath", "shard state path").on_request(),
 ];
 
-pub(super) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
+pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let options = options::indices(&mut request.params, IndicesOptions::open_and_closed())?;
     options::manager(&mut request.params)?;
