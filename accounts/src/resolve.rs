@@ -33,11 +33,13 @@ struct OfUser {
     principal: Principal,
 }
 
+/// Roles, in order, and the user where it makes a difference.
+type Set = (Arc<[String]>, Option<Arc<str>>);
+
 #[derive(Debug, Default)]
 struct Sets {
     version: u64,
-    /// By the roles, in order, and by the user where it makes a difference.
-    known: HashMap<(Arc<[String]>, Option<Arc<str>>), Arc<Privileges>>,
+    known: HashMap<Set, Arc<Privileges>>,
 }
 
 #[derive(Debug)]
@@ -54,17 +56,22 @@ impl Resolver {
         if !of_host.is_empty() {
             return self.make(state, account, of_host);
         }
-        if let Some(known) = self.users.read().get(&account.name)
-            && Arc::ptr_eq(&known.account, account)
-            && known.version == state.version
-        {
-            return known.principal.clone();
+        if let Some(known) = self.known(state, account) {
+            return known;
         }
         let principal = self.make(state, account, Vec::new());
         let known =
             OfUser { account: Arc::clone(account), version: state.version, principal: principal.clone() };
         remember(&mut self.users.write(), Arc::clone(&account.name), known, REMEMBERED);
         principal
+    }
+
+    /// Returns the same if it is remembered, but for roles of addresses.
+    pub(crate) fn known(&self, state: &State, account: &Arc<Account>) -> Option<Principal> {
+        let users = self.users.read();
+        let known = users.get(&account.name)?;
+        let holds = Arc::ptr_eq(&known.account, account) && known.version == state.version;
+        holds.then(|| known.principal.clone())
     }
 
     fn make(&self, state: &State, account: &Account, more: Vec<String>) -> Principal {

@@ -319,6 +319,16 @@ impl State {
         of.map(|(_, role)| role.to_string()).collect()
     }
 
+    /// How many patterns the roles of a user have.
+    pub(crate) fn patterns_of(&self, account: &Account) -> usize {
+        let roles = self.roles_of(account);
+        roles
+            .iter()
+            .filter_map(|role| self.roles.get(role.as_str()))
+            .map(|known| known.compiled.patterns)
+            .sum()
+    }
+
     /// Lists the roles of a user, wherever it comes from.
     pub(crate) fn roles_of(&self, account: &Account) -> Vec<String> {
         let mapped = self.mappings.iter().filter(|(_, mapping)| mapping.takes(&account.name, &account.user));

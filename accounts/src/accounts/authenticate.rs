@@ -9,7 +9,7 @@ use millrace_storage::Principal;
 
 use super::Accounts;
 use crate::credentials::Credentials;
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
 use crate::limits::shorten;
 use crate::password::{Attempt, Denied};
 use crate::secret::Hash;
@@ -59,8 +59,8 @@ impl Accounts {
                 let (_, principal) = self.check_password(&name, &password, uri, address).await?;
                 Ok(Authenticated { principal, scheme: Scheme::Basic })
             }
-            Ok(Some(Credentials::ApiKey { id, secret })) => self.check_key(&id, &secret, uri, address),
-            Ok(Some(Credentials::Token(token))) => self.check_token(&token, uri, address),
+            Ok(Some(Credentials::ApiKey { id, secret })) => self.check_key(&id, &secret, uri, address).await,
+            Ok(Some(Credentials::Token(token))) => self.check_token(&token, uri, address).await,
             Ok(None) => refuse(format!("missing authentication credentials for REST request [{uri}]")),
             Err(reason) => refuse(reason.to_owned()),
         }
@@ -102,14 +102,14 @@ impl Accounts {
             match self.0.verifier.verify(Attempt { address: client, name, password, hash, known }).await {
                 Ok(()) => {
                     // As it is now: it may have been disabled, or have got another password, while this one was checked.
-                    let state = self.0.state.load();
+                    let state = self.0.state.load_full();
                     let current = state
                         .users
                         .get(name)
                         .filter(|current| current.user.enabled && current.hash.as_ref() == Some(hash));
                     match current {
                         Some(current) => {
-                            let principal = self.0.resolver.user(&state, current, Some(address));
+                            let principal = self.resolve(&state, current, address).await.map_err(failed)?;
                             return Ok((Arc::clone(current), principal));
                         }
                         None => Denied::Wrong,
@@ -133,14 +133,14 @@ impl Accounts {
         }
     }
 
-    fn check_key(
+    async fn check_key(
         &self,
         id: &str,
         secret: &str,
         uri: &str,
         address: IpAddr,
     ) -> Result<Authenticated, Refusal> {
-        let state = self.0.state.load();
+        let state = self.0.state.load_full();
         let key = state.keys.get(id);
         let key = key.filter(|key| key.hash.is_of(secret) && key.is_active(self.0.clock.now_ms()));
         let owner = key.and_then(|key| state.users.get(&key.owner)).filter(|owner| owner.user.enabled);
@@ -151,15 +151,15 @@ impl Accounts {
                 format!("unable to authenticate with provided credentials: API key [{id}] is not valid");
             return Err(Refusal::Unauthenticated(reason));
         };
-        let owner = self.0.resolver.user(&state, owner, Some(address));
+        let owner = self.resolve(&state, owner, address).await.map_err(failed)?;
         let principal = self.0.resolver.key(key, &owner).map_err(|error| {
             Refusal::Failed(format!("what API key [{id}] may do is not understood: {error}"))
         })?;
         Ok(Authenticated { principal, scheme: Scheme::ApiKey })
     }
 
-    fn check_token(&self, token: &str, uri: &str, address: IpAddr) -> Result<Authenticated, Refusal> {
-        let state = self.0.state.load();
+    async fn check_token(&self, token: &str, uri: &str, address: IpAddr) -> Result<Authenticated, Refusal> {
+        let state = self.0.state.load_full();
         let now_ms = self.0.clock.now_ms();
         let token = state.tokens.get(&Hash::of(token));
         let token = token.filter(|token| token.is_active(self.0.lifetimes, now_ms));
@@ -172,7 +172,11 @@ impl Accounts {
             ));
         };
         token.touch(now_ms);
-        let principal = self.0.resolver.user(&state, account, Some(address));
+        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
         Ok(Authenticated { principal, scheme: Scheme::Token })
     }
+}
+
+fn failed(error: Error) -> Refusal {
+    Refusal::Failed(error.to_string())
 }

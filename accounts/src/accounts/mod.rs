@@ -34,10 +34,12 @@ use crate::password::{Verifier, hash};
 use crate::privileges::QueryCheck;
 use crate::resolve::Resolver;
 use crate::role::builtin;
-use crate::state::{Change, State};
+use crate::state::{Account, Change, State};
 use crate::store::Store;
 use crate::token::TokenLifetimes;
 
+/// Patterns of index names that a request's own thread goes through to find out what a user may do.
+const FEW_PATTERNS: usize = 10_000;
 /// Hashes of new passwords made at a time.
 const HASHED_AT_A_TIME: usize = 2;
 
@@ -52,6 +54,8 @@ struct Inner {
     /// Held by a change from its decision until it is seen.
     changing: Mutex<()>,
     resolver: Resolver,
+    /// Held while a great many patterns are gone through.
+    compiling: Mutex<()>,
     verifier: Verifier,
     /// What passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,
@@ -88,6 +92,26 @@ impl Accounts {
         let state = self.0.state.load();
         let account = state.users.get(user).filter(|account| account.user.enabled)?;
         Some(self.0.resolver.user(&state, account, address))
+    }
+
+    /// Returns what a user may do. A great many patterns are gone through on a thread for that, for one request at a time: the
+    /// others find what was made of them.
+    async fn resolve(
+        &self,
+        state: &Arc<State>,
+        account: &Arc<Account>,
+        address: IpAddr,
+    ) -> Result<Principal> {
+        let inner = &self.0;
+        let is_quick =
+            || inner.resolver.known(state, account).is_some() || state.patterns_of(account) <= FEW_PATTERNS;
+        if is_quick() {
+            return Ok(inner.resolver.user(state, account, Some(address)));
+        }
+        let _one = inner.compiling.lock().await;
+        let (inner, state, account) = (Arc::clone(inner), Arc::clone(state), Arc::clone(account));
+        let made = tokio::task::spawn_blocking(move || inner.resolver.user(&state, &account, Some(address)));
+        made.await.map_err(Error::internal)
     }
 
     /// Returns the administrator.

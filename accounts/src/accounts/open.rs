@@ -56,6 +56,7 @@ impl Accounts {
             state: ArcSwap::from_pointee(state),
             changing: Mutex::new(()),
             resolver: Resolver::default(),
+            compiling: Mutex::new(()),
             decoy: hash_password(hash::generate()).await?,
             insecure,
             lifetimes,

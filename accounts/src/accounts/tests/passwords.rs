@@ -1,0 +1,265 @@
+use std::collections::HashMap;
+
+use futures::FutureExt;
+
+use super::*;
+
+/// A client of so many.
+fn client(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits((10 << 24) + number).into()
+}
+
+fn hashed(accounts: &Accounts) -> usize {
+    accounts.0.verifier.hashed()
+}
+
+async fn server(clock: &Arc<ManualClock>) -> Accounts {
+    open(&Arc::default(), clock).await
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(0))
+}
+
+async fn asked(accounts: &Accounts, pair: &str) -> u16 {
+    status(&accounts.authenticate(&basic(pair), "/", HERE).await)
+}
+
+#[tokio::test]
+async fn generated_once_then_kept_until_configured() {
+    let store: Arc<Memory> = Arc::default();
+    let (accounts, generated) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    let generated = generated.unwrap();
+    let shown = accounts.authenticate(&basic(&format!("admin:{generated}")), "/", HERE).await.unwrap();
+    assert_eq!((shown.principal.name(), shown.principal.roles()), ("admin", &list(&["admin"])[..]));
+    assert!(store.records.lock().values().all(|body| !body.contains(&generated)));
+
+    let (accounts, again) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    assert_eq!(again, None);
+    assert_eq!(asked(&accounts, &format!("admin:{generated}")).await, 200);
+    let login = accounts.login("admin", &generated, HERE).await.unwrap();
+
+    let chosen = || Config { admin_password: Some("chosen".to_owned()), ..Config::default() };
+    let (accounts, none) = open_as(&store, &clock(), chosen()).await.unwrap();
+    assert_eq!(none, None);
+    assert_eq!(asked(&accounts, &format!("admin:{generated}")).await, 401);
+    assert_eq!(asked(&accounts, "admin:chosen").await, 200);
+    // Another password ends logins; the same one does not.
+    assert_eq!(status(&accounts.authenticate(&token(&login.token), "/", HERE).await), 401);
+    let login = accounts.login("admin", "chosen", HERE).await.unwrap();
+    let (accounts, _) = open_as(&store, &clock(), chosen()).await.unwrap();
+    assert_eq!(status(&accounts.authenticate(&token(&login.token), "/", HERE).await), 200);
+    let empty = Config { admin_password: Some(String::new()), ..Config::default() };
+    assert!(open_as(&store, &clock(), empty).await.is_err());
+}
+
+#[tokio::test]
+async fn the_hash_of_a_version_before_is_taken_over() {
+    let store: Arc<Memory> = Arc::default();
+    let hash = crate::password::hash::hash("from before").unwrap();
+    store.put_secret("auth/admin", hash.as_bytes()).await.unwrap();
+    for _ in 0..2 {
+        let (accounts, generated) = open_as(&store, &clock(), Config::default()).await.unwrap();
+        assert_eq!(generated, None);
+        assert_eq!(asked(&accounts, "admin:from before").await, 200);
+    }
+    // It does not come back.
+    let (accounts, _) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    accounts.change_password("admin", "another".to_owned()).await.unwrap();
+    let (accounts, _) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    assert_eq!(
+        (asked(&accounts, "admin:from before").await, asked(&accounts, "admin:another").await),
+        (401, 200)
+    );
+    assert!(store.secrets.lock()["auth/admin"].is_empty());
+}
+
+#[tokio::test]
+async fn a_generated_password_is_kept_in_its_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("admin-password");
+    // What somebody else put there is not written to.
+    std::fs::write(&file, "before").unwrap();
+    let other = std::fs::File::open(&file).unwrap();
+    let store: Arc<Memory> = Arc::default();
+    let config = Config { password_file: Some(file.clone()), ..Config::default() };
+    let (_, generated) = open_as(&store, &clock(), config.clone()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), generated.unwrap());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::io::read_to_string(other).unwrap(), "before");
+    let chosen = Config { admin_password: Some("chosen".to_owned()), ..config };
+    open_as(&store, &clock(), chosen).await.unwrap();
+    assert!(!file.exists());
+    // A password that could not be kept is not set.
+    let (store, missing) = (Arc::<Memory>::default(), dir.path().join("missing/admin-password"));
+    let config = Config { password_file: Some(missing), ..Config::default() };
+    let error = open_as(&store, &clock(), config).await.unwrap_err();
+    assert!(error.to_string().contains("missing/admin-password"), "{error:?}");
+    assert!(store.records.lock().is_empty());
+}
+
+#[tokio::test]
+async fn refusals_say_what_is_missing() {
+    let accounts = server(&clock()).await;
+    let error = accounts.authenticate(&HeaderMap::new(), "/_bulk", HERE).await.unwrap_err();
+    assert_eq!(error.to_string(), "missing authentication credentials for REST request [/_bulk]");
+    for pair in ["admin:wrong", "root:secret", "admin:", "nocolon"] {
+        assert_eq!(asked(&accounts, pair).await, 401, "{pair}");
+    }
+    for value in ["ApiKey abc", "Bearer abc", "Digest abc", "Basic ***"] {
+        let refused = accounts.authenticate(&authorization(value), "/", HERE).await;
+        assert_eq!(status(&refused), 401, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn insecure_is_the_administrator_and_leaves_no_password() {
+    let store: Arc<Memory> = Arc::default();
+    let config = Config { insecure: true, ..Config::default() };
+    let (accounts, generated) = open_as(&store, &clock(), config).await.unwrap();
+    let shown = accounts.authenticate(&HeaderMap::new(), "/", HERE).await.unwrap();
+    assert_eq!((shown.principal.name(), shown.scheme), ("admin", Scheme::Insecure));
+    assert_eq!((generated, store.records.lock().len()), (None, 0));
+    // A start with credentials makes one.
+    let (_, generated) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    assert!(generated.is_some());
+}
+
+#[tokio::test]
+async fn unknown_users_cost_a_hash_too() {
+    let accounts = server(&clock()).await;
+    for pair in ["nobody:secret", "admin:wrong"] {
+        let before = hashed(&accounts);
+        assert_eq!(asked(&accounts, pair).await, 401);
+        assert_eq!(hashed(&accounts), before + 1, "{pair}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_go_away_leave_no_hashes() {
+    let auth = server(&clock()).await;
+    for number in 0..1000 {
+        let (headers, uri) = (basic(&format!("user-{number}:wrong")), "/");
+        let mut request = Box::pin(auth.authenticate(&headers, uri, client(number)));
+        assert!(request.as_mut().now_or_never().is_none_or(|answer| answer.is_err()));
+        drop(request);
+    }
+    // Whoever comes next waits for the jobs under way, and for no other ones.
+    auth.authenticate(&basic("admin:secret"), "/", HERE).await.unwrap();
+    assert!(hashed(&auth) <= 2 + 2 + 1, "{}", hashed(&auth));
+}
+
+#[tokio::test]
+async fn jobs_are_bounded_in_all_and_of_an_address() {
+    let auth = server(&clock()).await;
+    let headers: Vec<_> = (0..200).map(|number| basic(&format!("user-{number}:wrong"))).collect();
+    let ask = |number: u32, address| auth.authenticate(&headers[number as usize], "/", address);
+    let (mut requests, mut refused) = (Vec::new(), 0);
+    for number in 0..200 {
+        let mut request = Box::pin(ask(number, if number < 20 { HERE } else { client(number) }));
+        match request.as_mut().now_or_never() {
+            None => requests.push(request),
+            Some(answer) => {
+                let error = answer.unwrap_err();
+                let later = matches!(error, Refusal::Later { after, .. } if after.as_secs() == 1);
+                assert!(later, "{error:?}");
+                refused += 1;
+            }
+        }
+        if number == 19 {
+            assert!(requests.len() <= 8 + hashed(&auth), "{}", requests.len());
+        }
+    }
+    assert!(requests.len() <= 128 + 2 + hashed(&auth), "{}", requests.len());
+    assert!(refused > 0);
+    for request in requests {
+        assert_eq!(status(&request.await), 401);
+    }
+    assert!(hashed(&auth) <= 200 - refused);
+}
+
+#[tokio::test]
+async fn the_same_credentials_are_hashed_once() {
+    let auth = server(&clock()).await;
+    for (pair, expected) in [("admin:secret", 200), ("admin:wrong", 401)] {
+        let before = hashed(&auth);
+        let headers = basic(pair);
+        let requests = (0..100).map(|number| auth.authenticate(&headers, "/", client(number)));
+        for answer in futures::future::join_all(requests).await {
+            assert_eq!(status(&answer), expected);
+        }
+        let _ = auth.authenticate(&headers, "/", HERE).await;
+        assert_eq!(hashed(&auth), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn wrong_passwords_lock_nobody_out_who_was_right() {
+    let clock = Arc::new(ManualClock::new(0));
+    let auth = server(&clock).await;
+    let right = basic("admin:secret");
+    auth.authenticate(&right, "/", HERE).await.unwrap();
+    for address in [client(1), HERE] {
+        let mut statuses = Vec::new();
+        for number in 0..128 {
+            let wrong = basic(&format!("admin:wrong-{number}-{address}"));
+            statuses.push(status(&auth.authenticate(&wrong, "/", address).await));
+            auth.authenticate(&right, "/", HERE).await.unwrap();
+        }
+        // The address has its attempts, and is told to wait then.
+        assert_eq!((&statuses[..32], &statuses[32..]), (&[401; 32][..], &[429; 96][..]));
+    }
+    // Others have theirs, also for this account.
+    auth.authenticate(&right, "/", client(2)).await.unwrap();
+    let wrong = auth.authenticate(&basic("admin:other"), "/", client(2)).await;
+    assert_eq!(status(&wrong), 401);
+    // After a while the address may try again; what is right stays so while it is used.
+    clock.advance_ms(31_000);
+    let again = auth.authenticate(&basic("admin:wrong"), "/", client(1)).await;
+    assert_eq!(status(&again), 401);
+    let before = hashed(&auth);
+    for _ in 0..10 {
+        clock.advance_ms(50 * 60 * 1000);
+        auth.authenticate(&right, "/", HERE).await.unwrap();
+    }
+    assert_eq!(hashed(&auth), before);
+    clock.advance_ms(60 * 60 * 1000);
+    auth.authenticate(&right, "/", HERE).await.unwrap();
+    assert_eq!(hashed(&auth), before + 1);
+}
+
+#[tokio::test]
+async fn an_account_has_its_attempts_from_wherever_they_come() {
+    let auth = server(&clock()).await;
+    let mut statuses = HashMap::<u16, usize>::new();
+    for number in 0..136 {
+        let wrong = basic(&format!("admin:wrong-{number}"));
+        let answer = auth.authenticate(&wrong, "/", client(number / 8)).await;
+        *statuses.entry(status(&answer)).or_default() += 1;
+    }
+    // The last address has its reserve only.
+    assert_eq!(statuses, HashMap::from([(401, 132), (429, 4)]));
+    // Another name is another account, known or not.
+    let other = auth.authenticate(&basic("other:wrong"), "/", client(1000)).await;
+    assert_eq!(status(&other), 401);
+}
+
+#[tokio::test]
+async fn who_guesses_elsewhere_does_not_keep_others_out() {
+    let auth = server(&clock()).await;
+    for number in 0..160 {
+        let wrong = basic(&format!("admin:wrong-{number}"));
+        let _ = auth.authenticate(&wrong, "/", client(number / 8)).await.unwrap_err();
+    }
+    // As a shipper after a restart, of which nothing is remembered.
+    let right = auth.authenticate(&basic("admin:secret"), "/", client(1000)).await;
+    assert!(right.is_ok(), "{right:?}");
+    // Not one that guesses itself.
+    for number in 0..8 {
+        let _ =
+            auth.authenticate(&basic(&format!("admin:more-{number}")), "/", client(1001)).await.unwrap_err();
+    }
+    let guesser = auth.authenticate(&basic("admin:again"), "/", client(1001)).await;
+    assert_eq!(status(&guesser), 429);
+}

@@ -1,0 +1,155 @@
+use millrace_storage::Kind;
+
+use super::*;
+use crate::QueryCheck;
+
+#[tokio::test]
+async fn roles_grant_what_they_say_from_the_next_request_on() {
+    let server = Server::start().await;
+    server.user("ann", &["logs"]).await;
+    let ann = basic("ann:ann-secret");
+    // The role is not there yet.
+    assert!(!server.may(&ann, Action::Search, "logs-1").await);
+    server.role("logs", json!({"indices": [{"names": ["logs-*"], "privileges": ["read"]}]})).await;
+    assert!(server.may(&ann, Action::Search, "logs-1").await);
+    assert!(!server.may(&ann, Action::Search, "metrics").await);
+    server.role("logs", json!({"indices": [{"names": ["metrics"], "privileges": ["read"]}]})).await;
+    assert!(!server.may(&ann, Action::Search, "logs-1").await);
+    assert!(server.may(&ann, Action::Search, "metrics").await);
+    let server = server.restart().await;
+    assert!(server.may(&ann, Action::Search, "metrics").await);
+    server.accounts.delete_role("logs").await.unwrap();
+    assert!(!server.may(&ann, Action::Search, "metrics").await);
+    assert_eq!(server.accounts.delete_role("logs").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn built_in_roles_are_what_they_are() {
+    let server = Server::start().await;
+    for name in ["admin", "reader"] {
+        let put = server.accounts.put_role(name, Role::default()).await.unwrap_err();
+        assert_eq!(put.kind(), Kind::Forbidden);
+        assert_eq!(server.accounts.delete_role(name).await.unwrap_err().kind(), Kind::Forbidden);
+    }
+    let of = async |role: &str| {
+        server.user(role, &[role]).await;
+        server.accounts.principal(role).unwrap()
+    };
+    let superuser = of("superuser").await;
+    let may = |index: &str, action| superuser.privileges().on(index).allows(action);
+    assert!(may("logs", Action::DeleteIndex) && may(".console", Action::Search));
+    assert!(!may(".console", Action::IndexDocument) && !may("alert", Action::IndexDocument));
+    assert!(superuser.privileges().allows(Action::PutSecurity));
+    let reader = of("reader").await;
+    assert!(reader.privileges().on("logs").allows(Action::GetMappings));
+    assert!(!reader.privileges().on(".console").allows(Action::Search));
+    assert!(!reader.privileges().allows(Action::PutTemplates) && reader.privileges().allows(Action::Health));
+    let ingest = of("ingest").await;
+    assert!(ingest.privileges().on("logs").allows(Action::AutoCreate));
+    assert!(!ingest.privileges().on("logs").allows(Action::Search));
+    let alert = of("alert").await;
+    assert!(
+        alert.privileges().allows(Action::PutAlerts) && !alert.privileges().allows(Action::PutIntelligence)
+    );
+    assert!(alert.privileges().on("alert").allows(Action::Search));
+    let monitor = of("monitor").await;
+    assert!(monitor.privileges().on("logs").allows(Action::IndexStats));
+    assert!(!monitor.privileges().on("logs").allows(Action::Search));
+}
+
+#[tokio::test]
+async fn users_of_the_same_roles_share_what_these_grant() {
+    let server = Server::start().await;
+    let personal = json!({"indices": [{
+        "names": ["mine"], "privileges": ["read"],
+        "query": {"bool": {"filter": [{"term": {"owner": "${user.name}"}}]}},
+    }]});
+    server.role("personal", personal).await;
+    for (name, roles) in [
+        ("a", &["reader", "monitor"][..]),
+        ("b", &["monitor", "reader"]),
+        ("c", &["reader"]),
+        ("d", &["personal"]),
+        ("e\"", &["personal"]),
+    ] {
+        server.user(name, roles).await;
+    }
+    let of = |name: &str| Arc::clone(server.accounts.principal(name).unwrap().privileges());
+    assert!(Arc::ptr_eq(&of("a"), &of("b")) && !Arc::ptr_eq(&of("a"), &of("c")));
+    assert!(Arc::ptr_eq(&of("d"), &of("d")) && !Arc::ptr_eq(&of("d"), &of("e\"")));
+    let documents = of("e\"").on("mine").documents(Action::Search);
+    let query: Value = serde_json::from_str(&documents[0][0]).unwrap();
+    assert_eq!(query["bool"]["filter"][0]["term"]["owner"], "e\"");
+}
+
+#[derive(Debug)]
+struct NoScripts;
+
+impl QueryCheck for NoScripts {
+    fn check(&self, query: &Value) -> std::result::Result<(), String> {
+        if query.get("script").is_some() { Err("[script] is not available".to_owned()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn queries_are_checked_by_who_knows_them() {
+    let store: Arc<Memory> = Arc::default();
+    let config = Config { admin_password: Some("secret".to_owned()), ..Config::default() };
+    let clock: SharedClock = Arc::new(ManualClock::new(START_MS));
+    let (accounts, _) = Accounts::open(store, config, clock, Arc::new(NoScripts)).await.unwrap();
+    let role = |query: Value| {
+        Role::from_elasticsearch(
+            &json!({"indices": [{"names": ["a"], "privileges": ["read"], "query": query}]}),
+        )
+        .unwrap()
+    };
+    accounts.put_role("a", role(json!({"match_all": {}}))).await.unwrap();
+    let refused = accounts.put_role("a", role(json!({"script": {}}))).await.unwrap_err();
+    assert_eq!(refused.to_string(), "query of a role: [script] is not available");
+}
+
+#[tokio::test]
+async fn a_thousand_roles_of_a_thousand_patterns_answer() {
+    let server = Server::start().await;
+    let mut records = Vec::new();
+    for role in 0..1_000 {
+        let names: Vec<_> = (0..1_000).map(|name| format!("index-{role}-{name}-*")).collect();
+        let body = json!({"v": 1, "indices": [{"names": names, "privileges": ["read"]}]}).to_string();
+        records.push(AccountChange::Put(AccountRecord {
+            kind: "role".into(),
+            name: format!("r{role}"),
+            body,
+        }));
+    }
+    server.store.put_accounts(&records).await.unwrap();
+    let server = server.restart().await;
+    let roles: Vec<_> = (0..1_000).map(|role| format!("r{role}")).collect();
+    let user = User { roles, ..User::default() };
+    server.accounts.put_user("ann", user, Some("ann-secret".to_owned())).await.unwrap();
+    let ann = basic("ann:ann-secret");
+    assert!(server.may(&ann, Action::Search, "index-999-999-x").await);
+    assert!(!server.may(&ann, Action::Search, "index-999-1000-x").await);
+    // No more than that.
+    let one = json!({"indices": [{"names": ["x"], "privileges": ["read"]}]});
+    let more = server.accounts.put_role("more", Role::from_elasticsearch(&one).unwrap()).await.unwrap_err();
+    assert_eq!(more.kind(), Kind::TooLarge);
+}
+
+#[tokio::test]
+async fn a_stored_role_of_another_version_grants_nothing_it_does_not_say() {
+    let server = Server::start().await;
+    server.user("ann", &["later", "reader"]).await;
+    let later =
+        r#"{"v":2,"cluster":["all"],"indices":[{"names":["x"],"privileges":["new_privilege"]}],"new":1}"#;
+    let put = |kind: &str, name: &str, body: &str| {
+        AccountChange::Put(AccountRecord { kind: kind.into(), name: name.into(), body: body.into() })
+    };
+    server.store.put_accounts(&[put("role", "later", later), put("new_kind", "x", "?")]).await.unwrap();
+    let server = server.restart().await;
+    let ann = server.accounts.principal("ann").unwrap();
+    assert!(!ann.privileges().allows(Action::PutSecurity) && ann.privileges().allows(Action::Health));
+    // What cannot be read at all stops the start, by name.
+    server.store.put_accounts(&[put("user", "broken", "{")]).await.unwrap();
+    let error = open_as(&server.store, &server.clock, Config::default()).await.unwrap_err();
+    assert!(error.to_string().contains("stored user [broken] cannot be read"), "{error}");
+}

@@ -1,0 +1,164 @@
+use futures::future::join_all;
+use millrace_storage::Kind;
+
+use super::*;
+use crate::{CERTIFICATE_SUBJECT, Mapping};
+
+#[tokio::test]
+async fn users_come_and_go() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    server.user("ann", &["reader"]).await;
+    let ann = basic("ann:ann-secret");
+    let shown = server.ask(&ann).await.unwrap();
+    assert_eq!((shown.principal.name(), shown.scheme), ("ann", Scheme::Basic));
+    assert_eq!(shown.principal.roles(), list(&["reader"]));
+    assert!(server.may(&ann, Action::Search, "logs").await);
+    assert!(!server.may(&ann, Action::IndexDocument, "logs").await);
+    // What is changed holds from the next request on; the password stays.
+    let writer =
+        User { roles: list(&["ingest"]), email: Some("ann@example.org".to_owned()), ..User::default() };
+    assert!(!accounts.put_user("ann", writer.clone(), None).await.unwrap());
+    assert!(!server.may(&ann, Action::Search, "logs").await);
+    assert!(server.may(&ann, Action::IndexDocument, "logs").await);
+    assert_eq!(accounts.user("ann").unwrap().user, writer);
+    accounts.change_password("ann", "another".to_owned()).await.unwrap();
+    assert_eq!(status(&server.ask(&ann).await), 401);
+    let ann = basic("ann:another");
+    accounts.enable_user("ann", false).await.unwrap();
+    assert_eq!(status(&server.ask(&ann).await), 401);
+    assert!(accounts.principal("ann").is_none());
+    accounts.enable_user("ann", true).await.unwrap();
+    assert_eq!(status(&server.ask(&ann).await), 200);
+    let server = server.restart().await;
+    assert_eq!(status(&server.ask(&ann).await), 200);
+    assert_eq!(server.accounts.user("ann").unwrap().user, writer);
+    server.accounts.delete_user("ann").await.unwrap();
+    assert_eq!(status(&server.ask(&ann).await), 401);
+    assert_eq!(server.accounts.delete_user("ann").await.unwrap_err().kind(), Kind::NotFound);
+    let server = server.restart().await;
+    let names: Vec<_> = server.accounts.users().iter().map(|user| user.name.to_string()).collect();
+    assert_eq!(names, ["admin"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_and_nothing_changes() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let put = |name: &'static str, user: User, password: Option<&str>| {
+        accounts.put_user(name, user, password.map(str::to_owned))
+    };
+    let user = User::default;
+    for (name, password) in [
+        ("", Some("secret")),
+        ("a:b", Some("secret")),
+        (" a", Some("secret")),
+        ("a", None),
+        ("a", Some("short")),
+    ] {
+        let error = put(name, user(), password).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidInput, "{name}: {error}");
+    }
+    // The administrator stays one.
+    for roles in [&["reader"][..], &[]] {
+        let error = put("admin", User { roles: list(roles), ..user() }, None).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Forbidden);
+    }
+    assert_eq!(accounts.enable_user("admin", false).await.unwrap_err().kind(), Kind::Forbidden);
+    assert_eq!(accounts.delete_user("admin").await.unwrap_err().kind(), Kind::Forbidden);
+    let missing = accounts.change_password("nobody", "password".to_owned()).await.unwrap_err();
+    assert_eq!(missing.to_string(), "user [nobody] not found");
+    // What is not stored is not so.
+    server.store.fails.store(true, Ordering::Relaxed);
+    let failed = put("ann", user(), Some("password")).await.unwrap_err();
+    assert_eq!(failed.kind(), Kind::Overloaded);
+    assert_eq!(accounts.users().len(), 1);
+}
+
+#[tokio::test]
+async fn certificates_are_of_the_user_that_names_them() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let of = |subject: &str| User {
+        roles: list(&["ingest"]),
+        attributes: [(CERTIFICATE_SUBJECT.to_owned(), subject.to_owned())].into(),
+        ..User::default()
+    };
+    let find =
+        |subject| accounts.by_certificate(subject, HERE).map(|shown| shown.principal.name().to_owned());
+    accounts.put_user("shipper", of("CN=shipper,O=Acme"), None).await.unwrap();
+    server.user("CN=other", &["reader"]).await;
+    assert_eq!(find("CN=shipper,O=Acme").as_deref(), Some("shipper"));
+    assert_eq!(find("CN=other").as_deref(), Some("CN=other"));
+    assert_eq!((find("CN=shipper"), find("")), (None, None));
+    // Nobody else can have it.
+    let taken = accounts.put_user("thief", of("CN=shipper,O=Acme"), None).await.unwrap_err();
+    assert_eq!(taken.to_string(), "certificate [CN=shipper,O=Acme] is that of user [shipper]");
+    assert!(accounts.put_user("thief", of("CN=other"), None).await.is_err());
+    // Without a password there is no other way in.
+    assert_eq!(status(&server.ask(&basic("shipper:")).await), 401);
+    accounts.put_user("shipper", of("CN=new"), None).await.unwrap();
+    assert_eq!((find("CN=shipper,O=Acme"), find("CN=new").as_deref()), (None, Some("shipper")));
+    accounts.enable_user("shipper", false).await.unwrap();
+    assert_eq!(find("CN=new"), None);
+}
+
+#[tokio::test]
+async fn mappings_give_roles() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let ann = User { backend_roles: list(&["ops"]), ..User::default() };
+    accounts.put_user("ann", ann, Some("ann-secret".to_owned())).await.unwrap();
+    let ann = basic("ann:ann-secret");
+    let roles = async |address: [u8; 4]| {
+        let shown = accounts.authenticate(&ann, "/", address.into()).await.unwrap();
+        shown.principal.roles().to_vec()
+    };
+    assert_eq!(roles([10, 0, 0, 1]).await, list(&[]));
+    let ops = Mapping { backend_roles: list(&["op*"]), ..Mapping::default() };
+    assert!(accounts.put_mapping("reader", ops).await.unwrap());
+    let hosts = Mapping { hosts: list(&["10.0.*"]), ..Mapping::default() };
+    accounts.put_mapping("monitor", hosts).await.unwrap();
+    assert_eq!(roles([10, 0, 0, 1]).await, list(&["monitor", "reader"]));
+    assert_eq!(roles([10, 1, 0, 1]).await, list(&["reader"]));
+    assert_eq!(accounts.roles_of("ann"), Some(list(&["reader"])));
+    let missing = accounts.put_mapping("nothing", Mapping::default()).await.unwrap_err();
+    assert_eq!(missing.kind(), Kind::NotFound);
+    accounts.delete_mapping("reader").await.unwrap();
+    assert_eq!(roles([10, 1, 0, 1]).await, list(&[]));
+    accounts.delete_mapping("reader").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn changes_at_the_same_time_are_all_kept() {
+    let server = Server::start().await;
+    let puts = (0..50).map(|number| {
+        let accounts = server.accounts.clone();
+        let role = Role { description: number.to_string(), ..Role::default() };
+        async move { accounts.put_role(&format!("role-{number}"), role).await }
+    });
+    assert!(join_all(puts).await.into_iter().all(|put| put.unwrap()));
+    // One makes it, the others replace it.
+    let same = (0..20).map(|_| server.accounts.put_role("same", Role::default()));
+    let made = join_all(same).await.into_iter().filter(|put| *put.as_ref().unwrap()).count();
+    assert_eq!(made, 1);
+    let before = server.accounts.roles();
+    assert_eq!(before.len(), 8 + 51);
+    assert_eq!(server.restart().await.accounts.roles(), before);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_store_and_memory_alike() {
+    use futures::FutureExt;
+    let server = Server::start().await;
+    for number in 0..20 {
+        let name = format!("role-{number}");
+        let mut put = Box::pin(server.accounts.put_role(&name, Role::default()));
+        let _ = put.as_mut().now_or_never();
+        drop(put);
+    }
+    // It waits for those before it.
+    server.accounts.put_role("last", Role::default()).await.unwrap();
+    let before = server.accounts.roles();
+    assert_eq!(server.restart().await.accounts.roles(), before);
+}
