@@ -21,7 +21,7 @@ use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
 use crate::pipelines::Management;
 use crate::server::HttpConfig;
-use crate::{Api, Node, routes};
+use crate::{Api, Node, console, routes};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -51,6 +51,8 @@ enum Routes {
     Data,
     /// The management of pipelines.
     Management(Arc<Management>),
+    /// The console.
+    Console,
 }
 
 impl Service {
@@ -74,6 +76,12 @@ impl Service {
         Self { routes: Routes::Management(management), ..self }
     }
 
+    /// Serves the console in place of the data API, to the same users.
+    #[must_use]
+    pub fn with_console(self) -> Self {
+        Self { routes: Routes::Console, ..self }
+    }
+
     /// Answers one request. Writes run to their end even where this future is dropped; everything else
     /// ends with it.
     pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<AnswerBody>
@@ -87,8 +95,11 @@ impl Service {
             return style.render(probed, self.node.engine.compute());
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
-        let response =
-            answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))).unwrap_or_else(Error::into_response);
+        let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        let response = response.unwrap_or_else(|error| match self.routes {
+            Routes::Console => console::into_response(error),
+            Routes::Data | Routes::Management(_) => error.into_response(),
+        });
         self.render(style, response).await
     }
 
@@ -199,6 +210,9 @@ impl Service {
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
         let principal = self.node.authenticator.authenticate(&parts.headers, uri, address).await?;
         let path = path::segments(parts.uri.path())?;
+        if matches!(self.routes, Routes::Console) {
+            console::check_headers(&parts.method, &path, &parts.headers)?;
+        }
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
         if cat
@@ -232,6 +246,7 @@ fn handle(
         let result = match routes {
             Routes::Data => routes::run(&api, &mut request, &uri).await,
             Routes::Management(management) => management.run(&api, &mut request, &uri).await,
+            Routes::Console => console::run(&api, &mut request, &uri).await,
         };
         drop(held);
         let response = result?;

@@ -79,11 +79,7 @@ async fn delete(api: &Api, request: &mut Request, index: &str, names: &str) -> R
     options::manager(&mut request.params)?;
     request.finish()?;
     let aliases = names.split(',').map(str::to_owned).collect();
-    change(
-        api,
-        &[AliasAction::Remove { indices: vec![index.to_owned()], aliases, must_exist: None }],
-    )
-    .await
+    change(api, &[AliasAction::Remove { indices: vec![index.to_owned()], aliases, must_exist: None }]).await
 }
 
 async fn update(api: &Api, request: &mut Request) -> Result<Response, Error> {
